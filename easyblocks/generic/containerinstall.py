@@ -22,7 +22,8 @@ from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit
 from easybuild.easyblocks.generic.container.framework import set_search_paths, with_parameter
 from easybuild.easyblocks.generic.container.hostlibraries import wanted_libraries
 from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_not_removed
-from easybuild.easyblocks.generic.container.imagefetch import check_note, fetch
+from easybuild.easyblocks.generic.container.image import check_note
+from easybuild.easyblocks.generic.container.imagefetch import fetch
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
 from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL

@@ -20,7 +20,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 from easybuild.easyblocks.generic.container import advice, lockfile
 from easybuild.easyblocks.generic.container.checks import check_venv
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError
-from easybuild.easyblocks.generic.container.imagecopy import copy_hashed
+from easybuild.easyblocks.generic.container.image import copy_hashed
 from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.pip import Pip

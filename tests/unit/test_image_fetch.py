@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import imagefetch
-from easybuild.easyblocks.generic.container.imagefetch import check_content, check_note, fetch, note_path, read_note
+from easybuild.easyblocks.generic.container.image import check_content, check_note, note_path, read_note
+from easybuild.easyblocks.generic.container.imagefetch import fetch
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.runtime import Runtime
 from easybuild.easyblocks.generic.container.sif import DESCRIPTOR, HEADER, damage
@@ -113,6 +114,45 @@ def test_an_image_that_is_there_meanwhile(files, target, monkeypatch):
     assert (target.read_bytes(), list(target.parent.iterdir())) == (b"theirs", [target])
     get(files.source, target, again=True)
     assert target.read_bytes() == SIF
+
+
+def test_the_note_is_about_the_image(files, target, monkeypatch):
+    """R-10: of two images that are complete at the same time, the one with the name has its note beside it."""
+    link = os.link
+
+    note = {"source": files.source, "sha256": digest_of(b"converted elsewhere")[7:]}
+
+    def slower(made, name):
+        target.write_bytes(b"converted elsewhere")
+        Path(note_path(str(target))).write_text(json.dumps(note))
+        link(made, name)
+
+    monkeypatch.setattr(os, "link", slower)
+    get(files.source, target)
+    assert (target.read_bytes(), read_note(str(target))) == (b"converted elsewhere", note)
+    assert sorted(path.name for path in target.parent.iterdir()) == ["x.sif", "x.sif.source.json"]
+    # a file system without hard links
+    target.unlink()
+    monkeypatch.setattr(os, "link", lambda made, name: link("/proc/self/status", name))
+    for _ in range(2):
+        get(files.source, target)
+        assert (target.read_bytes(), read_note(str(target))["sha256"]) == (SIF, digest_of(SIF)[7:])
+
+
+def test_what_a_killed_process_has_left(files, target):
+    """R-03: it is removed after a day, not that of a process that may still be fetching, nor other files."""
+    left = {}
+    for name, age in (("killed", 2), ("running", 0)):
+        left[name] = target.parent / f".x.sif.{name}/layout"
+        left[name].mkdir(parents=True)
+        (left[name] / "part").write_text("part")
+        for path in (left[name] / "part", left[name], left[name].parent):
+            os.utime(path, (path.stat().st_atime, path.stat().st_mtime - age * 24 * 3600))
+    (target.parent / ".x.sif.text").write_text("mine")
+    os.utime(target.parent / ".x.sif.text", (1, 1))
+    get(files.source, target)
+    assert sorted(path.name for path in target.parent.iterdir()) == [
+        ".x.sif.running", ".x.sif.text", "x.sif", "x.sif.source.json"]
 
 
 def test_directories_that_are_closed(files, tmp_path):

@@ -7,10 +7,13 @@
 """
 The image of a module: its own copy, or an image that is used where it is; its checksum and signature; later checks.
 """
+import hashlib
 import json
 import os
 import re
+import stat
 import time
+from contextlib import suppress
 from typing import Any, BinaryIO, Dict, List, Optional, Sequence, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
@@ -19,13 +22,16 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mk
 from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit, run_shell_cmd
-from .imagecopy import copy_hashed, identity
-from .imagefetch import SHA256, SOURCE, SOURCE_DIGEST, altered, check_content, read_note
 from .imagesource import ImageSource
-from .runtime import Runtime, passed_variables
+from .lustre import MAKE_STRIPED
+from .runtime import Runtime, passed_variables, run_program
+from .scripts import FILES
 from .sharedimage import IMAGE_OWN, IMAGE_REFERENCE, InstalledImage, InstalledImages
 from .sif import signers
 from .texts import format_size
+
+SOURCE, SOURCE_DIGEST, SHA256 = 'source', 'source_digest', 'sha256'
+BLOCK = 4 * 1024 * 1024  # bytes that are copied at once
 
 
 class Image:
@@ -241,3 +247,99 @@ def check_not_removed(image: str, installdir: str, problem: str) -> None:
 def wrong_key(text: str) -> EasyBuildError:
     """Return the error for a key in the easyconfig."""
     return EasyBuildError("Easyconfig parameter 'signature_keys': %s", text, exit_code=EasyBuildExit.EASYCONFIG_ERROR)
+
+
+# --- the note beside an image that was fetched: where it is from
+
+def note_path(image: str) -> str:
+    """Return the path of the note on an image."""
+    return image + '.source.json'
+
+
+def read_note(image: str) -> Dict[str, str]:
+    """Return the note on an image: its source, with the digest, and its SHA256; empty without one."""
+    try:
+        with open(note_path(image)) as text:
+            note = json.load(text)
+        ImageSource.parse(note[SOURCE])
+        return {SOURCE: note[SOURCE], SHA256: str(note[SHA256])}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def noted_source(image: str) -> Optional[ImageSource]:
+    """Return where an image was fetched from, as its note says; None without one."""
+    note = read_note(image)
+    return ImageSource.parse(note[SOURCE]) if note else None
+
+
+def check_note(image: str, source: ImageSource) -> None:
+    """Raise EasyBuildError if an image that is there was fetched from another digest than the easyconfig names."""
+    noted = noted_source(image)
+    if noted and source.digest not in (None, noted.digest):
+        raise altered("%s was made from %s, and the easyconfig names %s. Give the image in 'sources' another name, or "
+                      "remove this file (and %s)." % (image, noted, source, note_path(image)))
+
+
+def check_content(image: str, sha256: str) -> None:
+    """Raise EasyBuildError if an image with this SHA256 was altered or truncated since it was fetched."""
+    note = read_note(image)
+    if note and note[SHA256] != sha256:
+        raise altered("The image %s is not what was fetched from %s: its SHA256 is %s, and was %s. Remove it (and %s): "
+                      "then `eb` fetches it again." % (image, note[SOURCE], sha256, note[SHA256], note_path(image)))
+
+
+# --- copying
+
+def copy_hashed(source: BinaryIO, target: str, striping: Sequence[str] = ()) -> str:
+    """
+    Copy an open file, and return the SHA256 of what was copied, in hexadecimal.
+
+    The copy gets its name when it is complete, with the permissions of the source, but no write permission for others.
+    """
+    partial = target + '.partial'
+    make_striped(partial, striping)
+    digest = hashlib.sha256()
+    try:
+        with open(partial, 'wb', opener=open_private) as copy:
+            for block in iter(lambda: source.read(BLOCK), b''):
+                digest.update(block)
+                copy.write(block)
+            os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(source.fileno()).st_mode) & 0o775 | 0o600)
+            copy.flush()
+            os.fsync(copy.fileno())
+        os.rename(partial, target)
+    except OSError as err:
+        with suppress(OSError):
+            os.remove(partial)
+        raise EasyBuildError("Copying the image %s to %s failed: %s", source.name, target, err)
+    return digest.hexdigest()
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read, because the image may have restricted access; follow no link."""
+    number = os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    os.fchmod(number, 0o600)
+    return number
+
+
+def make_striped(path: str, options: Sequence[str]) -> None:
+    """
+    Create an empty file with stripes if it is on Lustre; a failure is only reported.
+
+    Of an existing directory, new files get them (lfs-setstripe(1)). Without options, the file system decides.
+    """
+    if options:
+        result = run_program(['bash', '-p', os.path.join(FILES, MAKE_STRIPED), path] + list(options), hidden=True)
+        if result.output.strip():
+            trace_msg(result.output.strip())
+
+
+def identity(status: os.stat_result) -> Tuple[int, ...]:
+    """Return what changes if another file takes the place of a file, or somebody writes to it."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def altered(text: str) -> EasyBuildError:
+    """Return the error for an image with other contents than it should have."""
+    return EasyBuildError("%s", text, exit_code=EasyBuildExit.FAIL_CHECKSUM)

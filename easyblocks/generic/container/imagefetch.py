@@ -8,13 +8,16 @@
 Fetch an image from where the easyconfig says it is (parameter 'image_source').
 
 The container runtime fetches and converts, EasyBuild downloads. What is being fetched has a hidden directory beside the
-image until it is complete and verified. A note beside the image says where it is from, for installations later on.
+image until it is complete and verified.
 """
+import glob
 import json
 import os
 import re
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from typing import Any, Dict, List, Optional, Sequence
 
 from easybuild.tools.build_log import EasyBuildError
@@ -23,16 +26,16 @@ from easybuild.tools.filetools import write_file
 from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit, run_shell_cmd
-from .imagecopy import copy_hashed, identity, make_striped
+from .image import SHA256, SOURCE, altered, copy_hashed, identity, make_striped, note_path
 from .imagesource import DOCKER, DOCKER_ARCHIVE, HTTPS, OCI, OCI_ARCHIVE, ORAS, ImageSource, is_loopback
 from .readable import open_to_readers, set_mode
 from .runtime import SHOWN_LINES, Runtime
 from .sif import is_sif, is_whole
 
-SOURCE, SOURCE_DIGEST, SHA256 = 'source', 'source_digest', 'sha256'
 DIGEST = re.compile(r'sha256:[0-9a-f]{64}\Z')
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md: the tag in the index of a layout
 TAG = 'org.opencontainers.image.ref.name'
+DAY = 24 * 3600  # seconds without a change, after which the directory of a fetch is that of a killed one
 
 
 def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequence[str] = (),
@@ -44,10 +47,12 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
     there is to be replaced. `checksum` is in any form that EasyBuild supports.
     """
     folder, name = os.path.split(target)
+    prefix = '.%s.' % name
     with open_to_readers():
         mkdir(folder, parents=True)
+    remove_leftovers(os.path.join(folder, prefix))
     try:
-        place = tempfile.mkdtemp(prefix='.%s.' % name, dir=folder)
+        place = tempfile.mkdtemp(prefix=prefix, dir=folder)
     except OSError as err:
         raise failed("%s can't be fetched: nothing can be written to %s (%s). Name a directory of yours with "
                      "--sourcepath." % (name, folder, err.strerror))
@@ -67,52 +72,39 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
         write_file(note, json.dumps({SOURCE: str(source), SHA256: sha256}, indent=2) + '\n')
         for path in (made, note):
             set_mode(path, 0o644)
-        if again or not os.path.exists(target):
-            os.rename(note, note_path(target))
+        if again:
+            # a note is only ever beside the image that it is about
+            with suppress(FileNotFoundError):
+                os.remove(note_path(target))
             os.rename(made, target)
+        if again or give_name(made, target):
+            os.rename(note, note_path(target))
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return source
 
 
-# --- the note on an image
-
-def note_path(image: str) -> str:
-    """Return the path of the note on an image."""
-    return image + '.source.json'
-
-
-def read_note(image: str) -> Dict[str, str]:
-    """Return the note on an image: its source, with the digest, and its SHA256; empty without one."""
+def give_name(made: str, target: str) -> bool:
+    """Give a file its name, unless another process was faster, on any node; return whether it has the name."""
     try:
-        with open(note_path(image)) as text:
-            note = json.load(text)
-        ImageSource.parse(note[SOURCE])
-        return {SOURCE: note[SOURCE], SHA256: str(note[SHA256])}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+        os.link(made, target)
+    except FileExistsError:
+        return False
+    except OSError:
+        # a file system without hard links
+        if os.path.lexists(target):
+            return False
+        os.rename(made, target)
+    return True
 
 
-def noted_source(image: str) -> Optional[ImageSource]:
-    """Return where an image was fetched from, as its note says; None without one."""
-    note = read_note(image)
-    return ImageSource.parse(note[SOURCE]) if note else None
-
-
-def check_note(image: str, source: ImageSource) -> None:
-    """Raise EasyBuildError if an image that is there was fetched from another digest than the easyconfig names."""
-    noted = noted_source(image)
-    if noted and source.digest not in (None, noted.digest):
-        raise altered("%s was made from %s, and the easyconfig names %s. Give the image in 'sources' another name, or "
-                      "remove this file (and %s)." % (image, noted, source, note_path(image)))
-
-
-def check_content(image: str, sha256: str) -> None:
-    """Raise EasyBuildError if an image with this SHA256 was altered or truncated since it was fetched."""
-    note = read_note(image)
-    if note and note[SHA256] != sha256:
-        raise altered("The image %s is not what was fetched from %s: its SHA256 is %s, and was %s. Remove it (and %s): "
-                      "then `eb` fetches it again." % (image, note[SOURCE], sha256, note[SHA256], note_path(image)))
+def remove_leftovers(prefix: str) -> None:
+    """Remove directories in which a killed process was fetching: nothing in them has changed for a day."""
+    for place in glob.glob(glob.escape(prefix) + '*/'):
+        paths = [place] + [os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names]
+        with suppress(OSError):
+            if max(os.lstat(path).st_mtime for path in paths) < time.time() - DAY:
+                shutil.rmtree(place.rstrip('/'))
 
 
 # --- each kind of source: write the SIF file; return the digest, or None if it is that of the file
@@ -254,8 +246,3 @@ def check_digest(source: ImageSource, found: str) -> str:
 def failed(text: str) -> EasyBuildError:
     """Return the error for an image that can't be had."""
     return EasyBuildError("%s", text, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
-
-
-def altered(text: str) -> EasyBuildError:
-    """Return the error for an image with other contents than it should have."""
-    return EasyBuildError("%s", text, exit_code=EasyBuildExit.FAIL_CHECKSUM)

@@ -56,7 +56,7 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
         If it can't be fetched, or isn't what it should be; nothing of it is left under its name then.
     """
     # they take long to import
-    from easybuild.easyblocks.generic.container import imagefetch
+    from easybuild.easyblocks.generic.container import image, imagefetch
     from easybuild.tools.build_log import EasyBuildError
 
     eb.session()
@@ -67,13 +67,13 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
     try:
         with Steps() as steps, contextlib.redirect_stdout(said):
             if target.exists():
-                imagefetch.check_note(str(target), source)
+                image.check_note(str(target), source)
             else:
                 steps.begin(f"fetching {name}", watch=lambda: fetched(target, size))
                 imagefetch.fetch(source, str(target), sha256)
     except EasyBuildError as error:
         raise FetchError(str(error).strip("'\"")) from None
-    noted = imagefetch.noted_source(str(target))
+    noted = image.noted_source(str(target))
     if not noted and sha256 != sha256_of(target):
         raise FetchError(f"{target} exists already, and nothing says that it is the image from {source}: move it away, "
                          "or name another directory")
