@@ -34,7 +34,7 @@ from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
 from easybuild.easyblocks.generic.container.scriptinstall import install_scripts, update_settings
 from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_CENTRAL, InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.lockfile import IMAGE_CENTRAL, InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.trial import NEVERTHELESS, Trial
 from easybuild.easyblocks.generic.container.wrappers import Wrappers

@@ -10,7 +10,7 @@ import pytest
 from easybuild.easyblocks.generic import containerinstall
 from easybuild.easyblocks.generic.container import image as image_module
 from easybuild.easyblocks.generic.container.image import Image, OpenImage
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.lockfile import InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError

@@ -22,7 +22,7 @@ from .framework import EasyBuildExit
 from .imagesource import ImageSource, source_name
 from .parameters import LIBRARY_BINDS, PROTECT_ALL, WRAPPERS_ALL
 from .requirements import lock_of
-from .sharedimage import IMAGE_CENTRAL
+from .lockfile import IMAGE_CENTRAL
 from .stages import Stage
 from .texts import bind_problem, value_problem, variable_problem
 from .valuetypes import TEXTS, is_of_kind

@@ -26,7 +26,7 @@ from .imagesource import ImageSource
 from .lustre import MAKE_STRIPED
 from .runtime import Runtime, passed_variables, run_program
 from .scripts import FILES
-from .sharedimage import IMAGE_OWN, IMAGE_REFERENCE, InstalledImage, InstalledImages
+from .lockfile import IMAGE_OWN, IMAGE_REFERENCE, InstalledImage, InstalledImages
 from .sif import signers
 from .texts import format_size
 

@@ -5,11 +5,14 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Path and keys of an installation's lock file, for the easyblocks and for the commands that read it.
+The record of an installation, share/ebsif/lock.json: its path and keys, and which image an installation uses, who else.
 
-Doesn't import EasyBuild, because importing it takes longer than running those commands.
+Doesn't import EasyBuild, so that commands can use it too: importing EasyBuild takes longer than running them.
 """
+import glob
+import json
 import os
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 # Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
@@ -46,3 +49,160 @@ ARTIFACTS = 'artifacts'  # name and SHA256 of the files that pip installed, by n
 LOCAL_FILES = 'local_files'  # SHA256 of local files that stages refer to, by path
 VENV_ENVIRONMENT = 'venv_environment'
 VENV_NAME = 'venv_name'
+
+# Where the image of a module is (easyconfig parameter 'image').
+IMAGE_OWN = 'own'
+IMAGE_CENTRAL = 'central'
+IMAGE_REFERENCE = 'reference'
+IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL, IMAGE_REFERENCE)
+
+
+def image_places(kind: str, own: str, resolved: str, central: Iterable[str]) -> Iterator[str]:
+    """
+    Yield where a module looks for its image, in its order.
+
+    `own` is the copy in the installation; `resolved` is the image that was installed from, without links; `central` are
+    the places of the image in the site's directories.
+    """
+    if kind != IMAGE_CENTRAL:
+        yield resolved if kind == IMAGE_REFERENCE else own
+    for path in central:
+        yield path
+
+
+class InstalledImage:
+    """
+    The image that an installation uses, from its record.
+
+    Attributes: `root` is the installation directory; `record` is the whole record, empty if there is none.
+    """
+
+    def __init__(self, root: str):
+        """Read the record of an installation; there may be none."""
+        self.root = root
+        self.record: Dict[str, Any] = {}
+        try:
+            with open(os.path.join(root, RECORD)) as text:
+                record = json.load(text)
+        except (OSError, ValueError):
+            return
+        if isinstance(record, dict) and isinstance(record.get(IMAGE), dict):
+            self.record = record
+
+    @property
+    def image(self) -> Dict[str, Any]:
+        """The part of the record on the image."""
+        return self.record.get(IMAGE, {})
+
+    @property
+    def file(self) -> str:
+        """File name of the image."""
+        return self.image.get('file', '')
+
+    @property
+    def own_path(self) -> str:
+        """Path of the copy in the installation, which may have been removed."""
+        return os.path.join(self.root, self.file)
+
+    @property
+    def path(self) -> Optional[str]:
+        """Path of the image in use: the installation's own, else the one that was installed from; None if gone."""
+        for path in (self.own_path, self.image.get('resolved', '')):
+            if self.file and os.path.isfile(path):
+                return path
+        return None
+
+    @property
+    def full_version(self) -> str:
+        """Version and suffix of the module."""
+        module = self.record.get(MODULE, {})
+        return '%s%s' % (module.get('version', ''), module.get('versionsuffix', ''))
+
+    @property
+    def module(self) -> str:
+        """Name of the module."""
+        name = self.record.get(MODULE, {}).get('name')
+        return '%s/%s' % (name, self.full_version) if name else '/'.join(self.root.split(os.sep)[-2:])
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the image is another module's, or the site's."""
+        return self.image.get('kind', IMAGE_OWN) != IMAGE_OWN
+
+    @property
+    def origin(self) -> str:
+        """Name of the module to which the image belongs: another one if the image is shared."""
+        return self.image.get('origin') or self.module
+
+    @property
+    def has_size(self) -> bool:
+        """Whether the image is there with the size in the record, and so not truncated."""
+        return bool(self.path) and os.path.getsize(self.path) == self.image.get('size')
+
+    @property
+    def is_unchanged(self) -> bool:
+        """
+        Whether size and time of the image are those in the record, so that the SHA256 in the record is its SHA256.
+
+        Reading tens of gigabytes would take most of the time of an installation without a copy.
+        """
+        return self.has_size and os.stat(self.path).st_mtime_ns == self.image.get('mtime_ns')
+
+    def uses(self, path: str) -> bool:
+        """Return whether the installation uses an image."""
+        return bool(self.path) and os.path.exists(path) and os.path.samefile(self.path, path)
+
+    def needs(self, path: str) -> bool:
+        """Return whether the module can't be used without this file, because it has no copy of its own."""
+        return not os.path.isfile(self.own_path) and bool(self.file) and \
+            os.path.realpath(self.image.get('resolved', '')) == os.path.realpath(path)
+
+
+class InstalledImages:
+    """
+    Images of other installations that one installation may share, by their records.
+
+    Those in the given directories come first, then those of the same software; of either, first the modules that this
+    one extends, those with a copy before those without. The last one is the installation's own, from before.
+    """
+
+    def __init__(self, root: str, directories: Iterable[str]):
+        """Store the directory of the installation, and more that may be one: EasyBuild's source path."""
+        self.own = InstalledImage(root)
+        self.directories = directories
+        self.known: Optional[List[InstalledImage]] = None
+
+    @property
+    def images(self) -> List[InstalledImage]:
+        """The images; their records are read once."""
+        if self.known is None:
+            root = self.own.root
+            records = glob.glob(os.path.join(glob.escape(os.path.dirname(root)), '*', RECORD))
+            beside = [InstalledImage(path[:-len(RECORD) - 1]) for path in sorted(records)]
+            # not what is left of earlier installations
+            beside = [one for one in beside if os.path.basename(one.root) == one.full_version and one.root != root]
+            named = [InstalledImage(path) for path in self.directories]
+            name = '/'.join(root.split(os.sep)[-2:])
+            # of two with the same image, the one that is extended: the other one may be removed
+            ordered = [one for some in (named, beside) for one in sorted(some, key=lambda one: (
+                not name.startswith(one.module + '-'), one.is_shared))]
+            self.known = [one for one in ordered + [self.own] if one.record]
+        return self.known
+
+    def find(self, name: str, is_wanted: Callable[[InstalledImage], bool]) -> Optional[str]:
+        """Return the path of a complete image of this name whose installation `is_wanted` accepts, or None."""
+        return next((one.path for one in self.images
+                     if one.file == name and one.has_size and is_wanted(one)), None)
+
+    def using(self, path: str) -> List[InstalledImage]:
+        """Return the installations that use an image."""
+        return [one for one in self.images if one.uses(path)]
+
+    def unchanged(self, path: str) -> Optional[InstalledImage]:
+        """Return an installation that uses an image and has recorded its digest; None otherwise."""
+        return next((one for one in self.using(path) if one.is_unchanged), None)
+
+    def origin(self, path: str) -> Optional[str]:
+        """Return the name of the other module to which an image belongs; None if there is none."""
+        origin = next((one.origin for one in self.using(path)), None)
+        return None if origin == self.own.module else origin

@@ -17,7 +17,7 @@ from .distributed import GPU_VISIBILITY
 from .gpus import GPU_KINDS
 from .lustre import STRIPING
 from .schedulers import SCHEDULERS
-from .sharedimage import IMAGE_KINDS, IMAGE_OWN
+from .lockfile import IMAGE_KINDS, IMAGE_OWN
 from .valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES
 from .valuetypes import VARIABLES_OR_NONE, is_of_kind
 

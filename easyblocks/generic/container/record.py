@@ -10,39 +10,25 @@ The record of an installation, share/ebsif/lock.json, and its use for repeating 
 import json
 import os
 import stat
+from typing import Any, Dict, List, Optional
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
 from . import lockfile
+from .readable import write_whole
 from .runtime import existing_sources
 from .scripts import ebsif_version
 from .usersoftware import UserSoftware
-from .readable import write_whole
 
 
 class InstallRecord(dict):
     """The record of an installation, a dictionary with the keys in ``lockfile``."""
 
     @classmethod
-    def from_file(cls, path):
-        """
-        Read a record.
-
-        Parameters
-        ----------
-        path : str
-
-        Returns
-        -------
-        InstallRecord
-
-        Raises
-        ------
-        EasyBuildError
-            If the file can't be read or isn't the record of an installation.
-        """
+    def from_file(cls, path: str) -> 'InstallRecord':
+        """Read a record; raise EasyBuildError if the file can't be read or isn't the record of an installation."""
         try:
             with open(path) as text:
                 record = json.load(text)
@@ -54,15 +40,8 @@ class InstallRecord(dict):
         return cls(record)
 
     @classmethod
-    def read_repeatable(cls, path):
-        """
-        Read the record of an installation that is to be repeated; see ``from_file``.
-
-        Raises
-        ------
-        EasyBuildError
-            Also if the installation has no user software.
-        """
+    def read_repeatable(cls, path: str) -> 'InstallRecord':
+        """Read the record of an installation to repeat; raise EasyBuildError also if it has no user software."""
         record = cls.from_file(path)
         needed = (lockfile.STAGES, lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES)
         if not all(isinstance(record.get(key), list) for key in needed):
@@ -70,52 +49,42 @@ class InstallRecord(dict):
                                  "repeat", path)
         return record
 
-    def write(self, path):
+    def write(self, path: str) -> None:
         """Write the record atomically; the same content always gives the same text."""
         write_whole(path, json.dumps(self, indent=2, sort_keys=True) + '\n', forced=True)
 
-    def write_installed(self, installdir):
+    def write_installed(self, installdir: str) -> None:
         """Write the record of an installation, with fingerprints that show later whether somebody has changed it."""
         files = UserSoftware(installdir)
-        # it may be large: unless commands of the easyconfig have changed it, it is read once
+        # the SquashFS file may be large: unless commands of the easyconfig have changed it, it is read once
         known = files.file_status and self.get(lockfile.USER_SOFTWARE_FILE) == files.file_status
         self[lockfile.USER_SOFTWARE] = files.fingerprints_with(self[lockfile.USER_SOFTWARE] if known else {})
         self[lockfile.SCRIPTS], self[lockfile.USER_SOFTWARE_FILE] = files.scripts, files.file_status
         self.write(os.path.join(installdir, lockfile.RECORD))
 
-    def correct(self, path):
-        """Write the record to the file that it was read from, whose permissions and time stay: that of installation."""
+    def correct(self, path: str) -> None:
+        """Write the record to the file that it was read from; its permissions and its time of installation stay."""
         before = os.stat(path)
         self.write(path)
         os.chmod(path, stat.S_IMODE(before.st_mode))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     @property
-    def pins(self):
+    def pins(self) -> Dict[str, str]:
         """
-        The versions of the packages in user software, by recorded name (dict).
+        The versions of the packages in user software, by recorded name.
 
-        Also that of pip, which may be the image's: a stage with 'upgrade_pip' would install a newer one.
+        Also pip's, which may be the image's: a stage with 'upgrade_pip' would install a newer one.
         """
         versions = {name: version for name, version in self.get(lockfile.VERSIONS, {}).items() if name == 'pip'}
         versions.update(line.split('==', 1) for line in self[lockfile.VENV_PACKAGES])
         return versions
 
-    def check_repeatable(self, image_packages, with_files=True):
+    def check_repeatable(self, image_packages: List[str], with_files: bool = True) -> None:
         """
-        Check that this image and the local files allow an exact repeat.
+        Raise EasyBuildError, which names the differences, unless image and local files allow an exact repeat.
 
-        Parameters
-        ----------
-        image_packages : list of str
-            The packages of the image, as requirement lines.
-        with_files : bool
-            Whether local files are needed.
-
-        Raises
-        ------
-        EasyBuildError
-            Naming the differences.
+        `image_packages` are the packages of the image as requirement lines; local files may not be needed.
         """
         problems = describe_differences(self[lockfile.IMAGE_PACKAGES], image_packages)
         if problems:
@@ -128,19 +97,11 @@ class InstallRecord(dict):
                 raise EasyBuildError("The installation can't be repeated: the local file %s has another SHA256 than in "
                                      "the lock", path)
 
-    def check_repeated(self, lock):
+    def check_repeated(self, lock: 'InstallRecord') -> None:
         """
-        Check that a new installation is an exact repeat of this one, apart from pip, which a venv may have or not.
+        Raise EasyBuildError, which names the differences, unless a new installation is an exact repeat of this one.
 
-        Parameters
-        ----------
-        lock : InstallRecord
-            The record of the new installation.
-
-        Raises
-        ------
-        EasyBuildError
-            Naming the differences.
+        `lock` is the record of the new installation. A venv may have a pip of its own or not.
         """
         packages = [[line for line in one[lockfile.VENV_PACKAGES] if not line.startswith('pip==')]
                     for one in (self, lock)]
@@ -151,44 +112,26 @@ class InstallRecord(dict):
             raise EasyBuildError("The installation is not an exact repeat of the lock: %s", '; '.join(problems))
 
 
-def other_files(record, artifacts):
-    """
-    Return descriptions of the files that have another SHA256 than in a record (list of str).
-
-    Parameters
-    ----------
-    record : dict
-        The record of an installation.
-    artifacts : dict of dict
-        Files that pip installs, as they are recorded.
-    """
+def other_files(record: Dict[str, Any], artifacts: Dict[str, Dict[str, str]]) -> List[str]:
+    """Describe the files that pip installs, as they are recorded, with another SHA256 than in a record."""
     recorded = record.get(lockfile.ARTIFACTS, {})
     # only compare files with the same name: a wheel that was built here is not the recorded source
     return ['%s has another SHA256 than in the lock' % artifact['file'] for name, artifact in sorted(artifacts.items())
             if artifact['file'] == recorded.get(name, artifact)['file'] and artifact != recorded.get(name, artifact)]
 
 
-def describe_differences(before, after):
-    """Return descriptions of the requirement lines that are in only one of two lists (list of str)."""
+def describe_differences(before: List[str], after: List[str]) -> List[str]:
+    """Describe the requirement lines that are in only one of two lists."""
     return ['missing: %s' % line for line in before if line not in after] + \
         ['in addition: %s' % line for line in after if line not in before]
 
 
-def correct_binds(path, optional_binds):
+def correct_binds(path: str, optional_binds: List[str]) -> Optional[str]:
     """
     Record which optional binds exist now: a module that is written again has others, and doctor looks for them.
 
-    Parameters
-    ----------
-    path : str
-        Path of the record; without one, there is nothing to do.
-    optional_binds : list of str
-        Those of the module, without host libraries.
-
-    Returns
-    -------
-    str
-        A warning if the record can't be written, because another account has installed; None otherwise.
+    `path` is the record's, which may not exist; `optional_binds` are those of the module, without host libraries.
+    Return a warning if the record can't be written, because another account has installed.
     """
     if not os.path.exists(path):
         return None
@@ -203,6 +146,6 @@ def correct_binds(path, optional_binds):
     return None
 
 
-def versions_used(runtime):
-    """Return the versions of the software that installs, given that of the container runtime (dict of str)."""
+def versions_used(runtime: str) -> Dict[str, str]:
+    """Return the versions of the software that installs; `runtime` is the version of the container runtime."""
     return {'easybuild': str(EASYBUILD_VERSION), 'ebsif': ebsif_version(), 'runtime': runtime}

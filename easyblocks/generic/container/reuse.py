@@ -27,7 +27,7 @@ from . import lockfile
 from .lint import package_name
 from .runtime import run_program
 from .scripts import ebsif_version, read_program
-from .sharedimage import InstalledImage
+from .lockfile import InstalledImage
 from .stages import Stage
 from .texts import normal_name
 from .usersoftware import SQUASHFS, UserSoftware, pin_in

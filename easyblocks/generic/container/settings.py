@@ -46,7 +46,7 @@ from .masks import MASKS
 from .parameters import REPLACE
 from .readable import write_readable, write_whole
 from .runtime import escape_value
-from .sharedimage import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, image_places
+from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, image_places
 
 Line = Tuple[str, str]
 

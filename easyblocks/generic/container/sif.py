@@ -11,6 +11,7 @@ Doesn't import EasyBuild, so that commands can use it too.
 """
 import os
 import struct
+from typing import List, Tuple
 
 # https://github.com/apptainer/sif/blob/main/pkg/sif/sif.go: the header after the line that starts the runtime, and the
 # descriptors of objects.
@@ -20,15 +21,15 @@ SIGNATURE = 0x4005
 MOST = 4096  # descriptors; runtimes make 48
 
 
-def is_sif(path):
+def is_sif(path: str) -> bool:
     """Return whether a file begins like a SIF file."""
     with open(path, 'rb') as image:
         return image.read(HEADER.size)[32:41] == b'SIF_MAGIC'
 
 
-def signers(path):
+def signers(path: str) -> List[str]:
     """
-    Return the fingerprints of the keys that signed an image (list of str), without verifying the signatures.
+    Return the fingerprints of the keys that signed an image, without verifying the signatures.
 
     The string is empty for a signature without a fingerprint. A file that is not a SIF file has no signatures.
     """
@@ -36,35 +37,26 @@ def signers(path):
     return list(dict.fromkeys(one.hex().upper() if any(one) else '' for one in fingerprints))
 
 
-def is_whole(path):
-    """Return whether a file has everything that its table of contents lists, which one that was cut has not."""
+def is_whole(path: str) -> bool:
+    """Return whether a file has everything that its table of contents lists, and so was not cut."""
     ends = [end for _, end, _ in objects(path)]
     return bool(ends) and max(ends) <= os.path.getsize(path)
 
 
-def damage(path, said=''):
-    """
-    Return what is wrong with an image that the runtime can't start, and what to do (str); '' if nothing is known.
-
-    Parameters
-    ----------
-    path : str
-        The image.
-    said : str
-        What the runtime printed.
-    """
+def damage(path: str, printed: str = '') -> str:
+    """Return what is wrong with an image that the runtime can't start, given what it printed; '' if it isn't known."""
     if not os.access(path, os.R_OK):
         return "doesn't exist, or can't be read: put it back, or ask its owner for permission"
     if os.path.isfile(path) and is_sif(path) and not is_whole(path):
         return "is an incomplete SIF file: copy or fetch it again"
     # SingularityCE 4.1 knows gzip, but not zstd, with which Apptainer can build images
-    if 'unknown compression algorithm' in said:
+    if 'unknown compression algorithm' in printed:
         return "is compressed in a way that the container runtime here can't read: build it again, compressed with gzip"
     return ""
 
 
-def objects(path):
-    """Return kind (int), end (bytes from the start) and further bytes of each object in a SIF file (list of tuple)."""
+def objects(path: str) -> List[Tuple[int, int, bytes]]:
+    """Return kind, end (in bytes from the start) and further data of each object in a SIF file."""
     with open(path, 'rb') as image:
         header = image.read(HEADER.size)
         if len(header) < HEADER.size or header[32:41] != b'SIF_MAGIC':

@@ -10,7 +10,7 @@ The exit status is 1 if there are errors or warnings; notes don't count.
 
 import json
 
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_REFERENCE
+from easybuild.easyblocks.generic.container.lockfile import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import output

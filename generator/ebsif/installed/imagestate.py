@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.sharedimage import (
+from easybuild.easyblocks.generic.container.lockfile import (
     IMAGE_CENTRAL,
     IMAGE_OWN,
     IMAGE_REFERENCE,

@@ -8,7 +8,7 @@ from easybuild.easyblocks.generic.container.inventory import IMAGE as IN_IMAGE
 from easybuild.easyblocks.generic.container.inventory import USER_SOFTWARE as IN_USER_SOFTWARE
 from easybuild.easyblocks.generic.container.inventory import is_complete
 from easybuild.easyblocks.generic.container.inventory import packages_of as recorded_packages
-from easybuild.easyblocks.generic.container.sharedimage import IMAGE_REFERENCE
+from easybuild.easyblocks.generic.container.lockfile import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection

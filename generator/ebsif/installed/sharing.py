@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
+from easybuild.easyblocks.generic.container.lockfile import InstalledImage
 
 from ebsif import eb, files
 from ebsif.installed import inventory, places

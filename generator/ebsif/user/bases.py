@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import InstalledImage
 from easybuild.easyblocks.generic.container.requirements import lock_of, stages_of
-from easybuild.easyblocks.generic.container.sharedimage import InstalledImage
 
 from ebsif import eb
 from ebsif.catalogue.container import Container
