@@ -21,8 +21,7 @@ from easybuild.easyblocks.generic.container import checks, lockfile, texts
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, refuse_old_easybuild
 from easybuild.easyblocks.generic.container.framework import set_search_paths, with_parameter
 from easybuild.easyblocks.generic.container.hostlibraries import wanted_libraries
-from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_not_removed
-from easybuild.easyblocks.generic.container.image import check_note
+from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_note
 from easybuild.easyblocks.generic.container.imagefetch import fetch
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
@@ -125,11 +124,6 @@ class ContainerInstall(Reinstall, EasyBlock):
             print_warning(text, log=self.log)
 
     # --- before and around the steps
-
-    def empty_installation(self, problem):
-        """Don't remove the only copy of the image together with an earlier installation."""
-        check_not_removed(self.image_file.path, self.installdir, problem)
-        super().empty_installation(problem)
 
     def run_step(self, step, *args, **kwargs):
         """Run a step; files that postinstallcmds and hooks add are recorded as part of the installation."""

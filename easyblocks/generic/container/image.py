@@ -236,14 +236,6 @@ def check_installed_image(installed: InstalledImage) -> None:
                       path, installed.module, os.path.getsize(path), size))
 
 
-def check_not_removed(image: str, installdir: str, problem: str) -> None:
-    """Raise EasyBuildError if an earlier installation, which must be emptied for a problem, has the only image."""
-    if os.path.dirname(image) == os.path.realpath(installdir):
-        raise EasyBuildError("The earlier installation can't be swapped with a new one (%s), and emptying it would "
-                             "remove the image %s, which the new one needs: copy it to another directory, and name "
-                             "that with --sourcepath.", problem, image)
-
-
 def wrong_key(text: str) -> EasyBuildError:
     """Return the error for a key in the easyconfig."""
     return EasyBuildError("Easyconfig parameter 'signature_keys': %s", text, exit_code=EasyBuildExit.EASYCONFIG_ERROR)

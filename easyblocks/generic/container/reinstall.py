@@ -12,9 +12,10 @@ import os
 import shutil
 import time
 from contextlib import contextmanager
+from typing import Any, Iterator, Optional
 
 from easybuild.framework.easyblock import POSTPROC_STEP, StopException
-from easybuild.tools.build_log import print_msg, print_warning
+from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
 from easybuild.tools.config import build_option, install_path
 from easybuild.tools.filetools import copy_file, mkdir, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
@@ -24,10 +25,6 @@ from .framework import with_build_option
 from .lockfile import RECORD
 from .readable import open_to_readers
 from .usersoftware import UserSoftware
-
-# exit statuses of steps whose name is not part of EasyBuild's
-STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,
-               'sanitycheck': EasyBuildExit.FAIL_SANITY_CHECK_STEP, 'testcases': EasyBuildExit.FAIL_TEST_CASES_STEP}
 
 
 class Reinstall:
@@ -47,72 +44,61 @@ class Reinstall:
     # whether there is no earlier installation, and this run has begun the first one
     is_first = False
     # the installation directory, while a new installation is built beside the earlier one
-    directory = None
+    directory: Optional[str] = None
 
     @property
-    def lock_path(self):
+    def lock_path(self) -> str:
         """Path of the installation record; only a complete installation has one."""
         return os.path.join(self.installdir, RECORD)
 
     @property
-    def final_installdir(self):
-        """The installation directory where the new installation is going to be (str)."""
+    def final_installdir(self) -> str:
+        """The installation directory where the new installation is going to be."""
         return self.directory or self.installdir
 
     @property
-    def staging_dir(self):
-        """Where the new installation is built (str); if the installation directory is a link, it stays one."""
+    def staging_dir(self) -> str:
+        """Where the new installation is built; if the installation directory is a link, it stays one."""
         return os.path.realpath(self.final_installdir) + '.replace'
 
     @property
-    def replaced_dir(self):
-        """Where the earlier installation is while the new one is tested (str)."""
+    def replaced_dir(self) -> str:
+        """Where the earlier installation is while the new one is tested."""
         return os.path.realpath(self.final_installdir) + '.replaced'
 
     @property
-    def module_backup(self):
-        """Where the earlier module file is while the new one is written (str)."""
+    def module_backup(self) -> str:
+        """Where the earlier module file is while the new one is written."""
         folder, name = os.path.split(self.mod_filepath)
         return os.path.join(folder, '.%s.replaced' % name)
 
     @property
-    def is_own_copy(self):
+    def is_own_copy(self) -> bool:
         """Whether the easyconfig is the copy in the earlier installation."""
         return os.path.realpath(self.cfg.path).startswith(os.path.realpath(self.final_installdir) + os.sep)
 
-    def run_step(self, step, *args, **kwargs):
-        """Run a step; if it fails or is interrupted, the earlier installation is put back."""
-        code = STEP_STATUS.get(step) or getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
+    def run_step(self, step: str, *args: Any, **kwargs: Any) -> Any:
+        """Run a step; if it fails or is interrupted, put the earlier installation back."""
+        code = getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
         try:
             with exit_status(code), plain_errors():
                 return super().run_step(step, *args, **kwargs)
-        except StopException:
-            # of a first installation, the result of the steps stays
-            if self.directory:
-                print_warning("Stopped before the new installation was complete (--stop): it is removed, and the "
-                              "earlier one stays. To keep the result of the steps, install elsewhere (--prefix).",
-                              log=self.log)
-                self.roll_back()
-            raise
-        except Exception:
+        except BaseException as err:
+            is_stopped = isinstance(err, StopException)
             if step == POSTPROC_STEP:
                 # what its commands have written doesn't count as users' changes
                 self.record_files()
-            self.give_up(self.is_first and not os.path.exists(self.lock_path))
-            raise
-        except BaseException:
-            # interrupted: unlike after a failed sanity check, nobody wants to look at what there is
-            self.give_up(self.is_first and not os.path.exists(self.mod_filepath))
+            if self.directory:
+                if is_stopped:
+                    print_warning("Stopped before the new installation was complete (--stop): it is removed, and the "
+                                  "earlier one stays. To keep the result of the steps, install elsewhere (--prefix).",
+                                  log=self.log)
+                self.roll_back()
+            elif self.is_first and not is_stopped and not os.path.exists(self.lock_path):
+                remove_replaced(self.installdir)
             raise
 
-    def give_up(self, is_part):
-        """Put the earlier installation back, or remove what is only a part of the first one."""
-        if self.directory:
-            self.roll_back()
-        elif is_part:
-            remove_replaced(self.installdir)
-
-    def fetch_step(self, *args, **kwargs):
+    def fetch_step(self, *args: Any, **kwargs: Any) -> None:
         """Fetch files; of the directories that EasyBuild would create meanwhile, only those of all installations."""
         if build_option('pre_create_installdir') and not self.dry_run:
             # who may enter them, the umask decides; it doesn't for those below, which later steps create
@@ -121,23 +107,26 @@ class Reinstall:
         with with_build_option('pre_create_installdir', False):
             super().fetch_step(*args, **kwargs)
 
-    def remove_module_file(self):
+    def remove_module_file(self) -> None:
         """Keep the earlier module, which works until it's rewritten; remove one of another installation directory."""
         directory = self.module_generator.det_installdir(self.mod_filepath) if os.path.exists(self.mod_filepath) else ''
         if directory is None or os.path.realpath(directory) != os.path.realpath(self.installdir):
             super().remove_module_file()
 
     @open_to_readers()
-    def make_installdir(self, *args, **kwargs):
+    def make_installdir(self, *args: Any, **kwargs: Any) -> None:
         """Make the installation directory, or one beside it if there is an earlier installation."""
         if not self.dry_run:
             self.tidy_up()
             if self.has_earlier_installation and not self.cfg['keeppreviousinstall']:
-                self.build_beside()
+                self.check_renaming()
+                trace_msg("the earlier installation stays as it is until the new one is complete")
+                staging, self.directory = self.staging_dir, self.installdir
+                self.change_installdir(staging)
         super().make_installdir(*args, **kwargs)
         self.is_first = not (self.directory or self.dry_run or self.cfg['keeppreviousinstall'])
 
-    def tidy_up(self):
+    def tidy_up(self) -> None:
         """Put back an installation that a killed eb was replacing, and remove what it has left."""
         if os.path.lexists(self.replaced_dir):
             if os.path.lexists(os.path.realpath(self.installdir)):
@@ -152,7 +141,7 @@ class Reinstall:
             remove_replaced(self.staging_dir)
 
     @property
-    def has_earlier_installation(self):
+    def has_earlier_installation(self) -> bool:
         """Whether there is an installation to replace, also of another easyblock, whose module may be elsewhere."""
         there = UserSoftware(self.installdir)
         # a first installation of ours that was killed has this directory, and no record
@@ -161,22 +150,9 @@ class Reinstall:
             os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath) or there.installed_at
             or (there.present and not is_part))
 
-    def build_beside(self):
-        """Build beside the earlier installation; where it can't be renamed, EasyBuild empties it."""
-        problem = self.rename_problem()
-        if problem:
-            print_warning("%s can't be renamed (%s): it is emptied, and not available until the new installation is "
-                          "complete.", self.installdir, problem, log=self.log)
-            self.preserve_user_changes(self.installdir)
-            super().remove_module_file()
-            return
-        trace_msg("the earlier installation stays as it is until the new one is complete")
-        staging, self.directory = self.staging_dir, self.installdir
-        self.change_installdir(staging)
-
-    def rename_problem(self):
+    def check_renaming(self) -> None:
         """
-        Return why the installation directory can't be renamed (OSError), None if it can.
+        Raise EasyBuildError if the installation directory can't be renamed, as a mount point.
 
         Renaming a directory onto one that isn't empty fails, so trying it changes nothing.
         """
@@ -186,22 +162,25 @@ class Reinstall:
             os.rename(installdir, self.staging_dir)
         except OSError as err:
             shutil.rmtree(self.staging_dir, ignore_errors=True)
-            return None if err.errno in (errno.ENOTEMPTY, errno.EEXIST) else err
-        # this file system allows it
-        os.rename(self.staging_dir, installdir)
-        return None
+            if err.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise EasyBuildError("%s can't be renamed (%s), and so it can't stay until the new installation is "
+                                     "complete. Keep what was added to it (in user-software, bin and runscripts), "
+                                     "remove everything in it, and install again.", installdir, err.strerror)
+        else:
+            # this file system allows it
+            os.rename(self.staging_dir, installdir)
 
-    def change_installdir(self, path):
+    def change_installdir(self, path: str) -> None:
         """Switch to another installation directory, in templates as well."""
         self.installdir = path
         self.update_config_template_run_step()
 
-    def post_processing_step(self, *args, **kwargs):
+    def post_processing_step(self, *args: Any, **kwargs: Any) -> Any:
         """Put the new installation in place first: commands may write its path into files."""
         self.activate_installation()
         return super().post_processing_step(*args, **kwargs)
 
-    def activate_installation(self):
+    def activate_installation(self) -> None:
         """Put the new installation in the place of the earlier one."""
         if not self.directory or self.installdir == self.directory:
             return
@@ -214,7 +193,7 @@ class Reinstall:
             raise
         self.change_installdir(self.directory)
 
-    def roll_back(self):
+    def roll_back(self) -> None:
         """Put the earlier installation back, and remove the new one."""
         place, was_active = os.path.realpath(self.directory), self.installdir == self.directory
         if was_active:
@@ -229,7 +208,7 @@ class Reinstall:
         remove_replaced(staging)
 
     @open_to_readers()
-    def make_module_step(self, fake=False):
+    def make_module_step(self, fake: bool = False) -> str:
         """Write the module, then remove the earlier installation."""
         if fake or self.dry_run:
             return super().make_module_step(fake=fake)
@@ -254,11 +233,12 @@ class Reinstall:
         return modules_path
 
     @contextmanager
-    def kept_module(self):
+    def kept_module(self) -> Iterator[None]:
         """Context manager in which a failure leaves the earlier module as it was."""
         backup = self.module_backup
         remove_file(backup)
         if os.path.exists(self.mod_filepath):
+            # it can be loaded until the new one is written
             copy_file(self.mod_filepath, backup)
         if os.path.islink(self.mod_filepath):
             # to the name of a hidden module, which is going to be removed: EasyBuild would write through the link
@@ -272,13 +252,13 @@ class Reinstall:
             raise
         remove_file(backup)
 
-    def restore_easyconfig(self):
+    def restore_easyconfig(self) -> None:
         """Write the easyconfig again if it was in the earlier installation: eb copies it after the last step."""
         path = os.path.realpath(self.cfg.path)
         if self.is_own_copy and not os.path.exists(path):
             write_file(path, self.cfg.rawtxt)
 
-    def preserve_user_changes(self, earlier, merge=False):
+    def preserve_user_changes(self, earlier: str, merge: bool = False) -> None:
         """
         Preserve what users have changed in an installation that is about to be removed: user software and scripts.
 
@@ -287,12 +267,8 @@ class Reinstall:
         works here. Otherwise (another image, other packages) changed user software is set aside, because what was added
         may not work with the new installation.
 
-        Parameters
-        ----------
-        earlier : str
-            Directory of that installation.
-        merge : bool
-            Whether the new installation is complete, so that changes can be moved to it.
+        `earlier` is the directory of that installation. `merge` is true if the new installation is complete, so that
+        changes can be moved to it.
         """
         before, now = UserSoftware(earlier), UserSoftware(self.installdir)
         # without a record, and not in use: left by a killed attempt
@@ -319,10 +295,10 @@ class Reinstall:
             print_msg("user software of the earlier installation %s, and doesn't match this one; it is kept at %s. %s",
                       why, ' and '.join(paths), use, log=self.log)
 
-    def record_files(self):
+    def record_files(self) -> None:
         """Record the files of the new installation, which are no changes by users. Derived easyblocks override this."""
 
-    def adopt(self, before, now):
+    def adopt(self, before: UserSoftware, now: UserSoftware) -> bool:
         """
         Move user software of another easyblock's installation to this one if it works here; return whether it does.
 
@@ -330,7 +306,7 @@ class Reinstall:
         """
         return False
 
-    def keep_scripts(self, before, now, merge):
+    def keep_scripts(self, before: UserSoftware, now: UserSoftware, merge: bool) -> None:
         """Keep users' own scripts: in place, or set aside if the new installation has one of that name."""
         there = now.scripts if merge else {}
         own = [name for name in before.own_scripts if before.scripts[name] != there.get(name)]
@@ -347,7 +323,7 @@ class Reinstall:
                       before.set_scripts_aside(aside, now), ', '.join(aside), log=self.log)
 
 
-def remove_replaced(path):
+def remove_replaced(path: str) -> None:
     """Remove an installation that is no longer needed; failing to is only worth a warning."""
     try:
         remove_dir(path)
