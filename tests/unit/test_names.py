@@ -213,13 +213,13 @@ def test_removing_while_another_version_is_installed(prefix, monkeypatch):
     path.write_text(f'module_version("{MINE}", "mine")\n')
     plan = removal.plan(places.known(places.directories_of_modules())[0])
     assert plan.lines == {path: ""}
-    alone, other = modulefile.alone, 'module_version("PyTorch/2", "two")\n'
+    lock, other = modulefile.modulerc_lock, 'module_version("PyTorch/2", "two")\n'
 
     def after_another(name):
         path.write_text(path.read_text() + other)
-        return alone(name)
+        return lock(name)
 
-    monkeypatch.setattr(modulefile, "alone", after_another)
+    monkeypatch.setattr(modulefile, "modulerc_lock", after_another)
     removal.remove(plan)
     assert path.read_text() == other
 

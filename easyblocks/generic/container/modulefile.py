@@ -134,7 +134,7 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
     shown, hidden = os.path.join(software, shown_version), os.path.join(software, '.' + shown_version)
     earlier = os.path.join(folder, name[1:] if is_hidden else '.' + name)
     path = os.path.join(folder, generator.DOT_MODULERC)
-    with alone(path):
+    with modulerc_lock(path):
         text = before = read_file(path) if os.path.exists(path) else ''
         if os.path.isfile(earlier) and is_in(generator.det_installdir(earlier), installdir):
             remove_file(earlier)
@@ -171,7 +171,7 @@ def with_statement(text: str, statement: str) -> str:
 
 
 @contextmanager
-def alone(path: str) -> Iterator[None]:
+def modulerc_lock(path: str) -> Iterator[None]:
     """Context manager that keeps installations of other versions from changing a .modulerc file at the same time."""
     # so that no file for the lock stays
     folder = os.open(os.path.dirname(path), os.O_RDONLY)

@@ -271,7 +271,7 @@ def remove(removal: Removal) -> None:
         If a file can't be renamed (then nothing was removed), or a renamed one can't be deleted.
     """
     # imports EasyBuild
-    from easybuild.easyblocks.generic.container.modulefile import alone
+    from easybuild.easyblocks.generic.container.modulefile import modulerc_lock
 
     mark = f".removed-{uuid.uuid4().hex[:8]}"
     renamed: list[tuple[Path, Path]] = []
@@ -282,7 +282,7 @@ def remove(removal: Removal) -> None:
             path.rename(new)
             renamed.append((path, new))
         for path in removal.lines:
-            with alone(str(path)):
+            with modulerc_lock(str(path)):
                 # since it was planned, an installation may have added other modules
                 text = text_without(path, removal.installation.module)
                 if text:
