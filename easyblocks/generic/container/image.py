@@ -224,8 +224,8 @@ def check_installed_image(installed: InstalledImage) -> None:
     """
     path, size = installed.path, installed.image.get('size')
     # without its own copy, the module uses one that nobody has recorded
-    is_recorded = path and size is not None and (installed.is_shared or path == installed.own_path)
-    if not is_recorded or installed.is_unchanged:
+    is_in_use = installed.is_shared or path == installed.own_path
+    if path is None or size is None or not is_in_use or installed.is_unchanged:
         return
     if installed.has_size:
         trace_msg("computing the SHA256 of %s, because its time has changed" % path)

@@ -137,7 +137,8 @@ class InstalledImage:
     @property
     def has_size(self) -> bool:
         """Whether the image is there with the size in the record, and so not truncated."""
-        return bool(self.path) and os.path.getsize(self.path) == self.image.get('size')
+        path = self.path
+        return path is not None and os.path.getsize(path) == self.image.get('size')
 
     @property
     def is_unchanged(self) -> bool:
@@ -146,11 +147,13 @@ class InstalledImage:
 
         Reading tens of gigabytes would take most of the time of an installation without a copy.
         """
-        return self.has_size and os.stat(self.path).st_mtime_ns == self.image.get('mtime_ns')
+        path = self.path
+        return path is not None and self.has_size and os.stat(path).st_mtime_ns == self.image.get('mtime_ns')
 
     def uses(self, path: str) -> bool:
         """Return whether the installation uses an image."""
-        return bool(self.path) and os.path.exists(path) and os.path.samefile(self.path, path)
+        own = self.path
+        return own is not None and os.path.exists(path) and os.path.samefile(own, path)
 
     def needs(self, path: str) -> bool:
         """Return whether the module can't be used without this file, because it has no copy of its own."""

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from contextlib import contextmanager
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator
 
 from easybuild.framework.easyblock import POSTPROC_STEP, StopException
 from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
@@ -26,8 +26,11 @@ from .lockfile import RECORD
 from .readable import open_to_readers
 from .usersoftware import UserSoftware
 
+# The mixin uses attributes of EasyBlock. EasyBuild would list it as an easyblock if it were derived from that.
+MIXIN: Any = object
 
-class Reinstall:
+
+class Reinstall(MIXIN):
     """
     Replace an installation only when the new one is complete. Not an easyblock by itself.
 
@@ -44,7 +47,7 @@ class Reinstall:
     # whether there is no earlier installation, and this run has begun the first one
     is_first = False
     # the installation directory, while a new installation is built beside the earlier one
-    directory: Optional[str] = None
+    directory = ''
 
     @property
     def lock_path(self) -> str:
@@ -201,7 +204,7 @@ class Reinstall:
             os.rename(self.replaced_dir, place)
         staging = self.staging_dir
         self.change_installdir(self.directory)
-        self.directory = None
+        self.directory = ''
         if was_active:
             # the module could be loaded in the meantime
             self.preserve_user_changes(staging)
@@ -219,7 +222,7 @@ class Reinstall:
             modules_path = super().make_module_step()
         if self.directory:
             replaced, earlier = self.replaced_dir, self.staging_dir
-            self.directory = None
+            self.directory = ''
             self.preserve_user_changes(replaced, merge=True)
             # from now on it is a leftover, which nothing puts back, even if only a part can be removed
             os.rename(replaced, earlier)
