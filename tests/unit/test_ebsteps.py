@@ -48,7 +48,6 @@ PAUSE
 == user software was changed by hand since it was installed; it is kept as it is (user-software)
 == installing...
   >> copying FOLDER/source.sif to FOLDER/example.sif (99.2 MB)
-  >> copied at 0.3 GB/s
   >> SHA256 a627c5c26876cfb803973fd2f9df94522a8f7cc95195c3f224fa4b99eec6f87f
   >> compiling bytecode
   >> packing user software into FOLDER/user-software.squashfs

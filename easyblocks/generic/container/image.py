@@ -12,7 +12,6 @@ import json
 import os
 import re
 import stat
-import time
 from contextlib import suppress
 from typing import Any, BinaryIO, Dict, List, Optional, Sequence, Tuple
 
@@ -98,11 +97,9 @@ class Image:
 
     def copy(self, opened: 'OpenImage', target: str) -> str:
         """Copy the image; return its SHA256."""
-        size, start = os.fstat(opened.file.fileno()).st_size, time.time()
-        trace_msg("copying %s to %s (%s)" % (opened.path, target, format_size(size)))
-        sha256 = copy_hashed(opened.file, target, self.spec.lustre_striping)
-        trace_msg("copied at %.1f GB/s" % (size / 1e9 / max(time.time() - start, 1e-3)))
-        return sha256
+        size = format_size(os.fstat(opened.file.fileno()).st_size)
+        trace_msg("copying %s to %s (%s)" % (opened.path, target, size))
+        return copy_hashed(opened.file, target, self.spec.lustre_striping)
 
     def digest_in_place(self, path: str) -> str:
         """
