@@ -13,7 +13,7 @@ import fcntl
 import os
 import re
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 from easybuild.tools.filetools import read_file, remove_file, symlink
 
@@ -147,17 +147,18 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
                 text = modulerc_statements(hidden).sub('', text)
         without_dot = [shown_version] if is_hidden and not os.path.islink(earlier) else []
         for alias in without_dot + [one for one in aliases if one.lstrip('.') != shown_version]:
-            text = re.sub(r'^(module_version\("(?!%s").*", "%s"\)|module-version (?!%s )\S+ %s)$\n?' % (
-                (re.escape(module), re.escape(alias)) * 2), '', text, flags=re.MULTILINE)
+            of_others = r'^(module_version\("(?!%s").*", "%s"\)|module-version (?!%s )\S+ %s)$\n?' % (
+                (re.escape(module), re.escape(alias)) * 2)
+            text = re.sub(of_others, '', text, flags=re.MULTILINE)
             text = with_statement(text, generator.modulerc(
                 {'modname': module, 'sym_version': alias, 'version': version}))
         if text != before:
             write_whole(path, text)
 
 
-def is_in(directory: str, installdir: str) -> bool:
+def is_in(directory: Optional[str], installdir: str) -> bool:
     """Return whether the directory in a module file, which may have none, is an installation directory."""
-    return bool(directory) and os.path.realpath(directory) == os.path.realpath(installdir)
+    return directory is not None and os.path.realpath(directory) == os.path.realpath(installdir)
 
 
 def with_statement(text: str, statement: str) -> str:

@@ -178,13 +178,12 @@ class Reinstall(MIXIN):
         self.installdir = path
         self.update_config_template_run_step()
 
-    def post_processing_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Put the new installation in place first: commands may write its path into files."""
-        self.activate_installation()
-        return super().post_processing_step(*args, **kwargs)
-
     def activate_installation(self) -> None:
-        """Put the new installation in the place of the earlier one."""
+        """
+        Put the new installation in the place of the earlier one, unless it is there.
+
+        The easyblock does this as soon as it is complete: commands of the easyconfig may write its path into files.
+        """
         if not self.directory or self.installdir == self.directory:
             return
         place = os.path.realpath(self.directory)
