@@ -156,18 +156,14 @@ def test_many_packages_with_long_entries(look):
     assert sorted(read_inventory(folder)["system_packages"]["deb"]) == sorted(f"p{n}==1.{n}" for n in range(600))
 
 
-@pytest.mark.parametrize(("options", "missing"), [
-    ([], ["importlib.metadata", "venv"]), (["--packages-only"], ["importlib.metadata"])])
-def test_packages_of_an_old_python(tmp_path, options, missing):
-    """I-07: a Python without importlib.metadata (3.6, 3.7) lists its packages from their files."""
-    for name, text in {"A-1.dist-info/METADATA": "Name: A\nVersion: 1\n\nName: no\n", "b.egg-info": "Name: b\n",
-                       "c.egg-info/PKG-INFO": "Name: c\nVersion: 3\n", "~d-1.dist-info/RECORD": ""}.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+def test_packages_of_an_old_python(tmp_path):
+    """I-07: a Python without importlib.metadata (3.6, 3.7) lists its packages by the names of their files."""
+    for name in ("A_b-1.dist-info", "b.egg-info", "c-3.1-py3.6.egg-info", "~d-1.dist-info"):
+        (tmp_path / name).mkdir()
     without = "import sys; sys.modules.update({'importlib.metadata': None, 'venv': None})\n"
-    said = subprocess.run([sys.executable, "-S", "-", *options], input=without + read_program("installed-packages.py"),
+    said = subprocess.run([sys.executable, "-S", "-"], input=without + read_program("installed-packages.py"),
                           text=True, capture_output=True, check=True, env={"PYTHONPATH": str(tmp_path)}).stdout
     found = ast.literal_eval(said)
     listed = [one[:2] for one in found["packages"] if one[2] == str(tmp_path)]
-    assert listed == [["A", "1"], ["b", "unknown"], ["c", "3"]]
-    assert set(found["missing"]) & {"importlib.metadata", "venv"} == set(missing)
+    assert listed == [["A_b", "1"], ["c", "3.1"]]
+    assert {"importlib.metadata", "venv"} <= set(found["missing"])

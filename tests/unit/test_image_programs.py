@@ -70,7 +70,7 @@ class Place:
         bin_ = self.image / "bin"
         python = bin_ / "python"
         add_package(
-            packages, "tool", record="../../../bin/recorded,,\n../../../elsewhere/bin/far,,\n",
+            packages, "tool", record="../../../bin/recorded,,\n",
             entry_points="[console_scripts]\ntool = tool:main\nno-file=tool:main [extra]\ncompiled = tool:main\n"
                          "pip3.99 = tool:main\n[gui_scripts]\nwindow = tool:main\n",
         )
@@ -82,12 +82,11 @@ class Place:
         add_program(bin_ / "tool", f"#!{python}\nfrom tool import main\nmain()\n")
         firsts = {
             "plain": f"#!{python}", "third": f"#! {python}3 -E", "env": "#!/usr/bin/env python3",
-            "split": "#!/usr/bin/env -S python3 -E", "recorded": f"#!{python}", "../elsewhere/bin/far": f"#!{python}",
-            "long": f"#!/bin/sh\n'''exec' \"{python}\" -E \"$0\" \"$@\"\n' '''",
+            "recorded": f"#!{python}", "long": f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''",
             "relocatable": "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python3' "
                            "\"$0\" \"$@\"\n' '''",
         }
-        self.scripts = {Path(name).name for name in firsts}
+        self.scripts = set(firsts)
         for name, first in firsts.items():
             add_program(bin_ / name, SCRIPT.format(first=first))
         add_program(bin_ / "spawn", SPAWN.format(python=python))
@@ -142,7 +141,7 @@ def test_a_replacement_for_every_python_program(place):
     own = {"tool", "no-file", "window", "spawn", *place.scripts} - {"recorded"}
     assert own <= set(place.made)
     # none for the Python that the image's venv is based on, which doesn't see the venv's packages
-    assert {name for name in place.made if (place.image / "bin" / name).exists()} == own - {"no-file", "window", "far"}
+    assert {name for name in place.made if (place.image / "bin" / name).exists()} == own - {"no-file", "window"}
     assert (place.venv / "bin/recorded").read_text() == "mine\n"
     assert not [name for name in place.made if name.startswith("pip") or name.endswith("-config")]
 
@@ -157,10 +156,10 @@ def test_replacements_run_the_venvs_python(place):
 def test_replacements_run_the_original_script(place):
     """use D1, G-01: a script has its own name, file and search path; options in its first line apply."""
     for name in place.scripts - {"recorded"}:
-        file = place.image / "bin" / name if name != "far" else place.image / "elsewhere/bin/far"
+        file = place.image / "bin" / name
         told, last = run(place.venv / "bin" / name, "x y")
         assert told == f"{file} {file} {file.parent}"
-        assert last == f"{place.venv} x y {int(name in ('third', 'split', 'long'))}"
+        assert last == f"{place.venv} x y {int(name == 'third')}"
 
 
 def test_a_venv_on_top_of_the_venv(place, tmp_path):

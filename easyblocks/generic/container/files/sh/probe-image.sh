@@ -3,9 +3,7 @@
 # Meanwhile copy its databases of packages and its labels to a directory, and run a command that makes a venv, whose
 # output and exit status are put there as well.
 # Usage: DIRECTORY [ROOT [COMMAND...]]
-packages_only=yes
 if [ $# -gt 2 ]; then
-    packages_only=
     {
         folder=$1
         shift 2
@@ -45,6 +43,6 @@ done
 } 2>/dev/null &
 
 # the image may be usable even if its Python isn't
-! command -v python3 >/dev/null || python3 - ${packages_only:+--packages-only} || :
+! command -v python3 >/dev/null || python3 - || :
 
 wait

@@ -8,7 +8,6 @@ Usage: python3 - VENV SCRIPT. SCRIPT is the text of the command pip.
 """
 import csv
 import os
-import re
 import shlex
 import sys
 
@@ -17,16 +16,8 @@ NOT_HERE = 3
 OLDEST = (22, 2)
 # the first Python whose ensurepip doesn't install setuptools
 NO_SETUPTOOLS = (3, 12)
-# the longest first line that every Linux accepts; pip uses the same limit
-LONGEST = 127
-
-
-def first_lines(python):
-    """Return the start of a script of this Python: like pip's, through sh if the kernel would misread the path."""
-    first = "#!" + python
-    if len(os.fsencode(first)) >= LONGEST or re.search(r"\s", python):
-        first = "#!/bin/sh\n'''exec' %s \"$0\" \"$@\"\n' '''" % shlex.quote(python)
-    return first + "\n"
+# pip's workaround for paths that are too long or have blanks; it needs no case distinction if it is always used
+FIRST_LINES = "#!/bin/sh\n'''exec' %s \"$0\" \"$@\"\n' '''\n"
 
 
 def main(venv, script):
@@ -54,7 +45,7 @@ def main(venv, script):
     for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
         path = os.path.join(venv, "bin", name)
         with open(path, "w") as command:
-            command.write(first_lines(os.path.join(venv, "bin", "python3")) + script)
+            command.write(FIRST_LINES % shlex.quote(os.path.join(venv, "bin", "python3")) + script)
         os.chmod(path, 0o755)
     return 0
 

@@ -19,197 +19,125 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from importlib.metadata import distributions  # novermin: runs in the image, not with EasyBuild
 
 BIN = os.path.join(sys.prefix, "bin")
 PYTHON = os.path.join(BIN, "python")
+SEARCH_PATH = [path for path in os.environ.get("PATH", "").split(os.pathsep)
+               if os.path.realpath(path) != os.path.realpath(BIN)]
 # programs that belong to a venv itself, whether this one has them or not
 RESERVED = re.compile(r"(python|pip)[\d.]*t?(-config)?$|(de)?activate(\.\w+)?$", re.IGNORECASE)
 INTERPRETER = re.compile(r"python[\d.]*t?$")
-# older kernels read no more of the first line; pip has the same limit and the same workaround
-LONGEST = 127
 NOTE = "# a program of the image, run by the Python of this environment (ebsif)\n"
+# pip's workaround for paths that are too long or have blanks; it needs no case distinction if it is always used
+ENTRY_POINT = """#!/bin/sh
+'''exec' {python} "$0" "$@"
+' '''
+{note}import sys
+from {module} import {name}
+if __name__ == '__main__':
+    sys.exit({function}())
+"""
 
 
-# --- the image and venvs below this one
+def find_pythons():
+    """Return the directories of the Pythons on PATH whose packages this one sees (list of str, without links)."""
+    found = []
+    for path in SEARCH_PATH:
+        python = os.path.join(path, "python3")
+        if not os.path.exists(python):
+            continue
+        found.append(os.path.realpath(path))
+        configuration = os.path.join(path, "..", "pyvenv.cfg")
+        if not os.path.isfile(configuration):
+            return found + [os.path.dirname(os.path.realpath(python))]
+        with open(configuration) as lines:
+            if not re.search(r"^include-system-site-packages\s*=\s*true", lines.read(), re.MULTILINE | re.IGNORECASE):
+                break
+    return found
 
 
-def find_venvs():
-    """Return the other venvs whose packages this Python sees (list of str, without links)."""
-    # PREFIX/lib/pythonX.Y/site-packages
-    prefixes = [os.path.realpath(os.path.join(path, "..", "..", "..")) for path in sys.path if path]
-    return [prefix for prefix in dict.fromkeys(prefixes)
-            if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")) and prefix != os.path.realpath(sys.prefix)]
-
-
-def is_isolated(prefix):
-    """Return whether a venv doesn't see the packages of the Python that it was created with."""
-    with open(os.path.join(prefix, "pyvenv.cfg")) as lines:
-        return not re.search(r"^include-system-site-packages\s*=\s*true", lines.read(), re.MULTILINE | re.IGNORECASE)
-
-
-def is_ours(interpreter):
-    """Return whether an interpreter is the one that the venv was created with, or belongs to a venv below this one."""
-    prefix = os.path.dirname(os.path.dirname(interpreter))
-    if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
-        return os.path.realpath(prefix) in find_venvs()
-    # don't compare inodes: Conda's environments have hard links to one file
-    return os.path.realpath(interpreter) == os.path.realpath(sys.executable) and \
-        not any(is_isolated(path) for path in find_venvs())
-
-
-def find_program_directories():
-    """Return the directories where pip installs programs, of the underlying Python and of venvs (list of str)."""
-    # -I: don't import modules from the working directory
-    command = [os.path.realpath(sys.executable), "-I", "-m", "sysconfig"]
-    paths = os.fsdecode(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    scripts = re.search(r'^\tscripts = "(.*)"$', paths, re.MULTILINE).group(1)
-    return [os.path.join(prefix, "bin") for prefix in find_venvs()] + [scripts]
-
-
-def find_packages():
-    """Yield the packages that this Python sees, except those in the venv and those hidden by another one."""
-    seen = set()
-    own = os.path.realpath(sys.prefix) + os.sep
-    for package in distributions():
-        try:
-            name = package.metadata["Name"]
-        except Exception:  # no metadata (Python 3.14 and newer), or not a text file
-            name = None
-        name = name and re.sub(r"[-_.]+", "-", name).lower()
-        if name and name not in seen:
-            seen.add(name)
-            if not os.path.realpath(str(package.locate_file(""))).startswith(own):
-                yield package
-
-
-# --- the programs
-
-
-def parse_program(path, search_path):
-    """Return the command that a Python program runs: interpreter, options, script; None for other programs."""
+def read_start(path):
+    """Return the first lines of a file (list of str); empty ones if it can't be read."""
     try:
         with open(path, "rb") as program:
-            lines = [os.fsdecode(line) for line in program.read(8192).split(b"\n")[:3]]
+            return [os.fsdecode(line) for line in program.read(1024).split(b"\n")] + [""]
     except OSError:
-        return None
-    # interpreter and one argument, as the kernel splits them
-    words = lines[0][2:].strip().split(None, 1) if lines[0].startswith("#!") else []
-    name = os.path.basename(words[0]) if words else None
-    if name == "env" and len(words) > 1:
-        words = split_words(words[1][2:]) if words[1].startswith("-S") else words[1:]
-        words[:1] = [shutil.which(words[0], path=search_path) or ""] if words else []
-    elif name == "sh" and NOTE.rstrip() in lines:
-        # written by this program for a venv below this one
-        return split_words(lines[-1])[1:-1]
-    elif name == "sh":
-        words = parse_exec_line(path, lines[1]) if len(lines) > 1 else []
-    return [*words, path] if words and INTERPRETER.match(os.path.basename(words[0])) else None
+        return ["", ""]
 
 
-def parse_exec_line(path, line):
-    """Return interpreter and options in the workaround of pip and uv for first lines that are too long or relative."""
-    found = re.match(r"""'''exec' (.*) "\$0" "\$@"$""", line)
-    beside = found and re.search(r"""\$0.*/["']*(python[\d.]*t?)["']*$""", found.group(1))
-    if beside:
-        return [os.path.join(os.path.dirname(os.path.realpath(path)), beside.group(1))]
-    return split_words(found.group(1)) if found else []
+def parse_first_line(path):
+    """Return the interpreter of a Python program and its option, if any; none for other programs (list of str)."""
+    first, second = read_start(path)[:2]
+    # as the kernel splits them
+    words = first[2:].strip().split(None, 1) if first.startswith("#!") else []
+    if words[1:] and os.path.basename(words[0]) == "env":
+        words = [shutil.which(words[1], path=os.pathsep.join(SEARCH_PATH)) or ""]
+    elif second.startswith("'''exec' "):
+        # of pip and uv: the interpreter is beside the program
+        words = [os.path.join(os.path.dirname(os.path.realpath(path)), "python")]
+    return words if words and INTERPRETER.match(os.path.basename(words[0])) else []
 
 
-def split_words(text):
-    """Return the words of a string, split like a shell does; none if that fails (then it fails in a shell too)."""
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return []
-
-
-def read_lines(package, name):
-    """Return the lines of a file in a package's metadata; none if it doesn't exist or isn't text."""
-    try:
-        return (package.read_text(name) or "").splitlines()
-    except ValueError:
-        return []
+def is_ours(path, pythons):
+    """Return whether a program runs one of these Pythons, or was written here for a venv below this one."""
+    words = parse_first_line(path)
+    return os.path.realpath(os.path.dirname(words[0])) in pythons if words else NOTE.rstrip() in read_start(path)
 
 
 def find_entry_points():
-    """
-    Return the entry points of the packages: module and function, by the name of the program.
-
-    Parses the text, because Python's own parser fails in various ways for broken files.
-    """
+    """Return module and function of the programs of packages outside this venv, by name (dict of tuple)."""
     found = {}
-    for package in find_packages():
-        section = None
-        for line in read_lines(package, "entry_points.txt"):
-            header = re.match(r"\s*\[(.*)\]\s*$", line)
-            section = header.group(1) if header else section
-            point = re.match(r"\s*([^\s/#;]+)\s*=\s*([\w.]+)\s*:\s*([\w.]+)", line)
-            if point and section in ("console_scripts", "gui_scripts"):
-                found.setdefault(point.group(1), point.groups()[1:])
-    return found
-
-
-def find_scripts():
-    """Return the files in the directories of programs, and the programs that packages list, by name (dict of str)."""
-    found = {}
-    for folder in find_program_directories():
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-            found.setdefault(name, os.path.join(folder, name))
-    for package in find_packages():
-        for line in read_lines(package, "RECORD"):
-            path = re.match(r'"?(\.\./[^",]*/bin/[^/",]+)', line)
-            if path:
-                place = os.path.normpath(str(package.locate_file(path.group(1))))
-                found.setdefault(os.path.basename(place), place)
-    return found
-
-
-def make_programs():
-    """Return the text of each program to write, by name (dict of str)."""
-    search_path = os.pathsep.join(path for path in os.environ.get("PATH", "").split(os.pathsep)
-                                  if os.path.realpath(path) != os.path.realpath(BIN))
-    points, files = find_entry_points(), find_scripts()
-    texts = {}
-    for name in set(points) | set(files):
-        if RESERVED.match(name) or os.path.lexists(os.path.join(BIN, name)):
+    own = os.path.realpath(sys.prefix) + os.sep
+    for package in distributions():
+        try:
+            points = list(package.entry_points)
+        except Exception:  # a broken file
             continue
-        # look at the program that this name runs now
-        path = shutil.which(name, path=search_path) or files.get(name)
-        if path:
-            if not os.path.isfile(path) or not os.access(path, os.X_OK):
-                continue
-            command = parse_program(path, search_path)
-            if not command or not is_ours(command[0]):
-                continue
-        texts[name] = entry_point_program(*points[name]) if name in points else script_program(command[1:])
-    return texts
+        if os.path.realpath(str(package.locate_file(""))).startswith(own):
+            continue
+        for point in points:
+            function = re.match(r"([\w.]+)\s*:\s*([\w.]+)", point.value)
+            if function and point.group in ("console_scripts", "gui_scripts") and re.match(r"[^\s/#;]+$", point.name):
+                found.setdefault(point.name, function.groups())
+    return found
 
 
-def entry_point_program(module, function):
-    """Return the program that pip would write."""
-    first = "#!" + PYTHON
-    if len(os.fsencode(first)) >= LONGEST or re.search(r"\s", PYTHON):
-        first = "#!/bin/sh\n'''exec' %s \"$0\" \"$@\"\n' '''" % shlex.quote(PYTHON)
-    return "%s\n%simport sys\nfrom %s import %s\nif __name__ == '__main__':\n    sys.exit(%s())\n" % (
-        first, NOTE, module, function.split(".")[0], function)
-
-
-def script_program(arguments):
-    """Return a program that runs a script with its own options, but with the Python of the venv."""
-    return '#!/bin/sh\n%sexec %s "$@"\n' % (NOTE, " ".join(shlex.quote(word) for word in [PYTHON, *arguments]))
+def find_scripts(pythons):
+    """Return option and path of the Python scripts in the directories where pip installs programs (dict of list)."""
+    # PREFIX/lib/pythonX.Y/site-packages; the other one is for packages of Debian, which has its own programs
+    prefixes = [os.path.realpath(os.path.join(path, "..", "..", "..")) for path in sys.path
+                if path.endswith("-packages") and not path.endswith("/python3/dist-packages")]
+    found = {}
+    for folder in dict.fromkeys(os.path.join(prefix, "bin") for prefix in prefixes):
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) and folder != os.path.realpath(BIN) else []:
+            path = os.path.join(folder, name)
+            words = parse_first_line(path) if os.path.isfile(path) and os.access(path, os.X_OK) else []
+            if words and is_ours(path, pythons):
+                found.setdefault(name, words[1:] + [path])
+    return found
 
 
 def main():
     """Write the programs."""
-    for name, text in sorted(make_programs().items()):
+    pythons = find_pythons()
+    points, scripts = find_entry_points(), find_scripts(pythons)
+    for name in sorted(set(points) | set(scripts)):
         path = os.path.join(BIN, name)
-        new = "%s.%d" % (path, os.getpid())
-        with open(new, "wb") as program:
+        # the program that this name runs now
+        current = shutil.which(name, path=os.pathsep.join(SEARCH_PATH))
+        if RESERVED.match(name) or os.path.lexists(path) or (current and not is_ours(current, pythons)):
+            continue
+        if name in points:
+            module, function = points[name]
+            text = ENTRY_POINT.format(python=shlex.quote(PYTHON), note=NOTE, module=module, function=function,
+                                      name=function.split(".")[0])
+        else:
+            text = '#!/bin/sh\n%sexec %s "$@"\n' % (
+                NOTE, " ".join(shlex.quote(word) for word in [PYTHON] + scripts[name]))
+        with open(path, "wb") as program:
             program.write(os.fsencode(text))
-        os.chmod(new, 0o755)
-        os.replace(new, path)
+        os.chmod(path, 0o755)
         print(name)
 
 
