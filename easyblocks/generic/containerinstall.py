@@ -20,13 +20,12 @@ if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]
 from easybuild.easyblocks.generic.container import checks, lockfile, texts
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, refuse_old_easybuild
 from easybuild.easyblocks.generic.container.framework import set_search_paths, with_parameter
-from easybuild.easyblocks.generic.container.hostlibraries import wanted_libraries
 from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_note
 from easybuild.easyblocks.generic.container.imagefetch import fetch
 from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
 from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
-from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment
+from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from easybuild.easyblocks.generic.container.record import InstallRecord, correct_binds, versions_used
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep_secrets_out_of_report

@@ -26,7 +26,6 @@ from support import CHECKOUT, CONTAINER_FILES, tracked
 PYTHON = "\n".join(path.read_text() for path in tracked("easyblocks/generic/*.py", "easyblocks/generic/container/*.py"))
 # regular expressions that find the value in Python and in scripts
 SAME = {
-    "the status for no pip": (r"NO_USABLE_PIP = (\d+)", {"share/ebsif/image-pip.py": r"NOT_HERE = (\d+)"}),
     "the time of all files": (r"FILE_TIME = (\d+)", {"share/ebsif/compile-bytecode.py": r"FILE_TIME = (\d+)"}),
     "the settings of the module": (
         r"MODULE_CONF = os\.path\.join\('share', 'ebsif', '(.*)'\)",

@@ -166,7 +166,7 @@ def test_masks_ask_the_container(container):
 def test_a_venv_that_does_not_see_the_image(container, venv):
     """house 2.3: packages it doesn't see are added with a .pth file; if that fails, nothing is installed."""
     image = ("numpy", "2.0", "/opt/lib")
-    probe = types.SimpleNamespace(packages=packages(image), python={"missing": []}, pip_wheel="", image="x.sif")
+    probe = types.SimpleNamespace(packages=packages(image), image="x.sif")
     folder = Path(venv.folder + PURELIB[len("/user-software"):])
     folder.mkdir(parents=True)
     container.seen = [[PIP]]

@@ -7,34 +7,34 @@
 """
 Inspect an image, and refuse it if it lacks something that the installation needs.
 """
-import collections
-import glob
-import importlib.util
 import os
 import re
-import sysconfig
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, remove_dir
+from easybuild.tools.utilities import trace_msg
 
 from .inventory import read, read_inventory, read_labels
 from .packages import Packages
+from .parameters import IF_NEWER
+from .runtime import Container, bind_source, bind_target
 from .scripts import read_program, sh_command
 from .texts import value_problem, variable_problem
 
 # importlib.metadata, and what pip 22.2 needs
 OLDEST_PYTHON = (3, 8)
-# the first pip with --report; Python 3.12 needs a newer one
-OLDEST_PIP, OLDEST_PIP_312 = (22, 2), (23, 1, 2)
-# where Linux distributions keep the wheels for ensurepip
-WHEEL_FOLDER = '/usr/share/python-wheels'
 # variables that every program or shell sets by itself, and PATH, which the module composes
 SHELL_VARIABLES = ('_', 'OLDPWD', 'PATH', 'PWD', 'SHLVL')
 
-# of a command that was run together with others: like EasyBuild's RunShellCmdResult
-CommandResult = collections.namedtuple('CommandResult', 'exit_code output stderr')
+
+class CommandResult(NamedTuple):
+    """The result of a command that was run together with others, like EasyBuild's RunShellCmdResult."""
+
+    exit_code: int
+    output: str
+    stderr: str
 
 
 class ImageProbe:
@@ -57,17 +57,8 @@ class ImageProbe:
         The runtime that started the image, for example 'apptainer version 1.4.5'.
     """
 
-    def __init__(self, image, output, errors=''):
-        """
-        Parse the output of the script.
-
-        Parameters
-        ----------
-        image : str
-            Name of the image, for messages.
-        output, errors : str
-            Its standard output and standard error.
-        """
+    def __init__(self, image: str, output: str, errors: str = '') -> None:
+        """Parse the standard output and the standard error of the script; messages name the image."""
         self.image = image
         lines = output.splitlines()
         found = dict(line.split('\t', 1) for line in lines if '\t' in line)
@@ -75,30 +66,18 @@ class ImageProbe:
         self.said = lines[-1] if lines and lines[-1].startswith('{') else ''
         self.python = Packages.read(self.said) if self.said else {}
         self.errors = errors.strip().splitlines()
-        self.inventory = self.labels = {}
-        self.creation = self.runtime = None
+        self.inventory: Dict[str, Any] = {}
+        self.labels: Dict[str, str] = {}
+        self.creation: Optional[CommandResult] = None
+        self.runtime = ''
 
     @classmethod
-    def of(cls, container, image, venv=None):
+    def of(cls, container: Container, image: str, venv: Optional[Any] = None) -> 'ImageProbe':
         """
-        Start a container and inspect its image.
+        Start a container and inspect its image, which messages name.
 
-        Parameters
-        ----------
-        container : Container
-        image : str
-            Name of the image, for messages.
-        venv : Venv
-            A venv to create in the same container, because starting another one takes longer; see `Venv.make`.
-
-        Returns
-        -------
-        ImageProbe
-
-        Raises
-        ------
-        EasyBuildError
-            If the disk is full.
+        With a Venv, that is created in the same container, because starting another one takes longer; see `Venv.make`.
+        Stops if the disk is full.
         """
         folder = os.path.join(container.work_dir, 'image-databases')
         remove_dir(folder)
@@ -121,52 +100,22 @@ class ImageProbe:
         return found
 
     @property
-    def packages(self):
-        """The packages that the image's Python sees (Packages); none if it has no working Python."""
+    def packages(self) -> Packages:
+        """The packages that the image's Python sees; none if it has no working Python."""
         return Packages.from_output(self.said) if self.said else Packages()
 
-    @property
-    def version(self):
-        """The version of the image's Python (tuple of int)."""
-        return tuple(int(number) for number in self.python['version'].split('.'))
-
-    def lacks(self, venv):
-        """
-        Return what the image lacks.
-
-        Parameters
-        ----------
-        venv : bool
-            Whether it also needs to support a venv.
-
-        Returns
-        -------
-        list of str
-            One clause for each missing part.
-        """
+    def lacks(self, venv: bool) -> List[str]:
+        """Return what the image lacks, one clause for each part; with `venv`, also what a venv needs."""
         texts = [] if self.bash else ["it has no bash, which all scripts that run in it need"]
         if not self.python3:
             return texts + ["it has no python3 on PATH"]
         if not self.python:
-            return texts + ["its python3 doesn't work: %s" % (self.errors or ['it says nothing'])[-1]]
-        if not venv:
-            return texts
-        reason = why_no_venv(self.python)
-        if reason:
-            return texts + [reason]
-        if {'pip', 'ensurepip'} <= set(self.python['missing']) and not self.pip_wheel:
-            texts.append(self.no_pip)
-        return texts
+            return texts + ["its python3 doesn't work: %s" % (self.errors or ['it prints nothing'])[-1]]
+        reason = why_no_venv(self.python) if venv else ''
+        return texts + ([reason] if reason else [])
 
-    def check(self, venv):
-        """
-        Refuse the image if it lacks something; see ``lacks``.
-
-        Raises
-        ------
-        EasyBuildError
-            The message says what is missing and what to do.
-        """
+    def check(self, venv: bool) -> None:
+        """Refuse the image if it lacks something (see `lacks`); the message says what to do."""
         lacks = self.lacks(venv)
         if not lacks:
             return
@@ -180,8 +129,8 @@ class ImageProbe:
         raise EasyBuildError("The image %s can't be installed like this: %s. Nothing was copied. Either %s, or %s.",
                              self.image, '; '.join(lacks), *ways)
 
-    def wrong_packages(self, wanted):
-        """Return what is wrong if the image has not what 'image_packages' says (str; L-12, F-11), else None."""
+    def wrong_packages(self, wanted: Dict[str, str]) -> Optional[str]:
+        """Return what is wrong if the image doesn't have the packages in 'image_packages' (L-12, F-11)."""
         there = self.packages
         if self.python:
             there['python'] = ('python', self.python['version'], '')
@@ -192,54 +141,29 @@ class ImageProbe:
                 "the easyconfig describes, or correct the versions in the easyconfig. To install it nevertheless, use "
                 "'eb --ignore-test-failure'." % (self.image, ', '.join(wrong)))
 
-    @property
-    def no_pip(self):
-        """Explanation why a venv can't get a pip (str)."""
-        return ("its Python has no pip that a venv can use, and no ensurepip (Debian has it in the package "
-                "python3-venv), and there is no wheel of pip for Python %s on this machine (in ensurepip of "
-                "EasyBuild's Python, or in %s)" % (self.python['version'], WHEEL_FOLDER))
 
-    @property
-    def pip_wheel(self):
-        """The newest wheel of pip on this machine that the image's Python can use (path), '' if there is none."""
-        folders = [WHEEL_FOLDER, sysconfig.get_config_var('WHEEL_PKG_DIR')]
-        ensurepip = importlib.util.find_spec('ensurepip')
-        if ensurepip:
-            folders.append(os.path.join(os.path.dirname(ensurepip.origin), '_bundled'))
-        wheels = [path for folder in folders if folder
-                  for path in glob.glob(os.path.join(glob.escape(folder), 'pip-*-py3-none-any.whl'))]
-        usable = [(pip_version(path), path) for path in wheels if self.is_usable(path)]
-        return max(usable)[1] if usable else ''
-
-    def is_usable(self, wheel):
-        """Return whether a wheel of pip supports the image's Python, according to its metadata."""
-        oldest = OLDEST_PIP_312 if self.version >= (3, 12) else OLDEST_PIP
-        try:
-            with zipfile.ZipFile(wheel) as archive:
-                metadata = archive.read('pip-%s.dist-info/METADATA' % os.path.basename(wheel).split('-')[1])
-        except (OSError, KeyError, zipfile.BadZipFile):
-            return False
-        wanted = re.search(r'^Requires-Python: *>= *(\d+)\.(\d+)', metadata.decode('utf-8', 'replace'), re.MULTILINE)
-        return pip_version(wheel) >= oldest and bool(wanted) and \
-            self.version >= tuple(int(number) for number in wanted.groups())
+def why_no_venv(python: Dict[str, Any]) -> str:
+    """Return why a Python can't create a venv, from the output of installed-packages.py; empty if it can."""
+    # the image can print anything
+    if not re.match(r'\d+(\.\d+)+', python['version']):
+        return "its Python does not report a version"
+    if tuple(int(number) for number in re.findall(r'\d+', python['version'])) < OLDEST_PYTHON:
+        return "its Python %s is too old, %s or newer is needed" % (
+            python['version'], '.'.join(str(number) for number in OLDEST_PYTHON))
+    missing = [name for name in ('importlib.metadata', 'json', 'venv') if name in python['missing']]
+    if missing:
+        return ("its Python is incomplete, the standard library lacks %s (Debian has it in the packages python3 and "
+                "python3-venv)" % ', '.join(missing))
+    if {'pip', 'ensurepip'} <= set(python['missing']):
+        return "its Python has no pip, and no ensurepip to install one (Debian has it in the package python3-venv)"
+    return ''
 
 
-def check_entry_point(container, entry_point):
-    """
-    Check that the entry point runs a given program with unchanged arguments.
+# --- the entry point
 
-    Parameters
-    ----------
-    container : Container
-        The image, at install time.
-    entry_point : str
-        Its full path in the image.
 
-    Raises
-    ------
-    EasyBuildError
-        If it doesn't.
-    """
+def check_entry_point(container: Container, entry_point: str) -> None:
+    """Check that the entry point, a full path in the image, runs a given program with unchanged arguments."""
     # the one that the runtime generates for OCI images passes its arguments through a shell
     arguments = ['a  b', '$HOME', '"\'', '\\', '']
     result = container.run([entry_point, 'printf', '[%s]'] + arguments, hidden=True, split_stderr=True,
@@ -250,18 +174,12 @@ def check_entry_point(container, entry_point):
                              "Its output: %s", entry_point, (result.output + result.stderr).strip() or 'none')
 
 
-def entry_point_environment(container, entry_point, tcl_in_lmod):
+def entry_point_environment(container: Container, entry_point: str, tcl_in_lmod: bool) -> Dict[str, str]:
     """
-    Return the variables that the entry point sets in every job and rank (dict); see ``check_entry_point``.
+    Return the variables that the entry point sets in every job and rank; see `check_entry_point`.
 
-    Set by the module, they are also there for programs that the runtime starts without the entry point.
-
-    Parameters
-    ----------
-    container, entry_point
-        As for check_entry_point.
-    tcl_in_lmod : bool
-        Whether Lmod will read a module in Tcl, which can't set every value.
+    Set by the module, they are also there for programs that the runtime starts without the entry point. Values that
+    Lmod can't set from a module in Tcl are left out with `tcl_in_lmod`.
     """
     check_entry_point(container, entry_point)
     result = container.run(sh_command('entry-environment.sh', entry_point), hidden=True, split_stderr=True)
@@ -272,33 +190,31 @@ def entry_point_environment(container, entry_point, tcl_in_lmod):
             and not value_problem(value, tcl_in_lmod)}
 
 
-def why_no_venv(python):
-    """
-    Return why an image's Python can't create a venv.
-
-    Parameters
-    ----------
-    python : dict
-        The output of installed-packages.py.
-
-    Returns
-    -------
-    str
-        The reason; empty if it can create one.
-    """
-    # the image can print anything
-    if not re.match(r'\d+(\.\d+)+', python['version']):
-        return "its Python tells no version"
-    if tuple(int(number) for number in re.findall(r'\d+', python['version'])) < OLDEST_PYTHON:
-        return "its Python %s is too old, %s or newer is needed" % (
-            python['version'], '.'.join(str(number) for number in OLDEST_PYTHON))
-    missing = [name for name in ('importlib.metadata', 'json', 'venv') if name in python['missing']]
-    if missing:
-        return ("its Python is incomplete, the standard library lacks %s (Debian has it in the packages python3 and "
-                "python3-venv)" % ', '.join(missing))
-    return ''
+# --- libraries of the host
 
 
-def pip_version(wheel):
-    """Return the version in the file name of a wheel of pip (tuple of int)."""
-    return tuple(int(number) for number in re.findall(r'\d+', os.path.basename(wheel).split('-')[1]))
+def wanted_libraries(container: Container, binds: Dict[str, str]) -> List[str]:
+    """Return the binds of host libraries (parameter 'library_binds') that a container needs (S001-13)."""
+    return [bind for bind, condition in sorted(binds.items()) if is_library_wanted(container, bind, condition)]
+
+
+def is_library_wanted(container: Container, bind: str, condition: str) -> bool:
+    """Return whether to bind a host library: if the image lacks it or, with if_newer, has an older version."""
+    source, target = bind_source(bind), bind_target(bind)
+    name = os.path.basename(target)
+    # the library that the image's loader would find, or a file at the target of the bind
+    found = container.run(sh_command('find-library.sh', name, target), hidden=True, split_stderr=True)
+    found = found.output.split('\n')[0]
+    wanted = not found
+    if found and condition == IF_NEWER:
+        host, image = library_version(os.path.realpath(source)), library_version(found)
+        wanted = bool(host and image and image < host)
+    trace_msg("host library %s is %s: the image has %s" % (
+        source, 'bound' if wanted else 'not needed', found or 'none'))
+    return wanted
+
+
+def library_version(path: str) -> List[int]:
+    """Return the version in the file name of a library, like libx.so.1.2.3; empty if it has none."""
+    found = re.search(r'\.so\.(\d+(?:\.\d+)*)$', path)
+    return [int(number) for number in found.group(1).split('.')] if found else []

@@ -12,8 +12,7 @@ import os
 
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.config import ERROR
-from easybuild.tools.filetools import apply_regex_substitutions, copy_file, remove_dir, write_file
+from easybuild.tools.filetools import copy_file, remove_dir, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import Diagnosis
@@ -21,15 +20,13 @@ from .packages import USER_SOFTWARE, Packages
 from .runtime import SHOWN_LINES, escape_bind, escape_value
 from .runtime import inject_variables, run_program
 from .runtimes import RUNTIME_PREFIXES
-from .scripts import FILES, NO_USABLE_PIP, PACKED
+from .scripts import FILES, PACKED
 from .scripts import read_program, sh_command
 from .texts import MOUNT_SQUASHFS
 from .usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files
 from .usersoftware import remove_bytecode, set_file_times
 
 _log = fancylogger.getLogger('containervenv', fname=False)
-
-ENSUREPIP = ['-Im', 'ensurepip', '--upgrade', '--default-pip']
 
 
 class Venv:
@@ -168,7 +165,7 @@ class Venv:
 
     def make_empty(self, probe):
         """
-        Look at the venv that was created, or create it with a pip of its own if the image's can't be used.
+        Look at the venv that was created.
 
         Returns
         -------
@@ -178,57 +175,19 @@ class Venv:
         Raises
         ------
         EasyBuildError
-            If that fails; the message says what to do.
+            If it couldn't be created; the message says what to do.
         """
         trace_msg("creating the venv %s in the container" % self.path)
         result = probe.creation
         _log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *result)
-        if result.exit_code == 0:
-            *programs, packages = result.output.splitlines()
-            trace_msg("programs of the image that run in the venv: %d" % len(programs))
-            return Packages.from_output(packages)
-        if result.exit_code == NO_USABLE_PIP:
-            for pip in self.ways_to_pip(probe):
-                result = self.run(sh_command('make-venv-with.sh', self.path, *pip), fail_on_error=False,
-                                  split_stderr=True)
-                if result.exit_code == 0:
-                    break
-            if result.exit_code == 0:
-                configuration = os.path.join(self.folder, os.path.relpath(self.path, USER_SOFTWARE), 'pyvenv.cfg')
-                apply_regex_substitutions(
-                    configuration, [(r'^(include-system-site-packages) = false$', r'\1 = true')],
-                    backup=False, on_missing_match=ERROR)
         if result.exit_code:
             said = (result.output + (result.stderr or '')).strip()
             raise EasyBuildError("The venv can't be created in the container: %s", Diagnosis(said).text or (
                 "its output ends with\n%s" % '\n'.join(said.splitlines()[-SHOWN_LINES:]) if said else
                 "its Python ended with exit status %s, and without a message" % result.exit_code))
-        self.add_programs()
-        return self.packages()
-
-    def ways_to_pip(self, probe):
-        """
-        Return the ways to give a venv a pip other than the image's, as arguments for its Python, best first.
-
-        These are the image's ensurepip and, if the image's Python comes without it, a wheel of pip on this machine.
-
-        Returns
-        -------
-        list of list of str
-
-        Raises
-        ------
-        EasyBuildError
-            If there is none.
-        """
-        ways = [] if 'ensurepip' in probe.python['missing'] else [ENSUREPIP]
-        if probe.pip_wheel:
-            wheel = os.path.join(self.container.work_dir, os.path.basename(probe.pip_wheel))
-            copy_file(probe.pip_wheel, wheel)
-            ways.append(['-I', os.path.join(wheel, 'pip'), 'install', '--no-index', '--ignore-installed', wheel])
-        if not ways:
-            raise EasyBuildError("The image %s can't have a venv: %s.", probe.image, probe.no_pip)
-        return ways
+        *programs, packages = result.output.splitlines()
+        trace_msg("programs of the image that run in the venv: %d" % len(programs))
+        return Packages.from_output(packages)
 
     def programs(self):
         """

@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 
-NOT_HERE = 3
+NOT_HERE = 3  # make-venv.sh expects it
 # the first pip with --report
 OLDEST = (22, 2)
 # the first Python whose ensurepip doesn't install setuptools
