@@ -21,7 +21,6 @@ from easybuild.easyblocks.generic.container import advice, lockfile
 from easybuild.easyblocks.generic.container.checks import check_venv
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError
 from easybuild.easyblocks.generic.container.image import copy_hashed
-from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.readable import set_mode, write_readable
@@ -32,7 +31,7 @@ from easybuild.easyblocks.generic.container.reuse import REUSE_VARIABLE, Reuse
 from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.spec import CONSTRAINTS, VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.stages import Stage, find_mistakes
 from easybuild.easyblocks.generic.container.trial import Trial, asked_for, gpu_of
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
@@ -217,7 +216,7 @@ class ContainerVenv(ContainerInstall):
             lambda name: name != 'pip' and packages[name] == image_packages[name] and spec.protects(name))
         pins = repeated.pins if repeated else dict(line.split('==', 1) for line in spec.constraints)
         self.pip = pip = Pip(self.venv, self.builddir, protected, pins, spec.wheelhouse)
-        for text in Lint(self.stages_for_pip, image_packages, pip_version(packages)).findings:
+        for text in find_mistakes(self.stages_for_pip, image_packages, pip_version(packages)):
             self.warn(text)
         packages, missing = self.start_user_software(pip, pins, packages)
         for stage in missing:

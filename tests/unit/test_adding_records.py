@@ -142,7 +142,8 @@ def test_labels_of_new_software():
 @pytest.mark.parametrize(("python", "reason"), [
     ({"missing": ["json", "venv", "ensurepip", "pip"]}, "the standard library lacks json, venv"),
     ({"version": "3.6.15"}, "its Python 3.6.15 is too old"),
-    ({"missing": ["ensurepip", "pip"]}, None),
+    ({"missing": ["ensurepip", "pip"]}, "no ensurepip to install one"),
+    ({"missing": ["ensurepip"]}, None),
 ])
 def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
     """Admin 3(e): no venv for an image whose Python can't create one, because the easyblock would refuse it."""

@@ -165,7 +165,7 @@ def test_rules_for_texts_have_one_home(rule):
 @pytest.mark.parametrize(("rule", "home"), [
     ("/opt/miniconda3", "activation.py"), ("conda-manual", "activation.py"),
     ("apptainer.{1,4}singularity", "runtimes.py"), ("image-src=", "texts.py"), (r"\(\?=%\*", "texts.py"),
-    ("[.]lock[.]json", "lockfile.py"), (r"egg=\(", "lint.py")])
+    ("[.]lock[.]json", "lockfile.py"), (r"egg=\(", "requirements.py")])
 def test_rules_of_both_sides_have_one_home(rule, home):
     """S000-18 point 4: the commands import what the easyblocks define; only docstrings may repeat it."""
     found = set()

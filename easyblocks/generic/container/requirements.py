@@ -6,13 +6,34 @@
 ##
 """
 The easyconfig parameter 'requirements' in all its forms: a string, a list of lines, a list of stages, or a lock file,
-perhaps with the user software of that installation.
+perhaps with the user software of that installation. And what single requirement lines say.
 
 Doesn't import EasyBuild, so that commands can use it too.
 """
+import re
+from typing import Any, Dict, List, Optional, Union
+from urllib.parse import unquote
+
+from .texts import normal_name
+
+# Packages that import torch while they are built. There are hardly any wheels of them that match an image's torch.
+NEEDS_TORCH = ('apex', 'causal-conv1d', 'deepspeed', 'flash-attn', 'grouped-gemm', 'mamba-ssm', 'pytorch3d',
+               'torch-cluster', 'torch-scatter', 'torch-sparse', 'torch-spline-conv', 'transformer-engine', 'xformers')
+
+# The name of the package at the end of a URL.
+EGG = re.compile(r'#(?:.*&)?egg=([\w.-]+)')
+
+# A path in a requirement or an option, without marker, options and comment.
+LOCAL = re.compile(r"""
+    \s*(?:[\w.-]+(?:\[[^\]]*\])?\s*@\s*|-[cefr]\s*|--(?:constraint|editable|find-links|requirement)[\s=]+)?
+    (?P<git>git\+)?(?P<url>file:(?://(?:localhost)?)?)?["']?(?P<path>/[^#;]*?)["']?\s*(?:[#;].*|\s--.*)?$
+    """, re.VERBOSE)
 
 
-def requirement_text(value):
+# --- forms of the parameter
+
+
+def requirement_text(value: Union[None, str, List[str]]) -> str:
     """Return requirements as the text of a requirements.txt, ending in a newline; empty if there are none."""
     value = value or ''
     if not isinstance(value, str):
@@ -23,36 +44,29 @@ def requirement_text(value):
     return value if value.endswith('\n') else value + '\n'
 
 
-def are_stages(value):
+def are_stages(value: Any) -> bool:
     """Return whether a value is a list of stages."""
     return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
-def lock_of(value):
-    """Return the lock file of the installation to repeat (str), or None if the value has another form."""
+def lock_of(value: Any) -> Optional[str]:
+    """Return the lock file of the installation to repeat, None if the value has another form."""
     is_lock = isinstance(value, dict) and set(value) in ({'lock'}, {'lock', 'squashfs'}) and \
         all(isinstance(name, str) for name in value.values())
     return value['lock'] if is_lock else None
 
 
-def squashfs_of(value):
-    """Return the SquashFS file with the user software of the installation to repeat (str), or None without one."""
+def squashfs_of(value: Any) -> Optional[str]:
+    """Return the SquashFS file with the user software of the installation to repeat, None without one."""
     return value.get('squashfs') if lock_of(value) else None
 
 
-def stages_of(value):
+def stages_of(value: Any) -> List[Dict[str, Any]]:
     """
-    Return the stages that a value describes, without checking their properties.
+    Return the properties of each stage that a value describes, without checking them.
 
-    Parameters
-    ----------
-    value : None, str, list of str, list of dict, or dict
-        The easyconfig parameter. For a lock file there are no stages: they are in the file.
-
-    Returns
-    -------
-    list of dict
-        The properties of each stage. A string or list of lines is one stage; without requirements there is none.
+    A string or a list of lines is one stage; without requirements there is none. For a lock file there are none: they
+    are in the file.
     """
     if are_stages(value):
         return [dict(stage) for stage in value]
@@ -61,12 +75,38 @@ def stages_of(value):
     return [{'name': 'requirements', 'requirements': value}]
 
 
-def stages_or_lines(value):
+def stages_or_lines(value: Any) -> List[Any]:
     """Return the stages if the value is a list of stages (list of dict), else its lines (list of str)."""
     return stages_of(value) if are_stages(value) else lines_of(value)
 
 
-def lines_of(value):
-    """Return the requirement lines of all stages (list of str), without blank lines."""
+def lines_of(value: Any) -> List[str]:
+    """Return the requirement lines of all stages, without blank lines."""
     text = ''.join(requirement_text(stage.get('requirements')) for stage in stages_of(value))
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+# --- single lines
+
+
+def package_name(line: str) -> str:
+    """Return the normalized package name of a requirement line; for a URL, the name guessed from it."""
+    egg = EGG.search(line)
+    if egg:
+        return normal_name(egg.group(1))
+    named = re.match(r'[A-Za-z0-9][\w.-]*(?=\s*(?:$|[\[@=<>!~; ]))', line)
+    last = re.sub(r'(\.git)?(@[^/]*)?(#.*)?$', '', line.rstrip('/')).rsplit('/', 1)[-1]
+    return normal_name(named.group() if named else last)
+
+
+def local_path(line: str) -> str:
+    """Return the absolute path of a file or directory of this machine in a requirement line, '' without one."""
+    found = LOCAL.match(line)
+    if not found:
+        return ''
+    # without extras
+    path = re.sub(r'\[[^/]*\]\Z', '', found.group('path').strip())
+    if found.group('url'):
+        path = unquote(path)
+    # without branch or commit
+    return re.sub(r'@[^/@]*\Z', '', path) if found.group('git') else path

@@ -24,7 +24,7 @@ import re
 from easybuild.tools.filetools import mkdir
 
 from . import lockfile
-from .lint import package_name
+from .requirements import package_name
 from .runtime import run_program
 from .scripts import ebsif_version, read_program
 from .lockfile import InstalledImage

@@ -13,21 +13,28 @@ packages must be built against others installed earlier (apex, flash-attn and de
 import difflib
 import os
 import re
-import shlex
-from contextlib import suppress
-from urllib.parse import unquote
+from typing import Any, Collection, Dict, Iterator, List
 
 from easybuild.tools.build_log import EasyBuildError
 
-from .valuetypes import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
 from .credentials import REMEDY, Credentials
-from .requirements import are_stages, requirement_text, stages_of
+from .requirements import NEEDS_TORCH, are_stages, local_path, package_name, requirement_text, stages_of
 from .texts import variable_problem
+from .valuetypes import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
 
-# Options in a requirements.txt whose value is a path or URL.
-OPTION_WITH_PLACE = re.compile(
-    r'(?:(?P<editable>-e|--editable)|(?P<file>-c|--constraint|-r|--requirement)|-f|--find-links)'
-    r'(?:\s*=\s*|\s*)(?=[^\s-])')
+# Packages that builds without isolation commonly need (S000-22).
+NEEDED_WITHOUT_ISOLATION = ('setuptools', 'wheel', 'ninja', 'packaging')
+
+# Options and spellings whose meaning depends on the version of pip: (pattern, explanation)
+PIP_DEPENDENT = (
+    (r'--global-option|--build-option',
+     "'--global-option' is deprecated since pip 24.2 and uses a way of building from source that will be removed; "
+     "use '--config-settings' instead, which requirement lines support since pip 23.1"),
+    (r'--install-option', "'--install-option' was removed in pip 23.1"),
+    (r'--config-settings?\b', "'--config-settings' in requirement lines needs pip 23.1 or newer"),
+    (r'(?m)^\s*[\w.-]+\s*@\s*git\+file:|^\s*git\+git@|#egg=[\w.-]+\[',
+     "some versions of pip reject this spelling of a git URL or interpret it differently"),
+)
 
 
 class Stage:
@@ -61,77 +68,48 @@ class Stage:
 
     EMPTY = {TEXT: '', FLAG: False, TEXTS: [], VARIABLES: {}, LINES: '', COMMANDS: []}
 
-    def __init__(self, properties, number):
-        """
-        Check the properties of a stage.
-
-        Parameters
-        ----------
-        properties : dict
-            From the easyconfig.
-        number : int
-            Position in the list, from 1.
-
-        Raises
-        ------
-        EasyBuildError
-            For an unknown property or a value of the wrong kind; the message names the stage and what is valid.
-        """
+    def __init__(self, properties: Dict[str, Any], number: int) -> None:
+        """Check the properties of a stage with a number from 1; errors name the stage and what is valid."""
         self.name = 'stage %d' % number
         unknown = sorted(str(key) for key in properties if key not in self.PROPERTIES)
         if unknown:
             close = difflib.get_close_matches(unknown[0], self.PROPERTIES, n=1)
-            raise EasyBuildError("Easyconfig parameter 'requirements', %s: unknown property '%s'%s (known: %s)",
-                                 self.name, unknown[0], ", did you mean '%s'?" % close[0] if close else '',
-                                 ', '.join(sorted(self.PROPERTIES)))
+            self.refuse("unknown property '%s'%s (known: %s)", unknown[0],
+                        ", did you mean '%s'?" % close[0] if close else '', ', '.join(sorted(self.PROPERTIES)))
         for key, (kind, _) in self.PROPERTIES.items():
             value = properties.get(key)
             if value is None:
                 value = self.name if key == 'name' else self.EMPTY[kind]
             elif not is_of_kind(value, kind):
-                raise EasyBuildError("Easyconfig parameter 'requirements', %s: property '%s' should be %s, found: %s",
-                                     self.name, key, kind, Credentials.mask(value))
+                self.refuse("property '%s' should be %s, found: %s", key, kind, Credentials.mask(value))
             setattr(self, key, value)
         self.requirements = requirement_text(self.requirements)
+        self.check_values()
+
+    def check_values(self) -> None:
+        """Refuse values that can't work, or that others should not read."""
         if self.patches and len(self.requirement_list) != 1:
-            raise EasyBuildError("Easyconfig parameter 'requirements', %s: 'patches' are for the source of one "
-                                 "package, but there are %d requirements. Move it to a stage of its own.", self.name,
-                                 len(self.requirement_list))
+            self.refuse("'patches' are for the source of one package, but there are %d requirements. Move it to a "
+                        "stage of its own.", len(self.requirement_list))
         for line in self.requirement_list:
-            option = OPTION_WITH_PLACE.match(line)
-            if option and option.group('editable') and not re.match(r'\w+\+', line[option.end():]):
-                raise EasyBuildError("Easyconfig parameter 'requirements', %s: the module would depend on a directory "
-                                     "elsewhere: %s. Leave out '%s' to install a copy of the package instead.",
-                                     self.name, Credentials.mask(line), option.group('editable'))
+            option = re.match(r'(-e|--editable)[\s=]*', line)
+            if option and not re.match(r'\w+\+', line[option.end():]):
+                self.refuse("the module would depend on a directory elsewhere: %s. Leave out '%s' to install a copy of "
+                            "the package instead.", Credentials.mask(line), option.group(1))
         secrets = Credentials.find(self.record)
         if secrets:
-            raise EasyBuildError("Easyconfig parameter 'requirements', %s: a credential is written out (%s). %s",
-                                 self.name, ', '.join(secrets), REMEDY)
+            self.refuse("a credential is written out (%s). %s", ', '.join(secrets), REMEDY)
         for key in self.env:
             if variable_problem(key):
-                raise EasyBuildError("Easyconfig parameter 'requirements', %s: '%s' %s", self.name, key,
-                                     variable_problem(key))
+                self.refuse("'%s' %s", key, variable_problem(key))
+
+    def refuse(self, text: str, *values: Any) -> None:
+        """Raise an error on the easyconfig that names this stage."""
+        raise EasyBuildError("Easyconfig parameter 'requirements', %s: " + text, self.name, *values)
 
     @classmethod
-    def from_parameter(cls, value):
-        """
-        Return the stages of the easyconfig parameter 'requirements'.
-
-        Parameters
-        ----------
-        value : None, str, list of str, or list of dict
-            Nothing; the requirements of a single stage; or stages.
-
-        Returns
-        -------
-        list of Stage
-            In the order of installation; empty if there is nothing to install.
-
-        Raises
-        ------
-        EasyBuildError
-            For any other value.
-        """
+    def from_parameter(cls, value: Any) -> List['Stage']:
+        """Return the stages of the easyconfig parameter 'requirements' in the order of installation, after checks."""
         if not (value is None or is_of_kind(value, LINES) or are_stages(value)):
             raise EasyBuildError("Easyconfig parameter 'requirements' should be a string or a list of strings (one "
                                  "stage), or a list of dictionaries (stages), found: %s", Credentials.mask(value))
@@ -143,38 +121,32 @@ class Stage:
         return stages
 
     @property
-    def record(self):
+    def record(self) -> Dict[str, Any]:
         """The properties that are set, for the lock file."""
         return {key: getattr(self, key) for key in self.PROPERTIES if getattr(self, key)}
 
     @property
-    def requirement_list(self):
-        """The requirement lines, without comments, blank lines and options (list of str)."""
+    def requirement_list(self) -> List[str]:
+        """The requirement lines, without comments, blank lines and options."""
         lines = [re.sub(r'(^|\s)#.*', '', line).strip() for line in self.requirements.splitlines()]
         return [line for line in lines if line and (not line.startswith('-') or re.match('-e|--editable', line))]
 
     @property
-    def only_requirement(self):
-        """The requirement of a stage with patches (str)."""
-        (line,) = self.requirement_list
-        return line
-
-    @property
-    def build_options(self):
-        """Options for pip that affect how packages are built (list of str)."""
+    def build_options(self) -> List[str]:
+        """Options for pip that affect how packages are built."""
         return ['--no-build-isolation'] if self.no_build_isolation else []
 
     @property
-    def pip_options(self):
-        """Options for pip install that follow from the properties, except those for package sources (list of str)."""
+    def pip_options(self) -> List[str]:
+        """Options for pip install that follow from the properties, except those for package sources."""
         options = self.build_options
         options += ['--no-deps'] if self.no_deps else []
         options += ['--no-binary', ','.join(self.no_binary)] if self.no_binary else []
         return options + list(self.options)
 
     @property
-    def pip_index_options(self):
-        """Options for pip that name indexes and other package sources (list of str)."""
+    def pip_index_options(self) -> List[str]:
+        """Options for pip that name indexes and other package sources."""
         options = ['--index-url', self.index_url] if self.index_url else []
         for url in self.extra_index_url:
             options += ['--extra-index-url', url]
@@ -183,9 +155,9 @@ class Stage:
         return options
 
     @property
-    def env_of_modules(self):
+    def env_of_modules(self) -> Dict[str, str]:
         """
-        Its variables with ${NAME} replaced by what its modules have set (dict); they are loaded now.
+        The variables of the stage, with ${NAME} replaced by the value that its modules, which are loaded, have set.
 
         Recipes name directories of the machine in this way: INTEL_MKL_DIR is ${MKLROOT}, for example (S003-11).
         """
@@ -200,69 +172,43 @@ class Stage:
         return {name: re.sub(r'\$\{(\w+)\}', value_of, value) for name, value in self.env.items()}
 
     @property
-    def variables(self):
-        """Environment variables that pip expands in requirement lines and URLs, from ${NAME} (list of str)."""
+    def variables(self) -> List[str]:
+        """Names of the environment variables that pip expands in requirement lines and URLs, from ${NAME}."""
         return re.findall(r'\$\{([A-Z0-9_]+)\}', self.requirements + ' '.join(self.pip_index_options))
 
     @property
-    def local_paths(self):
-        """Files and directories of this machine in requirement lines and find_links (list of str)."""
-        links = ''.join('\n--find-links %s' % shlex.quote(source) for source in self.find_links)
-        return find_paths(self.requirements + links)
+    def local_paths(self) -> List[str]:
+        """Files and directories of this machine in requirement lines and find_links (S003-09)."""
+        lines = self.requirements.replace('\\\n', ' ').splitlines()
+        return [path for path in map(local_path, lines + list(self.find_links)) if path]
 
 
-def find_paths(text, outer=()):
+def find_mistakes(stages: List[Stage], image_packages: Collection[str], pip_version: str) -> Iterator[str]:
     """
-    Return the absolute paths in the text of a requirements.txt and in the files that it includes.
+    Yield likely mistakes in stages, before anything is installed; each names the stage and says what to do.
 
-    Parameters
-    ----------
-    text : str
-        Interpreted like pip does: lines continue after a backslash, comments start after a blank, options have the
-        quoting of a shell.
-    outer : tuple of str
-        The files that include it.
-
-    Returns
-    -------
-    list of str
+    Depends on the normalized names of the packages of the image, and on the version of pip in the venv.
     """
-    paths = []
-    for line in re.sub(r'\\\n', '', text).splitlines():
-        line = re.sub(r'(^|\s)#.*', '', line).strip()
-        option = OPTION_WITH_PLACE.match(line)
-        location = line[option.end():] if option else re.sub(r'^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*', '', line)
-        if option and not option.group('editable'):
-            location = first_word(location)
-        path = extract_path(location)
-        if path:
-            paths.append(path)
-        if path and option and option.group('file') and path not in outer and os.path.isfile(path):
-            # pip reports unreadable files
-            with suppress(OSError), open(path, errors='replace') as included:
-                paths += find_paths(included.read(), outer + (path,))
-    return paths
-
-
-def first_word(text):
-    """Return the first word of a string, split like a shell does; empty if that fails (then it fails in pip too)."""
-    try:
-        return (shlex.split(text) or [''])[0]
-    except ValueError:
-        return ''
-
-
-def extract_path(location):
-    """Return the path in an absolute path or file URL of a requirement; empty for other locations."""
-    match = re.match(r'(?P<git>git\+)?(?P<address>file:(?://(?:localhost)?)?)?(?P<path>/.*)', location)
-    if not match:
-        return ''
-    # without marker (; python_version ...), options and extras
-    path = re.sub(r'\s*;\s.*|\s+--[a-z].*', '', match.group('path')).strip()
-    path = re.sub(r'(?<=\w)\[[\w.,\s-]*\]\Z', '', path)
-    if match.group('address'):
-        path = unquote(re.sub(r'#.*', '', path))
-    if match.group('git'):
-        # the last @ precedes a branch or commit
-        path = path.rsplit('@', 1)[0]
-    return path
+    available = set(image_packages)
+    for stage in stages:
+        names = [package_name(line) for line in stage.requirement_list if not line.split(';')[0].endswith('.whl')]
+        # packages built against torch come after torch, in a stage without build isolation
+        builds = ', '.join(name for name in names
+                           if name in NEEDS_TORCH and '--only-binary' not in ' '.join(stage.options))
+        if builds and 'torch' in names:
+            yield ("stage '%s': %s is built against torch, which is in the same stage, so it may not be there yet. Put "
+                   "torch into an earlier stage" % (stage.name, builds))
+        if builds and not stage.no_build_isolation:
+            yield ("stage '%s': %s is built against torch, but builds of this stage are isolated from it. Put it into "
+                   "a stage of its own with 'no_build_isolation': True" % (stage.name, builds))
+        # without isolation pip doesn't install them
+        missing = [name for name in NEEDED_WITHOUT_ISOLATION if name not in available]
+        if stage.no_build_isolation and names and missing:
+            yield ("stage '%s' builds without isolation, and neither the image nor an earlier stage has %s. If the "
+                   "build needs it, install it in an earlier stage" % (stage.name, ', '.join(missing)))
+        text = stage.requirements + '\n' + ' '.join(stage.options)
+        for pattern, explanation in PIP_DEPENDENT:
+            if re.search(pattern, text) and not stage.upgrade_pip:
+                yield ("stage '%s': %s. The venv has pip %s; to use another version of pip, setuptools or wheel, "
+                       "install it in an earlier stage" % (stage.name, explanation, pip_version))
+        available.update(names)

@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 
-from .lint import package_name
+from .requirements import package_name
 from .packages import gpu_label
 from .scripts import IMPORTS, read_program, sh_command
 from .texts import normal_name

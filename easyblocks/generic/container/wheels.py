@@ -11,7 +11,7 @@ import re
 
 from easybuild.tools.build_log import EasyBuildError
 
-from .lint import EGG, package_name
+from .requirements import EGG, package_name
 from .texts import normal_name
 
 # Folder that collects a wheel of every installed package; set by `ebsif wheelhouse`.

@@ -8,7 +8,6 @@ from typing import Optional
 
 import yaml
 from easybuild.easyblocks.generic.container.imagesource import CONVERTED, ImageSource
-from easybuild.easyblocks.generic.container.lint import Lint
 from easybuild.easyblocks.generic.container.sif import signers
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -175,7 +174,7 @@ def check_requirements(container: Container, finding: Creator) -> Iterator[Findi
     """Yield findings on requirements: warnings of the easyblock, wheels for another GPU, unpinned versions."""
     if not container.requirements:
         return
-    from easybuild.easyblocks.generic.container.stages import Stage
+    from easybuild.easyblocks.generic.container.stages import Stage, find_mistakes
     from easybuild.tools.build_log import EasyBuildError
 
     try:
@@ -184,7 +183,7 @@ def check_requirements(container: Container, finding: Creator) -> Iterator[Findi
         yield finding(ERROR, str(error).strip("'\""))
         return
     inside = [normal_name(name) for name in [*container.components, container.package or container.name]]
-    for text in Lint(stages, inside, "not known before installation").findings:
+    for text in find_mistakes(stages, inside, "not known before installation"):
         yield finding(ERROR if "built against torch" in text else WARNING, text)
     for stage in stages:
         for line in stage.requirement_list:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.lint import package_name
+from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import output

@@ -10,8 +10,7 @@ from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.lint import package_name
-from easybuild.easyblocks.generic.container.requirements import stages_of
+from easybuild.easyblocks.generic.container.requirements import package_name, stages_of
 from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
 from ebsif import eb, ebsteps, output

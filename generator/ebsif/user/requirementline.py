@@ -3,8 +3,7 @@
 import contextlib
 import re
 
-from easybuild.easyblocks.generic.container.lint import package_name
-from easybuild.easyblocks.generic.container.requirements import requirement_text
+from easybuild.easyblocks.generic.container.requirements import package_name, requirement_text
 
 
 def lines_of(stage):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container.lint import NEEDS_TORCH, package_name
+from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_name
 
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.user.formats import condafile, pylock, pyproject, requirementstxt, uvlock

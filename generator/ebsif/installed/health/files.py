@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.lint import package_name
 from easybuild.easyblocks.generic.container.packages import built_for
-from easybuild.easyblocks.generic.container.requirements import lines_of
+from easybuild.easyblocks.generic.container.requirements import lines_of, package_name
 
 from ebsif.files import is_there
 from ebsif.findings import Finding

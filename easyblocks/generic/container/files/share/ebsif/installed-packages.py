@@ -1,9 +1,8 @@
 """
 Describe a Python in an image and its packages, as a Python literal (python3-minimal lacks the module json).
 
-'packages' are [name, version, directory] in the order of sys.path; 'missing' are those of MODULES that aren't there.
+'packages' are [name, version, directory] in the order of sys.path; 'missing' those of MODULES that can't be imported.
 """
-import importlib.util
 import os
 import re
 import sys
@@ -42,7 +41,16 @@ def packages_before_38():
     return found
 
 
-missing = [name for name in MODULES if not importlib.util.find_spec(name)]
+def is_module(name):
+    """Return whether a module can be imported; its own imports may be missing (python3-minimal)."""
+    try:
+        __import__(name)
+    except ImportError:
+        return False
+    return True
+
+
+missing = [name for name in MODULES if not is_module(name)]
 print(ascii({
     'version': '.'.join(str(number) for number in sys.version_info[:3]),
     'executable': sys.executable,
