@@ -215,8 +215,6 @@ class ContainerInstall(Reinstall, EasyBlock):
             keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
             self.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
         self.container = Container(Runtime(), self.image_file.path, self.builddir, **self.spec.container_settings)
-        if self.masks:
-            self.masks.check_machine(self.installdir, self.builddir)
 
     def configure_step(self):
         """Start the image, and decide what depends on its contents: masks, host libraries."""

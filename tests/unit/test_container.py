@@ -154,11 +154,12 @@ def test_the_command_of_a_container(tmp_path, monkeypatch):
 
 def test_masks_ask_the_container(container):
     """house 2.3: the container tells what the patterns match; a pattern that matches nothing is an error."""
-    masks = Masks({"/a*": None, "/b": "/c"})
-    container.answers["/b"] = "0 /a1\n0 /a2\n1 /b\n"
+    masks = Masks({"/x/a*": None, "/b": "/c"})
+    container.answers["/b"] = "mask 0 /x/a1\nfolder 755 /x\nmask 0 /x/a2\nfolder 755 /x\nmask 1 /b\n"
     masks.find(container)
-    assert masks.record == {"/a*": {"paths": ["/a1", "/a2"]}, "/b": {"paths": ["/b"], "replacement": "/c"}}
-    container.answers["/b"] = "0 /a1\n"
+    assert masks.record == {"/x/a*": {"paths": ["/x/a1", "/x/a2"]}, "/b": {"paths": ["/b"], "replacement": "/c"}}
+    assert masks.definitions() == ['"x" d 755 0 0', '"b" s 777 0 0 /c', '"x/a1" c 000 0 0 0 0', '"x/a2" c 000 0 0 0 0']
+    container.answers["/b"] = "mask 0 /x/a1\n"
     with pytest.raises(EasyBuildError, match="nothing in the image matches '/b'"):
         masks.find(container)
 
