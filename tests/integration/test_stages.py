@@ -484,15 +484,14 @@ class Built:
                 {"verify": ["python -c 'import compiled; assert compiled.answer == 42'"]}], "compiler", [stage]
 
     def patching(self):
-        """Patches of a package and of a source tree; one that does not apply."""
+        """Patches of a package from an index and of an archive; one that does not apply."""
         make_marked(self.packages, "marked")
         make_marked(self.folder, "tree")
-        subprocess.run(["tar", "-xf", self.folder / "tree-1.0.tar.gz", "-C", self.folder], check=True)
         for name, old, new in (("01-first", "original", "first"), ("02-second", "first", "second"),
                                ("02-other", "something else", "second")):
             (self.site.prefix / f"{name}.patch").write_text(patch(old, new))
         stage = {"requirements": "marked", "no_build_isolation": True, "patches": ["02-second.patch", "01-first.patch"]}
-        return [stage, {**stage, "requirements": str(self.folder / "tree-1.0")},
+        return [stage, {**stage, "requirements": f"tree @ file://{self.folder}/tree-1.0.tar.gz"},
                 {"verify": ["python -c 'import tree; assert tree.marker == \"second\"'"]}], "patch", [
                     {**stage, "patches": ["02-other.patch", "01-first.patch"]}]
 
@@ -549,13 +548,12 @@ def test_patches(built):
     """
     S004-12: patches are applied to the source in order of their names; the lock file has their checksums.
 
-    The requirement is a local source tree: a copy is patched. A patch that does not apply stops the installation and is
-    named.
+    A patch that does not apply stops the installation and is named.
     """
     assert "02-other.patch" in built.failure("patch")
     assert built.python("import marked; print(marked.marker)") == ["second"]
-    assert {Path(path).name for path in lock(built.site)["local_files"]} == {"01-first.patch", "02-second.patch"}
-    assert (built.folder / "tree-1.0" / "marker.txt").read_text() == "original\n"
+    assert {Path(path).name for path in lock(built.site)["local_files"]} == {
+        "01-first.patch", "02-second.patch", "tree-1.0.tar.gz"}
 
 
 def test_host_modules_are_loaded_for_a_stage(built):

@@ -9,6 +9,7 @@ The Python packages that an interpreter in the container sees.
 """
 import ast
 import re
+from typing import Any, Callable, Collection, Dict, Iterable, List, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 
@@ -27,7 +28,6 @@ VERSION = re.compile(r"""
     (?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?\Z                          # local version
     """, re.IGNORECASE | re.VERBOSE)
 
-
 # Packages of CUDA: NVIDIA's wheels, most of which have the version in their names until CUDA 12 (nvidia-cublas-cu12,
 # nvidia-cublas), JAX's (jax-cuda12-plugin), and others with CUDA in their names (cupy-cuda12x, cudf-cu12).
 CUDA_PACKAGE = re.compile(r"""(
@@ -41,7 +41,7 @@ NCCL_PACKAGE = re.compile(r'nvidia-nccl-cu\d+\Z')
 XGBOOST = 'xgboost'
 
 
-class Packages(dict):
+class Packages(Dict[str, Tuple[str, str, str]]):
     """
     Packages by normalized name: (name, version, directory in the container).
 
@@ -57,12 +57,12 @@ class Packages(dict):
     purelib = ''
 
     @staticmethod
-    def read(text):
-        """Parse the output of share/ebsif/installed-packages.py (dict)."""
+    def read(text: str) -> Dict[str, Any]:
+        """Parse the output of share/ebsif/installed-packages.py."""
         return ast.literal_eval(text)
 
     @classmethod
-    def from_output(cls, text):
+    def from_output(cls, text: str) -> 'Packages':
         """Return the packages listed by share/ebsif/installed-packages.py."""
         packages = cls()
         seen = cls.read(text)
@@ -73,83 +73,58 @@ class Packages(dict):
             packages.setdefault(normal_name(name), (name, version, directory))
         return packages
 
-    def select(self, wanted):
-        """Return the packages whose normalized name satisfies a condition (function)."""
+    def select(self, wanted: Callable[[str], bool]) -> 'Packages':
+        """Return the packages whose normalized name satisfies a condition."""
         return Packages((name, self[name]) for name in self if wanted(name))
 
-    def in_user_software(self, name):
+    def in_user_software(self, name: str) -> bool:
         """Return whether a package belongs to user software, not to the image."""
         return self[name][2].startswith(USER_SOFTWARE + '/')
 
-    def other_than(self, wanted):
-        """
-        Return which packages are missing or have another version.
-
-        Parameters
-        ----------
-        wanted : dict of str
-            Versions by name.
-
-        Returns
-        -------
-        list of str
-            One clause for each package.
-        """
+    def other_than(self, wanted: Dict[str, str]) -> List[str]:
+        """Return which packages are missing or have another version than wanted, one clause for each."""
         texts = []
         for name, version in sorted(wanted.items()):
-            _, found, _ = self.get(normal_name(name), (None, None, None))
-            if found is None:
+            if normal_name(name) not in self:
                 texts.append("no %s, not %s %s" % (name, name, version))
-            elif not is_version(found, version):
+                continue
+            found = self[normal_name(name)][1]
+            if not is_version(found, version):
                 texts.append("%s %s, not %s %s" % (name, found, name, version))
         return texts
 
-    def added_since(self, before):
+    def added_since(self, before: 'Packages') -> 'Packages':
         """Return the packages of user software that are new or have changed."""
         return self.select(lambda name: self.in_user_software(name) and self[name] != before.get(name))
 
-    def for_other_gpu(self, image):
+    def for_other_gpu(self, image: 'Packages') -> List[str]:
         """
-        Return which of these packages are built for other GPU software than torch.
+        Return which of these packages are built for other GPU software than torch in the image (S000-20).
 
         Kind and version are in the local label (torch 2.7.1+rocm6.2.4) or, without a version, in the name.
-
-        Parameters
-        ----------
-        image : Packages
-            All packages that the interpreter sees.
-
-        Returns
-        -------
-        list of str
-            One clause for each package.
         """
-        torch = image.get('torch')
-        kind, version = gpu_label(torch[1]) if torch else (None, None)
-        if not kind:
-            return []
+        kind, version = gpu_label(image['torch'][1]) if 'torch' in image else (None, None)
         texts = []
         for name, (_, found, _) in sorted(self.items()):
-            other, other_version = gpu_label(found)
-            if not other:
-                other = built_for(name, found, image)
-            wrong = other and (other != kind or (other_version and version and other_version != version))
+            other = built_for(name, found, image)
+            other_version = gpu_label(found)[1]
+            wrong = kind and other and (other != kind or (other_version and version and other_version != version))
             if wrong and name != 'torch':
-                texts.append("%s %s, but the torch it is used with is %s" % (name, found, torch[1]))
+                texts.append("%s %s, but the torch it is used with is %s" % (name, found, image['torch'][1]))
         return texts
 
     @property
-    def pins(self):
+    def pins(self) -> List[str]:
         """The packages as requirement lines, sorted."""
         return ['%s==%s' % self[name][:2] for name in sorted(self)]
 
     @property
-    def constraints(self):
+    def constraints(self) -> List[str]:
         """The packages as lines for a constraints file of pip, sorted."""
         return constraint_lines(self[name][:2] for name in sorted(self))
 
 
-def is_version(found, wanted):
+def is_version(found: str, wanted: str) -> bool:
     """
     Return whether a version is the wanted one, which may leave out the last numbers and the local label.
 
@@ -158,34 +133,22 @@ def is_version(found, wanted):
     return found == wanted or bool(re.match(re.escape(wanted) + r'(\.[0-9]+)*(\+.*)?\Z', found))
 
 
-def constraint_lines(packages):
+def constraint_lines(packages: Iterable[Tuple[str, Optional[str]]]) -> List[str]:
     """
-    Return packages as lines for a constraints file, without those that pip can't parse.
+    Return packages (name, version) as lines for a constraints file, without those that pip can't parse.
 
     A single such line makes pip refuse the whole file (since pip 24.1). pip could replace packages that are left out;
     Pip.check_nothing_replaced checks that afterwards.
-
-    Parameters
-    ----------
-    packages : iterable of tuple
-        (name, version) of each; None for a package without a version.
-
-    Returns
-    -------
-    list of str
     """
     return ['%s==%s' % (name, version) for name, version in packages
             if NAME.match(name) and VERSION.match(version or '')]
 
 
-def gpu_label(version):
+def gpu_label(version: str) -> Tuple[Optional[str], Optional[str]]:
     """
-    Return kind and version of the GPU software in the local label of a version.
+    Return kind ('rocm', 'cu' or 'cpu') and version (major.minor) of the GPU software in the local label of a version.
 
-    Returns
-    -------
-    tuple
-        'rocm', 'cu' or 'cpu', and major.minor (both str); None for a missing part.
+    A missing part is None.
     """
     label = re.search(r'\+(rocm|cu)(?:(\d+)\.(\d+)|(\d+))', version)
     if not label:
@@ -198,21 +161,11 @@ def gpu_label(version):
     return kind, '%s.%s' % (major, minor) if minor else None
 
 
-def built_for(name, version, names=()):
+def built_for(name: str, version: str, names: Collection[str] = ()) -> Optional[str]:
     """
-    Return the GPU software that a package is built for.
+    Return the GPU software ('rocm', 'cu' or 'cpu') that a package is built for, None if there is none or it isn't said.
 
-    Parameters
-    ----------
-    name, version : str
-        Those of the package, the name normalized.
-    names : container of str
-        The packages that Python sees, by normalized name.
-
-    Returns
-    -------
-    str
-        'rocm', 'cu' or 'cpu'; None for a package that isn't built for one, or that doesn't say.
+    `names` are the packages that Python sees; all names are normalized.
     """
     kind, _ = gpu_label(version)
     if not kind and CUDA_PACKAGE.match(name) and not (XGBOOST in names and NCCL_PACKAGE.match(name)):
@@ -220,19 +173,11 @@ def built_for(name, version, names=()):
     return kind or ('rocm' if ROCM_PACKAGE.match(name) else None)
 
 
-def artifacts_in(items):
+def artifacts_in(items: List[Dict[str, Any]]) -> Dict[str, Dict[str, str]]:
     """
-    Return which files pip installs, as far as it says their SHA256.
+    Return the files in pip's report, as far as it has their SHA256.
 
-    Parameters
-    ----------
-    items : list of dict
-        What pip installs, from its report.
-
-    Returns
-    -------
-    dict of dict
-        The name of the file and its SHA256, by normalized package name.
+    Each has the name of the file and its SHA256, by normalized package name.
     """
     found = {}
     for item in items:
@@ -246,21 +191,11 @@ def artifacts_in(items):
     return found
 
 
-def pip_version(packages):
+def pip_version(packages: Packages) -> str:
     """
-    Return the version of pip (str), after checking that it installs into user software (S000-14).
+    Return the version of the pip that the venv's Python sees, after checking that it installs into user software.
 
-    The venv may use the image's pip: it installs where the Python that runs it has its packages.
-
-    Parameters
-    ----------
-    packages : Packages
-        The packages that the venv's Python sees.
-
-    Raises
-    ------
-    EasyBuildError
-        If there is no pip, or if it would install elsewhere.
+    The venv may use the image's pip: it installs where the Python that runs it has its packages (S000-14).
     """
     if 'pip' not in packages:
         raise EasyBuildError("The venv's Python sees no pip, neither its own nor one of the image.")

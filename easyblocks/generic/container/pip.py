@@ -11,20 +11,22 @@ import json
 import os
 import re
 import shlex
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import apply_patch, copy_dir, extract_file, mkdir, read_file, remove_file, write_file
+from easybuild.tools.filetools import apply_patch, extract_file, mkdir, read_file, remove_file, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import NOTHING_FOUND, Diagnosis
 from .framework import RunShellCmdError
-from .packages import Packages, artifacts_in, constraint_lines
-from .packages import pip_version
+from .packages import Packages, artifacts_in, constraint_lines, pip_version
+from .requirements import package_name
 from .runtime import escape_bind, inject_variables
 from .scripts import read_program, sh_command
+from .stages import Stage
 from .texts import normal_name
-from .wheels import FILL_VARIABLE, INSTALL_OPTIONS, PLACE, by_name
-from .wheels import lines_for_wheels, without_options
+from .venv import Venv
+from .wheels import FILL_VARIABLE, INSTALL_OPTIONS, by_name, lines_for_wheels, without_options
 
 # What pip installs, in the folder of a stage.
 REPORT = 'report.json'
@@ -49,61 +51,40 @@ class Pip:
 
     Attributes
     ----------
+    venv : Venv
+        Runs commands in the container.
+    work_dir : str
+        Directory for what pip reads and writes, visible under the same path in the container.
+    protected : Packages
+        Packages of the image that can't be replaced; those that a stage is allowed to replace are removed from it.
+    pins : dict of str
+        Exact versions to install, by name; empty to let pip choose.
+    wheelhouse : str or None
+        Directory to install from, without an index.
     artifacts : dict
         File name and SHA256 of each file that pip installed, by normalized package name; empty with pip before 22.2.
     """
 
-    def __init__(self, venv, work_dir, protected, pins, wheelhouse):
-        """
-        Take what all stages share.
-
-        Parameters
-        ----------
-        venv : Venv
-            Runs commands in the container.
-        work_dir : str
-            Directory for what pip reads and writes, visible under the same path in the container.
-        protected : Packages
-            Packages of the image that can't be replaced; those that a stage is allowed to replace are removed from it.
-        pins : dict of str
-            Exact versions to install, by name; empty to let pip choose.
-        wheelhouse : str or None
-            Directory to install from, without an index.
-        """
+    def __init__(self, venv: Venv, work_dir: str, protected: Packages, pins: Dict[str, str],
+                 wheelhouse: Optional[str]) -> None:
+        """Store what all stages share."""
         self.venv = venv
         self.work_dir = work_dir
         self.protected = protected
         self.pins = pins
         self.wheelhouse = wheelhouse
-        self.artifacts = {}
+        self.artifacts: Dict[str, Dict[str, str]] = {}
         self.command = [venv.python, '-m', 'pip']
         self.fill = os.environ.get(FILL_VARIABLE)
 
-    def install(self, stage, before, variables=None, patches=(), processes=None):
+    def install(self, stage: Stage, before: Packages, variables: Optional[Dict[str, str]] = None,
+                patches: Sequence[str] = (), processes: Optional[int] = None) -> Packages:
         """
-        Install one stage: its 'pre' commands, pip, its 'post' commands, its checks.
+        Install one stage: its 'pre' commands, pip, its 'post' commands, its checks; return the packages installed now.
 
-        Parameters
-        ----------
-        stage : Stage
-        before : Packages
-            The packages installed before.
-        variables : dict, optional
-            Variables set by modules of the host, for the commands of this stage.
-        patches : sequence of str
-            Paths of the patches of the stage.
-        processes : int, optional
-            Compile bytecode in the container of pip, unless commands come later, with so many processes.
-
-        Returns
-        -------
-        Packages
-            The packages installed now.
-
-        Raises
-        ------
-        EasyBuildError
-            If anything fails; the message names the stage and says what to do.
+        `before` are those installed before, `variables` are set by modules of the host, and `patches` are the paths of
+        the stage's patches. With a number of processes, bytecode is compiled in pip's container, unless commands come
+        later. Errors name the stage and say what to do.
         """
         where = {'environment': self.environment(stage, variables or {}), 'binds': self.binds(stage)}
         self.run_commands(stage, 'pre', **where)
@@ -124,8 +105,9 @@ class Pip:
         self.check_nothing_replaced(stage, packages)
         return packages
 
-    def install_requirements(self, stage, patches, version, processes, **where):
-        """Install the requirements of a stage with pip, which has the given version; return the packages (Packages)."""
+    def install_requirements(self, stage: Stage, patches: Sequence[str], version: str, processes: Optional[int],
+                             **where: Any) -> Packages:
+        """Install the requirements of a stage with pip, which has the given version; return the packages then."""
         if re.search(r'\bgit\+', stage.requirements) and not self.wheelhouse:
             self.check_git(stage, **where)
         if patches and not self.wheelhouse:
@@ -149,13 +131,13 @@ class Pip:
         self.record_artifacts(stage)
         return Packages.from_output(read_file(os.path.join(folder, 'packages.txt')))
 
-    def folder(self, stage):
+    def folder(self, stage: Stage) -> str:
         """Return the directory for the files that pip reads and writes in a stage."""
         path = os.path.join(self.work_dir, 'stages', re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
         mkdir(path, parents=True)
         return path
 
-    def write_constraints(self, stage):
+    def write_constraints(self, stage: Stage) -> str:
         """Write the constraints that protect the packages of the image, and the pinned versions; return the path."""
         replaced = [normal_name(name) for name in stage.allow_replace]
         wanted = {normal_name(name): (name, version) for name, version in self.pins.items()}
@@ -164,17 +146,17 @@ class Pip:
         write_file(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
         return path
 
-    def options(self, stage):
+    def options(self, stage: Stage) -> List[str]:
         """Return the options for pip install; a wheelhouse already has wheels of packages to build from source."""
         return without_options(stage.pip_options, {'--no-binary': 1}) if self.wheelhouse else stage.pip_options
 
     @property
-    def kept(self):
-        """Constraints that protect the packages of the image when users run pip or uv (list of str)."""
+    def kept(self) -> List[str]:
+        """Constraints that protect the packages of the image when users run pip or uv."""
         return self.protected.select(lambda name: name not in BUILD_TOOLS).constraints
 
-    def index_options(self, stage):
-        """Return pip's options for indexes and other package sources (list of str)."""
+    def index_options(self, stage: Stage) -> List[str]:
+        """Return pip's options for indexes and other package sources."""
         if self.wheelhouse:
             return ['--no-index', '--find-links', self.wheelhouse]
         if not stage.variables:
@@ -185,7 +167,7 @@ class Pip:
         write_file(path, ''.join('%s %s\n' % (option, shlex.quote(place)) for option, place in pairs))
         return ['-r', path]
 
-    def environment(self, stage, variables):
+    def environment(self, stage: Stage, variables: Dict[str, str]) -> Dict[str, str]:
         """Variables of a stage for the container; the runtime itself must not see them."""
         environment = dict(QUIET, **variables)
         environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, 'pip-cache')
@@ -193,24 +175,20 @@ class Pip:
         environment.update(inject_variables(stage.env_of_modules))
         return environment
 
-    def binds(self, stage):
+    def binds(self, stage: Stage) -> List[str]:
         """Binds of a stage: pip's cache and configuration, and the local paths in its requirements."""
-        paths = list(stage.local_paths)
         cache = os.environ.get('PIP_CACHE_DIR')
         if cache:
             # otherwise pip would create it inside the container, and it would be lost
             mkdir(cache, parents=True)
-        paths += [path for path in (self.wheelhouse, self.fill, cache) if path]
-        folders = []
-        for path in paths:
-            folder = path if os.path.isdir(path) else os.path.dirname(path)
-            # a path that doesn't exist here may be in the image; if not, pip reports it
-            if os.path.exists(path) and folder not in folders:
-                folders.append(folder)
+        # a path that doesn't exist here may be in the image; if not, pip reports it
+        paths = [path for path in stage.local_paths + [self.wheelhouse, self.fill, cache]
+                 if path and os.path.exists(path)]
+        folders = nub(path if os.path.isdir(path) else os.path.dirname(path) for path in paths)
         own = [os.environ[name] for name in OWN_FILES if os.path.isfile(os.environ.get(name, ''))]
         return [escape_bind(path) for path in folders + own]
 
-    def run(self, stage, arguments, afterwards=('', ''), **where):
+    def run(self, stage: Stage, arguments: List[str], afterwards: Tuple[str, str] = ('', ''), **where: Any) -> None:
         """
         Run pip for a stage, then list packages and compile bytecode (see run-logged.sh); explain why pip fails.
 
@@ -229,21 +207,21 @@ class Pip:
             raise EasyBuildError("pip failed in stage '%s'%s%s. See its output above or in the log.",
                                  stage.name, package, ': ' + diagnosis.text if diagnosis.text else '')
 
-    def run_active(self, stages, command, **kwargs):
+    def run_active(self, stages: List[Stage], command: List[str], **kwargs: Any) -> Any:
         """Run a command with the venv active, which can ask the indexes of stages for packages."""
         names = [name for stage in stages for name in stage.variables if name in os.environ]
         environment = dict(QUIET, **{name: os.environ[name] for name in names})
         return self.venv.run(command, environment=self.venv.activated(environment),
                              binds=nub(sum(map(self.binds, stages), [])), **kwargs)
 
-    def reasons(self, log, arguments, **where):
+    def reasons(self, log: str, arguments: List[str], **where: Any) -> str:
         """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""
         self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, hidden=True, **where)
         # programs that pip runs may print any bytes
         with open(log, encoding='utf-8', errors='replace') as text:
             return text.read()
 
-    def run_commands(self, stage, step, environment, binds):
+    def run_commands(self, stage: Stage, step: str, environment: Dict[str, str], binds: List[str]) -> None:
         """Run the commands of a stage in the container, with the venv active; bash runs strings."""
         environment = self.venv.activated(environment)
         for command in getattr(stage, step):
@@ -255,58 +233,47 @@ class Pip:
                 raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sSee its "
                                      "output above or in the log.", stage.name, step, err.exit_code, command, meaning)
 
-    def check_git(self, stage, **where):
+    def check_git(self, stage: Stage, **where: Any) -> None:
         """Stop before starting pip if a requirement needs git, but the image has none."""
         git = self.venv.run(['git', '--version'], fail_on_error=False, hidden=True, **where)
         if git.exit_code != 0:
             raise EasyBuildError("Stage '%s' has a requirement from a git repository, but git is missing in the image. "
                                  "Use a release from an index, or a wheel built elsewhere.", stage.name)
 
-    def patched_source(self, stage, patches, **where):
-        """
-        Fetch the source of the only requirement of a stage and apply the patches, in the order of their names.
-
-        Returns
-        -------
-        str
-            The requirement line for the patched source.
-        """
-        line = stage.only_requirement
-        name, extras = re.match(r'([\w.-]*)(\[[^\]]*\])?', line).groups()
-        place = PLACE.match(line)
-        local = place and re.sub('^file://', '', place.group('place'))
+    def patched_source(self, stage: Stage, patches: Sequence[str], **where: Any) -> str:
+        """Fetch the source of the only requirement of a stage, patch it, and return its requirement line (S004-12)."""
+        (line,) = stage.requirement_list
         source = os.path.join(self.folder(stage), 'source')
         mkdir(source, parents=True)
-        if place and os.path.isdir(local):
-            extras = place.group('extras')
-            copy_dir(local, os.path.join(source, 'copy'), symlinks=True)
-            directory = os.path.join(source, 'copy')
-        else:
-            options = [] if place else ['--no-binary', name]
-            arguments = ['download', '--no-deps', '--dest', source, '-c', self.write_constraints(stage)]
-            self.run(stage, arguments + options + stage.build_options + self.index_options(stage) + [line], **where)
-            (archive,) = os.listdir(source)
-            extract_file(os.path.join(source, archive), source, forced=True, trace=False)
-            remove_file(os.path.join(source, archive))
-            (directory,) = [os.path.join(source, name) for name in os.listdir(source)]
+        arguments = ['download', '--no-deps', '--dest', source, '-c', self.write_constraints(stage), '--no-binary',
+                     package_name(line)]
+        self.run(stage, arguments + stage.build_options + self.index_options(stage) + [line], **where)
+        if len(os.listdir(source)) != 1:
+            raise EasyBuildError("Stage '%s' has patches, but pip downloads no source for %s. Patch a directory of "
+                                 "yours before the installation.", stage.name, line)
+        (archive,) = os.listdir(source)
+        extract_file(os.path.join(source, archive), source, forced=True, trace=False)
+        remove_file(os.path.join(source, archive))
+        (directory,) = [os.path.join(source, name) for name in os.listdir(source)]
         for patch in sorted(patches, key=os.path.basename):
             trace_msg("applying %s" % os.path.basename(patch))
             apply_patch(patch, directory)
-        return directory + (extras or '')
+        extras = re.match(r'[\w.-]+\s*(\[[^\]]*\])', line)
+        return directory + (extras.group(1) if extras else '')
 
-    def report(self, stage):
-        """Return what pip reports as installed in a stage, or planned (list of dict); none before pip 22.2."""
+    def report(self, stage: Stage) -> List[Dict[str, Any]]:
+        """Return what pip reports as installed in a stage, or planned; nothing before pip 22.2."""
         path = os.path.join(self.folder(stage), REPORT)
         if not os.path.exists(path):
             return []
         with open(path) as text:
             return json.load(text)['install']
 
-    def record_artifacts(self, stage):
+    def record_artifacts(self, stage: Stage) -> None:
         """Record the files that pip reports as installed, with their SHA256."""
         self.artifacts.update(artifacts_in(self.report(stage)))
 
-    def fill_wheelhouse(self, stage, new, **where):
+    def fill_wheelhouse(self, stage: Stage, new: Packages, **where: Any) -> None:
         """
         Put a wheel of every package that this stage installed into the directory of `ebsif wheelhouse`.
 
@@ -327,7 +294,7 @@ class Pip:
         options = without_options(stage.pip_options, INSTALL_OPTIONS)
         self.run(stage, arguments + options + self.index_options(stage), **where)
 
-    def check_nothing_replaced(self, stage, packages):
+    def check_nothing_replaced(self, stage: Stage, packages: Packages) -> None:
         """
         Stop if a protected package of the image is hidden by one in user software, unless the stage allows it.
 
@@ -346,6 +313,6 @@ class Pip:
             del self.protected[name]
 
 
-def version_tuple(version):
-    """Return the leading numbers of a version, for comparisons (tuple of int)."""
+def version_tuple(version: str) -> Tuple[int, ...]:
+    """Return the leading numbers of a version, for comparisons."""
     return tuple(int(number) for number in re.match(r'\d+(?:\.\d+)*', version).group().split('.'))
