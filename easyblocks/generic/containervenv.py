@@ -155,7 +155,7 @@ class ContainerVenv(ContainerInstall):
 
     def check_squashfs(self, found):
         """Compare the SHA256 of the SquashFS file that becomes user software with the lock."""
-        wanted = self.repeated.get(lockfile.USER_SOFTWARE, {}).get(SQUASHFS)
+        wanted = self.repeated.get(lockfile.USER_FILES, {}).get(SQUASHFS)
         if found != wanted:
             raise EasyBuildError("%s is not the user software of the lock: its SHA256 is %s, in the lock it is %s. Get "
                                  "both again.", self.squashfs_to_take, found, wanted,

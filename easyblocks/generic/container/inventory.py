@@ -9,40 +9,34 @@ What an image consists of, besides what its Python sees: its databases of packag
 
 Doesn't import EasyBuild, because importing it takes longer than running the commands that read records.
 """
-import collections
 import json
 import os
 import re
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from . import lockfile
 
-# An installed package: kind as in package URLs ('pypi', 'conda', 'deb', 'rpm' or 'apk'); place ('image',
-# 'user-software', or a Conda environment of the image); name; version
-Package = collections.namedtuple('Package', 'kind place name version')
-
-IMAGE, USER_SOFTWARE = 'image', 'user-software'
+# Where an installed package is; others are in a Conda environment of the image, and have its prefix as their place.
+IN_IMAGE, IN_USER_SOFTWARE = 'image', 'user-software'
 # Conda's names of files are NAME-VERSION-BUILD.json
 CONDA_FILE = re.compile(r'(?P<prefix>.*)/conda-meta/(?P<name>[^/]+)-(?P<version>[^/-]+)-[^/-]+\.json\Z')
 # https://github.com/package-url/purl-spec
 PACKAGE_URL = re.compile(r'pkg:(pypi|conda|deb|rpm|apk)/')
 
 
-def read_inventory(folder):
-    """
-    Return the part of a record on the packages and labels of an image.
+class Package(NamedTuple):
+    """An installed package; its kind is that of package URLs ('pypi', 'conda', 'deb', 'rpm' or 'apk')."""
 
-    Parameters
-    ----------
-    folder : str
-        The directory to which probe-image.sh has copied the databases.
+    kind: str
+    place: str
+    name: str
+    version: str
 
-    Returns
-    -------
-    dict
-        By keys of ``lockfile``. Without labels, which belong to the image's entry; see ``read_labels``.
-    """
+
+def read_inventory(folder: str) -> Dict[str, Any]:
+    """Return what the record has on the packages of an image, from databases that probe-image.sh has copied."""
     packages = {'deb': dpkg_packages(read(folder, 'dpkg')), 'apk': apk_packages(read(folder, 'apk')),
-                'rpm': [line for line in lines_of(read(folder, 'rpm')) if not line.startswith('gpg-pubkey==')]}
+                'rpm': [line for line in package_lines(read(folder, 'rpm')) if not line.startswith('gpg-pubkey==')]}
     conda = conda_packages(read(folder, 'conda'))
     release = dict(re.findall(r'^(ID|VERSION_ID)=["\']?([^"\'\n]*)', read(folder, 'os-release'), re.MULTILINE))
     return {
@@ -53,7 +47,7 @@ def read_inventory(folder):
     }
 
 
-def read(folder, name):
+def read(folder: str, name: str) -> str:
     """Return the text of one of the copied files, '' if there is none."""
     path = os.path.join(folder, name)
     if not os.path.exists(path):
@@ -62,13 +56,13 @@ def read(folder, name):
         return text.read()
 
 
-def lines_of(text):
-    """Return the lines that are name==version (list of str)."""
+def package_lines(text: str) -> List[str]:
+    """Return the lines that are name==version."""
     return [line for line in text.splitlines() if re.match(r'[^=\s]+==\S+\Z', line)]
 
 
-def dpkg_packages(text):
-    """Return the installed packages in dpkg's database (list of str); those of a foreign architecture as NAME:ARCH."""
+def dpkg_packages(text: str) -> List[str]:
+    """Return the installed packages in dpkg's database; those of a foreign architecture as NAME:ARCH."""
     found, own = [], None
     for paragraph in re.split(r'\n\s*\n', text):
         fields = dict(re.findall(r'^(Package|Version|Status|Architecture): *(.*\S)', paragraph, re.MULTILINE))
@@ -82,14 +76,14 @@ def dpkg_packages(text):
             for name, architecture, version in found]
 
 
-def apk_packages(text):
-    """Return the packages in the database of Alpine's apk (list of str)."""
+def apk_packages(text: str) -> List[str]:
+    """Return the packages in the database of Alpine's apk."""
     return ['%s==%s' % one for one in re.findall(r'^P:(\S+)\nV:(\S+)$', text, re.MULTILINE)]
 
 
-def conda_packages(text):
-    """Return the packages of each Conda environment (dict of list of str), from the paths of files in conda-meta."""
-    found = {}
+def conda_packages(text: str) -> Dict[str, List[str]]:
+    """Return the packages of each Conda environment by its prefix, from the paths of files in conda-meta."""
+    found: Dict[str, List[str]] = {}
     for path in sorted(set(text.splitlines())):
         match = CONDA_FILE.match(path)
         if match:
@@ -97,9 +91,9 @@ def conda_packages(text):
     return found
 
 
-def listed_packages(text):
+def listed_packages(text: str) -> Dict[str, List[str]]:
     """
-    Return the packages that an image lists itself in /.sbom.json, by kind (dict of list of str).
+    Return the packages that an image lists itself in /.sbom.json, by kind.
 
     Its format is CycloneDX, SPDX, or that of the LUMI AI Factory: {"apt": [{"name":, "version":}], "pip": [...]}.
     """
@@ -117,21 +111,21 @@ def listed_packages(text):
     except (ValueError, KeyError, TypeError, AttributeError):
         # anybody can write a file of that name
         return {}
-    lines = {}
+    lines: Dict[str, Set[str]] = {}
     for kind, name, version in found:
         if kind and isinstance(name, str) and isinstance(version, str):
             lines.setdefault(kind, set()).add('%s==%s' % (name, version))
     return {kind: sorted(lines[kind]) for kind in lines}
 
 
-def kind_of(url):
+def kind_of(url: Optional[str]) -> Optional[str]:
     """Return the kind of package in a package URL, None for kinds that are not recorded."""
     match = PACKAGE_URL.match(url or '')
     return match.group(1) if match else None
 
 
-def read_labels(folder):
-    """Return the labels of the image (dict of str), which say where it comes from."""
+def read_labels(folder: str) -> Dict[str, str]:
+    """Return the labels of the image, which say where it comes from."""
     try:
         labels = json.loads(read(folder, 'labels.json') or '{}')
     except ValueError:
@@ -141,24 +135,14 @@ def read_labels(folder):
     return {str(name): text for name, text in labels.items() if isinstance(text, str)}
 
 
-def is_complete(record):
+def is_complete(record: Dict[str, Any]) -> bool:
     """Return whether a record lists all packages; those of earlier versions of ebsif list Python packages only."""
     return lockfile.SYSTEM_PACKAGES in record
 
 
-def packages_of(record):
-    """
-    Yield the packages in the record of an installation, each once.
-
-    Parameters
-    ----------
-    record : dict
-
-    Yields
-    ------
-    Package
-    """
-    seen = set()
+def packages_of(record: Dict[str, Any]) -> Iterator[Package]:
+    """Yield the packages in the record of an installation, each once."""
+    seen: Set[Package] = set()
     for kind, place, lines in groups(record):
         for line in lines:
             package = Package(kind, place, *line.split('==', 1))
@@ -167,13 +151,13 @@ def packages_of(record):
                 yield package
 
 
-def groups(record):
+def groups(record: Dict[str, Any]) -> Iterator[Tuple[str, str, List[str]]]:
     """Yield kind, place and lines of each list of packages in a record; what is only in /.sbom.json comes last."""
-    yield 'pypi', IMAGE, record.get(lockfile.IMAGE_PACKAGES, [])
-    yield 'pypi', USER_SOFTWARE, record.get(lockfile.VENV_PACKAGES, [])
+    yield 'pypi', IN_IMAGE, record.get(lockfile.IMAGE_PACKAGES, [])
+    yield 'pypi', IN_USER_SOFTWARE, record.get(lockfile.VENV_PACKAGES, [])
     for kind, lines in sorted(record.get(lockfile.SYSTEM_PACKAGES, {}).items()):
-        yield kind, IMAGE, lines
+        yield kind, IN_IMAGE, lines
     for prefix, lines in sorted(record.get(lockfile.CONDA_PACKAGES, {}).items()):
         yield 'conda', prefix, lines
     for kind, lines in sorted(record.get(lockfile.IMAGE_LIST, {}).items()):
-        yield kind, IMAGE, lines
+        yield kind, IN_IMAGE, lines

@@ -39,7 +39,7 @@ OPTIONAL_BINDS = 'optional_binds'  # sources of those that existed
 ENTRY_POINT_ENVIRONMENT = 'entry_point_environment'  # value by name of variable
 WRAPPERS = 'wrappers'
 SCRIPTS = 'scripts'  # fingerprints
-USER_SOFTWARE = 'user_software'  # fingerprints
+USER_FILES = 'user_software'  # fingerprints of the files of user software
 USER_SOFTWARE_FILE = 'user_software_file'  # size and mtime_ns of the SquashFS file
 
 # With user software:

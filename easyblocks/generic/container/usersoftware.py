@@ -103,7 +103,7 @@ class UserSoftware:
     @property
     def installed(self):
         """Fingerprints recorded when the module was installed; empty if there is no record of them."""
-        return (self.record or {}).get(lockfile.USER_SOFTWARE, {})
+        return (self.record or {}).get(lockfile.USER_FILES, {})
 
     @property
     def installed_at(self):

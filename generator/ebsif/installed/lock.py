@@ -104,7 +104,7 @@ def wrong_keys(content: dict[str, Any]) -> Iterator[str]:
     yield from (key for key in (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES) if not are_pins(content.get(key, [])))
     yield from (key for key in (lockfile.SYSTEM_PACKAGES, lockfile.CONDA_PACKAGES, lockfile.IMAGE_LIST)
                 if not isinstance(content.get(key, {}), dict) or not all(map(are_pins, content.get(key, {}).values())))
-    yield from (key for key in (lockfile.MODULE, lockfile.USER_SOFTWARE, lockfile.MASKS, lockfile.LOCAL_FILES,
+    yield from (key for key in (lockfile.MODULE, lockfile.USER_FILES, lockfile.MASKS, lockfile.LOCAL_FILES,
                                 lockfile.ARTIFACTS) if not isinstance(content.get(key, {}), dict))
     if not are_stages(content.get(lockfile.STAGES, [])):
         yield lockfile.STAGES

@@ -128,7 +128,7 @@ def push(portable: Portable, repository: Repository, progress: Progress) -> Mani
     repository.upload(described, config)
     layers = []
     if portable.squashfs:
-        digest = f"sha256:{portable.record[lockfile.USER_SOFTWARE][SQUASHFS]}"
+        digest = f"sha256:{portable.record[lockfile.USER_FILES][SQUASHFS]}"
         layers.append(Descriptor(MEDIA_TYPES[SQUASHFS], digest, portable.squashfs.stat().st_size, {TITLE: SQUASHFS}))
         repository.upload(layers[0], portable.squashfs, progress)
     for name, text in portable.texts.items():
@@ -172,7 +172,7 @@ def part(manifest: Manifest, name: str, repository: Repository) -> Descriptor:
 
 def is_user_software(squashfs: Descriptor, record: dict[str, Any]) -> bool:
     """Return whether a SquashFS file is the one that a lock names."""
-    digest = record.get(lockfile.USER_SOFTWARE, {}).get(SQUASHFS)
+    digest = record.get(lockfile.USER_FILES, {}).get(SQUASHFS)
     return digest is not None and squashfs.digest == f"sha256:{digest}"
 
 

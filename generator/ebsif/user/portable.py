@@ -96,7 +96,7 @@ def of(installation: Installation, license_name: Optional[str] = None, with_user
     squashfs = packed(installation) if with_user_software else None
     record = current.record_of(installation)
     if squashfs:
-        record = {**record, lockfile.USER_SOFTWARE: {SQUASHFS: sha256(squashfs, "user software")}}
+        record = {**record, lockfile.USER_FILES: {SQUASHFS: sha256(squashfs, "user software")}}
     shared = masked(record)
     moment = (installation.root / lockfile.RECORD).stat().st_mtime
     texts = {LOCK: lock.as_text(shared), BILL_OF_MATERIALS: bill_of_materials(shared, moment)}

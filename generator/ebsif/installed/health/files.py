@@ -49,7 +49,7 @@ def user_software(one: Subject) -> Iterator[Finding]:
     state, root = one.software, one.installation.root
     if not state:
         return
-    packed = any(name.endswith(".squashfs") for name in one.record.get(lockfile.USER_SOFTWARE, {}))
+    packed = any(name.endswith(".squashfs") for name in one.record.get(lockfile.USER_FILES, {}))
     pack = f"`{one.load} && make-squashfs && rm -r {shlex.quote(f'{root}/user-software')}`"
     if state.state == softwarestate.GONE:
         yield one.error(f"its user software is gone: install the module again with `{one.rebuild}`, unless all "

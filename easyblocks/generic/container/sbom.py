@@ -1,0 +1,139 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Write the software bill of materials of an installation (CycloneDX 1.5, JSON) from its lock file.
+"""
+import json
+import time
+import uuid
+from urllib.parse import quote
+
+from . import lockfile
+from .inventory import IN_USER_SOFTWARE, packages_of
+from .texts import normal_name
+
+# Next to the lock file.
+BILL_OF_MATERIALS = 'sbom.cdx.json'
+
+
+def bill_of_materials(record, seconds):
+    """
+    Return the bill of materials of an installation.
+
+    Parameters
+    ----------
+    record : dict
+        The content of the lock file.
+    seconds : float
+        Timestamp, in seconds since 1970.
+
+    Returns
+    -------
+    str
+        CycloneDX: the module, the image as a container, and every package of the image and of user software, with the
+        SHA256 of the file that pip installed, if it is known. The same arguments give the same text.
+    """
+    module, image = record.get(lockfile.MODULE, {}), record[lockfile.IMAGE]
+    packages, artifacts = list(packages_of(record)), record.get(lockfile.ARTIFACTS, {})
+    in_image = [package_component(one, {}, record) for one in packages if one.place != IN_USER_SOFTWARE]
+    in_venv = [package_component(one, artifacts, record) for one in packages if one.place == IN_USER_SOFTWARE]
+    about = component('application', module.get('name', image['file']), 'module',
+                      version=module.get('version', '') + module.get('versionsuffix', ''))
+    container = component('container', image['file'], 'image', hashes=sha256_hashes(image['sha256']),
+                          properties=image_properties(image))
+    content = {
+        '$schema': 'http://cyclonedx.org/schema/bom-1.5.schema.json',
+        'bomFormat': 'CycloneDX',
+        'specVersion': '1.5',
+        'version': 1,
+        'metadata': {
+            'timestamp': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(seconds)),
+            'tools': {'components': [drop_empty({
+                'type': 'application', 'name': 'ebsif', 'version': record.get(lockfile.VERSIONS, {}).get('ebsif')})]},
+            'component': about,
+        },
+        'components': [container] + in_image + in_venv,
+        'dependencies': [dependency_entry(about, [container] + in_venv), dependency_entry(container, in_image)] + [
+            dependency_entry(one, []) for one in in_image + in_venv],
+    }
+    content['serialNumber'] = 'urn:uuid:%s' % uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content, sort_keys=True))
+    return json.dumps(content, indent=2, sort_keys=True) + '\n'
+
+
+def package_component(package, artifacts, record):
+    """
+    Return the component of a package.
+
+    Parameters
+    ----------
+    package : Package
+    artifacts : dict
+        The files that pip installed, by normalized name.
+    record : dict
+        For the distribution, which is a part of package URLs.
+    """
+    kind, place, name, version = package
+    artifact = artifacts.get(normal_name(name))
+    # Python packages came first
+    reference = place if kind == 'pypi' else '%s:%s' % (place, kind)
+    return component(
+        'library', name, '%s:%s@%s' % (reference, name, version), version=version,
+        purl=package_url(kind, name, version, record.get(lockfile.SYSTEM, {})),
+        properties=[{'name': 'ebsif:place', 'value': place}],
+        # of the wheel or source distribution, not of the installed files
+        hashes=sha256_hashes(artifact['sha256']) if artifact else None)
+
+
+def package_url(kind, name, version, system):
+    """Return the URL of a package (str): https://github.com/package-url/purl-spec; `system` as in the record."""
+    if kind == 'pypi':
+        # names in lower case, with '-' for '_'
+        name = name.lower().replace('_', '-')
+    if kind not in ('deb', 'rpm', 'apk'):
+        return 'pkg:%s/%s@%s' % (kind, quote(name, safe=''), quote(version, safe=':'))
+    name, _, architecture = name.partition(':')
+    qualifiers = [('arch', architecture)]
+    if kind == 'rpm' and ':' in version:
+        epoch, version = version.split(':', 1)
+        qualifiers.append(('epoch', epoch))
+    distribution = system.get('distribution')
+    if distribution:
+        qualifiers.append(('distro', '-'.join(filter(None, [distribution, system.get('release')]))))
+    text = '&'.join('%s=%s' % (key, quote(value, safe=':/')) for key, value in sorted(qualifiers) if value)
+    return 'pkg:%s/%s%s@%s%s' % (kind, quote(distribution, safe='') + '/' if distribution else '', quote(name, safe=''),
+                                 quote(version, safe=':'), '?' + text if text else '')
+
+
+def image_properties(image):
+    """Return what else is known about the image, as CycloneDX properties (list of dict)."""
+    values = [('ebsif:source', image.get('resolved') or image.get('source'))]
+    if image.get('source_digest'):
+        values += [('ebsif:fetched-from', image.get('source')), ('ebsif:fetched-digest', image['source_digest'])]
+    values += [('ebsif:signature-verified', name) for name in image.get('verified', [])]
+    values += [('ebsif:signed-by', fingerprint or 'unknown') for fingerprint in image.get('signers', [])]
+    values += [('ebsif:label:%s' % name, text) for name, text in sorted(image.get('labels', {}).items())]
+    return [{'name': name, 'value': text} for name, text in values if text]
+
+
+def component(kind, name, reference, **more):
+    """Return a CycloneDX component, without empty values (dict)."""
+    return drop_empty(dict(more, **{'type': kind, 'name': name, 'bom-ref': reference}))
+
+
+def drop_empty(values):
+    """Return a dictionary without its empty values."""
+    return {key: value for key, value in values.items() if value}
+
+
+def sha256_hashes(digest):
+    """Return a SHA256 in CycloneDX's format (list of dict)."""
+    return [{'alg': 'SHA-256', 'content': digest}]
+
+
+def dependency_entry(one, others):
+    """Return the CycloneDX entry for the components that one depends on (dict)."""
+    return drop_empty({'ref': one['bom-ref'], 'dependsOn': [other['bom-ref'] for other in others]})
