@@ -17,7 +17,7 @@ from easybuild.easyblocks import generic
 if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
     generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
-from easybuild.easyblocks.generic.container import advice, lockfile
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.checks import check_venv
 from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError
 from easybuild.easyblocks.generic.container.image import copy_hashed
@@ -135,8 +135,8 @@ class ContainerVenv(ContainerInstall):
         """Also check for the local files that requirements name."""
         super().fetch_step(*args, **kwargs)
         if self.spec.wheelhouse and not os.path.isdir(self.spec.wheelhouse):
-            raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. %s",
-                                 self.spec.wheelhouse, advice.FILL_WHEELHOUSE,
+            raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. Create it with `ebsif "
+                                 "wheelhouse`, on a node with network.", self.spec.wheelhouse,
                                  exit_code=EasyBuildExit.MISSING_SOURCES)
         self.fetch_squashfs()
         for stage in self.stages_for_pip:
@@ -188,8 +188,8 @@ class ContainerVenv(ContainerInstall):
         submit = any(which(one.submit[0], log_ok=False, on_error='ignore') for one in SCHEDULERS.values())
         if heavy and submit and not allowed:
             raise EasyBuildError("Stage '%s' is heavy, and this is not a batch job. Submit one: `eb --job "
-                                 "--job-backend=Slurm ...`, or %s. (On your own machine: %s=1 eb ...)", heavy[0],
-                                 advice.SUBMIT_INSTALLATION, HEAVY_HERE_VARIABLE)
+                                 "--job-backend=Slurm ...`, or `ebsif job --install EASYCONFIG` with the settings of "
+                                 "your site. (On your own machine: %s=1 eb ...)", heavy[0], HEAVY_HERE_VARIABLE)
 
     def configure_step(self):
         """Also create the venv, in the container in which the image is inspected."""

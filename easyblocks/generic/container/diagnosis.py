@@ -8,8 +8,8 @@
 Explain why pip failed in a container, and what to do about it.
 """
 import re
+from typing import Collection, List, Tuple
 
-from . import advice
 from .texts import normal_name
 
 # pip's message if no index or directory has a suitable version, or none could be read
@@ -81,25 +81,19 @@ class Diagnosis:
          "and whether it supports the Python of the image"),
     ]
 
-    def __init__(self, output, log='', pins=()):
+    def __init__(self, output: str, log: str = '', pins: Collection[str] = ()) -> None:
         """
-        Take the output of pip.
+        Store what a pip that failed has printed, and the contents of its log file (option --log).
 
-        Parameters
-        ----------
-        output : str
-            Standard output and standard error of a pip that failed.
-        log : str
-            Contents of pip's log file (option --log): only the log says why an index returned no packages.
-        pins : iterable of str
-            Normalized names of packages whose versions the easyconfig determines (parameter 'constraints').
+        Only the log says why an index returned no packages. `pins` are the normalized names of packages whose versions
+        the easyconfig determines (parameter 'constraints').
         """
         self.output = output
         self.log = log
         self.pins = pins
 
     @property
-    def package(self):
+    def package(self) -> str:
         """The package that pip was processing, if it says that and no other one is the cause; else empty."""
         if self.conflict or NOTHING_FOUND in self.output:
             return ''
@@ -109,7 +103,7 @@ class Diagnosis:
         return found[-1].rstrip(',') if found else ''
 
     @property
-    def library(self):
+    def library(self) -> str:
         """An explanation if a GPU library is missing; else empty."""
         found = re.search(r'\b(lib(?:cu\w+|nv\w+|nccl|amdhip64|hip\w*|hsa\w*|roc\w+|rccl|MIOpen)\.so(?:\.\d+)*): '
                           r'cannot open shared object file', self.output)
@@ -120,36 +114,37 @@ class Diagnosis:
                 "the image's GPU software. " % (kind, found.group(1)))
 
     @property
-    def conflict(self):
+    def conflict(self) -> str:
         """An explanation if requirements conflict with protected packages; else empty."""
         protected = re.findall(r'The user requested \(constraint\) (\S+)', self.output)
         if not protected:
             return ''
-        asked = re.findall(r'^\s+(\S+ \S+ depends on .*|The user requested (?!\(constraint\)).*)$', self.output,
+        asked = re.findall(r'^\s+(\S+ \S+ depends on .*|The user requested (?!\(constraint\)).*?)\s*$', self.output,
                            re.MULTILINE)
+        reasons = '; '.join(dict.fromkeys(asked)) or 'see the output above'
         names = sorted({re.split('[=<>!~;]', one)[0] for one in protected})
         name = re.split('[=<>!~;]', protected[0])[0]
         if normal_name(name) in self.pins:
             return ("%s is installed now and keeps its version ('constraints' in the easyconfig), but: %s. For another "
-                    "version: %s" % (protected[0], '; '.join(nub_texts(asked)) or 'see the output above',
-                                     advice.ADD_PACKAGE % name))
+                    "version: `ebsif extend ... --add '%s'` with the version that is needed" % (
+                        protected[0], reasons, name))
         return ("%s of the image can't be replaced, but: %s. Ask for a version that works with it; or, to replace it "
                 "on purpose, allow it for this stage with 'allow_replace': %s" % (
-                    ', '.join(sorted(set(protected))), '; '.join(nub_texts(asked)) or 'see the output above', names))
+                    ', '.join(sorted(set(protected))), reasons, names))
 
     @property
-    def text(self):
+    def text(self) -> str:
         """The cause and what to do about it; empty if the output matches nothing in the table."""
         if self.conflict:
             return self.conflict
         return self.machine or self.meaning_in(self.REQUIREMENTS)
 
     @property
-    def machine(self):
+    def machine(self) -> str:
         """What is wrong with the machine or the network and what to do about it; empty if nothing is known to be."""
         return self.meaning_in(self.MACHINE)
 
-    def meaning_in(self, table):
+    def meaning_in(self, table: List[Tuple[str, str]]) -> str:
         """Return the meaning of the first pattern of a table that the output matches; empty if none does."""
         text = self.output + (self.log if NOTHING_FOUND in self.output else '')
         for pattern, meaning in table:
@@ -157,12 +152,3 @@ class Diagnosis:
             if found:
                 return found.expand(meaning)
         return ''
-
-
-def nub_texts(texts):
-    """Return the stripped texts in order, without duplicates."""
-    found = []
-    for text in texts:
-        if text.strip() not in found:
-            found.append(text.strip())
-    return found

@@ -19,7 +19,6 @@ from easybuild.tools.filetools import read_file, remove_file, symlink
 
 from . import lockfile
 from .activation import INIT_CONDA_MANUAL
-from .advice import MAKE_EXTENSION
 from .parameters import LISTED_PACKAGES
 from .readable import write_whole
 from .scripts import FILES
@@ -93,12 +92,13 @@ class ModuleFile(ModuleSettings):
             return []
         name = shown_module(self.module)
         return [
-            "To add your own packages, make a module of your own from this one: %s.\n"
+            "To add your own packages, make a module of your own from this one: `ebsif extend %s --add PACKAGE --name "
+            "NAME --install`.\n"
             "Or change its user software: if this is your module and its user-software is a directory, install them "
             "with pip in the container,\npack it with make-squashfs and reload the module (unmake-squashfs unpacks it "
             "again). Otherwise start with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath "
             "DIRECTORY); unmake-squashfs\n    module unload %s; module load %s" % (
-                MAKE_EXTENSION % name, name.rpartition('/')[0], name)]
+                name, name.rpartition('/')[0], name)]
 
     @property
     def sharing(self) -> str:
