@@ -63,15 +63,15 @@ def package_lines(text: str) -> List[str]:
 
 def dpkg_packages(text: str) -> List[str]:
     """Return the installed packages in dpkg's database; those of a foreign architecture as NAME:ARCH."""
-    found, own = [], None
+    found, own = [], ''
     for paragraph in re.split(r'\n\s*\n', text):
         fields = dict(re.findall(r'^(Package|Version|Status|Architecture): *(.*\S)', paragraph, re.MULTILINE))
         # files in status.d have no status
         state = fields.get('Status', 'installed').split()[-1]
         if state == 'installed' and 'Package' in fields and 'Version' in fields:
-            found.append((fields['Package'], fields.get('Architecture'), fields['Version']))
+            found.append((fields['Package'], fields.get('Architecture', 'all'), fields['Version']))
             if fields['Package'] in ('dpkg', 'libc6'):
-                own = own or fields.get('Architecture')
+                own = own or fields.get('Architecture', '')
     return ['%s%s==%s' % (name, '' if architecture in ('all', own) or not own else ':' + architecture, version)
             for name, architecture, version in found]
 
@@ -99,9 +99,10 @@ def listed_packages(text: str) -> Dict[str, List[str]]:
     """
     try:
         content = json.loads(text or '{}')
-        found = [(kind, one['name'], one['version'])
-                 for key, kind in (('apt', 'deb'), ('rpm', 'rpm'), ('apk', 'apk'), ('pip', 'pypi'), ('conda', 'conda'))
-                 for one in content.get(key) or []]
+        found: List[Any] = [
+            (kind, one['name'], one['version'])
+            for key, kind in (('apt', 'deb'), ('rpm', 'rpm'), ('apk', 'apk'), ('pip', 'pypi'), ('conda', 'conda'))
+            for one in content.get(key) or []]
         for one in content.get('components') or []:
             found.append((kind_of(one.get('purl')), one.get('name'), one.get('version')))
         for one in content.get('packages') or []:

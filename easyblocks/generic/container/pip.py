@@ -86,7 +86,7 @@ class Pip:
         the stage's patches. With a number of processes, bytecode is compiled in pip's container, unless commands come
         later. Errors name the stage and say what to do.
         """
-        where = {'environment': self.environment(stage, variables or {}), 'binds': self.binds(stage)}
+        where: Dict[str, Any] = {'environment': self.environment(stage, variables or {}), 'binds': self.binds(stage)}
         self.run_commands(stage, 'pre', **where)
         if stage.upgrade_pip:
             arguments = ['install', '--upgrade', 'pip', '-c', self.write_constraints(stage)]
@@ -315,4 +315,4 @@ class Pip:
 
 def version_tuple(version: str) -> Tuple[int, ...]:
     """Return the leading numbers of a version, for comparisons."""
-    return tuple(int(number) for number in re.match(r'\d+(?:\.\d+)*', version).group().split('.'))
+    return tuple(int(number) for number in re.split(r'[^\d.]', version)[0].split('.') if number)

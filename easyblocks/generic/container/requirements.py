@@ -11,7 +11,7 @@ perhaps with the user software of that installation. And what single requirement
 Doesn't import EasyBuild, so that commands can use it too.
 """
 import re
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 from urllib.parse import unquote
 
 from .texts import normal_name
@@ -33,7 +33,7 @@ LOCAL = re.compile(r"""
 # --- forms of the parameter
 
 
-def requirement_text(value: Union[None, str, List[str]]) -> str:
+def requirement_text(value: Union[None, str, Sequence[str]]) -> str:
     """Return requirements as the text of a requirements.txt, ending in a newline; empty if there are none."""
     value = value or ''
     if not isinstance(value, str):

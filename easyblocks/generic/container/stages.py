@@ -13,6 +13,7 @@ packages must be built against others installed earlier (apex, flash-attn and de
 import difflib
 import os
 import re
+from types import SimpleNamespace
 from typing import Any, Collection, Dict, Iterator, List
 
 from easybuild.tools.build_log import EasyBuildError
@@ -37,7 +38,7 @@ PIP_DEPENDENT = (
 )
 
 
-class Stage:
+class Stage(SimpleNamespace):
     """
     Requirements and how to install them.
 
@@ -70,7 +71,7 @@ class Stage:
 
     def __init__(self, properties: Dict[str, Any], number: int) -> None:
         """Check the properties of a stage with a number from 1; errors name the stage and what is valid."""
-        self.name = 'stage %d' % number
+        super().__init__(name='stage %d' % number)
         unknown = sorted(str(key) for key in properties if key not in self.PROPERTIES)
         if unknown:
             close = difflib.get_close_matches(unknown[0], self.PROPERTIES, n=1)
@@ -83,7 +84,7 @@ class Stage:
             elif not is_of_kind(value, kind):
                 self.refuse("property '%s' should be %s, found: %s", key, kind, Credentials.mask(value))
             setattr(self, key, value)
-        self.requirements = requirement_text(self.requirements)
+        self.requirements = requirement_text(properties.get('requirements'))
         self.check_values()
 
     def check_values(self) -> None:
