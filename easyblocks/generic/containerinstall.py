@@ -227,7 +227,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         with ThreadPoolExecutor(1) as beside:
             kept = beside.submit(keep_easyblocks, self.logfile, os.path.basename(__file__))
             # fails for truncated files and files of another type
-            self.probe = ImageProbe.of(self.container, self.spec.image_name, self.venv)
+            self.probe = ImageProbe.inspect(self.container, self.spec.image_name, self.venv)
         kept.result()
         if self.spec.has_python:
             self.probe.check(self.HAS_USER_SOFTWARE)

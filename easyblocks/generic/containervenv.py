@@ -350,7 +350,8 @@ class ContainerVenv(ContainerInstall):
             copy_dir(self.venv.folder, target, symlinks=True)
             # copying the mode drops the set-gid bit inherited from the parent directory
             share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))
-        write_readable(os.path.join(self.installdir, CONSTRAINTS), ''.join(line + '\n' for line in self.pip.kept))
+        constraints = ''.join(line + '\n' for line in self.pip.user_constraints)
+        write_readable(os.path.join(self.installdir, CONSTRAINTS), constraints)
         if self.repeated:
             self.repeated.check_repeated(self.record)
         super().install_additions()

@@ -151,7 +151,7 @@ class Pip:
         return without_options(stage.pip_options, {'--no-binary': 1}) if self.wheelhouse else stage.pip_options
 
     @property
-    def kept(self) -> List[str]:
+    def user_constraints(self) -> List[str]:
         """Constraints that protect the packages of the image when users run pip or uv."""
         return self.protected.select(lambda name: name not in BUILD_TOOLS).constraints
 

@@ -63,8 +63,8 @@ class ImageProbe:
         lines = output.splitlines()
         found = dict(line.split('\t', 1) for line in lines if '\t' in line)
         self.bash, self.python3 = found.get('bash', ''), found.get('python3', '')
-        self.said = lines[-1] if lines and lines[-1].startswith('{') else ''
-        self.python = Packages.read(self.said) if self.said else {}
+        self.listing = lines[-1] if lines and lines[-1].startswith('{') else ''
+        self.python = Packages.read(self.listing) if self.listing else {}
         self.errors = errors.strip().splitlines()
         self.inventory: Dict[str, Any] = {}
         self.labels: Dict[str, str] = {}
@@ -72,7 +72,7 @@ class ImageProbe:
         self.runtime = ''
 
     @classmethod
-    def of(cls, container: Container, image: str, venv: Optional[Any] = None) -> 'ImageProbe':
+    def inspect(cls, container: Container, image: str, venv: Optional[Any] = None) -> 'ImageProbe':
         """
         Start a container and inspect its image, which messages name.
 
@@ -83,8 +83,8 @@ class ImageProbe:
         remove_dir(folder)
         mkdir(folder)
         command = sh_command('probe-image.sh', folder, '', *venv.creation_command if venv else [])
-        with ThreadPoolExecutor(1) as beside:
-            version = beside.submit(lambda: container.runtime.version)
+        with ThreadPoolExecutor(1) as helper:
+            version = helper.submit(lambda: container.runtime.version)
             output = (venv or container).run(command, stdin=read_program('installed-packages.py'), split_stderr=True,
                                              hidden=True)
         found = cls(image, output.output, output.stderr)
@@ -102,7 +102,7 @@ class ImageProbe:
     @property
     def packages(self) -> Packages:
         """The packages that the image's Python sees; none if it has no working Python."""
-        return Packages.from_output(self.said) if self.said else Packages()
+        return Packages.from_output(self.listing) if self.listing else Packages()
 
     def lacks(self, venv: bool) -> List[str]:
         """Return what the image lacks, one clause for each part; with `venv`, also what a venv needs."""

@@ -144,7 +144,7 @@ def asked_for(stages, packages, pip):
             if name in packages and not lines.get(name):
                 lines[name] = '' if '/' in line or name in map(normal_name, pip.pins) else re.split(r'\s--', line)[0]
                 options[name] = pip.index_options(stage) + shlex.split(' '.join(more)) if lines[name] else []
-    kept = [line.split('==', 1) for line in pip.kept]
+    kept = [line.split('==', 1) for line in pip.user_constraints]
     return {'names': sorted(lines), 'lines': {name: line for name, line in lines.items() if line},
             'options': {name: words for name, words in options.items() if words},
             'kept': {normal_name(name): version for name, version in kept}}
