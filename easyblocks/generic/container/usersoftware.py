@@ -14,7 +14,6 @@ import os
 import shlex
 import shutil
 import stat
-import struct
 import tempfile
 import time
 from email.parser import HeaderParser
@@ -276,27 +275,6 @@ def is_newer(path, time_installed):
         if any(os.lstat(os.path.join(folder, name)).st_ctime > time_installed for name in files + links):
             return True
     return False
-
-
-def remove_bytecode(path):
-    """Remove the bytecode below a directory, except bytecode compiled for the fixed mtime."""
-    for folder, _, files in os.walk(path):
-        if os.path.basename(folder) == '__pycache__':
-            for name in files:
-                if not is_of_file_time(os.path.join(folder, name)):
-                    os.remove(os.path.join(folder, name))
-            if not os.listdir(folder):
-                os.rmdir(folder)
-
-
-def is_of_file_time(bytecode):
-    """Return whether bytecode belongs to a source file with the fixed mtime (PEP 552: flags, then mtime)."""
-    try:
-        with open(bytecode, 'rb') as text:
-            return text.read(12)[4:] == struct.pack('<LL', 0, FILE_TIME)
-    except OSError:
-        # a broken link
-        return False
 
 
 def has_new_files(path):

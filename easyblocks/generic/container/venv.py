@@ -24,7 +24,7 @@ from .scripts import FILES, PACKED
 from .scripts import read_program, sh_command
 from .texts import MOUNT_SQUASHFS
 from .usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files
-from .usersoftware import remove_bytecode, set_file_times
+from .usersoftware import set_file_times
 
 _log = fancylogger.getLogger('containervenv', fname=False)
 
@@ -201,16 +201,11 @@ class Venv:
         return [name for name in names if not name.lower().startswith('activate')]
 
     def fix_times(self):
-        """Set a fixed mtime on all files, so that later changes show, and remove bytecode for other mtimes."""
-        remove_bytecode(self.folder)
+        """Set a fixed mtime on all files, so that later changes show."""
         set_file_times(self.folder)
 
     def compile_bytecode(self, processes):
-        """
-        Compile the venv's Python files reproducibly, unless that was done when pip installed the last of them.
-
-        Other bytecode, which was compiled in the meantime, is removed; that of an earlier installation is kept.
-        """
+        """Compile the venv's Python files reproducibly, unless that was done when pip installed the last of them."""
         trace_msg("compiling bytecode")
         if has_new_files(os.path.join(self.folder, os.path.relpath(self.path, USER_SOFTWARE), 'lib')):
             self.run([self.python, '-I', '-', str(processes)], stdin=read_program('compile-bytecode.py'),
