@@ -27,7 +27,7 @@ from easybuild.easyblocks.generic.container.readable import set_mode, write_read
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reports import keep_out_of_report
 from easybuild.easyblocks.generic.container.requirements import lock_of, squashfs_of
-from easybuild.easyblocks.generic.container.reuse import REUSE_VARIABLE, Reuse
+from easybuild.easyblocks.generic.container.reuse import Reuse
 from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.spec import CONSTRAINTS, VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
@@ -134,10 +134,6 @@ class ContainerVenv(ContainerInstall):
     def fetch_step(self, *args, **kwargs):
         """Also check for the local files that requirements name."""
         super().fetch_step(*args, **kwargs)
-        if self.spec.wheelhouse and not os.path.isdir(self.spec.wheelhouse):
-            raise EasyBuildError("Easyconfig parameter 'wheelhouse': there is no directory %s. Create it with `ebsif "
-                                 "wheelhouse`, on a node with network.", self.spec.wheelhouse,
-                                 exit_code=EasyBuildExit.MISSING_SOURCES)
         self.fetch_squashfs()
         for stage in self.stages_for_pip:
             for path in stage.local_paths:
@@ -215,7 +211,7 @@ class ContainerVenv(ContainerInstall):
         protected = image_packages.select(
             lambda name: name != 'pip' and packages[name] == image_packages[name] and spec.protects(name))
         pins = repeated.pins if repeated else dict(line.split('==', 1) for line in spec.constraints)
-        self.pip = pip = Pip(self.venv, self.builddir, protected, pins, spec.wheelhouse)
+        self.pip = pip = Pip(self.venv, self.builddir, protected, pins)
         for text in find_mistakes(self.stages_for_pip, image_packages, pip_version(packages)):
             self.warn(text)
         packages, missing = self.start_user_software(pip, pins, packages)
@@ -255,21 +251,13 @@ class ContainerVenv(ContainerInstall):
             self.venv.unpack(taken)
             pip.artifacts.update(self.repeated.get(lockfile.ARTIFACTS, {}))
             return self.venv.packages(), missing
-        reuse = Reuse(os.environ.get(REUSE_VARIABLE, ''), self.stages, pins)
-        if pip.fill or not reuse.is_similar(self.image_file.path, self.spec.venv_name):
+        reuse = Reuse(self.stages, pins)
+        if pip.fill or not reuse.is_possible(self.image_file.path, self.spec.venv_name):
             return packages, missing
-        if reuse.is_possible:
-            self.venv.unpack(reuse.squashfs)
-            kept, missing = reuse.artifacts, reuse.missing
-            number = len(reuse.packages)
-        else:
-            kept = reuse.keep(self.venv, packages, os.path.join(self.builddir, 'earlier'))
-            number = len(kept)
-        if not number:
-            return packages, missing
-        trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, number))
-        pip.artifacts.update(kept)
-        return self.venv.packages(), missing
+        self.venv.unpack(reuse.squashfs)
+        trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(reuse.packages)))
+        pip.artifacts.update(reuse.artifacts)
+        return self.venv.packages(), reuse.missing
 
     def record_user_software(self, pip, packages):
         """Record what was installed (Packages), and how."""

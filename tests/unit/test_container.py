@@ -185,7 +185,7 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     numpy, added = ("numpy", "2.0", "/opt/lib"), ("hello", "1.0", PURELIB)
     before = packages(PIP, numpy)
     before.purelib = PURELIB
-    installer = Pip(venv, str(tmp_path), packages(numpy), {"hello": "1.0"}, None)
+    installer = Pip(venv, str(tmp_path), packages(numpy), {"hello": "1.0"})
     (stage,) = Stage.from_parameter([{"name": "own", "requirements": "hello", "pre": ["make it"], "env": {"A": "1"}}])
     container.seen = [[PIP, numpy], [PIP, numpy, added]]
     after = installer.install(stage, before, {"FROM_MODULE": "1"}, [])
@@ -208,7 +208,7 @@ def test_pip_of_a_repeated_installation(container, venv, tmp_path):
     record = InstallRecord(venv_packages=["hello==1.0"], versions={"pip": "26.0", "ebsif": "1"})
     assert InstallRecord(record, venv_packages=["pip==25.1"]).pins == {"pip": "25.1"}
     assert InstallRecord(venv_packages=[]).pins == {}
-    installer = Pip(venv, str(tmp_path), packages(), record.pins, None)
+    installer = Pip(venv, str(tmp_path), packages(), record.pins)
     container.seen = [[PIP]]
     installer.install(*Stage.from_parameter([{"name": "own", "upgrade_pip": True}]), packages(PIP))
     command, _, _ = container.commands[0]

@@ -314,7 +314,6 @@ def test_a_container_is_no_component_of_a_bundle(easyblock):
         ("definition_files = ['image.def']", "image.def"),
         ("requirements = [{'requirements': 'hello', 'patches': ['fix.patch']}]", "fix.patch"),
         ("requirements = {'lock': 'lock.json'}", "lock.json"),
-        ("wheelhouse = '/gone/wheels'", "wheels"),
     ],
 )
 def test_missing_files_stop_fetch_and_installation(easyblock, tmp_path, monkeypatch, text, missing):

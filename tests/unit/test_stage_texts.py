@@ -21,11 +21,10 @@ from easybuild.easyblocks.generic.container.packages import (
     is_version,
     pip_version,
 )
-from easybuild.easyblocks.generic.container.pip import Pip
+from easybuild.easyblocks.generic.container.pip import Pip, reference_to
 from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.stages import Stage, find_mistakes
 from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.container.wheels import by_name, without_options
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalogue import reading, site
 from packaging.requirements import InvalidRequirement, Requirement
@@ -82,7 +81,7 @@ class FakeContainer:
 def fake_pip(work_dir):
     """Return a pip that installs into a venv of such a container, and the venv."""
     venv = Venv(FakeContainer(work_dir), str(work_dir / "user-software"), "/user-software/venv/x")
-    return Pip(venv, str(work_dir), Packages(), {}, None), venv
+    return Pip(venv, str(work_dir), Packages(), {}), venv
 
 
 def test_the_log_of_a_stage(tmp_path):
@@ -290,13 +289,6 @@ def test_editable_directories_are_refused(line):
     with pytest.raises(EasyBuildError, match="depend on a directory elsewhere.*install a copy"):
         stage(requirements=line)
     assert stage(requirements="-e git+https://example.org/x.git#egg=x")
-
-
-def test_wheels_for_a_wheelhouse_may_be_installed_from_it():
-    """defects B3: --no-binary is removed, in every spelling."""
-    made = stage(no_binary=["a"], options=["--pre", "--no-binary", "b", "--no-binary=c", "--upgrade"])
-    assert without_options(made.pip_options, {"--no-binary": 1}) == ["--pre", "--upgrade"]
-    assert by_name("  --no-binary d", made) == ""
 
 
 def test_a_pip_that_installs_outside_the_venv_is_refused():
@@ -546,29 +538,15 @@ def test_options_whose_meaning_depends_on_pips_version(properties, expected):
     assert not [text for text in findings(dict(properties, upgrade_pip=True)) if expected in text]
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("plain==1.0", "plain==1.0"),
-        ("--pre", "--pre"),
-        ("# a comment", "# a comment"),
-        ("x[a,b] @ git+https://example.org/x.git@v1", "x[a,b]"),
-        ("git+file:///a/x.git#egg=x", "x"),
-        ("-e git+https://example.org/x.git#subdirectory=s&egg=x", "x"),
-        ("x @ file:///a/x-1.0-py3-none-any.whl ; python_version > '3'", "x ; python_version > '3'"),
-        ("/a b/x_y-1.0-py3-none-any.whl", "/a b/x_y-1.0-py3-none-any.whl"),
-        ("/a/x_y-1.0-py3-none-any.whl", "x_y"),
-    ],
-)
-def test_a_wheelhouse_is_searched_by_name(line, expected):
-    """S003-10: wheels built from a repository or a file are in the wheelhouse under the package's name."""
-    assert by_name(line, stage(requirements="x")) == expected
-
-
-def test_a_url_without_a_name_is_refused():
-    """A wheelhouse can't be searched by URL."""
-    with pytest.raises(EasyBuildError, match="Write 'name @ git"):
-        by_name("git+https://example.org/x.git", stage(requirements="x"))
+@pytest.mark.parametrize(("download", "expected"), [
+    ({"url": "https://example.org/x-1-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "ab"}}},
+     "x @ https://example.org/x-1-py3-none-any.whl#sha256=ab"),
+    ({"url": "https://example.org/x.git", "vcs_info": {"vcs": "git", "commit_id": "f00"}, "subdirectory": "s"},
+     "x @ git+https://example.org/x.git@f00#subdirectory=s"),
+    ({"url": "file:///a/x", "dir_info": {}}, "x @ file:///a/x")])
+def test_a_wheelhouse_gets_what_was_installed(download, expected):
+    """S003-10: the wheels are of the files, commits and directories from which pip has installed."""
+    assert reference_to({"metadata": {"name": "x"}, "download_info": download}) == expected
 
 
 @pytest.mark.parametrize(

@@ -182,13 +182,18 @@ def artifacts_in(items: List[Dict[str, Any]]) -> Dict[str, Dict[str, str]]:
     found = {}
     for item in items:
         download = item['download_info']
-        archive = download.get('archive_info', {})
-        digest = archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')
+        digest = digest_of(download)
         if digest:
             # not the whole URL, which may contain a password
             name = download['url'].split('#')[0].split('?')[0].rstrip('/').rsplit('/', 1)[-1]
             found[normal_name(item['metadata']['name'])] = {'file': name, 'sha256': digest}
     return found
+
+
+def digest_of(download: Dict[str, Any]) -> str:
+    """Return the SHA256 of a file in pip's report; empty if pip doesn't say it."""
+    archive = download.get('archive_info', {})
+    return archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')
 
 
 def pip_version(packages: Packages) -> str:

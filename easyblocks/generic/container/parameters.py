@@ -18,8 +18,7 @@ from .gpus import GPU_KINDS
 from .lustre import STRIPING
 from .schedulers import SCHEDULERS
 from .lockfile import IMAGE_KINDS, IMAGE_OWN
-from .valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES
-from .valuetypes import VARIABLES_OR_NONE, is_of_kind
+from .valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, is_of_kind
 
 # Conditions for binding a library of the host into the container.
 IF_MISSING = 'if_missing'
@@ -194,5 +193,4 @@ VENV_PARAMETERS = {
         "user software as well", OTHER),
     'squashfs_options': Parameter([], "Options for mksquashfs that replace the default compression"),
     'venv_name': Parameter(None, "Name of the venv in /user-software/venv (default: name in lower case)"),
-    'wheelhouse': Parameter(None, "Directory with wheels of all packages, to install without an index"),
 }

@@ -19,14 +19,20 @@ from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import NOTHING_FOUND, Diagnosis
 from .framework import RunShellCmdError
-from .packages import Packages, artifacts_in, constraint_lines, pip_version
+from .packages import Packages, artifacts_in, constraint_lines, digest_of, pip_version
 from .requirements import package_name
 from .runtime import escape_bind, inject_variables
 from .scripts import read_program, sh_command
 from .stages import Stage
 from .texts import normal_name
 from .venv import Venv
-from .wheels import FILL_VARIABLE, INSTALL_OPTIONS, by_name, lines_for_wheels, without_options
+
+# Directory for a wheel of every package that is installed; set by `ebsif wheelhouse`.
+FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
+
+# a requirement with its own location instead of an index: 'name @ location', or 'location#egg=name'
+PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?\s*@\s*)?'
+                   r'(?P<place>(?:\w+\+)?\w+://\S+|/\S+)\s*(?P<marker>;.*)?$')
 
 # What pip installs, in the folder of a stage.
 REPORT = 'report.json'
@@ -59,20 +65,16 @@ class Pip:
         Packages of the image that can't be replaced; those that a stage is allowed to replace are removed from it.
     pins : dict of str
         Exact versions to install, by name; empty to let pip choose.
-    wheelhouse : str or None
-        Directory to install from, without an index.
     artifacts : dict
         File name and SHA256 of each file that pip installed, by normalized package name; empty with pip before 22.2.
     """
 
-    def __init__(self, venv: Venv, work_dir: str, protected: Packages, pins: Dict[str, str],
-                 wheelhouse: Optional[str]) -> None:
+    def __init__(self, venv: Venv, work_dir: str, protected: Packages, pins: Dict[str, str]) -> None:
         """Store what all stages share."""
         self.venv = venv
         self.work_dir = work_dir
         self.protected = protected
         self.pins = pins
-        self.wheelhouse = wheelhouse
         self.artifacts: Dict[str, Dict[str, str]] = {}
         self.command = [venv.python, '-m', 'pip']
         self.fill = os.environ.get(FILL_VARIABLE)
@@ -100,29 +102,26 @@ class Pip:
         self.run_commands(stage, 'verify', **where)
         if packages is None or stage.post or stage.verify:
             packages = self.venv.packages()
-        if self.fill:
-            self.fill_wheelhouse(stage, packages.added_since(before), **where)
+        if self.fill and packages.added_since(before):
+            self.fill_wheelhouse(stage, **where)
         self.check_nothing_replaced(stage, packages)
         return packages
 
     def install_requirements(self, stage: Stage, patches: Sequence[str], version: str, processes: Optional[int],
                              **where: Any) -> Packages:
         """Install the requirements of a stage with pip, which has the given version; return the packages then."""
-        if re.search(r'\bgit\+', stage.requirements) and not self.wheelhouse:
+        if re.search(r'\bgit\+', stage.requirements):
             self.check_git(stage, **where)
-        if patches and not self.wheelhouse:
+        requirements = stage.requirements
+        if patches:
             requirements = self.patched_source(stage, patches, **where) + '\n'
-        elif self.wheelhouse:
-            requirements = ''.join(by_name(line, stage) + '\n' for line in stage.requirements.splitlines())
-        else:
-            requirements = stage.requirements
         folder = self.folder(stage)
         write_file(os.path.join(folder, 'requirements.txt'), requirements)
         number = len(requirements.strip().splitlines())
         trace_msg("installing %d requirement line%s with pip %s" % (number, '' if number == 1 else 's', version))
         # bytecode is compiled once, after all stages, and by several processes
         arguments = ['install', '--no-compile', '-r', os.path.join(folder, 'requirements.txt'),
-                     '-c', self.write_constraints(stage)] + self.options(stage) + self.index_options(stage)
+                     '-c', self.write_constraints(stage)] + stage.pip_options + self.index_options(stage)
         if version_tuple(version) >= (22, 2):
             arguments += ['--report', os.path.join(folder, REPORT)]
         for name, program in (('list.py', 'installed-packages.py'), ('compile.py', 'compile-bytecode.py')):
@@ -146,10 +145,6 @@ class Pip:
         write_file(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
         return path
 
-    def options(self, stage: Stage) -> List[str]:
-        """Return the options for pip install; a wheelhouse already has wheels of packages to build from source."""
-        return without_options(stage.pip_options, {'--no-binary': 1}) if self.wheelhouse else stage.pip_options
-
     @property
     def user_constraints(self) -> List[str]:
         """Constraints that protect the packages of the image when users run pip or uv."""
@@ -157,8 +152,6 @@ class Pip:
 
     def index_options(self, stage: Stage) -> List[str]:
         """Return pip's options for indexes and other package sources."""
-        if self.wheelhouse:
-            return ['--no-index', '--find-links', self.wheelhouse]
         if not stage.variables:
             return stage.pip_index_options
         # pip only expands variables in files, and keeps their values out of its log
@@ -182,7 +175,7 @@ class Pip:
             # otherwise pip would create it inside the container, and it would be lost
             mkdir(cache, parents=True)
         # a path that doesn't exist here may be in the image; if not, pip reports it
-        paths = [path for path in stage.local_paths + [self.wheelhouse, self.fill, cache]
+        paths = [path for path in stage.local_paths + [self.fill, cache]
                  if path and os.path.exists(path)]
         folders = nub(path if os.path.isdir(path) else os.path.dirname(path) for path in paths)
         own = [os.environ[name] for name in OWN_FILES if os.path.isfile(os.environ.get(name, ''))]
@@ -273,26 +266,25 @@ class Pip:
         """Record the files that pip reports as installed, with their SHA256."""
         self.artifacts.update(artifacts_in(self.report(stage)))
 
-    def fill_wheelhouse(self, stage: Stage, new: Packages, **where: Any) -> None:
+    def fill_wheelhouse(self, stage: Stage, **where: Any) -> None:
         """
-        Put a wheel of every package that this stage installed into the directory of `ebsif wheelhouse`.
+        Put a wheel of every package that a stage installed into the directory of `ebsif wheelhouse`.
 
-        They are built with the options of the stage.
+        Raises
+        ------
+        EasyBuildError
+            If pip is too old to report from where it has installed packages.
         """
-        if not new:
-            return
-        frozen = self.venv.run(self.command + ['freeze', '--all', '--local'], split_stderr=True, hidden=True,
-                               **where).output
-        folder = self.folder(stage)
-        given = read_file(os.path.join(folder, 'requirements.txt')).splitlines() if stage.requirements else []
-        wanted, pins = lines_for_wheels(given, frozen.splitlines(), new)
-        write_file(os.path.join(folder, 'wheelhouse.txt'), ''.join(line + '\n' for line in wanted))
-        write_file(os.path.join(folder, 'wheelhouse-pins.txt'), ''.join(line + '\n' for line in pins))
-        trace_msg("putting %d wheels into %s" % (len(new), self.fill))
-        arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', os.path.join(folder, 'wheelhouse.txt'),
-                     '-c', os.path.join(folder, 'wheelhouse-pins.txt')]
-        options = without_options(stage.pip_options, INSTALL_OPTIONS)
-        self.run(stage, arguments + options + self.index_options(stage), **where)
+        lines = [reference_to(item) for item in self.report(stage)]
+        if not lines:
+            raise EasyBuildError("Stage '%s': `ebsif wheelhouse` needs pip 22.2 or newer. Add 'upgrade_pip': True to "
+                                 "the stage.", stage.name)
+        path = os.path.join(self.folder(stage), 'wheelhouse.txt')
+        write_file(path, ''.join(line + '\n' for line in lines))
+        trace_msg("putting %d wheels into %s" % (len(lines), self.fill))
+        # pip has a wheel of what it has built for the installation in its cache
+        arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', path]
+        self.run(stage, arguments + stage.build_options + self.index_options(stage), **where)
 
     def check_nothing_replaced(self, stage: Stage, packages: Packages) -> None:
         """
@@ -316,3 +308,15 @@ class Pip:
 def version_tuple(version: str) -> Tuple[int, ...]:
     """Return the leading numbers of a version, for comparisons."""
     return tuple(int(number) for number in re.split(r'[^\d.]', version)[0].split('.') if number)
+
+
+def reference_to(item: Dict[str, Any]) -> str:
+    """Return the requirement line for exactly the file, commit or directory of an item of pip's report."""
+    download = item['download_info']
+    place = download['url']
+    if 'vcs_info' in download:
+        place = '%s+%s@%s' % (download['vcs_info']['vcs'], place, download['vcs_info']['commit_id'])
+    parts = ['sha256=' + digest_of(download)] if digest_of(download) else []
+    if 'subdirectory' in download:
+        parts.append('subdirectory=' + download['subdirectory'])
+    return '%s @ %s%s' % (item['metadata']['name'], place.split('#')[0], '#' + '&'.join(parts) if parts else '')

@@ -20,8 +20,7 @@ from easybuild.tools.config import build_option, install_path
 from easybuild.tools.filetools import copy_file, mkdir, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
-from .framework import EasyBuildExit, exit_status, plain_errors
-from .framework import with_build_option
+from .framework import EasyBuildExit, exit_status, plain_errors, with_build_option
 from .lockfile import RECORD
 from .readable import open_to_readers
 from .usersoftware import UserSoftware

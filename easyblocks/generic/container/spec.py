@@ -12,8 +12,7 @@ import re
 
 from easybuild.tools.filetools import convert_name
 
-from .activation import INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL
-from .activation import INIT_NONE
+from .activation import INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE
 from .bindfile import current_binds
 from .caches import CACHE_SCRIPTS, CACHES_FILE, Caches
 from .distributed import SETTINGS_FILE, UNSET_SCRIPT, Distributed
@@ -22,8 +21,7 @@ from .imagesource import ImageSource, source_name
 from .lustre import MAKE_STRIPED
 from .masks import Masks
 from .packages import USER_SOFTWARE
-from .parameters import CONTAINER_PARAMETERS, PROTECT_ALL, VENV_PARAMETERS
-from .parameters import WRAPPERS_ALL
+from .parameters import CONTAINER_PARAMETERS, PROTECT_ALL, VENV_PARAMETERS, WRAPPERS_ALL
 from .schedulers import SCHEDULERS
 from .settings import SET_ENVIRONMENT
 from .texts import normal_name

@@ -17,14 +17,11 @@ from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import Diagnosis
 from .packages import USER_SOFTWARE, Packages
-from .runtime import SHOWN_LINES, escape_bind, escape_value
-from .runtime import inject_variables, run_program
+from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program
 from .runtimes import RUNTIME_PREFIXES
-from .scripts import FILES, PACKED
-from .scripts import read_program, sh_command
+from .scripts import FILES, PACKED, read_program, sh_command
 from .texts import MOUNT_SQUASHFS
-from .usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files
-from .usersoftware import set_file_times
+from .usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files, set_file_times
 
 _log = fancylogger.getLogger('containervenv', fname=False)
 

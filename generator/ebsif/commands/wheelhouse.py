@@ -1,6 +1,6 @@
 """Download or build, in the image, the wheel of every package that the stages of an easyconfig install.
 
-Nothing is installed. To install from the folder, name it in the easyconfig parameter 'wheelhouse'.
+Nothing is installed. To install from the folder, name it in 'find_links' of the stages, with '--no-index' in 'options'.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from ebsif.user import wheelhouse
 EXAMPLES = """\
   # on a node with network access
   ebsif wheelhouse PyTorch-mine.eb -o ~/wheels
-  # on a node without, after adding  wheelhouse = '/home/me/wheels'  to the file
+  # on a node without, after adding  'find_links': ['/home/me/wheels'], 'options': ['--no-index']  to its stages
   eb PyTorch-mine.eb
 """
 
@@ -42,6 +42,6 @@ def run(options):
     for wheel in wheels:
         print(wheel.name)
     output.hint(f"{output.format_count(len(wheels), 'wheel')} in {options.output.resolve()}; "
-                "to install from there, add to "
-                f"the easyconfig: wheelhouse = '{options.output.resolve()}'")
+                "to install from there without network, add to each stage of the easyconfig: "
+                f"'find_links': ['{options.output.resolve()}'], 'options': ['--no-index']")
     return 0

@@ -40,7 +40,7 @@ def fill(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()
         If eb fails.
     """
     # imported here because EasyBuild takes long to load
-    from easybuild.easyblocks.generic.container.wheels import FILL_VARIABLE
+    from easybuild.easyblocks.generic.container.pip import FILL_VARIABLE
 
     folder = Path(folder).resolve()
     if Path(easyconfig).exists():
