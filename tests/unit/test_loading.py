@@ -159,8 +159,9 @@ def test_an_environment_of_another_module(root, tmp_path):
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "host-bin").mkdir()
-    before = (root / "share/ebsif/activate-before.sh").read_text()
-    (venv / "bin/activate").write_text(f"_EBSIF_MODULE=Other/1.0 _EBSIF_VENV={venv}\n{before}")
+    (venv / "host-bin/.run").touch(0o755)
+    text = (root / "share/ebsif/activate.sh").read_text()
+    (venv / "bin/activate").write_text(f"_EBSIF_MODULE=Other/1.0 _EBSIF_VENV={venv} _EBSIF_USE=\n{text}")
     result = subprocess.run([root / "bin/with-module", "echo", "x"], capture_output=True, text=True, check=False,
                             env={"PATH": "/usr/bin:/bin", "EBSIF_VENV": str(venv)})
     assert (result.returncode, result.stdout) == (1, "")

@@ -67,7 +67,7 @@ class ContainerSpec:
                       'share/ebsif/image-pip.py', 'share/ebsif/pip', 'share/ebsif/image-programs.py',
                       'share/ebsif/kernel', 'share/ebsif/run-kernel.bash', 'runscripts/start-kernel.py',
                       'share/ebsif/venv-wrapper',
-                      'share/ebsif/activate-before.sh', 'share/ebsif/activate-after.sh',
+                      'share/ebsif/activate.sh',
                       'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/rank.bash', GPUS_FILE,
                       'runscripts/list-packages',

@@ -42,14 +42,10 @@ escape() {
     ebsif_escaped=${1//\\/\\\\}
     ebsif_escaped=${ebsif_escaped//\$/\\\$}
     ebsif_escaped=${ebsif_escaped//\`/\\\`}
-    # venv-wrapper is copied into environments: copies of earlier versions read this name, and set `root`
-    # shellcheck disable=SC2034
-    [[ -n "${ebsif_environment:-}" ]] || escaped=$ebsif_escaped
 }
 
 # run_in_container PROGRAM ARGUMENT...: exec this program in the container of the loaded module.
 run_in_container() {
-    ebsif_root=${ebsif_root:-${root:?}}
     # shellcheck source=run.bash
-    source "$ebsif_root/share/ebsif/run.bash" "$@"
+    source "${ebsif_root:?}/share/ebsif/run.bash" "$@"
 }
