@@ -25,9 +25,7 @@ def hint(hints, messages=(), status=1):
     """Return what is printed after pip has logged these messages."""
     for message in messages:
         hints.CONFLICTS.filter(logging.makeLogRecord({"msg": message}))
-    with pytest.raises(SystemExit) as ended:
-        hints.advise(status)
-    assert ended.value.code == status
+    hints.advise(status)
 
 
 def test_a_package_of_the_image(hints, monkeypatch, capsys):

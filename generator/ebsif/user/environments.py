@@ -24,8 +24,7 @@ OLD_TOOLS = {"setuptools", "wheel"}
 # what `python -m venv` creates in bin/
 OF_VENV = re.compile(r"(python|pip)[0-9.]*|[Aa]ctivate.*")
 # what make-venv adds, and what its programs contain
-OF_MAKE_VENV = {"host-bin", "container-packages.pth", "ebsif_imports.py", "ebsif_pip_hints.pth",
-                "ebsif_pip_hints.py"}
+OF_MAKE_VENV = {"host-bin", "container-packages.pth", "ebsif_imports.py", "ebsif_pip_hints.py"}
 PROGRAM_OF_IMAGE = b"# a program of the image, run by the Python of this environment (ebsif)\n"
 PACKAGES = re.compile(r"(?:(?P<root>.+)/)?lib/python3\.(?P<minor>\d+)/site-packages")
 METADATA = (".dist-info", ".egg-info")

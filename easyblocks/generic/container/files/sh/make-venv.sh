@@ -10,7 +10,8 @@ status=$?
 if [ $status = 3 ]; then
     # not `venv` itself, which hides why that fails; and without seeing the image's pip, or ensurepip may do nothing
     python3 -m venv --clear --without-pip "$1" && "$1/bin/python" -Im ensurepip --upgrade --default-pip >&2 &&
-        python3 -m venv --upgrade --without-pip --system-site-packages "$1"
+        python3 -m venv --upgrade --without-pip --system-site-packages "$1" &&
+        "$1/bin/python" -c "$2" "$1" "$3"
     status=$?
 fi
 [ $status = 0 ] && exec "$1/bin/python" -c "$4

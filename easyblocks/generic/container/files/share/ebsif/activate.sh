@@ -51,6 +51,7 @@ deactivate() {
     export PATH="$_ebsif_rest"
     if [ -n "${PS1:-}" ]; then PS1=${PS1#"(${_EBSIF_VENV##*/}) "}; fi
     unset VIRTUAL_ENV VIRTUAL_ENV_PROMPT
+    _ebsif_path=
     for _ebsif_kind in APPTAINERENV SINGULARITYENV; do
         eval "_ebsif_path=\${${_ebsif_kind}_PREPEND_PATH-}"
         _ebsif_without "$_ebsif_path" "$_EBSIF_ESCAPED/bin"

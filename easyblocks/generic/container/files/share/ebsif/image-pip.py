@@ -1,4 +1,4 @@
-"""Give a new venv the commands of the image's pip; run by the Python of the image.
+"""Give a new venv commands for pip; run by the Python of the image or, if the venv has a pip of its own, by the venv's.
 
 `python -m pip` of the venv runs the image's pip, which it sees like all packages of the image, and which installs into
 the venv. The image's commands pip run the image's Python, so the venv gets its own. The exit status is 3 if the image
@@ -10,6 +10,7 @@ import csv
 import os
 import shlex
 import sys
+from importlib.util import find_spec
 
 NOT_HERE = 3  # make-venv.sh expects it
 # the first pip with --report
@@ -20,18 +21,18 @@ NO_SETUPTOOLS = (3, 12)
 FIRST_LINES = "#!/bin/sh\n'''exec' %s \"$0\" \"$@\"\n' '''\n"
 
 
-def main(venv, script):
-    """Write the commands."""
+def is_usable():
+    """Return whether the image has a pip that is complete and new enough."""
     try:
         from importlib.metadata import PackageNotFoundError, distribution  # novermin: runs in the image
     except ImportError:
-        return NOT_HERE
+        return False
     try:
         pip = distribution("pip")
         if sys.version_info < NO_SETUPTOOLS:
             distribution("setuptools")
     except PackageNotFoundError:
-        return NOT_HERE
+        return False
     version = tuple(int(part) for part in pip.version.split(".")[:2] if part.isdigit())
     # not pip.files, which leaves out missing files since Python 3.12
     rows = csv.reader((pip.read_text("RECORD") or "").splitlines())
@@ -39,9 +40,18 @@ def main(venv, script):
     # Linux distributions remove the vendored packages (see pip/_vendor/__init__.py): then pip would use those that the
     # user installs
     vendored = [file for file in files if file.startswith("pip/_vendor/")]
-    if version < OLDEST or len(vendored) < 50 or not all(os.path.isfile(str(pip.locate_file(file))) for file in files):
-        return NOT_HERE
+    return version >= OLDEST and len(vendored) >= 50 and all(
+        os.path.isfile(str(pip.locate_file(file))) for file in files)
 
+
+def main(venv, script):
+    """Write the commands."""
+    if os.path.realpath(sys.prefix) == os.path.realpath(venv):
+        if not find_spec("pip._internal.cli") or not find_spec("pip._internal.cli.main"):
+            # before pip 19.3, which keeps its own commands
+            return 0
+    elif not is_usable():
+        return NOT_HERE
     for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
         path = os.path.join(venv, "bin", name)
         with open(path, "w") as command:

@@ -3,9 +3,7 @@
 Usage: python3 -I - DIRECTORY IMAGE_PIP PIP, the last two being the texts of image-pip.py and of the command pip.
 """
 import ast
-import glob
 import os
-import shutil
 import subprocess
 import sys
 import venv
@@ -29,13 +27,10 @@ def search_path(python):
 folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
 seen = search_path(program)
 unseen = [path for path in search_path(sys.executable) if path.endswith('-packages') and path not in seen]
-for path in unseen:
-    # the hints for pip: .pth files only work in site-packages
-    for hints in glob.glob(os.path.join(glob.escape(path), 'ebsif_*.p*')):
-        shutil.copy(hints, folder)
 # ensurepip takes four seconds, and is for a Python without a complete pip
 if subprocess.run([sys.executable, '-I', '-c', image_pip, directory, pip]).returncode:
     venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=True).create(directory)
+    subprocess.run([program, '-I', '-c', image_pip, directory, pip], check=True)
 if unseen:
     # with a .pth file they come after the environment's own packages
     with open(os.path.join(folder, 'container-packages.pth'), 'w') as pth:
