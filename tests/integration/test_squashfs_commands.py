@@ -33,7 +33,7 @@ def installation(tmp_path):
     (software / "two\nlines").write_text("12")
     (software / os.fsdecode(b"not \xff UTF-8")).write_text("123")
     (software / "group").mkdir(mode=0o775)
-    (software / "group").chmod(0o775)
+    (software / "group").chmod(0o2775)
     (software / "secret").write_text("x")
     (software / "secret").chmod(0o640)
     return root
