@@ -436,11 +436,10 @@ def test_additions_to_a_hand_written_installation_remain_in_use(replaced, suffix
     assert f"works with this one; it stays in use ({name})" in said[suffix]
     root = site.prefix / f"eb/software/Example/1.0{suffix}"
     assert (root / "runscripts/mine").read_text() == "mine"
-    assert "scripts that were added by hand are kept (runscripts/mine)" in said[suffix]
+    assert "scripts that were added by hand are kept (runscripts/mine, runscripts/theirs)" in said[suffix]
     (aside,) = root.parent.glob(f"1.0{suffix}.*")
-    assert [str(path.relative_to(aside)) for path in aside.rglob("*") if path.is_file()] == [
-        "runscripts/conda-python-simple"]
-    assert not (root / "runscripts/theirs").exists()
+    assert sorted(str(path.relative_to(aside)) for path in aside.rglob("*") if path.is_file()) == [
+        "bin/start-shell", "runscripts/conda-python-simple"]
     code = "import byhand, numpy, sys; print(sys.prefix)"
     output = site.bash(f"module load Example/1.0{suffix} && singularity exec $SIF python -c '{code}'").stdout
     assert output == "/user-software/venv/pytorch\n"
@@ -454,7 +453,7 @@ def test_unsuitable_additions_to_a_hand_written_installation(replaced):
     """L-08, lumi 6: the venv has another path: additions are set aside, and the command printed restores them."""
     site, said = replaced
     (line,) = (line for line in said["-other"].splitlines() if "To use it anyway: " in line)
-    assert "was changed by hand since, and doesn't match this one" in line
+    assert "may have been changed by hand (it has no record), and doesn't match this one" in line
     root = site.prefix / "eb/software/Example/1.0-other"
     # until then the new one is used
     site.bash("module load Example/1.0-other && ! singularity exec $SIF python -c 'import byhand' 2>/dev/null")
@@ -462,14 +461,13 @@ def test_unsuitable_additions_to_a_hand_written_installation(replaced):
     assert list((root / "user-software/venv/torch/lib/python3.11/site-packages").glob("byhand.py"))
 
 
-def test_unchanged_files_of_a_hand_written_installation_are_not_kept(replaced):
-    """L-08, lumi 6: the recipe's files, scripts included, are simply replaced."""
+def test_files_of_a_hand_written_installation_without_additions(replaced):
+    """L-08, lumi 6: nothing tells them from a user's, so they are kept like additions."""
     site, said = replaced
     root = site.prefix / "eb/software/Example/1.0-unchanged"
-    assert list(root.parent.glob("1.0-unchanged.*")) == []
-    assert not (root / "runscripts/theirs").exists()
-    assert "by hand" not in said["-unchanged"]
-    assert "stays in use" not in said["-unchanged"]
+    (aside,) = root.parent.glob("1.0-unchanged.*")
+    assert (aside / "bin/start-shell").read_text() == "the recipe's"
+    assert "works with this one; it stays in use (user-software)" in said["-unchanged"]
     site.bash("module load Example/1.0-unchanged && start-shell -c 'python -c \"import numpy\"'")
 
 

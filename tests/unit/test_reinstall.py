@@ -175,32 +175,6 @@ def test_changes_without_a_record(tmp_path):
     assert (software.changed, software.own_scripts) == (["user-software"], ["runscripts/mine"])
 
 
-def test_changes_since_another_recipe_ended(tmp_path):
-    """L-08, lumi 6: files newer than EasyBuild's log are the user's, whatever their mtime, except bytecode."""
-    software = installation(tmp_path / "1.0", ["runscripts/theirs"], record=False)
-    folder = tmp_path / "1.0/user-software"
-    log = tmp_path / "1.0/easybuild/easybuild-Example-1.0-20250101.120000.log.bz2"
-    log.parent.mkdir()
-    log.write_text("")
-    assert (software.changed, software.own_scripts) == ([], [])
-    # a second log, from eb --module-only
-    later = log.with_name("easybuild-Example-1.0-20350101.120000.log")
-    later.write_text("")
-    os.utime(later, (2**31, 2**31))
-    (folder / "__pycache__").mkdir()
-    (folder / "__pycache__/module.pyc").write_text("")
-    assert software.changed == []
-    added = folder / "package/added.py"
-    added.parent.mkdir()
-    for path in (added, tmp_path / "1.0/runscripts/mine"):
-        path.write_text("")
-        os.utime(path, (FILE_TIME, FILE_TIME))
-    os.utime(added.parent, (FILE_TIME, FILE_TIME))
-    assert (software.changed, software.own_scripts) == (["user-software"], ["runscripts/mine"])
-    (tmp_path / "1.0/user-software.squashfs").write_text("packed")
-    assert software.changed == ["user-software", "user-software.squashfs"]
-
-
 def test_the_command_to_use_what_was_set_aside(tmp_path):
     """lumi 6: the given command works, whatever the new installation contains."""
     software = installation(tmp_path / "a place" / "1.0")

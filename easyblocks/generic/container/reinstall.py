@@ -149,8 +149,8 @@ class Reinstall(MIXIN):
         # a first installation of ours that was killed has this directory, and no record
         is_part = os.path.isdir(os.path.dirname(self.lock_path))
         return os.path.isdir(self.installdir) and bool(
-            os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath) or there.installed_at
-            or (there.present and not is_part))
+            os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath)
+            or os.path.isdir(os.path.join(self.installdir, 'easybuild')) or (there.present and not is_part))
 
     def check_renaming(self) -> None:
         """
@@ -287,8 +287,7 @@ class Reinstall(MIXIN):
             print_msg("user software of the earlier installation works with this one; it stays in use (%s)",
                       ', '.join(changed), log=self.log)
             return
-        known = before.installed or before.installed_at
-        why = "was changed by hand since" if known else "may have been changed by hand (it has no record)"
+        why = "was changed by hand since" if before.installed else "may have been changed by hand (it has no record)"
         paths, command = before.set_aside(changed, now)
         if paths:
             use = "To use it anyway: %s" % command if self.HAS_USER_SOFTWARE else \
@@ -311,8 +310,7 @@ class Reinstall(MIXIN):
         """Keep users' own scripts: in place, or set aside if the new installation has one of that name."""
         there = now.scripts if merge else {}
         own = [name for name in before.own_scripts if before.scripts[name] != there.get(name)]
-        known = before.record or before.installed_at
-        in_place = [name for name in own if merge and known and name not in there]
+        in_place = [name for name in own if merge and name not in there]
         for name in in_place:
             os.makedirs(os.path.dirname(now.path(name)), exist_ok=True)
             os.rename(before.path(name), now.path(name))

@@ -17,6 +17,7 @@ import stat
 import tempfile
 import time
 from email.parser import HeaderParser
+from typing import Any, Dict, List, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
@@ -39,93 +40,80 @@ METADATA = tuple('venv/*/lib/python3.*/site-packages/*.' + end for end in ('dist
 
 
 class UserSoftware:
-    """
-    User software in one installation directory.
+    """User software in one installation directory, `root`."""
 
-    Attributes
-    ----------
-    root : str
-        The installation directory.
-    """
-
-    def __init__(self, root):
-        """Set the installation directory."""
+    def __init__(self, root: str) -> None:
+        """Store the installation directory."""
         self.root = root
 
-    def path(self, name):
-        """Return the path of the directory or of the SquashFS file."""
+    def path(self, name: str) -> str:
+        """Return the path of a file or directory of the installation."""
         return os.path.join(self.root, name)
 
     @property
-    def present(self):
-        """Which of the two exist (list of str)."""
+    def present(self) -> List[str]:
+        """Which forms exist: directory, SquashFS file."""
         return [name for name in NAMES if os.path.lexists(self.path(name))]
 
     @property
-    def fingerprints(self):
-        """Fingerprints of those that exist, by name (dict of str)."""
+    def fingerprints(self) -> Dict[str, str]:
+        """Fingerprints of the forms that exist, by name."""
         return self.fingerprints_with({})
 
-    def fingerprints_with(self, known):
-        """Return fingerprints of those that exist, by name (dict of str); that of the SquashFS file may be known."""
+    def fingerprints_with(self, known: Dict[str, str]) -> Dict[str, str]:
+        """Return fingerprints of the forms that exist, by name; the one of the SquashFS file may be known."""
         return {name: known[name] if name == SQUASHFS and name in known else fingerprint(self.path(name))
                 for name in self.present}
 
     @property
-    def file_status(self):
-        """Size and time of the SquashFS file (dict), by which it is known to be unchanged without reading it."""
+    def file_status(self) -> Dict[str, int]:
+        """Size in bytes and time of the SquashFS file, by which it is known to be unchanged without reading it."""
         path = self.path(SQUASHFS)
         if not os.path.isfile(path):
             return {}
         return {'size': os.path.getsize(path), 'mtime_ns': os.stat(path).st_mtime_ns}
 
     @property
-    def is_file_as_recorded(self):
+    def is_file_as_recorded(self) -> bool:
         """Whether the SquashFS file has the size and time in the record."""
         return bool(self.file_status) and (self.record or {}).get(lockfile.USER_SOFTWARE_FILE) == self.file_status
 
     @property
-    def scripts(self):
-        """Fingerprints of commands and run scripts, by path relative to the installation (dict of str)."""
+    def scripts(self) -> Dict[str, str]:
+        """Fingerprints of commands and run scripts, by path relative to the installation."""
         return {os.path.relpath(os.path.join(folder, name), self.root): fingerprint(os.path.join(folder, name))
                 for top in SCRIPT_FOLDERS for folder, _, names in os.walk(self.path(top)) for name in names}
 
     @property
-    def record(self):
-        """The record of the installation (dict), None if there is none."""
+    def record(self) -> Optional[Dict[str, Any]]:
+        """The record of the installation; None if there is none."""
         try:
-            with open(os.path.join(self.root, lockfile.RECORD)) as lock:
+            with open(self.path(lockfile.RECORD)) as lock:
                 return json.load(lock)
         except (OSError, ValueError):
             return None
 
     @property
-    def installed(self):
-        """Fingerprints recorded when the module was installed; empty if there is no record of them."""
+    def installed(self) -> Dict[str, str]:
+        """Fingerprints recorded when the module was installed; empty without a record, as of other easyblocks."""
         return (self.record or {}).get(lockfile.USER_FILES, {})
 
     @property
-    def installed_at(self):
-        """
-        The time when another easyblock completed this installation (float); None if it's ours, or if there is no log.
-
-        That is when EasyBuild last wrote to its log, which is kept in the installation.
-        """
-        logs = glob.glob(os.path.join(glob.escape(self.root), 'easybuild', 'easybuild-*.log*'))
-        return None if self.record else min(map(os.path.getmtime, logs), default=None)
-
-    @property
-    def changed(self):
-        """Which of the two have changed since installation (list of str)."""
-        installed, time_installed = self.installed, self.installed_at
-        if time_installed:
-            return [name for name in self.present if is_newer(self.path(name), time_installed)]
+    def changed(self) -> List[str]:
+        """Which forms have changed since the installation, or may have: without a record, all of them."""
+        installed = self.installed
         return [name for name in self.present if fingerprint(self.path(name)) != installed.get(name)]
 
     @property
-    def pins(self):
+    def own_scripts(self) -> List[str]:
+        """Relative paths of scripts that were added or changed since the installation; without a record, all."""
+        installed = (self.record or {}).get(lockfile.SCRIPTS, {})
+        return sorted(name for name, digest in self.scripts.items() if digest != installed.get(name))
+
+    @property
+    def pins(self) -> List[str]:
         """
-        The packages in user software as a module mounts it, as ``name==version`` (list of str).
+        The packages in user software as a module mounts it, as ``name==version``.
 
         They are read from their metadata, because --module-only doesn't need a container.
         """
@@ -140,19 +128,11 @@ class UserSoftware:
             return sorted(filter(None, map(pin_in, paths)))
 
     @property
-    def own_scripts(self):
-        """Relative paths of scripts that were added or changed since the installation (list of str)."""
-        installed, time_installed = (self.record or {}).get(lockfile.SCRIPTS, {}), self.installed_at
-        if time_installed:
-            return sorted(name for name in self.scripts if is_newer(self.path(name), time_installed))
-        return sorted(name for name, digest in self.scripts.items() if digest != installed.get(name))
-
-    @property
-    def prefix(self):
-        """Prefix of the paths to which things are set aside (str)."""
+    def prefix(self) -> str:
+        """Prefix of the paths to which things are set aside."""
         return '%s.%s' % (os.path.realpath(self.root), time.strftime('%Y%m%d-%H%M%S'))
 
-    def take_over(self, earlier):
+    def take_over(self, earlier: 'UserSoftware') -> None:
         """Replace user software with that of another installation: directory, SquashFS file, or both."""
         for name in self.present:
             # the other installation is going to be removed, with what it gets
@@ -164,23 +144,12 @@ class UserSoftware:
             if os.path.lexists(earlier.path(name)):
                 os.rename(earlier.path(name), self.path(name))
 
-    def set_aside(self, names, beside):
+    def set_aside(self, names: List[str], beside: 'UserSoftware') -> Tuple[List[str], str]:
         """
-        Move user software out of the installation.
+        Move forms of user software out of the installation, next to the installation `beside` that could use them.
 
-        Parameters
-        ----------
-        names : list of str
-            Which of the two to move.
-        beside : UserSoftware
-            The installation that could use it; the new paths begin with the path of that installation.
-
-        Returns
-        -------
-        list of str
-            The new paths.
-        str
-            One command that puts all of them to use: separate commands would remove each other's result.
+        Returns their new paths, and one command that puts all of them to use there: separate commands would remove each
+        other's result.
         """
         paths = [free_path('%s.%s' % (beside.prefix, name)) for name in names]
         commands = [['rm', '-rf'] + [beside.path(name) for name in NAMES]]
@@ -189,23 +158,16 @@ class UserSoftware:
             commands.append(['mv', path, beside.path(name)])
         return paths, '; '.join(' '.join(shlex.quote(word) for word in command) for command in commands)
 
-    def set_scripts_aside(self, names, beside):
-        """Move scripts, given by their relative paths, out of the installation; return their new directory (str)."""
+    def set_scripts_aside(self, names: List[str], beside: 'UserSoftware') -> str:
+        """Move scripts, given by their relative paths, out of the installation; return their new directory."""
         target = free_path(beside.prefix + '.scripts')
         for name in names:
             move(self.path(name), os.path.join(target, name))
         return target
 
 
-def move(path, target):
-    """
-    Move a user's files to a path next to the installation.
-
-    Raises
-    ------
-    EasyBuildError
-        If that fails; the files stay where they were.
-    """
+def move(path: str, target: str) -> None:
+    """Move a user's files to a path next to the installation; if that fails, they stay, and EasyBuildError says why."""
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.move(path, target)
@@ -214,7 +176,7 @@ def move(path, target):
                              "'keep_user_software = False' to discard it.", path, target, err)
 
 
-def free_path(path):
+def free_path(path: str) -> str:
     """Return this path, with a number added if it already exists."""
     number = 1
     free = path
@@ -224,14 +186,14 @@ def free_path(path):
     return free
 
 
-def pin_in(path):
-    """Return the package whose metadata is in a file, as ``name==version`` (str); None if it lacks either."""
+def pin_in(path: str) -> Optional[str]:
+    """Return the package whose metadata is in a file, as ``name==version``; None if it lacks either."""
     with open(path, encoding='utf-8', errors='replace') as text:
         metadata = HeaderParser().parse(text)
     return '%s==%s' % (metadata['Name'], metadata['Version']) if metadata['Name'] and metadata['Version'] else None
 
 
-def fingerprint(path):
+def fingerprint(path: str) -> str:
     """
     Return a fingerprint that changes with user software: the SHA256 of a file, or of the listing of a directory.
 
@@ -257,33 +219,13 @@ def fingerprint(path):
     return digest.hexdigest()
 
 
-def is_newer(path, time_installed):
-    """
-    Return whether a file, or anything below a directory, has changed after a time.
-
-    Files are judged by their ctime, which nobody can set back: `cp -p` and tar keep the mtime. Bytecode is left out,
-    and so are directories to which Python adds it.
-    """
-    if not os.path.isdir(path) or os.path.islink(path):
-        return os.lstat(path).st_ctime > time_installed
-    for folder, folders, files in os.walk(path):
-        if '__pycache__' in folders:
-            folders.remove('__pycache__')
-        elif os.stat(folder).st_mtime > time_installed:
-            return True
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        if any(os.lstat(os.path.join(folder, name)).st_ctime > time_installed for name in files + links):
-            return True
-    return False
-
-
-def has_new_files(path):
+def has_new_files(path: str) -> bool:
     """Return whether a Python file below a directory doesn't have the fixed mtime, which compile-bytecode.py sets."""
     return any(name.endswith('.py') and os.lstat(os.path.join(folder, name)).st_mtime != FILE_TIME
                for folder, _, files in os.walk(path) for name in files)
 
 
-def set_file_times(path):
+def set_file_times(path: str) -> None:
     """Set the fixed mtime on a directory and everything below it, links included."""
     for folder, folders, files in os.walk(path, topdown=False):
         for name in files + folders:
@@ -291,20 +233,12 @@ def set_file_times(path):
     os.utime(path, (FILE_TIME, FILE_TIME))
 
 
-def share_files(path, group_writes, set_gid=False):
+def share_files(path: str, group_writes: bool, set_gid: bool = False) -> None:
     """
     Make a directory and everything below it readable by everybody, regardless of the umask when it was created.
 
+    With `group_writes` the group gets write permission; with `set_gid` new files inherit the group of their directory.
     Access to user software is controlled by the permissions of the installation directory above it.
-
-    Parameters
-    ----------
-    path : str
-        The directory.
-    group_writes : bool
-        Whether the group gets write permission.
-    set_gid : bool
-        Whether new files inherit the group of the directory.
     """
     for folder, _, files in os.walk(path):
         for entry in [folder] + [os.path.join(folder, name) for name in files]:
