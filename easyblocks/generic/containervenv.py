@@ -33,7 +33,8 @@ from easybuild.easyblocks.generic.container.spec import CONSTRAINTS, VenvSpec
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.stages import Stage, find_mistakes
 from easybuild.easyblocks.generic.container.trial import Trial, asked_for, gpu_of
-from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware, share_files
+from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
+from easybuild.easyblocks.generic.container.usersoftware import set_file_times, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.container.wrappers import NEEDED_ON_HOST
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
@@ -333,7 +334,7 @@ class ContainerVenv(ContainerInstall):
             share_files(self.venv.folder, group_writes)
             self.squash()
         else:
-            self.venv.fix_times()
+            set_file_times(self.venv.folder)
             share_files(self.venv.folder, group_writes)
             copy_dir(self.venv.folder, target, symlinks=True)
             # copying the mode drops the set-gid bit inherited from the parent directory

@@ -25,7 +25,7 @@ from .runtime import escape_bind, inject_variables
 from .scripts import read_program, sh_command
 from .stages import Stage
 from .texts import normal_name
-from .venv import Venv
+from .venv import Variables, Venv
 
 # Directory for a wheel of every package that is installed; set by `ebsif wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
@@ -52,41 +52,30 @@ QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSIO
 
 
 class Pip:
-    """
-    Installs stages into a venv in a container, and protects the packages of the image.
-
-    Attributes
-    ----------
-    venv : Venv
-        Runs commands in the container.
-    work_dir : str
-        Directory for what pip reads and writes, visible under the same path in the container.
-    protected : Packages
-        Packages of the image that can't be replaced; those that a stage is allowed to replace are removed from it.
-    pins : dict of str
-        Exact versions to install, by name; empty to let pip choose.
-    artifacts : dict
-        File name and SHA256 of each file that pip installed, by normalized package name; empty with pip before 22.2.
-    """
+    """Installs stages into a venv in a container, and protects the packages of the image."""
 
     def __init__(self, venv: Venv, work_dir: str, protected: Packages, pins: Dict[str, str]) -> None:
         """Store what all stages share."""
         self.venv = venv
+        # for what pip reads and writes; visible under the same path in the container
         self.work_dir = work_dir
+        # packages of the image that can't be replaced; those that a stage is allowed to replace are removed from it
         self.protected = protected
+        # exact versions to install, by name; empty to let pip choose
         self.pins = pins
+        # file name and SHA256 of each file that pip installed, by normalized package name; empty with pip before 22.2
         self.artifacts: Dict[str, Dict[str, str]] = {}
         self.command = [venv.python, '-m', 'pip']
         self.fill = os.environ.get(FILL_VARIABLE)
 
-    def install(self, stage: Stage, before: Packages, variables: Optional[Dict[str, str]] = None,
+    def install(self, stage: Stage, before: Packages, variables: Optional[Variables] = None,
                 patches: Sequence[str] = (), processes: Optional[int] = None) -> Packages:
         """
-        Install one stage: its 'pre' commands, pip, its 'post' commands, its checks; return the packages installed now.
+        Install one stage: its 'pre' commands, pip, its 'post' commands, its checks. Return the packages installed now.
 
-        `before` are those installed before, `variables` are set by modules of the host, and `patches` are the paths of
-        the stage's patches. With a number of processes, bytecode is compiled in pip's container, unless commands come
-        later. Errors name the stage and say what to do.
+        `before` are the packages installed before, `variables` those of modules of the host, for the commands of this
+        stage, and `processes` how many compile bytecode in the container of pip, unless commands come later. If
+        anything fails, the message of EasyBuildError names the stage and says what to do.
         """
         where: Dict[str, Any] = {'environment': self.environment(stage, variables or {}), 'binds': self.binds(stage)}
         self.run_commands(stage, 'pre', **where)
@@ -160,7 +149,7 @@ class Pip:
         write_file(path, ''.join('%s %s\n' % (option, shlex.quote(place)) for option, place in pairs))
         return ['-r', path]
 
-    def environment(self, stage: Stage, variables: Dict[str, str]) -> Dict[str, str]:
+    def environment(self, stage: Stage, variables: Variables) -> Variables:
         """Variables of a stage for the container; the runtime itself must not see them."""
         environment = dict(QUIET, **variables)
         environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, 'pip-cache')
@@ -214,7 +203,7 @@ class Pip:
         with open(log, encoding='utf-8', errors='replace') as text:
             return text.read()
 
-    def run_commands(self, stage: Stage, step: str, environment: Dict[str, str], binds: List[str]) -> None:
+    def run_commands(self, stage: Stage, step: str, environment: Variables, binds: List[str]) -> None:
         """Run the commands of a stage in the container, with the venv active; bash runs strings."""
         environment = self.venv.activated(environment)
         for command in getattr(stage, step):

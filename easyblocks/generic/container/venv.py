@@ -9,6 +9,7 @@ Create, pack and inspect the venv of user software in a container.
 """
 import glob
 import os
+from typing import Any, Dict, Iterable, List, Optional
 
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError
@@ -19,48 +20,31 @@ from .diagnosis import Diagnosis
 from .packages import USER_SOFTWARE, Packages
 from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program
 from .runtimes import RUNTIME_PREFIXES
-from .scripts import FILES, PACKED, read_program, sh_command
+from .scripts import FILES, NO_USABLE_PIP, PACKED, read_program, sh_command
 from .texts import MOUNT_SQUASHFS
 from .usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files, set_file_times
 
 _log = fancylogger.getLogger('containervenv', fname=False)
 
+Variables = Dict[str, str]
 
 class Venv:
-    """
-    A venv in a container, during an installation.
+    """A venv in a container, during an installation."""
 
-    Attributes
-    ----------
-    container : Container
-    folder : str
-        The directory of the host that is /user-software.
-    path, python : str
-        The venv and its Python in the container.
-    environment : dict
-        Variables that its Python needs in the container.
-    """
-
-    def __init__(self, container, folder, path):
+    def __init__(self, container: Any, folder: str, path: str) -> None:
         """
-        Set the paths.
+        Store the Container, the directory of the host that is /user-software, and the venv's path in the container.
 
-        Parameters
-        ----------
-        container : Container
-            Or anything with its method ``run``.
-        folder : str
-            The directory of the host that is /user-software.
-        path : str
-            The venv in the container, below /user-software.
+        `environment` has the variables that its Python needs in the container.
         """
         self.container = container
         self.folder = folder
         self.path = path
         self.python = os.path.join(path, 'bin', 'python')
-        self.environment = {}
+        self.environment: Variables = {}
 
-    def run(self, command, user_software=None, binds=(), environment=None, **kwargs):
+    def run(self, command: List[str], user_software: Optional[str] = None, binds: Iterable[str] = (),
+            environment: Optional[Variables] = None, **kwargs: Any) -> Any:
         """Run a command in the container with user software bound; by default the directory that is being built."""
         bind = escape_bind(user_software or self.folder) + ':' + USER_SOFTWARE
         if user_software and os.path.isfile(user_software):
@@ -68,8 +52,8 @@ class Venv:
         variables = dict(inject_variables(self.environment), **(environment or {}))
         return self.container.run(command, binds=[bind] + list(binds), environment=variables, **kwargs)
 
-    def activated(self, environment):
-        """Return variables for a command (dict) with those that activate the venv, as the module would."""
+    def activated(self, environment: Variables) -> Variables:
+        """Return variables for a command with those that activate the venv, as the module would."""
         variables = dict(environment)
         for prefix in RUNTIME_PREFIXES:
             path = environment.get(prefix + 'ENV_PREPEND_PATH') or escape_value(':'.join(self.container.search_path))
@@ -77,45 +61,19 @@ class Venv:
             variables[prefix + 'ENV_VIRTUAL_ENV'] = self.path
         return variables
 
-    def packages(self, user_software=None):
-        """
-        Return the packages that the venv's Python sees.
-
-        Parameters
-        ----------
-        user_software : str, optional
-            Directory or SquashFS file, see ``run``.
-
-        Returns
-        -------
-        Packages
-        """
+    def packages(self, user_software: Optional[str] = None) -> Packages:
+        """Return the packages that the venv's Python sees, perhaps with other user software (see ``run``)."""
         result = self.run([self.python, '-'], user_software=user_software, split_stderr=True, hidden=True,
                           stdin=read_program('installed-packages.py'))
         return Packages.from_output(result.output)
 
-    def make(self, probe):
+    def make(self, probe: Any) -> Packages:
         """
-        Complete the venv that was created when the image was inspected: it has to see every package of the image.
+        Complete the venv that was created when the image was inspected (ImageProbe), and return the packages it sees.
 
-        Otherwise pip would download gigabytes of packages that the image already has, built for other hardware.
-        A venv created with the Python of another venv doesn't see that one's packages; a .pth file adds them, after the
-        venv's own (PYTHONPATH would put them before).
-
-        Parameters
-        ----------
-        probe : ImageProbe
-            The inspected image.
-
-        Returns
-        -------
-        Packages
-            The packages that the venv sees.
-
-        Raises
-        ------
-        EasyBuildError
-            If it still doesn't see all of them.
+        It has to see every package of the image, or this fails: pip would download gigabytes of packages that the image
+        already has, built for other hardware. A venv created with the Python of another venv doesn't see that one's
+        packages; a .pth file adds them, after the venv's own (PYTHONPATH would put them before).
         """
         image_packages = probe.packages
         packages = at_first = self.make_empty(probe)
@@ -141,38 +99,30 @@ class Venv:
             self.add_programs()
         return packages
 
-    def site_packages(self, packages):
+    def site_packages(self, packages: Packages) -> str:
         """Return the venv's package directory on the host, as its Python names it (lib64, python3.14t ...)."""
         return os.path.join(self.folder, os.path.relpath(packages.purelib, USER_SOFTWARE))
 
-    def add_hints(self, packages):
-        """Add modules that explain pip's errors; `packages` are those that the venv's Python sees (Packages)."""
+    def add_hints(self, packages: Packages) -> None:
+        """Add modules that explain pip's errors to a venv whose Python sees these packages."""
         for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
             copy_file(path, os.path.join(self.site_packages(packages), os.path.basename(path)))
 
-    def add_programs(self):
+    def add_programs(self) -> None:
         """Add programs that run the image's programs with the venv's Python."""
         self.run([self.python, '-'], stdin=read_program('image-programs.py'), hidden=True, split_stderr=True)
 
     @property
-    def creation_command(self):
-        """The command that creates the venv with commands for the image's programs and pip (list of str)."""
+    def creation_command(self) -> List[str]:
+        """The command that creates the venv with commands for the image's programs and pip."""
         texts = [read_program(name) for name in ('image-pip.py', 'pip', 'image-programs.py', 'installed-packages.py')]
         return sh_command('make-venv.sh', self.path, *texts)
 
-    def make_empty(self, probe):
+    def make_empty(self, probe: Any) -> Packages:
         """
         Look at the venv that was created.
 
-        Returns
-        -------
-        Packages
-            What its Python sees.
-
-        Raises
-        ------
-        EasyBuildError
-            If it couldn't be created; the message says what to do.
+        Returns what its Python sees. If that fails, the message of EasyBuildError says what to do.
         """
         trace_msg("creating the venv %s in the container" % self.path)
         result = probe.creation
@@ -186,9 +136,9 @@ class Venv:
         trace_msg("programs of the image that run in the venv: %d" % len(programs))
         return Packages.from_output(packages)
 
-    def programs(self):
+    def programs(self) -> List[str]:
         """
-        The programs of the venv, including programs of the image that run in it (list of str).
+        Return the programs of the venv, including programs of the image that run in it.
 
         Activation scripts are left out. They are listed in the container, because on the host the links to the image's
         Python are broken.
@@ -197,33 +147,24 @@ class Venv:
                          hidden=True, split_stderr=True).output.splitlines()
         return [name for name in names if not name.lower().startswith('activate')]
 
-    def fix_times(self):
-        """Set a fixed mtime on all files, so that later changes show."""
-        set_file_times(self.folder)
-
-    def compile_bytecode(self, processes):
+    def compile_bytecode(self, processes: int) -> None:
         """Compile the venv's Python files reproducibly, unless that was done when pip installed the last of them."""
         trace_msg("compiling bytecode")
         if has_new_files(os.path.join(self.folder, os.path.relpath(self.path, USER_SOFTWARE), 'lib')):
             self.run([self.python, '-I', '-', str(processes)], stdin=read_program('compile-bytecode.py'),
                      fail_on_error=False, hidden=True)
-        self.fix_times()
+        set_file_times(self.folder)
 
-    def unpack(self, squashfs):
+    def unpack(self, squashfs: str) -> None:
         """Replace the venv that was just created with one in a SquashFS file, which has the same path."""
         remove_dir(self.folder)
         run_program(['unsquashfs', '-no-xattrs', '-no-progress', '-dest', self.folder, squashfs], hidden=True)
 
-    def squash(self, command, squashfs):
+    def squash(self, command: List[str], squashfs: str) -> None:
         """
-        Pack user software. make-squashfs compares the result with the directory; the sanity check mounts it.
+        Pack user software into a file with a command, make-squashfs and its options.
 
-        Parameters
-        ----------
-        command : list of str
-            make-squashfs with its options, except for the directory.
-        squashfs : str
-            The file that it makes.
+        make-squashfs compares the result with the directory; the sanity check mounts it.
         """
         # SIF: to test whether the runtime can mount the result
         environment = dict(self.container.environment, SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.container.image)
