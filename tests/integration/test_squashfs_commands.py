@@ -440,6 +440,23 @@ def test_the_same_bytes_for_every_user(installation):
     assert digests[0] == digests[1]
 
 
+def test_rights_of_other_accounts(installation):
+    """P-04: set-user-ID bits and owners don't come along, also as root."""
+    tool, squashfs = installation / "user-software/venv/pytorch/bin/tool", installation / "user-software.squashfs"
+    give(tool, 2, 2)
+    with as_root():
+        tool.chmod(0o4755)
+        assert run(installation, MAKE).returncode == 0
+        shown = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, text=True, check=True).stdout
+        assert "-rwxr-xr-x bin/bin" in shown
+        squashfs.unlink()
+        subprocess.run(["mksquashfs", installation / "user-software", squashfs], check=True, capture_output=True)
+        shutil.rmtree(installation / "user-software")
+        assert run(installation, UNMAKE).returncode == 0
+        status = tool.stat()
+        assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o755, 0)
+
+
 def test_a_group_can_use_the_files(installation):
     """S002-45: a group that shares the installation may read and write packed and unpacked files."""
     (installation / "user-software" / "secret").chmod(0o600)
