@@ -47,6 +47,7 @@ def with_lines(*lines):
 @pytest.mark.parametrize(("stages", "missing"), [
     (STAGES, []), (with_lines("einops", "rich"), ["requirements"]), ([*STAGES, {"name": "n", "requirements": "rich"}],
                                                                      ["n"]),
+    ([{"name": "n", "requirements": "rich"}, *STAGES], ["n"]), (STAGES[::-1], None),
     # an option, another order, removed lines, other properties, hashes
     (with_lines("rich", "einops"), None), (with_lines("rich"), None), (STAGES[:1], None), (STAGES[1:], None),
     ([STAGES[0], {**HEAVY, "env": {"A": "1"}}], None), ([STAGES[0], {**HEAVY, "requirements": "flash-attn\nx"}], None),

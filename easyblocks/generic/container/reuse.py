@@ -65,23 +65,22 @@ class Reuse:
 
         pip marks packages that are asked for, so requirements for packages that were dependencies are not the same.
         """
-        before = self.record[lockfile.STAGES]
-        new = [line for stage in self.stages[len(before):] for line in stage.requirement_list]
-        for earlier, stage in zip(before, self.stages):
-            added = added_lines(earlier, stage)
-            if added is None:
-                return False
-            new += added
-        return (len(self.stages) >= len(before) and not any(stage.allow_replace for stage in self.stages)
-                and not any(package_name(line) in self.packages for line in new))
+        before = {stage['name']: stage for stage in self.record[lockfile.STAGES]}
+        if [stage.name for stage in self.stages if stage.name in before] != list(before) or \
+                any(stage.allow_replace for stage in self.stages):
+            return False
+        added = [added_lines(before.get(stage.name), stage) for stage in self.stages]
+        return None not in added and not any(package_name(line) in self.packages for line in sum(added, []))
 
 
-def added_lines(before: Dict[str, Any], stage: Stage) -> Optional[List[str]]:
-    """Return the lines that a stage has in addition to a recorded one; None if anything else is different."""
+def added_lines(before: Optional[Dict[str, Any]], stage: Stage) -> Optional[List[str]]:
+    """Return the lines that a stage has in addition to a recorded one, if any; None if anything else is different."""
+    if before is None:
+        return stage.requirement_list
     if stage.record == before:
         return []
     lines, asked = before.get('requirements', '').splitlines(), stage.requirements.splitlines()
-    same_name = before['name'] == stage.name and set(before) | set(stage.record) == {'name', 'requirements'}
-    if not same_name or asked[:len(lines)] != lines or '--hash' in stage.requirements:
+    is_plain = set(before) | set(stage.record) == {'name', 'requirements'}
+    if not is_plain or asked[:len(lines)] != lines or '--hash' in stage.requirements:
         return None
     return [line for line in stage.requirement_list if line not in lines]
