@@ -447,8 +447,8 @@ def test_rights_of_other_accounts(installation):
     with as_root():
         tool.chmod(0o4755)
         assert run(installation, MAKE).returncode == 0
-        shown = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, text=True, check=True).stdout
-        assert "-rwxr-xr-x bin/bin" in shown
+        shown = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, check=True).stdout
+        assert b"-rwxr-xr-x bin/bin" in shown
         squashfs.unlink()
         subprocess.run(["mksquashfs", installation / "user-software", squashfs], check=True, capture_output=True)
         shutil.rmtree(installation / "user-software")
