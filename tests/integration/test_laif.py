@@ -186,7 +186,7 @@ def test_packages_by_hand_packed_and_unpacked(place):
     """
     Issue 19, point 3: pip's wrapper, make-squashfs and unmake-squashfs with the image that has torch.
 
-    Lumi, section 5: `pip install --user` fails, however pip is called and old as it is (23.0); the command says what to do.
+    Lumi, section 5: `pip install --user` fails, however pip is called and old as it is (23.0); the command says why.
     """
     output = place.output(TORCH, f"""
         for way in pip 'singularity exec $SIF python -I -m pip'; do
