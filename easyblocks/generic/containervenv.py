@@ -365,6 +365,7 @@ class ContainerVenv(ContainerInstall):
         if DIRECTORY in now.present:
             self.venv.folder = now.path(DIRECTORY)
             self.venv.add_hints(packages)
+            self.venv.add_pip()
             self.venv.add_programs()
         return True
 

@@ -28,6 +28,7 @@ _log = fancylogger.getLogger('containervenv', fname=False)
 
 Variables = Dict[str, str]
 
+
 class Venv:
     """A venv in a container, during an installation."""
 
@@ -107,6 +108,11 @@ class Venv:
         """Add modules that explain pip's errors to a venv whose Python sees these packages."""
         for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
             copy_file(path, os.path.join(self.site_packages(packages), os.path.basename(path)))
+
+    def add_pip(self) -> None:
+        """Replace the commands of the venv's own pip by those that explain pip's errors."""
+        self.run([self.python, '-', self.path, read_program('pip')], stdin=read_program('image-pip.py'), hidden=True,
+                 split_stderr=True, fail_on_error=False)
 
     def add_programs(self) -> None:
         """Add programs that run the image's programs with the venv's Python."""
