@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.caches import Caches
+from easybuild.easyblocks.generic.container.settings import ModuleSettings
 from support import CONTAINER_FILES
 
 SCRIPTS = CONTAINER_FILES / "runscripts"
@@ -22,42 +22,40 @@ class Node:
         self.scripts, self.home, self.local = folder / "runscripts", folder / "home", folder / "local"
         for path in (self.scripts, self.home, self.local):
             path.mkdir(parents=True)
-        for name in ("find-caches", "find-node.sh"):
-            shutil.copy(SCRIPTS / name, self.scripts)
+        shutil.copy(SCRIPTS / "find-caches", self.scripts)
         self.local.chmod(0o1777)
         self.write()
 
     def write(self, **parameters):
-        """Write the file as the installation of an easyconfig with these parameters does."""
-        (self.scripts / "caches.conf").write_text(Caches(spec(
+        """Let the script have what the installation of an easyconfig with these parameters has in module.conf."""
+        settings = ModuleSettings(spec(
             **{"node_caches": [str(self.local)], "project_caches": [f"{self.folder}/${{PROJECT}}/${{USER}}/caches"],
-               "gpu": "rocm", **parameters})).text)
+               "gpu": "rocm", **parameters}), {}, "")
+        self.table = "".join(f"{key} {value}\n" for key, value in settings.caches()).removeprefix("cache_reads ")
 
     def run(self, home=None, uid=None, **variables):
         """Return the variables that the script prints, and its messages."""
         account = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
         account_id = os.getuid() if uid is None else uid
-        settings = (self.scripts / "caches.conf").read_text()
-        caller = ["--caller", str(account_id), settings, *(f"{name}={value}" for name, value in variables.items())]
-        names = settings.splitlines()[0].split()
+        names = self.table.splitlines()[0].split()
+        # as the script that calls it does
+        caller = [f"{name}={value}" for name, value in variables.items() if name in names]
         # what the image sets doesn't count
         image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
-        result = subprocess.run(
-            [*self.shell, self.scripts / "find-caches", *caller], capture_output=True, text=True, check=True, env=image,
-            **account)
+        command = [*self.shell, self.scripts / "find-caches", str(account_id), self.table, *caller]
+        result = subprocess.run(command, capture_output=True, text=True, check=True, env=image, **account)
         return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
 
     def caches(self, uid=None):
         """Return the directory of an account on the node."""
         return self.local / f"ebsif-{os.getuid() if uid is None else uid}"
 
-    def check_that_another_is_used(self, theirs):
-        """Check that caches have a directory of their own if the name is taken, and nothing is in `theirs`; free it."""
+    def check_that_it_is_refused(self, theirs):
+        """Check that no cache is in a directory whose name is taken, and nothing is in `theirs`; free the name."""
         found, said = self.run()
-        own = Path(found["EBSIF_JOB_CACHES"]).parent
-        assert str(own).startswith(f"{self.caches()}.")
-        assert (own.stat().st_uid, own.stat().st_mode & 0o777) == (os.getuid(), 0o700)
-        assert said == ""
+        assert found == {"EBSIF_JOB_CACHES": ""}
+        assert said.startswith(
+            f"ebsif: caches can't be in {self.caches()}: it or the directory above belongs to another account, or it ")
         assert list(theirs.iterdir()) == []
         self.caches().rename(tempfile.mkdtemp(dir=self.folder) + "/taken")
 

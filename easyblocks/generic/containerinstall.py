@@ -30,7 +30,7 @@ from easybuild.easyblocks.generic.container.record import InstallRecord, correct
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep_secrets_out_of_report
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
-from easybuild.easyblocks.generic.container.scriptinstall import install_scripts, update_settings
+from easybuild.easyblocks.generic.container.scriptinstall import install_scripts
 from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_CENTRAL, InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
@@ -207,7 +207,6 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.dry_run:
             return
         if build_option('module_only'):
-            self.warn(update_settings(self.spec, self.installdir))
             keep_easyblocks(self.logfile, os.path.basename(__file__))
             return
         if self.spec.signature_keys:

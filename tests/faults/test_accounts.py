@@ -127,8 +127,8 @@ def test_modes(base_image, tmp_path, fault, umask, options, may):
     check_modes(case, root, may)
     if options:
         check_group(root / "user-software")
-    mode = stat.S_IMODE((root / "runscripts/distributed.conf").stat().st_mode)
-    case.kept(mode == 0o644 | may & 0o020, f"distributed.conf: {mode:o}")
+    mode = stat.S_IMODE((root / "share/ebsif/module.conf").stat().st_mode)
+    case.kept(mode == 0o644 | may & 0o020, f"module.conf: {mode:o}")
     scripts = [path for folder in ("bin", "runscripts") for path in (root / folder).iterdir()
                if path.is_file() and not path.suffix]
     case.kept({script.name for script in scripts} == {

@@ -34,9 +34,9 @@ sys.stdout.write(f"{job}.{os.environ['RANK']} {' '.join(map(str, places))}\\n")
 def module(installations, tmp_path_factory):
     """A copy of an installation whose site has project storage, for Lmod."""
     site = installations("Lmod-Lua").copy(tmp_path_factory.mktemp("caches"), MODULE)
-    settings = site.prefix / "eb/software" / MODULE / "runscripts/caches.conf"
-    settings.write_text(settings.read_text().replace(
-        "node /tmp\n", f"node {site.temporary}\nnode /tmp\nproject {site.prefix}/project\n"))
+    settings = site.prefix / "eb/software" / MODULE / "share/ebsif/module.conf"
+    settings.write_text(settings.read_text().replace("cache_node /tmp\n", (
+        f"cache_node {site.temporary}\ncache_node /tmp\ncache_project {site.prefix}/project\n")))
     (site.work / "show.py").write_text(SHOW)
     return site
 
@@ -103,18 +103,12 @@ def test_values_of_the_person(module):
 
 def test_no_directory_for_caches(module):
     """T-01: programs run as they do without the module, and a message says what to set."""
-    settings = (module.prefix / "eb/software" / MODULE / "runscripts/caches.conf").read_text()
-    (module.work / "none.conf").write_text(re.sub("(?m)^(node|project) .*$", r"\1 /proc/nowhere", settings))
-    result = module.bash(f"""
-        module load {MODULE}
-        EBSIF_NODE_LOCAL= singularity exec -B none.conf:/runscripts/caches.conf $SIF python show.py
-        # the values of a container in which this job was submitted
-        export EBSIF_JOB_CACHES=/ebsif-0/job-7 TRITON_CACHE_DIR=/ebsif-0/job-7/triton SLURM_JOB_ID=8
-        EBSIF_NODE_LOCAL= singularity exec -B none.conf:/runscripts/caches.conf $SIF python show.py 2>/dev/null
-        singularity exec $SIF printenv EBSIF_JOB_CACHES TRITON_CACHE_DIR
-        """)
-    assert result.stdout.splitlines() == [
-        "None None None", "None None None", on_node(module, "job-8"), on_node(module, "job-8/triton")]
+    settings = module.prefix / "eb/software" / MODULE / "share/ebsif/module.conf"
+    before = settings.read_text()
+    settings.write_text(re.sub("(?m)^(cache_node|cache_project) .*$", r"\1 /proc/nowhere", before))
+    result = module.bash(f"module load {MODULE}; EBSIF_NODE_LOCAL= singularity exec $SIF python show.py")
+    settings.write_text(before)
+    assert result.stdout.splitlines() == ["None None None"]
     assert result.stderr == ("ebsif: no directory for caches on this node: /proc/nowhere /proc/nowhere can't be used. "
                              "Set EBSIF_NODE_LOCAL\n")
 

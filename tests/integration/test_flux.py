@@ -77,7 +77,11 @@ case "$1 ${2:-}" in
     *) exit 64 ;;
 esac
 """
-SINGULARITY = '#!/bin/bash\nshift 2\nexec apptainer exec --bind "$RUNSCRIPTS:/runscripts" "$IMAGE" "/runscripts/$@"\n'
+SINGULARITY = """#!/bin/bash
+shift 2
+exec apptainer exec --bind "$RUNSCRIPTS:/runscripts,$RUNSCRIPTS/../module.conf:/share/ebsif/module.conf" "$IMAGE" \\
+    "/runscripts/$@"
+"""
 SHOW = "import os; print(*(os.environ.get(name, '-') for name in (" \
     "'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT')))\n"
 
@@ -125,7 +129,7 @@ def run(tmp_path, base_image):
     """Return a function that runs a batch script as Flux does, on two nodes."""
     scripts = tmp_path / "runscripts"
     subprocess.run(["cp", "-r", CONTAINER_FILES / "runscripts", scripts], check=True)
-    (scripts / "distributed.conf").write_text("scheduler flux\n")
+    (tmp_path / "module.conf").write_text("scheduler flux\n")
     for name, text in (("flux", FLUX), ("singularity", SINGULARITY)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.caches import CACHES
+from easybuild.easyblocks.generic.container.tables import CACHES
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import TOOLS, Installed, wheel_settings
 from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel
@@ -264,19 +264,17 @@ def test_module_only_and_sanity_check_only(site):
     site.eb(easyconfig, "--module-only")
     assert module.read_text() == text
     # what scripts read follows the parameters, too
-    settings, caches = root / "share/ebsif/module.conf", root / "runscripts/caches.conf"
+    settings = root / "share/ebsif/module.conf"
     contents, original = settings.read_text(), easyconfig.read_text()
     assert "CONDA_DEFAULT_ENV=pytorch" in contents
-    caches.write_text("of another version")
     nowhere = dict.fromkeys(CACHES)
     easyconfig.write_text(f"{original}container_env = {{'CONDA_DEFAULT_ENV': 'mine'}}\ncache_variables = {nowhere}\n")
     site.eb(easyconfig, "--module-only", "--force")
     assert "start CONDA_DEFAULT_ENV" not in settings.read_text()
-    assert not caches.exists()
+    assert "\ncache " not in settings.read_text()
     easyconfig.write_text(original)
     site.eb(easyconfig, "--module-only", "--force")
     assert (module.read_text(), settings.read_text()) == (text, contents)
-    assert caches.exists()
     site.eb(easyconfig, "--sanity-check-only")
 
     record = root / "share/ebsif/lock.json"

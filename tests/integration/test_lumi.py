@@ -47,8 +47,7 @@ class Modules:
             scripts = self.root(container) / "share/ebsif"
             for path in (self.root(container) / "runscripts", scripts):
                 path.mkdir(parents=True)
-            for name in ("set-environment.sh", "unset-variables.sh"):
-                (scripts / name).touch()
+            (scripts / "set-environment.sh").touch()
         # nothing is installed, hence --force and no sanity check; the AI Factory's images are not below the root
         mine = [path for path in paths if "multitorch" not in path.name]
         options = ["--module-only", "--force", "--skip-sanity-check"]

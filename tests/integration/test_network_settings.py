@@ -29,10 +29,11 @@ def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
     script = f"export NCCL_DEBUG=INFO\nmodule load Example\nprintenv {names}\nmodule unload Example\nprintenv {names}"
     lines = site.bash(script, check=False).stdout.splitlines()
     assert lines == ["AWS Libfabric", "INFO", "1", str(library), "INFO"]
-    data = (site.prefix / "eb/software/Example/1.0/runscripts/distributed.conf").read_text().splitlines()
-    assert data[1:] == [
-        "scheduler pbs", "gpu cuda", "unset CUDA_VISIBLE_DEVICES", "unset NCCL_NET_GDR_LEVEL", "unset PYTHONNOUSERSITE",
-        "unset WITH_CONDA", "set NCCL_DEBUG WARN", "set NCCL_NET AWS Libfabric"]
+    data = (site.prefix / "eb/software/Example/1.0/share/ebsif/module.conf").read_text().splitlines()
+    assert [line for line in data if line.startswith(("start_unset", "scheduler", "rank_", "default"))] == [
+        "start_unset NCCL_NET_GDR_LEVEL", "start_unset PYTHONNOUSERSITE", "start_unset WITH_CONDA",
+        "default NCCL_DEBUG WARN", "default NCCL_NET AWS Libfabric", "scheduler pbs",
+        "rank_gpu nvidia-smi all CUDA_VISIBLE_DEVICES", "rank_unset CUDA_VISIBLE_DEVICES"]
     check_removed_variables(site)
     # MPI does not start if it should use GPUs but lacks the library for it
     library.unlink()
@@ -69,8 +70,7 @@ def check_removed_variables(site):
 def test_no_gpu_settings_without_a_gpu(installed_once):
     """S003-01: no bind, option or variable of ROCm or CUDA."""
     root = installed_once.root(installed_once.SQUASHED)
-    texts = [(root / "runscripts/distributed.conf").read_text(),
-             (root / "share/ebsif/module.conf").read_text(),
+    texts = [(root / "share/ebsif/module.conf").read_text(),
              (installed_once.site.modules / f"{installed_once.SQUASHED}.lua").read_text()]
     names = r"rocm|cuda|nvidia|NCCL|ROCR|HIP_|MIOPEN|GTL"
     for text in texts:

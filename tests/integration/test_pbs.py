@@ -42,7 +42,7 @@ def in_pbs(training, pals, script, check=True):
 @contextlib.contextmanager
 def module_for_pbs(training):
     """Let the module's run script read variables of PBS only, as at a site with PBS."""
-    data = Path(training.run("echo $RUNSCRIPTS").stdout.strip()) / "distributed.conf"
+    data = Path(training.run("echo $CONTAINERROOT").stdout.strip()) / "share/ebsif/module.conf"
     before = data.read_text()
     data.write_text(before + "scheduler pbs\n")
     try:

@@ -6,10 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.caches import Caches
+from easybuild.easyblocks.generic.container.tables import GPU_KINDS
 from support import CONTAINER_FILES
 from training import SHOW, shown
 
@@ -18,7 +17,7 @@ CASES = """
 import json, os, subprocess, sys
 results = []
 for data, variables in json.load(open(sys.argv[1])):
-    with open("/runscripts/distributed.conf", "w") as file:
+    with open("/share/ebsif/module.conf", "w") as file:
         file.write(data)
     result = subprocess.run(["/runscripts/conda-python-distributed", sys.argv[2]], env={**os.environ, **variables},
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
@@ -36,20 +35,23 @@ class Ranks:
         self.scripts = folder / "runscripts"
         self.scripts.mkdir()
         shutil.copytree(CONTAINER_FILES / "runscripts", self.scripts, dirs_exist_ok=True)
+        self.settings = folder / "module.conf"
+        self.settings.touch()
         (folder / "show.py").write_text(SHOW)
         (folder / "cases.py").write_text(CASES)
 
     def start(self, *command, binds=(), before=(), **variables):
         """Run a command in the image with variables set outside; return the CompletedProcess."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "APPTAINER_BIND": ",".join(
-            [f"{self.scripts}:/runscripts", str(self.folder), *binds]), "EBSIF_NODE_LOCAL": str(self.folder),
+            [
+                f"{self.scripts}:/runscripts", f"{self.settings}:/share/ebsif/module.conf", str(self.folder), *binds]),
             "APPTAINERENV_VIRTUAL_ENV": "", **variables}
         return subprocess.run([*before, "apptainer", "exec", self.image, *command], env=environment, text=True,
                               capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
 
     def __call__(self, data="", **options):
-        """Run the script with a data file and variables; return a rank's output and messages."""
-        (self.scripts / "distributed.conf").write_text(data)
+        """Run the script with lines of module.conf and variables; return a rank's output and messages."""
+        self.settings.write_text(data)
         result = self.start("/runscripts/conda-python-distributed", self.folder / "show.py", **options)
         return next(iter(shown(result.stdout)), None), result.stderr
 
@@ -79,33 +81,40 @@ def slurm(rank=0, local=0, local_size=2, job=100, step=0, nodes="nid[1-2]", size
 
 UNDER_TORCHRUN = {**slurm(local_size=1, size=2), "TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8",
                   "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "a", "MASTER_PORT": "2000"}
-ALL = "gpu rocm\ngpu_visibility all"
-OWN = "gpu cuda\ngpu_visibility local_rank"
+
+
+def gpu(name, visibility=None):
+    """Return the line of module.conf for a kind of GPU."""
+    kind = GPU_KINDS[name]
+    return f"rank_gpu {kind.tool} {visibility or kind.visibility} {kind.variable} {kind.among}".rstrip() + "\n"
+
+
+ROCM, CUDA, ALL, OWN = gpu("rocm"), gpu("cuda"), gpu("rocm", "all"), gpu("cuda", "local_rank")
 
 
 SEEN = [
-    ("gpu rocm", {}, {"ROCR": "1"}),
+    (ROCM, {}, {"ROCR": "1"}),
     # assigned to the job by Slurm
-    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, {"ROCR": "5"}),
+    (ROCM, {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}, {"ROCR": "5"}),
     # assigned to the task by Slurm, or chosen by the image's entry point
-    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
-    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "2,3", "SLURM_GPUS_PER_TASK": "2"}, {"ROCR": "2,3"}),
+    (ROCM, {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
+    (ROCM, {"ROCR_VISIBLE_DEVICES": "2,3", "SLURM_GPUS_PER_TASK": "2"}, {"ROCR": "2,3"}),
     (ALL, {"ROCR_VISIBLE_DEVICES": "6"}, {"ROCR": "6"}),
     (ALL, {"SLURM_GPUS_PER_TASK": "1"}, {}),
     (ALL, {"SLURM_GPU_BIND": "closest", "LOCAL_RANK": "1"}, {}),
     (ALL, {"SLURM_GPU_BIND": "none"}, {"LOCAL_RANK": "1"}),
-    ("gpu rocm", {"EBSIF_GPU_VISIBILITY": "all"}, {"LOCAL_RANK": "1"}),
+    (ROCM, {"EBSIF_GPU_VISIBILITY": "all"}, {"LOCAL_RANK": "1"}),
     (ALL, {}, {"LOCAL_RANK": "1"}),
     (ALL, {"ROCR_VISIBLE_DEVICES": "4,5"}, {"ROCR": "4,5", "LOCAL_RANK": "1"}),
     (ALL, {"EBSIF_GPU_VISIBILITY": "local_rank"}, {"ROCR": "1"}),
     # HIP counts only the devices that ROCR leaves visible
-    ("gpu rocm", {"HIP_VISIBLE_DEVICES": "2,3"}, {"HIP": "3"}),
-    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "1,0"}, {"ROCR": "4,5", "HIP": "0"}),
-    ("gpu rocm", {"ROCR_VISIBLE_DEVICES": "5", "HIP_VISIBLE_DEVICES": "5"}, {"ROCR": "5", "HIP": "0"}),
+    (ROCM, {"HIP_VISIBLE_DEVICES": "2,3"}, {"HIP": "3"}),
+    (ROCM, {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "1,0"}, {"ROCR": "4,5", "HIP": "0"}),
+    (ROCM, {"ROCR_VISIBLE_DEVICES": "5", "HIP_VISIBLE_DEVICES": "5"}, {"ROCR": "5", "HIP": "0"}),
     (ALL, {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
      {"ROCR": "4,5", "HIP": "0,1", "LOCAL_RANK": "1"}),
-    ("gpu cuda", {}, {"LOCAL_RANK": "1"}),
-    ("gpu cuda", {"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA": "3"}),
+    (CUDA, {}, {"LOCAL_RANK": "1"}),
+    (CUDA, {"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA": "3"}),
     (OWN, {}, {"CUDA": "1"}),
     ("", {}, {"LOCAL_RANK": "1"}),
 ]
@@ -127,14 +136,14 @@ def test_each_rank_sees_its_gpu(rank):
 
 def test_a_hidden_device_is_an_error(rank):
     """lumi B12: HIP_VISIBLE_DEVICES names a device that ROCR_VISIBLE_DEVICES hides: an error, no run without GPU."""
-    found, errors = rank("gpu rocm", ROCR_VISIBLE_DEVICES="3", HIP_VISIBLE_DEVICES="1", **slurm(rank=1, local=1))
+    found, errors = rank(ROCM, ROCR_VISIBLE_DEVICES="3", HIP_VISIBLE_DEVICES="1", **slurm(rank=1, local=1))
     assert found is None
     assert "rank 1: HIP_VISIBLE_DEVICES=1 is not among the 1 devices that ROCR_VISIBLE_DEVICES=3 leaves" in errors
 
 
 def test_one_rank_on_a_node_sees_all_gpus(rank):
     """S002-61: torchrun needs all GPUs of the node, and so does a single process; torchrun's ranks choose."""
-    (found, _), (started, _) = rank.each([("gpu rocm", slurm(local_size=1, size=2)), ("gpu rocm", UNDER_TORCHRUN)])
+    (found, _), (started, _) = rank.each([(ROCM, slurm(local_size=1, size=2)), (ROCM, UNDER_TORCHRUN)])
     assert "ROCR_VISIBLE_DEVICES" not in found
     assert found["LOCAL_RANK"] == "0"
     assert (found["PET_NNODES"], found["PET_NODE_RANK"]) == ("2", "0")
@@ -143,7 +152,7 @@ def test_one_rank_on_a_node_sees_all_gpus(rank):
 
 
 def test_ranks_of_torchrun_bind_themselves(rank, tmp_path):
-    """T-08: to the CPUs of a mask for each local rank, or to NUMA domains, as far as the job has CPUs of them."""
+    """T-08: to the CPUs of a mask for each local rank, or to NUMA domains, as far as the job has their CPUs."""
     first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
     for number, cpus in enumerate((f"{first},3000", "4000-4001", last)):
         (tmp_path / f"domains/node{number}").mkdir(parents=True)
@@ -179,39 +188,14 @@ def test_the_gpu_state_is_shown_once_per_node(rank, tmp_path):
     bind = f"{tool}:/usr/bin/rocm-smi"
     tool.write_text("#!/bin/sh\necho GPU is fine\nexit 3\n")
     tool.chmod(0o755)
-    found, errors = rank("gpu rocm", binds=[bind], **slurm())
+    found, errors = rank(ROCM, binds=[bind], **slurm())
     assert found
     assert "GPU is fine" in errors
     assert "rocm-smi failed, continuing without it" in errors
-    found, errors = rank("gpu rocm", binds=[bind], **slurm(rank=1, local=1))
+    found, errors = rank(ROCM, binds=[bind], **slurm(rank=1, local=1))
     assert found
     assert "GPU is fine" not in errors
-    assert rank("gpu rocm", **slurm())[0]
-
-
-def test_miopens_cache_belongs_to_job_and_step(rank, tmp_path):
-    """
-    S002-58, S002-59, S002-66: on the node, created by whichever rank comes first, not shared between steps.
-
-    Here the run script finds it itself; with the module, all containers do (test_caches).
-    """
-    spec = SimpleNamespace(node_caches=["/nowhere"], project_caches=[], cache_variables={}, gpu="rocm", init="image",
-                           scheduler=None)
-    (rank.scripts / "caches.conf").write_text(Caches(spec).text)
-    steps = ((100, 0, 1), (100, 0, 0), (100, 1, 0), (101, 0, 0))
-    *ranks, (mine, _) = rank.each([
-        *(("gpu rocm", slurm(rank=local, local=local, job=job, step=step)) for job, step, local in steps),
-        ("gpu rocm", {"MIOPEN_USER_DB_PATH": "/mine", **slurm()})])
-    places = set()
-    for found, errors in ranks:
-        assert found, errors
-        # the second local rank, alone: it did not wait for the first
-        assert found["cache"]
-        places.add(found["MIOPEN_USER_DB_PATH"])
-        assert found["MIOPEN_CUSTOM_CACHE_DIR"] == found["MIOPEN_USER_DB_PATH"]
-    assert places == {f"{tmp_path}/ebsif-{os.getuid()}/{place}/miopen"
-                      for place in ("job-100/step-0", "job-100/step-1", "job-101/step-0")}
-    assert mine["MIOPEN_USER_DB_PATH"] == "/mine"
+    assert rank(ROCM, **slurm())[0]
 
 
 def test_the_run_script_never_sleeps():
@@ -222,18 +206,21 @@ def test_the_run_script_never_sleeps():
 
 def test_the_network_of_a_run(rank):
     """S002-60, S004-04 (in part), S002-71: variables from the site's data, blanks included; the user's value wins."""
-    data = "set NCCL_NET AWS Libfabric\nset NCCL_DEBUG WARN\nunset CUDA_VISIBLE_DEVICES\nunset http_proxy\n"
+    data = ("default NCCL_NET AWS Libfabric\ndefault NCCL_DEBUG WARN\nrank_unset CUDA_VISIBLE_DEVICES\n"
+            "default *ENV_CUDA_VISIBLE_DEVICES 1\n")
     found, _ = rank(data, CUDA_VISIBLE_DEVICES="0", **slurm())
     assert (found["NCCL_NET"], found["NCCL_DEBUG"]) == ("AWS Libfabric", "WARN")
     assert "CUDA_VISIBLE_DEVICES" not in found
-    code = "import os; print(os.environ.get('http_proxy'), os.environ.get('https_proxy'))"
-    assert rank.start("/runscripts/conda-python-distributed", "-c", code, http_proxy="x", https_proxy="y",
-                      **slurm()).stdout == "None y\n"
     found, _ = rank(data, APPTAINERENV_NCCL_DEBUG="INFO", SINGULARITYENV_NCCL_DEBUG="INFO", **slurm())
     assert found["NCCL_DEBUG"] == "INFO"
-    found, errors = rank("nonsense 1\n", **slurm())
-    assert found is None
-    assert "unknown word 'nonsense' in /runscripts/distributed.conf" in errors
+
+
+def test_variables_of_the_person(rank):
+    """G-01: exported variables reach the program, whatever their names are."""
+    mine = dict.fromkeys(("rank", "size", "launcher", "variables", "starters", "name", "gpu", "kinds", "i"), "mine")
+    code = "import json, os, sys; print(json.dumps({name: os.environ.get(name) for name in sys.argv[1:]}))"
+    result = rank.start("/runscripts/conda-python-distributed", "-c", code, *mine, **mine, **slurm())
+    assert json.loads(result.stdout) == mine
 
 
 def test_the_port_depends_on_job_and_step(rank):
@@ -279,6 +266,8 @@ LAUNCHERS = [
       "MASTER_PORT": "2000"}, ("1", "2", "1", "2")),
     ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
       "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "12"}, ("0", "2", "0", "2")),
+    ({"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WORLD_LOCAL_RANK": "1",
+      "MV2_COMM_WORLD_LOCAL_SIZE": "2", "MASTER_PORT": "2000"}, ("1", "2", "1", "2")),
     # torchrun under srun: torchrun's variables apply
     (UNDER_TORCHRUN, ("5", "8", "1", "4")),
     ({}, ("0", "1", "0", "1")),
@@ -286,7 +275,7 @@ LAUNCHERS = [
 
 
 def test_the_rank_of_every_launcher(rank):
-    """S002-64, S004-01: Slurm, PALS, PMI, Open MPI, torchrun, none: rank, size, local rank, local size."""
+    """S002-64, S004-01: Slurm, PALS, PMI, Open MPI, MVAPICH, torchrun, none: rank, size, local rank, local size."""
     for case, (found, errors) in zip(LAUNCHERS, rank.each([("", variables) for variables, _ in LAUNCHERS])):
         assert found, (case, errors)
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -324,3 +313,24 @@ def test_missing_variables_of_a_launcher(rank):
     for (variables, expected), (found, errors) in zip(LEFT_OUT, ranks):
         assert found is None, variables
         assert expected in errors, variables
+
+
+def test_the_innermost_launcher_decides(rank, tmp_path):
+    """F-08: mpirun in a job step; a step may have several runs, so its number does not distinguish them."""
+    def start(process, prefix, **variables):
+        names = ("COMM_WORLD_RANK", "COMM_WORLD_SIZE", "COMM_WORLD_LOCAL_RANK", "COMM_WORLD_LOCAL_SIZE")
+        # the name of the process is that of the script
+        (tmp_path / process).write_text('#!/bin/bash\n"$@"\nexit\n')
+        (tmp_path / process).chmod(0o755)
+        return rank.start(tmp_path / process, "/runscripts/conda-python-distributed", tmp_path / "show.py", **slurm(),
+                          **dict(zip([f"{prefix}_{name}" for name in names], "0202")), **variables)
+
+    said = "Open MPI does not tell the ranks what distinguishes this run from another one"
+    assert said in start("mpirun", "OMPI").stderr
+    runs = [shown(start("mpirun.openmpi", "OMPI", PMIX_NAMESPACE=name).stdout) for name in ("12", "13")]
+    assert [(one["WORLD_SIZE"], one["MASTER_ADDR"]) for (one,) in runs] == [("2", "127.0.0.1")] * 2
+    assert runs[0][0]["MASTER_PORT"] != runs[1][0]["MASTER_PORT"]
+    (found,) = shown(start("mpispawn", "MV2").stdout)
+    assert found["WORLD_SIZE"] == "2"
+    # it starts mpispawn
+    assert "two launchers have set variables (Slurm: " in start("mpirun_rsh", "MV2").stderr

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import (
-    activation,
-    caches,
-    distributed,
-    gpus,
     lockfile,
     requirements,
     runtimes,
     scripts,
+    tables,
     texts,
 )
 from easybuild.easyblocks.generic.container.stages import Stage
@@ -61,7 +58,7 @@ def test_variables():
     """Each variable that a script reads is set by the module or documented as a setting for users."""
     settings = {"EBSIF_CPU_BIND", "EBSIF_GPU_VISIBILITY", "EBSIF_PYTHON_RANKS", "EBSIF_RANK_LOGS", "EBSIF_REPORT",
                 "EBSIF_VENV"}
-    internal = {"EBSIF_ADDED", "EBSIF_SET", "EBSIF_ENTERED", "EBSIF_STAGED"}
+    internal = {"EBSIF_ADDED", "EBSIF_JOB_CACHES", "EBSIF_SET", "EBSIF_ENTERED", "EBSIF_STAGED"}
     # set where the modules inside an image are initialized
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
     read = set()
@@ -92,15 +89,12 @@ def test_every_program_for_images_is_used():
 
 
 def test_kinds_of_gpu():
-    """S000-18 point 5: a GPU kind is a row in a file that bash and Python read; no other file names devices."""
-    rows = [line for line in (CONTAINER_FILES / gpus.GPUS_FILE).read_text().splitlines() if not line.startswith("#")]
-    assert {row.split()[0]: tuple(row.split()[1:4]) for row in rows} == gpus.GPU_KINDS
-    visibility = {row.split()[5] for row in rows}
-    assert visibility <= set(distributed.GPU_VISIBILITY)
-    assert set(typing.get_args(site.GpuKind)) == {"none", *gpus.GPU_KINDS}
-    assert set(typing.get_args(site.GpuVisibility)) == set(distributed.GPU_VISIBILITY)
+    """S000-18 point 5: a GPU kind is a row of a table; no other file names devices."""
+    assert {kind.visibility for kind in tables.GPU_KINDS.values()} <= set(tables.GPU_VISIBILITY)
+    assert set(typing.get_args(site.GpuKind)) == {"none", *tables.GPU_KINDS}
+    assert set(typing.get_args(site.GpuVisibility)) == set(tables.GPU_VISIBILITY)
     for path in tracked("easyblocks/generic", "generator/ebsif/*.py"):
-        if path.name != "gpus.conf":
+        if path.name != "tables.py":
             assert not re.search("/dev/kfd|/dev/nvidiactl", path.read_text(errors="replace")), path
 
 
@@ -163,7 +157,7 @@ def test_rules_for_texts_have_one_home(rule):
 
 
 @pytest.mark.parametrize(("rule", "home"), [
-    ("/opt/miniconda3", "activation.py"), ("conda-manual", "activation.py"),
+    ("/opt/miniconda3", "tables.py"), ("conda-manual", "tables.py"),
     ("apptainer.{1,4}singularity", "runtimes.py"), ("image-src=", "texts.py"), (r"\(\?=%\*", "texts.py"),
     ("[.]lock[.]json", "lockfile.py"), (r"egg=\(", "requirements.py")])
 def test_rules_of_both_sides_have_one_home(rule, home):
@@ -176,7 +170,7 @@ def test_rules_of_both_sides_have_one_home(rule, home):
     assert found == {home}
 
 
-@pytest.mark.parametrize("module", [activation, texts, lockfile, gpus, requirements, caches, runtimes])
+@pytest.mark.parametrize("module", [tables, texts, lockfile, requirements, runtimes])
 def test_shared_modules_do_not_import_easybuild(module):
     """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())

@@ -213,11 +213,11 @@ def test_a_malformed_requirement():
 
 def test_the_catalogue_and_the_easyblocks_have_the_same_stages_and_kinds_of_activation():
     """House 2.5: the catalogue accepts the same stage properties and kinds of activation as the easyblocks."""
-    from easybuild.easyblocks.generic.container import activation, stages
+    from easybuild.easyblocks.generic.container import stages, tables
 
     assert list(records.Stage.model_fields) == list(stages.Stage.PROPERTIES)
     kinds = typing.get_args(typing.get_args(records.Record.model_fields["init"].annotation)[0])
-    assert kinds == activation.INIT_KINDS
+    assert kinds == tables.INIT_KINDS
 
 
 # --- rendering

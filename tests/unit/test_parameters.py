@@ -12,6 +12,7 @@ from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.container.spec import NO_USER_BASE
+from easybuild.easyblocks.generic.container.tables import CACHES
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
@@ -143,16 +144,22 @@ def test_the_environment_for_each_kind_of_image(easyblock):
         assert spec.container_environment["PYTHONUSERBASE"].startswith("/dev/null/")
 
 
+# what users, schedulers and libraries set
+READ_FOR_CACHES = {
+    "EBSIF_NODE_LOCAL", "FLUX_ENCLOSING_ID", "FLUX_JOB_ID", "PALS_APID", "PBS_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID",
+    "TRITON_HOME", *(name for name, cache in CACHES.items() if cache.gpu is None)}
+
+
 def test_variables_that_are_set_when_a_container_starts(easyblock):
     """T-12, G-03: what is the same for all containers is set there, except what the easyconfig decides."""
     one = easyblock("init = 'image'\ncontainer_env = {'PIP_USER': None, 'WITH_VENV': 'mine', 'OWN': 1}")
     spec = one.spec
     # at the start of the file, where set-environment.sh looks for them
-    assert list(one.module_file.lines())[:8] == [
+    assert list(one.module_file.lines())[:9] == [
         ("start", "PYTHONNOUSERSITE=1"), ("start", f"PYTHONUSERBASE={NO_USER_BASE}"), ("start", "WITH_CONDA=true"),
         ("start", "WITH_CONDA_VENV=true"), ("start_file", "PIP_CONSTRAINT=/runscripts/image-constraints.txt"),
         ("start_file", "UV_CONSTRAINT=/runscripts/image-constraints.txt"), ("start_drop", "PYTHONHOME"),
-        ("module", "Example/1.0")]
+        ("start_unset", "PIP_USER"), ("cache_reads", " ".join(sorted(READ_FOR_CACHES)))]
     assert spec.own_environment == {"WITH_VENV": "mine", "OWN": "1"}
     assert "PIP_USER" not in spec.container_environment
 

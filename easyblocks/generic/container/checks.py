@@ -15,8 +15,6 @@ import re
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import nub
 
-from .activation import INIT_NONE
-from .bindfile import parse_binds
 from .credentials import REMEDY, Credentials
 from .framework import EasyBuildExit
 from .imagesource import ImageSource, source_name
@@ -24,6 +22,7 @@ from .parameters import LIBRARY_BINDS, PROTECT_ALL, WRAPPERS_ALL
 from .requirements import lock_of
 from .lockfile import IMAGE_CENTRAL
 from .stages import Stage
+from .tables import GPU_KINDS, INIT_NONE, parse_binds, place_problem, template_problem
 from .texts import bind_problem, value_problem, variable_problem
 from .valuetypes import TEXTS, is_of_kind
 from .wrappers import NEEDED_ON_HOST
@@ -57,9 +56,9 @@ def check_container(spec, tcl_in_lmod=False):
     if spec.entry_point and not re.match(r'/[A-Za-z0-9_.+/-]+\Z', spec.entry_point):
         raise EasyBuildError("Easyconfig parameter 'entry_point' should be the full path of a program of the image "
                              "(letters, digits and _ . + - only), found: %s", spec.entry_point)
-    spec.distributed.check()
-    for problem in spec.caches.problems():
-        raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", *problem)
+    check_network(spec)
+    check_gpu_mpi_library(spec)
+    check_caches(spec)
     check_aliases(spec)
     check_script_names(spec)
     check_wrappers(spec)
@@ -122,6 +121,46 @@ def check_variables(spec, tcl_in_lmod):
         if problem:
             raise EasyBuildError("Easyconfig parameter 'container_env': the value of %s %s: %r", name, problem,
                                  value)
+
+
+def check_network(spec):
+    """Check the variables for the site's network."""
+    for name, value in spec.network_env.items():
+        if variable_problem(name):
+            raise EasyBuildError("Easyconfig parameter 'network_env': '%s' %s", name, variable_problem(name))
+        if value is not None and not re.match(r'\S(.*\S)?\Z', str(value)):
+            raise EasyBuildError("Easyconfig parameter 'network_env': the value of %s should be one line, without "
+                                 "blanks at its ends, or None to unset it, found: %r", name, value)
+
+
+def check_gpu_mpi_library(spec):
+    """Check that the library for GPU-aware MPI matches the kind of GPU."""
+    library, gpu = spec.gpu_mpi_library, spec.gpu
+    if not library:
+        return
+    if gpu not in GPU_KINDS:
+        raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library' needs the parameter 'gpu' (known: %s)",
+                             ', '.join(sorted(GPU_KINDS)))
+    if not library.startswith('/') or not os.path.basename(library).startswith(GPU_KINDS[gpu].mpi_library):
+        raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library': for the GPU kind '%s' it should be the full "
+                             "path of a %s, found: %s", gpu, GPU_KINDS[gpu].mpi_library, library)
+    if 'LD_PRELOAD' in spec.container_env:
+        raise EasyBuildError("Easyconfig parameter 'gpu_mpi_library' is loaded with LD_PRELOAD, and "
+                             "'container_env' has a value for that: name the library there instead")
+
+
+def check_caches(spec):
+    """Check the directories and places of caches."""
+    for param in ('node_caches', 'project_caches'):
+        for template in getattr(spec, param):
+            if template_problem(template):
+                raise EasyBuildError("Easyconfig parameter '%s': '%s' %s", param, template, template_problem(template))
+    for name, place in sorted(spec.cache_variables.items()):
+        problem = variable_problem(name)
+        if problem:
+            raise EasyBuildError("Easyconfig parameter 'cache_variables': '%s' %s", name, problem)
+        if place is not None and place_problem(place):
+            raise EasyBuildError("Easyconfig parameter 'cache_variables': '%s' %s", place, place_problem(place))
 
 
 def check_image_dirs(spec):

@@ -22,7 +22,7 @@ from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit, run_shell_cmd
 from .imagesource import ImageSource
-from .lustre import MAKE_STRIPED
+from .tables import MAKE_STRIPED
 from .runtime import Runtime, passed_variables, run_program
 from .scripts import FILES
 from .lockfile import IMAGE_OWN, IMAGE_REFERENCE, InstalledImage, InstalledImages

@@ -18,11 +18,11 @@ from typing import Any, Iterator, List, Optional, Tuple
 from easybuild.tools.filetools import read_file, remove_file, symlink
 
 from . import lockfile
-from .activation import INIT_CONDA_MANUAL
 from .parameters import LISTED_PACKAGES
 from .readable import write_whole
 from .scripts import FILES
 from .settings import ModuleSettings
+from .tables import INIT_CONDA_MANUAL
 from .texts import modulerc_statements, shown_module
 from .usersoftware import USER_SOFTWARE_VARIABLE
 
@@ -68,9 +68,9 @@ class ModuleFile(ModuleSettings):
         sections.append("Variables: SIF, SIF%s (the image), CONTAINERROOT (the installation), RUNSCRIPTS, RUNSCRIPTS%s "
                         "(the run scripts,\n/runscripts in the container). Set your own binds in APPTAINER_BIND or "
                         "SINGULARITY_BIND." % (spec.variable_suffix, spec.variable_suffix))
-        if spec.caches.places:
+        if self.cache_places:
             sections.append('\n'.join([
-                "Caches of libraries, unless you set the variable yourself:"] + spec.caches.help_lines))
+                "Caches of libraries, unless you set the variable yourself:"] + self.cache_lines))
         if self.image_record.get('sha256'):
             sections.append("The SHA256 of the image is %s.%s" % (self.image_record['sha256'], self.sharing))
         if self.image_record.get('source_digest'):
@@ -84,6 +84,18 @@ class ModuleFile(ModuleSettings):
         if spec.support_level:
             sections.append("Support: %s" % spec.support_level)
         return sections + self.advice_on_packages
+
+    @property
+    def cache_lines(self) -> List[str]:
+        """What the help says about caches."""
+        lines = []
+        for where, directories, kinds in (
+                ("for each job on the node, in", ['$EBSIF_NODE_LOCAL'] + list(self.spec.node_caches), ('job', 'step')),
+                ("kept, in", ['$XDG_CACHE_HOME'] + list(self.spec.project_caches), ('project',))):
+            names = sorted(name for name, place in self.cache_places.items() if place.split('/')[0] in kinds)
+            if names:
+                lines.append(" - %s %s: %s" % (where, ' or '.join(directories), ', '.join(names)))
+        return lines
 
     @property
     def advice_on_packages(self) -> List[str]:

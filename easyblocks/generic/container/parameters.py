@@ -9,15 +9,11 @@ The easyconfig parameters of the two easyblocks: default values, what they are f
 """
 from easybuild.tools.build_log import EasyBuildError
 
-from .activation import CONDA_ROOT, INIT_IMAGE, INIT_KINDS
 from . import lockfile
-from .caches import NODE
 from .credentials import Credentials
-from .distributed import GPU_VISIBILITY
-from .gpus import GPU_KINDS
-from .lustre import STRIPING
 from .schedulers import SCHEDULERS
 from .lockfile import IMAGE_KINDS, IMAGE_OWN
+from .tables import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KINDS, NODE, STRIPING
 from .valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, is_of_kind
 
 # Conditions for binding a library of the host into the container.

@@ -8,63 +8,43 @@
 The supported schedulers, one small class each.
 
 Each class comes with a script that determines a process's rank, files/runscripts/schedulers/<kind>.bash, and a
-directory of templates for batch scripts, generator/ebsif/jobs/templates/<kind>/. No other code names a scheduler. This
-module imports nothing, so importing it costs almost nothing.
+directory of templates for batch scripts, generator/ebsif/jobs/templates/<kind>/.
+
+Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
+from typing import Dict, Optional, Tuple
 
 
 class Scheduler:
-    """
-    A scheduler.
+    """A scheduler: its commands, its variables, and what it lacks."""
 
-    Attributes
-    ----------
-    kind : str
-        Its name in easyconfigs and site profiles.
-    submit : tuple of str
-        The command that submits a batch script read from standard input.
-    variables : str
-        Prefix of the environment variables that the scheduler sets in a job.
-    directive : str
-        The beginning of the lines with its options in a batch script.
-    starter : str
-        The program that starts the ranks of a job.
-    submitted : str
-        A regular expression for what `submit` prints; its group is the ID of the job.
-    after : tuple of str
-        The options of `submit` for a job that starts after the success of another, whose ID replaces %s.
-    cancel : tuple of str
-        The command that ends jobs or removes them from the queue, for their IDs.
-    broadcast : tuple of str
-        The command that copies a file to all nodes of a job, for its path and that of the copies; empty: each node has
-        to copy it itself.
-    terminal : tuple of str
-        The command that runs another one in an allocation, at this terminal; empty if there is none.
-    lacks : dict of str
-        Options of ``ebsif job`` that it can't fulfil, and what to do instead.
-    array : str
-        A regular expression for the indices of an array of jobs; None if there are no arrays.
-    array_example : str
-        Such indices, for messages.
-    steps : tuple of tuple of str
-        Pairs of environment variables that identify a job and a step of it; the first pair counts whose first variable
-        is set. In every job, the first variable of a pair is.
-    """
-
-    kind = None
-    submit = None
-    variables = None
-    directive = None
-    starter = None
+    # its name in easyconfigs and site profiles
+    kind: str
+    # the command that submits a batch script read from standard input
+    submit: Tuple[str, ...]
+    # prefix of the environment variables that it sets in a job
+    variables: str
+    # the beginning of the lines with its options in a batch script
+    directive: str
+    # the program that starts the ranks of a job
+    starter: str
+    # a regular expression for what `submit` prints; its group is the ID of the job
     submitted = r'(\S+)'
-    after = None
-    cancel = None
-    broadcast = ()
-    terminal = ()
-    lacks = {}
-    array = None
-    array_example = None
-    steps = ()
+    # options of `submit` for a job that starts after the success of another, whose ID replaces %s
+    after: Tuple[str, ...]
+    # the command that ends jobs or removes them from the queue, for their IDs
+    cancel: Tuple[str, ...]
+    # the command that copies a file to all nodes of a job, for both paths; empty: each node has to copy it itself
+    broadcast: Tuple[str, ...] = ()
+    # the command that runs another one in an allocation, at this terminal; empty if there is none
+    terminal: Tuple[str, ...] = ()
+    # options of `ebsif job` that it can't fulfil, and what to do instead
+    lacks: Dict[str, str] = {}
+    # a regular expression for the indices of an array of jobs, and an example for messages; None if there are no arrays
+    array: Optional[str] = None
+    array_example: Optional[str] = None
+    # pairs of variables that identify a job and a step of it; the first pair counts whose first variable is set
+    steps: Tuple[Tuple[str, str], ...]
 
 
 class Slurm(Scheduler):

@@ -10,16 +10,22 @@ share/ebsif/module.conf of an installation: what its module decides from, on eac
 Each line is a key and a value; some keys have several lines. files/modulefile/container.lua and container.tcl, and
 files/share/ebsif/container.sh read it. Paths that begin with './' are in the installation, so that a copy of it works.
 
-The container sees the file, too: files/share/ebsif/set-environment.sh sets the variables that are the same whenever a
-container of the module starts. Set by the module, each would be two variables in the user's environment
-(SINGULARITYENV_X, APPTAINERENV_X), and setting variables is what modules tools need most of their time for. Values
-that users give a container (APPTAINERENV_X) take precedence, whether they set them before or after loading the module.
+The container sees the file, too: files/share/ebsif/set-environment.sh sets the variables that each container of the
+module starts with, and runs files/runscripts/find-caches; conda-python-distributed reads it for ranks. Set by the
+module, each variable would be two in the user's environment (SINGULARITYENV_X, APPTAINERENV_X), and setting variables
+is what modules tools need most of their time for. Values that users give a container (APPTAINERENV_X) take precedence,
+whether they set them before or after loading the module.
 
 | key | value |
 |---|---|
 | start | (before all other keys) a variable in each container |
 | start_file | such a variable with the path of a file: if that exists, unless the caller has another value |
 | start_drop | the name of a variable of the caller that is never right in a container |
+| start_unset | the name of a variable that no process in the container has |
+| cache_reads | (before the other keys on caches) the names of the caller's variables that decide on these |
+| cache_job | two variables that identify a job and its step; the first line counts whose first variable is set |
+| cache_node, cache_project | a directory on the node, or on project storage, with variables as ${NAME} |
+| cache | a variable, the place of this cache, and other variables that decide the same |
 | module | name of the module |
 | suffix | the software name in SIF<NAME> |
 | image | where the image may be; relative paths are below image_root, or the directory that image_root_variable names |
@@ -30,23 +36,26 @@ that users give a container (APPTAINERENV_X) take precedence, whether they set t
 | set, default | a variable, which replaces the person's, or doesn't; `*` is for APPTAINER and SINGULARITY |
 | where | a path (or user_software, if there is any) and a default variable, which is set where that exists |
 | one_container | `replace` if the module replaces another container module that is loaded |
+| scheduler | the scheduler whose variables ranks read |
+| rank_gpu | what ranks need to choose their GPU: the columns from `tool` on in tables.py |
+| rank_unset | the name of a variable that ranks unset, because each may have another value |
 | striping | options of `lfs setstripe`, one in each line, for make-squashfs |
 | conflict, needs, path, expand | EasyBuild's part of the module file, for container.sh |
 """
 import os
+import re
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 
 from . import lockfile
-from .bindfile import parse_binds
-from .distributed import GPU_AWARE_VARIABLE, UNSET_SCRIPT, UNSET_SCRIPT_INSIDE
-from .gpus import GPU_KINDS
 from .masks import MASKS
 from .parameters import REPLACE
 from .readable import write_readable, write_whole
 from .runtime import escape_value
 from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, image_places
+from .schedulers import SCHEDULERS
+from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES, parse_binds
 
 Line = Tuple[str, str]
 
@@ -61,6 +70,14 @@ SET_ENVIRONMENT_INSIDE = '/.singularity.d/env/97-ebsif.sh'
 
 # Variables of the caller that are never right in a container: where the host's Python is.
 OF_HOST = ('PYTHONHOME',)
+
+# The visible GPUs may differ between processes of a node, so ranks choose them, and nothing else unsets them.
+GPU_SELECTION = re.compile(r'\w+_VISIBLE_DEVICES\Z')
+
+GPU_AWARE_VARIABLE = 'MPICH_GPU_SUPPORT_ENABLED'
+
+# Set by users: a directory on the node, and the directory of all caches (XDG Base Directory Specification).
+CACHE_SETTINGS = ('EBSIF_NODE_LOCAL', 'XDG_CACHE_HOME')
 
 
 class ModuleSettings:
@@ -91,13 +108,50 @@ class ModuleSettings:
             yield 'start_file', '%s=%s' % (name, path)
         for name in OF_HOST:
             yield 'start_drop', name
+        for name in spec.unset_variables:
+            if not GPU_SELECTION.match(name):
+                yield 'start_unset', name
+        if self.cache_places:
+            for line in self.caches():
+                yield line
         yield 'module', self.module
         yield 'suffix', spec.variable_suffix
         if spec.one_container == REPLACE:
             yield 'one_container', REPLACE
-        for part in (self.image(), self.binds(), self.variables(), self.gpu()):
+        for part in (self.image(), self.binds(), self.variables(), self.gpu(), self.ranks()):
             for line in part:
                 yield line
+
+    @property
+    def cache_places(self) -> Dict[str, str]:
+        """The place of each cache by its variable; an image without Python has those of the easyconfig only."""
+        spec = self.spec
+        known = {} if spec.init == INIT_NONE else CACHES
+        places = {name: cache.place for name, cache in known.items() if cache.gpu in (None, spec.gpu)}
+        places.update(spec.cache_variables)
+        return {name: place for name, place in places.items() if place is not None}
+
+    def caches(self) -> Iterator[Line]:
+        """Yield where libraries keep their caches."""
+        spec, places = self.spec, self.cache_places
+        # those of the site's own scheduler count, where variables of another one are inherited
+        steps = [step for one in sorted(SCHEDULERS.values(), key=lambda one: one.kind != spec.scheduler)
+                 for step in one.steps]
+        others = {name: CACHES[name].others if name in CACHES else () for name in places}
+        templates = list(spec.node_caches) + list(spec.project_caches)
+        names = list(CACHE_SETTINGS) + sorted(places) + [name for step in steps for name in step]
+        names += [name for more in others.values() for name in more]
+        names += [name for template in templates for name in VARIABLES.findall(template)]
+        # shells set UID and EUID themselves, and some don't let anybody change them
+        yield 'cache_reads', ' '.join(sorted(set(names) - {'UID', 'EUID'}))
+        for step in steps:
+            yield 'cache_job', ' '.join(step)
+        for template in spec.node_caches:
+            yield 'cache_node', template
+        for template in spec.project_caches:
+            yield 'cache_project', template
+        for name, place in sorted(places.items()):
+            yield 'cache', ' '.join((name, place) + others[name])
 
     def image(self) -> Iterator[Line]:
         """Yield where the image may be."""
@@ -132,8 +186,6 @@ class ModuleSettings:
         yield 'bind', './runscripts:/runscripts'
         yield 'bind', './%s:%s:ro' % (MODULE_CONF, MODULE_CONF_INSIDE)
         yield 'bind', './%s:%s:ro' % (SET_ENVIRONMENT, SET_ENVIRONMENT_INSIDE)
-        if spec.unset_variables:
-            yield 'bind', './%s:%s:ro' % (UNSET_SCRIPT, UNSET_SCRIPT_INSIDE)
         for bind in spec.binds:
             yield 'bind', bind
         for bind in list(spec.optional_binds) + self.record.get(lockfile.LIBRARY_BINDS, []):
@@ -186,6 +238,19 @@ class ModuleSettings:
             library = spec.gpu_mpi_library
             yield 'where', '%s %s 1' % (library, GPU_AWARE_VARIABLE)
             yield 'where', '%s %s' % (library, in_container('LD_PRELOAD', library))
+
+    def ranks(self) -> Iterator[Line]:
+        """Yield what ranks of distributed runs need, besides the variables for the network."""
+        spec = self.spec
+        if spec.scheduler:
+            yield 'scheduler', spec.scheduler
+        if spec.gpu:
+            kind = GPU_KINDS[spec.gpu]
+            yield 'rank_gpu', ' '.join(
+                [kind.tool, spec.gpu_visibility or kind.visibility, kind.variable, kind.among]).rstrip()
+        for name in spec.unset_variables:
+            if GPU_SELECTION.match(name):
+                yield 'rank_unset', name
 
 
 def in_container(name: str, value: str) -> str:

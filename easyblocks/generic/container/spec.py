@@ -10,15 +10,10 @@ Specification of a container module, from the easyconfig alone: image, environme
 import os
 import re
 
-from easybuild.tools.filetools import convert_name
+from easybuild.tools.filetools import convert_name, read_file
 
-from .activation import INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE
-from .bindfile import current_binds
-from .caches import CACHE_SCRIPTS, CACHES_FILE, Caches
-from .distributed import SETTINGS_FILE, UNSET_SCRIPT, Distributed
-from .gpus import GPUS_FILE
+from .tables import INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED, parse_binds
 from .imagesource import ImageSource, source_name
-from .lustre import MAKE_STRIPED
 from .masks import Masks
 from .packages import USER_SOFTWARE
 from .parameters import CONTAINER_PARAMETERS, PROTECT_ALL, VENV_PARAMETERS, WRAPPERS_ALL
@@ -26,8 +21,8 @@ from .schedulers import SCHEDULERS
 from .settings import SET_ENVIRONMENT
 from .texts import normal_name
 
-# What scripts read; which of them an installation has depends on the parameters.
-SETTINGS_FILES = [CACHES_FILE, SETTINGS_FILE]
+# Where libraries keep their caches: found when a container starts, removed at the end of a job.
+CACHE_SCRIPTS = ['runscripts/find-caches', 'runscripts/remove-caches']
 
 # Constraints that keep pip and uv from replacing packages of the image: relative to the installation, in the container.
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
@@ -59,7 +54,7 @@ class ContainerSpec:
         'share/ebsif/%s.bash' % name for name in (
             'common', 'inside', 'load', 'program', 'ready', 'run', 'search-paths',
             'without-host-modules')] + [
-        'runscripts/find-node.sh', 'runscripts/inherited.bash', 'runscripts/stage-software', 'runscripts/get-master',
+        'runscripts/stage-software', 'runscripts/get-master',
         SET_ENVIRONMENT] + [
         'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
@@ -69,7 +64,7 @@ class ContainerSpec:
                       'share/ebsif/venv-wrapper',
                       'share/ebsif/activate.sh',
                       'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
-                      'runscripts/conda-python-distributed', 'runscripts/rank.bash', GPUS_FILE,
+                      'runscripts/conda-python-distributed', 'runscripts/rank.bash',
                       'runscripts/list-packages',
                       'runscripts/list-packages.py', 'runscripts/record-run', 'runscripts/record-run.py',
                       'runscripts/start-ranks.py', 'runscripts/slurm-rank', 'runscripts/flux-rank']
@@ -133,7 +128,10 @@ class ContainerSpec:
     @property
     def current_binds(self):
         """The required and the optional binds on this machine, with those in 'bind_file' (two lists of str)."""
-        required, optional = current_binds(self.bind_file, self.bind_file_default)
+        path, lines = self.bind_file, self.bind_file_default
+        if path and os.path.isfile(path) and os.access(path, os.R_OK):
+            lines = read_file(path).splitlines()
+        required, optional = parse_binds(lines)
         return list(self.binds) + required, list(self.optional_binds) + optional
 
     @property
@@ -154,32 +152,11 @@ class ContainerSpec:
         return Masks(self.masked_paths)
 
     @property
-    def distributed(self):
-        """Settings for distributed runs (Distributed)."""
-        return Distributed(self)
-
-    @property
-    def caches(self):
-        """Where libraries keep their caches (Caches)."""
-        return Caches(self)
-
-    @property
     def scripts(self):
         """Commands and run scripts by their path relative to the installation, with the source file of each (dict)."""
         names = self.SCRIPTS + (self.PYTHON_SCRIPTS if self.has_python else [])
-        names += [UNSET_SCRIPT] if self.unset_variables else []
-        names += CACHE_SCRIPTS if self.caches.places else []
+        names += CACHE_SCRIPTS if self.has_python or self.cache_variables else []
         return dict({name: name for name in names}, **dict(dict.fromkeys(MOUNTERS, MOUNTER), **self.script_names))
-
-    @property
-    def settings_files(self):
-        """Text of the files that scripts read, by their path relative to the installation (dict)."""
-        files = {}
-        if self.caches.places:
-            files[CACHES_FILE] = self.caches.text
-        if self.has_python or self.unset_variables:
-            files[SETTINGS_FILE] = self.distributed.settings_text
-        return files
 
     @property
     def wraps_all(self):
@@ -261,7 +238,8 @@ class ContainerSpec:
     @property
     def unset_variables(self):
         """Names of the variables that are unset in the container, even where the caller has them (list of str)."""
-        return self.distributed.unset_variables
+        settings = dict(self.container_env, **self.network_env)
+        return sorted(name for name, value in settings.items() if value is None)
 
 
 class VenvSpec(ContainerSpec):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_CONDA
+from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.families import all_components, family_values

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.activation import INIT_CONDA, INIT_IMAGE
+from easybuild.easyblocks.generic.container.tables import INIT_CONDA, INIT_IMAGE
 
 from ebsif.catalogue.families import family_values
 from ebsif.catalogue.records import CatalogueFile

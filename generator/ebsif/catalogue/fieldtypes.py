@@ -5,9 +5,9 @@ import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from easybuild.easyblocks.generic.container.caches import place_problem, template_problem
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource, is_loopback
+from easybuild.easyblocks.generic.container.tables import place_problem, template_problem
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, WrapValidator
 

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.tables import GPU_KINDS
 
 from ebsif.catalogue import site
 from ebsif.catalogue.yamlfile import load, validate

@@ -3,8 +3,8 @@
 import re
 from typing import Annotated, Any, Literal, Optional, Union
 
-from easybuild.easyblocks.generic.container.activation import INIT_KINDS
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_KINDS
+from easybuild.easyblocks.generic.container.tables import INIT_KINDS
 from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_validator
 
 from ebsif.catalogue.fieldtypes import (

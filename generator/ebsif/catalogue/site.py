@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional
 
-from easybuild.easyblocks.generic.container import caches
-from easybuild.easyblocks.generic.container.gpus import GPU_KINDS
-from easybuild.easyblocks.generic.container.lustre import STRIPING
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
+from easybuild.easyblocks.generic.container.tables import GPU_KINDS, NODE, STRIPING
 from pydantic import Field, model_validator
 
 from ebsif.catalogue.fieldtypes import (
@@ -99,7 +97,7 @@ class Caches(Model):
     """Where libraries in containers keep their caches; ${NAME} in a directory stands for an environment variable."""
 
     node: list[CacheDirectory] = Field(
-        list(caches.NODE), description="directories on each node, for what a job compiles: the first one that can be "
+        list(NODE), description="directories on each node, for what a job compiles: the first one that can be "
                                        "used")
     project: list[CacheDirectory] = Field(
         [], description="directories on project storage, for what is kept: the first one that can be used, else the "

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_CONDA, INIT_NONE
 from easybuild.easyblocks.generic.container.packages import is_version
+from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA, INIT_NONE
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container

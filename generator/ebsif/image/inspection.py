@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import runtimes, sif
-from easybuild.easyblocks.generic.container.activation import (
+from easybuild.easyblocks.generic.container.tables import (
     INIT_CONDA_INJECTED,
     INIT_IMAGE,
     INIT_NONE,

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_IMAGE
+from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_IMAGE
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container

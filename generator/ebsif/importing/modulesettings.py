@@ -2,7 +2,7 @@
 
 import re
 
-from easybuild.easyblocks.generic.container.activation import INIT_CONDA_INJECTED, INIT_IMAGE
+from easybuild.easyblocks.generic.container.tables import INIT_CONDA_INJECTED, INIT_IMAGE
 
 from ebsif.catalogue.fieldtypes import is_env_name, is_env_value
 from ebsif.importing.reader import INSTALLATION, OWN_BINDS, Reader, same_path_twice, shortened

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container.activation import (
+from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
+from easybuild.easyblocks.generic.container.tables import (
     INIT_CONDA_INJECTED,
     INIT_CONDA_MANUAL,
     INIT_IMAGE,
     INIT_NONE,
 )
-from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER

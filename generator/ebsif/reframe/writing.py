@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.activation import INIT_NONE
+from easybuild.easyblocks.generic.container.tables import INIT_NONE
 
 from ebsif import files
 from ebsif.catalogue.container import Container

@@ -1,27 +1,9 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # variables are shared with where this is sourced
-# Which rank is this? Sourced by conda-python-distributed. Needs `here`, the directory of this file, and a function
-# `fail TEXT...` that ends the process.
+# Which rank is this? Sourced by a function of conda-python-distributed, whose local variables these are. Needs `here`, the
+# directory of this file, and a function `fail TEXT...` that ends the process.
 
 # This many consecutive steps of a job have different numbers.
 steps_per_job=16
-
-# Set `scheduler`, `gpu`, `gpu_visibility` and `network` (lines `set NAME VALUE`, `unset NAME`) from distributed.conf.
-read_settings() {
-    scheduler='' gpu='' gpu_visibility='' network=()
-    local word rest
-    [[ -r $here/distributed.conf ]] || return 0
-    # the last line may lack a newline
-    while read -r word rest || [[ -n $word ]]; do
-        case $word in
-            scheduler) scheduler=$rest ;;
-            gpu) gpu=$rest ;;
-            gpu_visibility) gpu_visibility=$rest ;;
-            set | unset) network+=("$word $rest") ;;
-            '' | '#'*) ;;
-            *) fail "unknown word '$word' in $here/distributed.conf" || return ;;
-        esac
-    done <"$here/distributed.conf"
-}
 
 # What launchers of MPI set: rank, size, local rank and local size; a comma separates alternatives. PMI is Hydra's, the mpiexec
 # of MPICH and Intel MPI.
@@ -29,13 +11,15 @@ declare -A variables=(
     [PALS]='PALS_RANKID PALS_SIZE,PMI_SIZE PALS_LOCAL_RANKID PALS_LOCAL_SIZE,PMI_LOCAL_SIZE'
     [PMI]='PMI_RANK PMI_SIZE MPI_LOCALRANKID,PMI_LOCAL_RANK MPI_LOCALNRANKS,PMI_LOCAL_SIZE'
     ['Open MPI']='OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE'
+    [MVAPICH]='MV2_COMM_WORLD_RANK MV2_COMM_WORLD_SIZE MV2_COMM_WORLD_LOCAL_RANK MV2_COMM_WORLD_LOCAL_SIZE'
 )
 
-# The processes whose children are the ranks of a node (patterns), and their launchers.
+# The processes whose children are the ranks of a node (patterns), and their launchers; schedulers/KIND.bash add theirs.
 declare -A starters=(
     [palsd]=PALS
     [hydra_pmi_proxy]=PMI
-    ['@(orted|prted|prterun|@(mpirun|mpiexec|orterun)*)']='Open MPI'
+    [mpispawn]=MVAPICH
+    ['@(orted|prted|prterun|@(mpirun|mpiexec|orterun)?(.*))']='Open MPI'
 )
 
 # Set launcher, rank, size, local_rank, local_size, and what identify_run does; also knows_hosts if the scheduler tells ranks
@@ -45,31 +29,24 @@ resolve_rank() {
     local started_by status=0
     knows_hosts=''
     # shellcheck source=get-master
-    source "$here/get-master" || fail "get-master is missing in $here" || return
-    read_settings || return
-    read_schedulers "$scheduler" || fail "$problem" || return
+    source "$here/get-master" || fail "get-master is missing in $here"
+    read_schedulers "$scheduler" || fail "$problem"
     find_starter
     if [[ -n ${TORCHELASTIC_RUN_ID:-} ]]; then
-        take torchrun RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE || return
+        take torchrun RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
     else
-        [[ -n $started_by ]] || compare_launchers || return
-        rank_of "$started_by" || status=$?
-        ((status != 2)) || single_rank || return
-        ((status == 0 || status == 2)) || return
+        [[ -n $started_by ]] || compare_launchers
+        rank_of "$started_by" || single_rank
     fi
     ((rank < size && local_rank < local_size && local_size <= size)) ||
-        fail "the values of $launcher are inconsistent: rank $rank of $size, local rank $local_rank of $local_size" || return
+        fail "the values of $launcher are inconsistent: rank $rank of $size, local rank $local_rank of $local_size"
     identify_run
 }
 
 # Set `started_by` to the launcher or scheduler whose process is next above this one, and `starter_process`; empty if none is
 # seen, for example because the container has process IDs of its own.
 find_starter() {
-    local name pattern line kind
-    for kind in "${kinds[@]}"; do
-        name=${kind}_process
-        [[ -z ${!name} ]] || starters[${!name}]=$kind
-    done
+    local name pattern line
     started_by='' starter_process=$PPID
     while ((starter_process > 1)); do
         { read -r name <"/proc/$starter_process/comm" && read -r line <"/proc/$starter_process/stat"; } 2>/dev/null || break
@@ -90,20 +67,17 @@ find_starter() {
 
 # Set `started_by` to a launcher or scheduler whose variables are there, if any; all of these have to agree.
 compare_launchers() {
-    local one names variable status said=''
-    for one in "${kinds[@]}" PALS PMI 'Open MPI'; do
-        names=${variables[$one]:-} status=0
+    local one names variable said=''
+    for one in "${kinds[@]}" PALS PMI 'Open MPI' MVAPICH; do
+        names=${variables[$one]:-}
         variable=${names%% *}
         [[ -z $names || -n ${!variable:-} ]] || continue
-        rank_of "$one" || status=$?
-        ((status != 2)) || continue
-        ((status == 0)) || return
+        rank_of "$one" || continue
         if [[ -z $said ]]; then
             started_by=$one said="$launcher: rank $rank of $size"
         elif [[ ${said#*: } != "rank $rank of $size" ]]; then
             fail "two launchers have set variables ($said; $launcher: rank $rank of $size), and the process that started" \
-                "this rank can't be seen: unset those of one of them (env -u NAME), or start the container without --pid" ||
-                return
+                "this rank can't be seen: unset those of one of them (env -u NAME), or start the container without --pid"
         fi
     done
 }
@@ -133,8 +107,7 @@ take() {
             names=${names#*,}
         done
         [[ $value =~ ^(0|[1-9][0-9]{0,8})$ ]] || fail "started by $launcher, but" \
-            "${*:i+2:1} has no valid ${wanted[i]//_/ } ('$value'): $launcher must set it, and it must reach the container (no --cleanenv)" ||
-            return
+            "${*:i+2:1} has no valid ${wanted[i]//_/ } ('$value'): $launcher must set it, and it must reach the container (no --cleanenv)"
         printf -v "${wanted[i]}" '%d' "$value"
     done
 }
@@ -157,20 +130,26 @@ identify_run() {
     ! by_scheduler step || number=$((job * steps_per_job + step % steps_per_job))
     case $launcher in
         nobody) number=$$ ;;
-        PALS) [[ -z ${PALS_APID:-} ]] || number_of "$PALS_APID" number ;;
-        'Open MPI') [[ -z ${PMIX_NAMESPACE:-} ]] || number_of "$PMIX_NAMESPACE" number ;;
+        # a step may have several runs
+        PALS) number_of "${PALS_APID:-}" number ;;
+        'Open MPI') number_of "${PMIX_NAMESPACE:-}" number ;;
         # nothing is the same on all nodes but Slurm's step, in which mpiexec starts its processes
         PMI) ((local_size < size)) || number=$starter_process ;;
+        # it starts processes with ssh, which passes no variables on
+        MVAPICH)
+            number=''
+            ((local_size < size)) || number=$starter_process
+            ;;
     esac
     job=${job:-$number}
 }
 
-# number_of TEXT VARIABLE: hash a text to a number, without starting a program.
+# number_of TEXT VARIABLE: hash a text to a number, without starting a program; nothing of nothing.
 number_of() {
-    local text=$1 sum=0 i code
+    local text=$1 sum='' i code
     for ((i = 0; i < ${#text}; i++)); do
         printf -v code '%d' "'${text:i:1}"
         sum=$(((sum * 131 + code) & 0x7fffffff))
     done
-    printf -v "$2" '%d' "$sum"
+    printf -v "$2" '%s' "$sum"
 }

@@ -1,7 +1,7 @@
 # Flux, for conda-python-distributed and get-master, which documents these functions.
 # shellcheck shell=bash disable=SC2034  # variables are used there
 
-flux_process=flux-shell
+starters["flux-shell"]=flux
 
 # Flux doesn't tell how many tasks each node has, so all nodes must have the same number.
 flux_rank() {

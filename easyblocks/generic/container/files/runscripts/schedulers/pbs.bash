@@ -1,8 +1,6 @@
 # PBS, for conda-python-distributed and get-master, which documents these functions.
 # shellcheck shell=bash disable=SC2034  # variables are used there
 
-pbs_process=''
-
 # mpiexec starts the ranks, and sets their variables.
 pbs_rank() {
     return 2

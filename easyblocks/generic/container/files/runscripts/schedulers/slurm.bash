@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # variables are used there
 
 # of job scripts, too
-slurm_process=slurmstepd
+starters[slurmstepd]=slurm
 
 slurm_rank() {
     is_step || return 2

@@ -1,0 +1,146 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Values that parameters of easyconfigs and fields of site profiles share: ways to activate Python in an image, kinds of
+GPU, places of caches, striping on Lustre, lists of binds.
+
+Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
+"""
+import os
+import re
+from typing import Iterable, List, NamedTuple, Optional, Tuple
+
+from .texts import variable_problem
+
+# --- how Python is activated in an image (parameter 'init'); this determines what the module has to add
+
+INIT_IMAGE = 'image'
+INIT_CONDA_INJECTED = 'conda-injected'
+INIT_CONDA_MANUAL = 'conda-manual'
+INIT_VENV_IN_IMAGE = 'venv-in-image'
+INIT_NONE = 'none'
+INIT_KINDS = (INIT_IMAGE, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_VENV_IN_IMAGE, INIT_NONE)
+INIT_CONDA = (INIT_CONDA_INJECTED, INIT_CONDA_MANUAL)
+
+# Prefix of the Conda installation in an image, unless the easyconfig names another.
+CONDA_ROOT = '/opt/miniconda3'
+
+# --- GPUs
+
+# The GPUs that a rank sees: its own, or all GPUs of the node.
+GPU_OWN = 'local_rank'
+GPU_ALL = 'all'
+GPU_VISIBILITY = (GPU_OWN, GPU_ALL)
+
+
+class GpuKind(NamedTuple):
+    """What differs between kinds of GPU."""
+
+    # option of the runtime
+    option: str
+    # device that a node with such GPUs has
+    device: str
+    # library through which Cray MPICH accesses GPU memory (S001-15)
+    mpi_library: str
+    # program that shows the state of the GPUs
+    tool: str
+    # default: frameworks for CUDA pick their device themselves, and copy to those of other ranks
+    visibility: str
+    # variable that selects GPUs
+    variable: str
+    # variable that selects among those that the first one leaves; may be empty
+    among: str
+
+
+GPU_KINDS = {
+    'rocm': GpuKind('--rocm', '/dev/kfd', 'libmpi_gtl_hsa.so', 'rocm-smi', GPU_OWN, 'ROCR_VISIBLE_DEVICES',
+                    'HIP_VISIBLE_DEVICES'),
+    'cuda': GpuKind('--nv', '/dev/nvidiactl', 'libmpi_gtl_cuda.so', 'nvidia-smi', GPU_ALL, 'CUDA_VISIBLE_DEVICES', ''),
+}
+
+# --- caches of libraries
+
+# Directories on every node, unless the site names others.
+NODE = ['/tmp']
+
+PLACE = re.compile(r'(project|(job|step|project)(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+)\Z')
+TEMPLATE = re.compile(r'(?:[A-Za-z0-9_.+@/-]|\$\{[A-Za-z0-9_]+\})+\Z')
+VARIABLES = re.compile(r'\$\{(\w+)\}')
+
+
+class Cache(NamedTuple):
+    """The cache of a library."""
+
+    # as in the parameter 'cache_variables'
+    place: str
+    # the kind of GPU that it is for; None: any, or none
+    gpu: Optional[str]
+    # variables that decide the same: if users set one of these, theirs counts
+    others: Tuple[str, ...]
+
+
+# The place by the variable that libraries read. What is compiled for this node goes to the node. One directory for each
+# step where a file tells that a process is compiling, or a database is locked: the file of a killed process would make
+# the next step wait forever, and parallel file systems lack locks (LUMI AI Guide). Project storage has what is
+# downloaded; its names are those of the libraries below XDG_CACHE_HOME. Sources: the libraries' documentation;
+# torch/utils/cpp_extension.py (FileBaton); MIOpen/src/binary_cache.cpp.
+CACHES = {
+    'AMD_COMGR_CACHE_DIR': Cache('job/comgr', 'rocm', ()),
+    'CUDA_CACHE_PATH': Cache('job/cuda', 'cuda', ()),
+    'CUPY_CACHE_DIR': Cache('job/cupy', None, ()),
+    'HF_HOME': Cache('project/huggingface', None, ()),
+    'MIOPEN_CUSTOM_CACHE_DIR': Cache('step/miopen', 'rocm', ()),
+    'MIOPEN_USER_DB_PATH': Cache('step/miopen', 'rocm', ()),
+    'MPLCONFIGDIR': Cache('job/matplotlib', None, ()),
+    'NUMBA_CACHE_DIR': Cache('job/numba', None, ()),
+    'TORCHINDUCTOR_CACHE_DIR': Cache('job/torchinductor', None, ()),
+    'TORCH_EXTENSIONS_DIR': Cache('step/torch_extensions', None, ()),
+    'TORCH_HOME': Cache('project/torch', None, ()),
+    'TRITON_CACHE_DIR': Cache('job/triton', None, ('TRITON_HOME',)),
+    'VLLM_CACHE_ROOT': Cache('project/vllm', None, ()),
+    'WANDB_CACHE_DIR': Cache('project/wandb', None, ()),
+    'WANDB_DATA_DIR': Cache('project/wandb-data', None, ()),
+    'XDG_CACHE_HOME': Cache('project', None, ()),
+}
+
+
+def template_problem(template: str) -> Optional[str]:
+    """Return why a text can't be a directory for caches, or None if it can."""
+    if not TEMPLATE.match(template) or not template.startswith(('/', '$')) or any(
+            variable_problem(name) for name in VARIABLES.findall(template)):
+        return "should be a full path (letters, digits and _ . + @ - /), with variables as ${NAME}"
+    return None
+
+
+def place_problem(place: str) -> Optional[str]:
+    """Return why a text can't be the place of a cache, or None if it can."""
+    return None if PLACE.match(place) else "should be job/NAME, step/NAME or project/NAME"
+
+
+# --- large files on Lustre: spread over several servers before they are written, because thousands of nodes read them
+
+# Options of `lfs setstripe`. Files that several processes read should have more than one stripe, of 1 to 4 MB (LUMI's
+# documentation, "Lustre"); one stripe delivers 161 MB/s there (LUMI AI Guide, chapter 4).
+STRIPING = ['-c', '8', '-S', '4M']
+
+# The program of an installation that uses the options.
+MAKE_STRIPED = os.path.join('share', 'ebsif', 'make-striped')
+
+# --- binds
+
+
+def parse_binds(lines: Iterable[str]) -> Tuple[List[str], List[str]]:
+    """Return the required and the optional binds in lines of a list: one each, '?' before optional ones."""
+    required: List[str] = []
+    optional: List[str] = []
+    for line in lines:
+        bind = line.strip()
+        is_optional = bind.startswith('?')
+        bind = bind[is_optional:].strip()
+        if bind and not bind.startswith('#'):
+            (optional if is_optional else required).append(bind)
+    return required, optional
