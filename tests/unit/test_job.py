@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -499,6 +500,20 @@ def test_the_program_in_the_record(words, program, tmp_path):
     assert found["arguments"] == ["M", "--site", "local", "--", *words]
     assert found["program"] == (program and {
         "path": program, "sha256": hashlib.sha256(program.encode()).hexdigest()})
+
+
+def test_the_environment_in_the_record(tmp_path):
+    """T-11: what the site sets or unsets is recorded, and our settings; what is set for all containers is not."""
+    scripts, settings = tmp_path / "runscripts", tmp_path / "share/ebsif/module.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("start A=1\nstart_unset B\ncache C job/c D\nmodule M\nconflict\ndefault E a b\n"
+                        "default *ENV_F 1\ndefault G 1\nrank_unset H_VISIBLE_DEVICES\n")
+    shutil.copytree(CONTAINER_FILES / "runscripts", scripts)
+    command = [sys.executable, scripts / "record-run.py", "x.json", "--nodes", "n", "--"]
+    subprocess.run(command, cwd=tmp_path, check=True, input='{"image": {}}', text=True,
+                   env={"SIF": "x", "C": "c", "D": "d", "E": "e", "EBSIF_REPORT": "1", "OMP_NUM_THREADS": "2"})
+    assert json.loads((tmp_path / "x.json").read_text())["environment"] == {
+        "B": None, "C": "c", "E": "e", "H_VISIBLE_DEVICES": None, "EBSIF_REPORT": "1", "OMP_NUM_THREADS": "2"}
 
 
 class Submitted:

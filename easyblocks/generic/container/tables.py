@@ -83,8 +83,8 @@ class Cache(NamedTuple):
     others: Tuple[str, ...]
 
 
-# The place by the variable that libraries read. What is compiled for this node goes to the node. One directory for each
-# step where a file tells that a process is compiling, or a database is locked: the file of a killed process would make
+# The place by the variable that libraries read. What is compiled for this node goes to the node: one directory per job,
+# or per job step, because some libraries mark a running compilation with a file. That of a killed process would make
 # the next step wait forever, and parallel file systems lack locks (LUMI AI Guide). Project storage has what is
 # downloaded; its names are those of the libraries below XDG_CACHE_HOME. Sources: the libraries' documentation;
 # torch/utils/cpp_extension.py (FileBaton); MIOpen/src/binary_cache.cpp.

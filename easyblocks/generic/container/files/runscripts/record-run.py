@@ -5,9 +5,10 @@ import os
 import sys
 import time
 
-# the settings of the site, next to this file: lines `set NAME ...` and `unset NAME`
-SETTINGS = [os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
-            for name in ('distributed.conf', 'caches.conf')]
+# what the module decides from, and the keys whose values begin with the names of variables that the site sets or unsets
+SETTINGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'share', 'ebsif', 'module.conf')
+SITE_SETS = ('default', 'cache')
+SITE_UNSETS = ('start_unset', 'rank_unset')
 
 
 def main(path, option, *values):
@@ -48,11 +49,13 @@ def program(path):
 def environment():
     """Return what the site sets or unsets (dict; null: not set), settings of ours, and the number of threads."""
     found = {name: os.environ[name] for name in os.environ if name.startswith('EBSIF_') or name == 'OMP_NUM_THREADS'}
-    for path in filter(os.path.exists, SETTINGS):
-        with open(path) as lines:
-            for words in map(str.split, lines):
-                if words[:1] == ['unset'] or words[:1] == ['set'] and words[1] in os.environ:
-                    found[words[1]] = os.environ.get(words[1])
+    if os.path.exists(SETTINGS):
+        with open(SETTINGS) as lines:
+            for line in lines:
+                key, name = (line.split(' ') + [''])[:2]
+                name = name.rstrip('\n')
+                if key in SITE_UNSETS or key in SITE_SETS and name in os.environ:
+                    found[name] = os.environ.get(name)
     return found
 
 
