@@ -1,5 +1,5 @@
 """
-Files of other accounts, which only root can make: caches, containers that ranks share, notes on images, locks.
+Files of other accounts, which only root can make: caches, notes on images, locks.
 """
 
 import multiprocessing
