@@ -9,7 +9,6 @@ EasyBuild support for installing a container image as a module, implemented as a
 """
 import os
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from easybuild.easyblocks import generic
 # --include-easyblocks links this file elsewhere: the modules that it needs are next to its real path, and come before
@@ -28,7 +27,7 @@ from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from easybuild.easyblocks.generic.container.record import InstallRecord, correct_binds, versions_used
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
-from easybuild.easyblocks.generic.container.reports import keep_easyblocks, keep_secrets_out_of_report
+from easybuild.easyblocks.generic.container.reports import keep_secrets_out_of_report
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
 from easybuild.easyblocks.generic.container.scriptinstall import install_scripts
 from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
@@ -207,7 +206,6 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.dry_run:
             return
         if build_option('module_only'):
-            keep_easyblocks(self.logfile, os.path.basename(__file__))
             return
         if self.spec.signature_keys:
             # before anything in it is run or copied (R-04)
@@ -222,12 +220,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         if self.masks:
             self.masks.apply(self.container)
-        # the start of the container leaves a CPU idle
-        with ThreadPoolExecutor(1) as beside:
-            kept = beside.submit(keep_easyblocks, self.logfile, os.path.basename(__file__))
-            # fails for truncated files and files of another type
-            self.probe = ImageProbe.inspect(self.container, self.spec.image_name, self.venv)
-        kept.result()
+        # fails for truncated files and files of another type
+        self.probe = ImageProbe.inspect(self.container, self.spec.image_name, self.venv)
         if self.spec.has_python:
             self.probe.check(self.HAS_USER_SOFTWARE)
         wrong = self.probe.wrong_packages(self.spec.image_packages)

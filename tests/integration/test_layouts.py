@@ -279,21 +279,3 @@ def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_w
 def without_easybuild(site):
     """Return PATH without the venv of the tests, which has an eb of its own."""
     return ":".join(folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin")
-
-
-def test_saved_files_repeat_an_installation(installed_once, easybuild_wheels, tmp_path):
-    """easybuild D6: easybuild/reprod has all files with which an EasyBuild without ebsif repeats the installation."""
-    reprod = installed_once.root(installed_once.SQUASHED) / "easybuild/reprod"
-    for wheel in easybuild_wheels(version("easybuild-framework")):
-        with zipfile.ZipFile(wheel) as files:
-            files.extractall(tmp_path)
-    site = installed_once.site
-    (easyconfig,) = reprod.glob("*.eb")
-    said = site.run([sys._base_executable, "-m", "easybuild.main", *site.eb_options, easyconfig, "--extended-dry-run",
-                     f"--include-easyblocks={reprod}/easyblocks/*.py"], PYTHONPATH=tmp_path).stdout
-    assert "Copying the image to" in said
-    kept = {path.relative_to(reprod / "easyblocks") for path in (reprod / "easyblocks/container").rglob("*")
-            if path.is_file() and path.suffix != ".pyc"}
-    source = CHECKOUT / "easyblocks/generic"
-    assert kept == {path.relative_to(source) for path in (source / "container").rglob("*")
-                    if path.is_file() and path.suffix != ".pyc"}

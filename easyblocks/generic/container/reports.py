@@ -5,40 +5,14 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What EasyBuild keeps in an installation about how it was made: a report with the environment, and the easyblocks.
+The report in which EasyBuild keeps the environment of an installation.
 """
-import glob
-import os
 import re
-import shutil
 
 from easybuild.tools.config import build_option, update_build_option
-from easybuild.tools.filetools import copy_dir
 
 from .credentials import Credentials
 from .runtime import named_variables
-from .scripts import FILES
-
-
-def keep_easyblocks(logfile, door):
-    """
-    Make easybuild/reprod of the installation complete by adding the modules that our easyblocks import.
-
-    EasyBuild only keeps the files of the easyblock's base classes; until the end they are next to the log.
-
-    Parameters
-    ----------
-    logfile : str
-        Path of EasyBuild's log.
-    door : str
-        File name of the easyblock that imports them.
-    """
-    wing = os.path.dirname(FILES)
-    for kept in glob.glob(os.path.join(glob.escape(os.path.dirname(logfile)), 'reprod*', 'easyblocks')):
-        target = os.path.join(kept, os.path.basename(wing))
-        # if one eb installs several easyconfigs, there may be files of one that failed
-        if os.path.exists(os.path.join(kept, door)) and not os.path.exists(target):
-            copy_dir(wing, target, ignore=shutil.ignore_patterns('__pycache__'))
 
 
 def keep_secrets_out_of_report(environment):
