@@ -21,7 +21,8 @@ from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit
 from easybuild.easyblocks.generic.container.framework import set_search_paths, with_parameter
 from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_note
 from easybuild.easyblocks.generic.container.imagefetch import fetch
-from easybuild.easyblocks.generic.container.kernel import JUPYTER, install_kernel
+from easybuild.easyblocks.generic.container.install import JUPYTER, install_kernel, install_scripts, install_wrappers
+from easybuild.easyblocks.generic.container.install import install_scripts, update_settings, wrapped_programs
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
 from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment, wanted_libraries
@@ -29,12 +30,10 @@ from easybuild.easyblocks.generic.container.record import InstallRecord, correct
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.reports import keep_secrets_out_of_report
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
-from easybuild.easyblocks.generic.container.scriptinstall import install_scripts
 from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_CENTRAL, InstalledImage, InstalledImages
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.trial import NEVERTHELESS, Trial
-from easybuild.easyblocks.generic.container.wrappers import Wrappers
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
@@ -253,7 +252,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         super().test_step()
         if self.dry_run:
             return
-        trial = self.try_out(self.wrappers.programs(self.spec.scripts))
+        trial = self.try_out(wrapped_programs(self.wrappers, self.spec.scripts))
         for text in trial.warnings:
             self.warn(text)
         wrong = trial.broken_wrappers + self.failed_imports(trial)
@@ -296,14 +295,15 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def install_wrappers(self):
         """Install the wrappers: commands that run a program in the container."""
-        self.record[lockfile.WRAPPERS] = self.wrappers.install(self.installdir)
+        install_wrappers(self.wrappers, self.installdir)
+        self.record[lockfile.WRAPPERS] = self.wrappers
 
     @property
     def wrappers(self):
-        """The wrappers of this installation (Wrappers)."""
+        """Names of the wrappers of this installation (list of str)."""
         if self.all_programs is None:
             self.all_programs = self.programs() if self.spec.wraps_all else []
-        return Wrappers(self.spec.wrapped + self.all_programs, self.spec.wrappers_load)
+        return sorted(set(self.spec.wrapped + self.all_programs))
 
     def programs(self):
         """Programs that 'all' stands for (list of str). Derived easyblocks override this."""

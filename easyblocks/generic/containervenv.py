@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunS
 from easybuild.easyblocks.generic.container.image import copy_hashed
 from easybuild.easyblocks.generic.container.packages import pip_version
 from easybuild.easyblocks.generic.container.pip import Pip
-from easybuild.easyblocks.generic.container.readable import set_mode, write_readable
+from easybuild.easyblocks.generic.container.install import NEEDED_ON_HOST, set_mode, write_readable
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reports import keep_out_of_report
 from easybuild.easyblocks.generic.container.requirements import lock_of, squashfs_of
@@ -36,7 +36,6 @@ from easybuild.easyblocks.generic.container.trial import Trial, asked_for, gpu_o
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
 from easybuild.easyblocks.generic.container.usersoftware import set_file_times, share_files
 from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.container.wrappers import NEEDED_ON_HOST
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option

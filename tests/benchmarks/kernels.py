@@ -28,7 +28,7 @@ def start(folder):
               APPTAINER_BIND=binds)
     loaded = site.bash("module load Example/1.0; env -0").stdout
     environment = dict(line.split("=", 1) for line in loaded.split("\0") if "=" in line)
-    program = f"{environment['CONTAINERROOT']}/share/ebsif/kernel"
+    program = f"{environment['CONTAINERROOT']}/interpreter/python"
     by_hand = ["apptainer", "exec", environment["SIF"], "/user-software/venv/pytorch/bin/python", "-m",
                "ipykernel_launcher"]
 
@@ -57,7 +57,7 @@ def start(folder):
         times = in_turn({
             "apptainer exec": functools.partial(measure, by_hand, environment),
             # without the module loaded
-            "ebsif": functools.partial(measure, [program], site.environment),
+            "ebsif": functools.partial(measure, [program, "-m", "ipykernel_launcher"], site.environment),
         }, runs=12)
         found += rows(f"kernel, {what}", times, "ebsif", {"apptainer exec": ("ratio", 1.05)})
     return found

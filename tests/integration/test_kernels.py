@@ -77,7 +77,7 @@ def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
     about = ("import os, greeting, sys; print(os.getcwd(), os.environ['SLURM_JOB_ID'], os.environ['CONTAINERROOT'], "
              "os.environ['EBSIF_MOUNTED_USER_SOFTWARE'], sys.prefix, os.environ['TRITON_CACHE_DIR'], os.getpid(), "
              "os.getppid(), sep='\\n')")
-    # what the kernel has started, and no guard; nothing that has ended is left either
+    # what the kernel has started; nothing that has ended is left either
     children = """
 import os
 
@@ -223,7 +223,7 @@ def test_a_kernel_of_an_environment(installed_once, own_software, jupyter, tmp_p
     assert result.returncode == 1
     assert "can't start" in result.stdout
     spec = json.loads((tmp_path / "jupyter/kernels/example-1.0-squashed-my-venv/kernel.json").read_text())
-    result = jupyter(*spec["argv"], check=False)
+    result = jupyter(*spec["argv"], check=False, **spec["env"])
     assert result.returncode == 1
     assert "doesn't exist any more" in result.stderr
 
@@ -234,7 +234,7 @@ def test_without_ipykernel(installed_once, jupyter, tmp_path):
     result = jupyter("ebsif", "kernel", "install", MODULE, check=False)
     assert (result.returncode, command in result.stderr) == (3, True), result.stderr
     root = installed_once.root(MODULE)
-    result = jupyter(root / "share/ebsif/kernel", "-f", tmp_path / "x.json", check=False)
+    result = jupyter(root / "interpreter/python", "-m", "ipykernel_launcher", "-f", tmp_path / "x.json", check=False)
     assert (result.returncode, command in result.stderr) == (1, True), result.stderr
     # the command for user software works as it is printed
     own = {"EBSIF_USER_SOFTWARE": tmp_path / "own"}

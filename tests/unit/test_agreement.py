@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import (
+    install,
     lockfile,
     requirements,
     runtimes,
-    scripts,
     tables,
     texts,
 )
@@ -29,7 +29,7 @@ SAME = {
         dict.fromkeys(["share/ebsif/set-environment.sh", "share/ebsif/container.sh", "modulefile/container.lua",
                        "modulefile/container.tcl"], r"/share/ebsif/(module\.\w+)")),
     "the module's own directory of run scripts": (
-        r"'(/runscripts)/", {"share/ebsif/search-paths.bash": r"\*:(/\w+):\*"}),
+        r"'(/runscripts)/", {"share/ebsif/common.bash": r"\*:(/\w+):\*"}),
 }
 
 
@@ -47,7 +47,7 @@ def test_the_message_of_make_squashfs():
     """The line that eb copies to its output begins alike in the script and in Python."""
     assert '\nsay "made $squashfs: ' in (CONTAINER_FILES / "bin/make-squashfs").read_text()
     assert """printf '%s: %s\\n' "${0##*/}" "$1" >&2""" in (CONTAINER_FILES / "share/ebsif/common.bash").read_text()
-    assert scripts.PACKED == "make-squashfs: made "
+    assert install.PACKED == "make-squashfs: made "
 
 
 # our variables only: not _EBSIF_X, which scripts use internally, and not part of another name
@@ -56,8 +56,7 @@ VARIABLE = r"(?<![\w-])EBSIF_[A-Z]+(?:_[A-Z]+)*"
 
 def test_variables():
     """Each variable that a script reads is set by the module or documented as a setting for users."""
-    settings = {"EBSIF_CPU_BIND", "EBSIF_GPU_VISIBILITY", "EBSIF_PYTHON_RANKS", "EBSIF_RANK_LOGS", "EBSIF_REPORT",
-                "EBSIF_VENV"}
+    settings = {"EBSIF_CPU_BIND", "EBSIF_GPU_VISIBILITY", "EBSIF_PYTHON_RANKS", "EBSIF_RANK_LOGS", "EBSIF_REPORT"}
     internal = {"EBSIF_ADDED", "EBSIF_JOB_CACHES", "EBSIF_SET", "EBSIF_ENTERED", "EBSIF_STAGED"}
     # set where the modules inside an image are initialized
     own_modules = {"EBSIF_BINDS", "EBSIF_MODULES_OF"}
@@ -215,22 +214,13 @@ def test_the_easyblocks_name_commands_of_ebsif_in_one_place():
             assert not re.search(rf"\bebsif ({'|'.join(COMMANDS)})\b", code), path
 
 
-# How a script finds its installation; there can be no common file, which would have to be found first.
-FIND_ROOT = """\
-ebsif_root=${BASH_SOURCE[0]%/*}/..
-if [[ -L "${BASH_SOURCE[0]}" ]]; then
-    ebsif_root=$(readlink -f -- "${BASH_SOURCE[0]}")
-    ebsif_root=${ebsif_root%/*}/..
-fi
-"""
-
-
 def test_how_scripts_find_their_installation():
     """House 2: commands, wrappers and the interpreter follow links in the same way."""
-    texts = {path.name: path.read_text() for folder in ("bin", "interpreter", "share/ebsif")
-             for path in (CONTAINER_FILES / folder).iterdir()}
-    # these need the path without links, are at another depth, or in an environment
-    others = {"make-squashfs", "unmake-squashfs", "kernel", "venv-wrapper", "container.sh"}
-    scripts = {name for name, text in texts.items() if "BASH_SOURCE[0]" in text} - others
-    assert {name for name, text in texts.items() if FIND_ROOT in text} == scripts
-    assert len(scripts) > 9
+    line = '[[ ! -L "${BASH_SOURCE[0]}" ]] || exec "$(readlink -f -- "${BASH_SOURCE[0]}")" "$@"\n'
+    paths = [path for folder in ("bin", "interpreter") for path in (CONTAINER_FILES / folder).iterdir()]
+    others = {"make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate"}
+    scripts = [path for path in [*paths, CONTAINER_FILES / "share/ebsif/wrapper"] if path.name not in others]
+    assert len(scripts) > 6
+    for path in scripts:
+        text = path.read_text()
+        assert line in text and "ebsif_root=" not in text, path

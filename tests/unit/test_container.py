@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.checks import check_container, check_venv
+from easybuild.easyblocks.generic.container.install import read_program
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
 from easybuild.easyblocks.generic.container.packages import Packages
@@ -15,7 +16,6 @@ from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.runtime import Container
-from easybuild.easyblocks.generic.container.scripts import read_program
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from easybuild.easyblocks.generic.container.install import read_program, sh_command
 from easybuild.easyblocks.generic.container.inventory import Package, packages_of, read, read_inventory, read_labels
-from easybuild.easyblocks.generic.container.scripts import read_program, sh_command
 
 STATUS = """\
 Package: libc6

@@ -1,10 +1,8 @@
 """Lists of Jupyter kernels, and the start of one. No image is needed."""
 
-import importlib.util
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -27,9 +25,10 @@ def module(eb_prefix, monkeypatch):
     root = eb_prefix.install(MINE, packages=("ipykernel==7.0",))
     kernel = root / "share/jupyter/kernels" / NAME
     kernel.mkdir(parents=True)
-    (root / "share/ebsif/kernel").touch()
+    (root / "interpreter").mkdir()
+    (root / "interpreter/python").touch()
     (kernel / "kernel.json").write_text(json.dumps({
-        "argv": ["{resource_dir}/../../../ebsif/kernel"], "metadata": {"ebsif": {"module": MINE}}}))
+        "argv": ["{resource_dir}/../../../../interpreter/python"], "metadata": {"ebsif": {"module": MINE}}}))
     return SimpleNamespace(root=root, kernel=kernel, mine=eb_prefix.modules.parents[2] / "jupyter/kernels")
 
 
@@ -97,7 +96,7 @@ def test_the_active_environment(module, tmp_path, monkeypatch):
     monkeypatch.setenv("CONTAINERROOT", str(module.root))
     assert main(["kernel", "install"]) == 0
     (path,) = module.mine.glob("*/kernel.json")
-    assert json.loads(path.read_text())["argv"][1:3] == ["--venv", str(venv)]
+    assert json.loads(path.read_text())["env"] == {"EBSIF_VENV": str(venv)}
 
 
 def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, capsys):
@@ -116,8 +115,8 @@ def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, capsys):
 
 
 def test_what_jupyter_replaces(module, tmp_path, monkeypatch, capsys):
-    """J-01, J-05: paths with $ or braces reach the kernel unchanged; where that can't be, the path is named."""
-    odd = tmp_path / "$HOME {x y} {}"
+    """J-01, J-05: paths with braces reach the kernel unchanged; a path with $, which can't, is named."""
+    odd = tmp_path / "{prefix} {x y} {}"
     (odd / "host-bin").mkdir(parents=True)
     (module.root / "user-software").rename(odd / "user-software")
     monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(odd))
@@ -126,15 +125,14 @@ def test_what_jupyter_replaces(module, tmp_path, monkeypatch, capsys):
     assert main(["kernel", "install", "--name", "odd"]) == 0
     manager = KernelManager(kernel_name="odd", connection_file=str(tmp_path / "file.json"))
     assert manager.format_kernel_cmd() == [
-        str(module.root / "share/ebsif/kernel"), "--venv", str(odd), "--user-software", str(odd),
-        "-f", str(tmp_path / "file.json")]
-    assert not manager.kernel_spec.env
-    odd.rename(tmp_path / "{prefix}")
-    monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(tmp_path / "{prefix}"))
+        str(module.root / "interpreter/python"), "-m", "ipykernel_launcher", "-f", str(tmp_path / "file.json")]
+    assert manager.kernel_spec.env == {"EBSIF_VENV": str(odd), "EBSIF_USER_SOFTWARE": str(odd)}
+    odd.rename(tmp_path / "$HOME")
+    monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(tmp_path / "$HOME"))
     capsys.readouterr()
     assert main(["kernel", "install", MINE, "--name", "other"]) == 3
     said = " ".join(capsys.readouterr().err.split())
-    assert f"Jupyter may replace the name in braces in {tmp_path}/{{prefix}}, " in said
+    assert f"Jupyter may replace the $ in {tmp_path}/$HOME, " in said
     assert not (module.mine / "other").exists()
 
 
@@ -152,7 +150,7 @@ def test_the_list_for_programs(module, tmp_path, monkeypatch, capsys):
     assert main(["kernel", "list", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == [{
         "name": "torch", "module": MINE, "folder": str(module.mine / "torch"), "environment": None,
-        "program": str(module.root / "share/ebsif/kernel"), "user_software": str(own), "missing": str(own)}]
+        "program": str(module.root / "interpreter/python"), "user_software": str(own), "missing": str(own)}]
     with pytest.raises(SystemExit):
         main(["kernel", "remove", "torch", "--json"])
     assert "--json is for list, not for remove" in capsys.readouterr().err
@@ -164,7 +162,9 @@ def test_the_command_that_adds_ipykernel(eb_prefix, capsys):
     for module, text, command in (
             (BASE, "", f"ebsif extend {BASE} --add ipykernel --name jupyter --install"),
             (MINE, extension, f"ebsif extend {MINE} --add ipykernel --install")):
-        (eb_prefix.install(module, text=text) / "share/ebsif/kernel").touch()
+        root = eb_prefix.install(module, text=text)
+        (root / "interpreter").mkdir()
+        (root / "interpreter/python").touch()
         assert main(["kernel", "install", module]) == 3
         assert capsys.readouterr().err.endswith(f"To add it: {command}\n")
 
@@ -192,29 +192,3 @@ def test_modules_of_the_kernel(tmp_path):
             "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": safe, "JPY_PARENT_PID": str(os.getpid())}).stdout
         assert said.startswith(f"['-f', 'x'] {tmp_path} ")
         assert str(START.parent) not in said
-
-
-def test_what_a_killed_runtime_leaves(monkeypatch):
-    """J-03: its processes are ended, but not another one that has got the number of one."""
-    found = importlib.util.spec_from_file_location("start_kernel", START)
-    start = importlib.util.module_from_spec(found)
-    found.loader.exec_module(start)
-    kernel, runtime, gone, helper, other = range(1001, 1006)
-    known = {kernel: (runtime, "1"), runtime: (7, "2"), gone: (runtime, "3"), helper: (runtime, "4"), other: (7, "5")}
-    guard = start.Guard.__new__(start.Guard)
-    guard.kernel, guard.runtime, guard.jupyter = kernel, runtime, 0
-    guard.started = {pid: known[pid][1] for pid in (kernel, runtime)}
-
-    def listed(_):
-        return ["self", *map(str, known)]
-
-    def pause(*_):
-        known.update({runtime: (0, None), gone: (7, "9")})
-
-    sent = []
-    monkeypatch.setattr(start, "process", lambda pid: known[pid])
-    monkeypatch.setattr(start, "os", SimpleNamespace(listdir=listed))
-    monkeypatch.setattr(start, "select", SimpleNamespace(select=pause))
-    monkeypatch.setattr(start, "send", lambda number, pid: sent.append((number, pid)))
-    guard.watch(None)
-    assert sent == [(signal.SIGKILL, kernel), (signal.SIGTERM, helper)]

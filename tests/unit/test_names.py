@@ -254,7 +254,8 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     root = prefix.install(MINE, text=text, easyconfig=str(easyconfig), **more)
     other = prefix.install(f"{MINE}2", **more)
     for module, folder in ((MINE, root), (f"{MINE}2", other)):
-        (folder / "share/ebsif/kernel").touch()
+        (folder / "interpreter").mkdir()
+        (folder / "interpreter/python").touch()
         assert main(["kernel", "install", module]) == 0
     kernel, other_kernel = sorted((prefix.modules.parent / "jupyter/kernels").iterdir())
     # as EasyBuild archives easyconfigs

@@ -25,7 +25,7 @@ from .stages import Stage
 from .tables import GPU_KINDS, INIT_NONE, parse_binds, place_problem, template_problem
 from .texts import bind_problem, value_problem, variable_problem
 from .valuetypes import TEXTS, is_of_kind
-from .wrappers import NEEDED_ON_HOST
+from .install import NEEDED_ON_HOST
 
 
 def check_container(spec, tcl_in_lmod=False):

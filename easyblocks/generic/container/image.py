@@ -24,7 +24,7 @@ from .framework import EasyBuildExit, run_shell_cmd
 from .imagesource import ImageSource
 from .tables import MAKE_STRIPED
 from .runtime import Runtime, passed_variables, run_program
-from .scripts import FILES
+from .install import FILES
 from .lockfile import IMAGE_OWN, IMAGE_REFERENCE, InstalledImage, InstalledImages
 from .sif import signers
 from .texts import format_size

@@ -28,7 +28,7 @@ from easybuild.tools.utilities import trace_msg
 from .framework import EasyBuildExit, run_shell_cmd
 from .image import SHA256, SOURCE, altered, copy_hashed, identity, make_striped, note_path
 from .imagesource import DOCKER, DOCKER_ARCHIVE, HTTPS, OCI, OCI_ARCHIVE, ORAS, ImageSource, is_loopback
-from .readable import open_to_readers, set_mode
+from .install import open_to_readers, set_mode
 from .runtime import SHOWN_LINES, Runtime
 from .sif import is_sif, is_whole
 

@@ -19,8 +19,8 @@ from easybuild.tools.filetools import copy_file, mkdir, which
 from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit
+from .install import sh_command
 from .runtime import Container, run_program
-from .scripts import sh_command
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')

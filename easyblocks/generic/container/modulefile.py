@@ -19,8 +19,7 @@ from easybuild.tools.filetools import read_file, remove_file, symlink
 
 from . import lockfile
 from .parameters import LISTED_PACKAGES
-from .readable import write_whole
-from .scripts import FILES
+from .install import FILES, write_whole
 from .settings import ModuleSettings
 from .tables import INIT_CONDA_MANUAL
 from .texts import modulerc_statements, shown_module

@@ -172,8 +172,8 @@ CONTAINER_PARAMETERS = {
         [], "Programs of the container and run scripts that become commands of the module (list of names), '%s' for "
         "the programs of the venv" % WRAPPERS_ALL, OTHER),
     'wrappers_load': Parameter(
-        False, "Wrappers work without the loaded module (called by their path): they set up its environment "
-        "themselves"),
+        False, "Wrappers and other commands of the module work without the loaded module (called by their path): they "
+        "set up its environment themselves"),
 }
 
 VENV_PARAMETERS = {

@@ -22,7 +22,7 @@ from .framework import RunShellCmdError
 from .packages import Packages, artifacts_in, constraint_lines, digest_of, pip_version
 from .requirements import package_name
 from .runtime import escape_bind, inject_variables
-from .scripts import read_program, sh_command
+from .install import read_program, sh_command
 from .stages import Stage
 from .texts import normal_name
 from .venv import Variables, Venv

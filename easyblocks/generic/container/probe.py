@@ -18,9 +18,9 @@ from easybuild.tools.utilities import trace_msg
 
 from .inventory import read, read_inventory, read_labels
 from .packages import Packages
+from .install import read_program, sh_command
 from .parameters import IF_NEWER
 from .runtime import Container, bind_source, bind_target
-from .scripts import read_program, sh_command
 from .texts import value_problem, variable_problem
 
 # importlib.metadata, and what pip 22.2 needs

@@ -17,9 +17,8 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
 from . import lockfile
-from .readable import write_whole
+from .install import ebsif_version, write_whole
 from .runtime import existing_sources
-from .scripts import ebsif_version
 from .usersoftware import UserSoftware
 
 

@@ -22,7 +22,7 @@ from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit, exit_status, plain_errors, with_build_option
 from .lockfile import RECORD
-from .readable import open_to_readers
+from .install import open_to_readers
 from .usersoftware import UserSoftware
 
 # The mixin uses attributes of EasyBlock. EasyBuild would list it as an easyblock if it were derived from that.

@@ -14,9 +14,9 @@ import os
 from typing import Any, Dict, List, Optional
 
 from . import lockfile
+from .install import ebsif_version, read_program
 from .lockfile import InstalledImage
 from .requirements import package_name
-from .scripts import ebsif_version
 from .stages import Stage
 from .texts import normal_name
 from .usersoftware import SQUASHFS, UserSoftware

@@ -39,6 +39,7 @@ whether they set them before or after loading the module.
 | scheduler | the scheduler whose variables ranks read |
 | rank_gpu | what ranks need to choose their GPU: the columns from `tool` on in tables.py |
 | rank_unset | the name of a variable that ranks unset, because each may have another value |
+| wrappers_load | `yes` if commands of the module load it by themselves |
 | striping | options of `lfs setstripe`, one in each line, for make-squashfs |
 | conflict, needs, path, expand | EasyBuild's part of the module file, for container.sh |
 """
@@ -51,7 +52,7 @@ from easybuild.tools.build_log import EasyBuildError
 from . import lockfile
 from .masks import MASKS
 from .parameters import REPLACE
-from .readable import write_readable, write_whole
+from .install import write_readable, write_whole
 from .runtime import escape_value
 from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, image_places
 from .schedulers import SCHEDULERS
@@ -205,6 +206,8 @@ class ModuleSettings:
         yield 'search_path', ':'.join(spec.container_search_path)
         if spec.needs_activation:
             yield 'set', 'EBSIF_ACTIVATE 1'
+        if spec.wrappers_load:
+            yield 'wrappers_load', 'yes'
         if spec.own_modules:
             yield 'set', 'EBSIF_OWN_MODULES %s' % spec.own_modules
         if spec.venv:

@@ -28,6 +28,9 @@ CACHE_SCRIPTS = ['runscripts/find-caches', 'runscripts/remove-caches']
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
 CONSTRAINTS_INSIDE = '/' + CONSTRAINTS
 
+# Takes the host's modules out of the environment, for images with modules of their own.
+WITHOUT_HOST_MODULES = 'share/ebsif/without-host-modules.bash'
+
 # Programs by which the runtime mounts images where it isn't setuid; each has a directory, which the module puts on PATH
 # on nodes with the program. Without fuse2fs: what is written into an ext3 image could be lost if TERM didn't end it.
 MOUNTER = 'share/ebsif/mounter'
@@ -50,17 +53,15 @@ class ContainerSpec:
     """
 
     PARAMETERS = CONTAINER_PARAMETERS
-    SCRIPTS = ['bin/start-shell', 'bin/with-module', 'share/ebsif/container.sh'] + [
-        'share/ebsif/%s.bash' % name for name in (
-            'common', 'inside', 'load', 'program', 'ready', 'run', 'search-paths',
-            'without-host-modules')] + [
+    SCRIPTS = ['bin/start-shell', 'bin/with-module', 'share/ebsif/container.sh', 'share/ebsif/common.bash',
+               'share/ebsif/run.bash'] + [
         'runscripts/stage-software', 'runscripts/get-master',
         SET_ENVIRONMENT] + [
         'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
                       'share/ebsif/make-venv.py',
                       'share/ebsif/image-pip.py', 'share/ebsif/pip', 'share/ebsif/image-programs.py',
-                      'share/ebsif/kernel', 'share/ebsif/run-kernel.bash', 'runscripts/start-kernel.py',
+                      'runscripts/start-kernel.py',
                       'share/ebsif/venv-wrapper',
                       'share/ebsif/activate.sh',
                       'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
@@ -156,6 +157,7 @@ class ContainerSpec:
         """Commands and run scripts by their path relative to the installation, with the source file of each (dict)."""
         names = self.SCRIPTS + (self.PYTHON_SCRIPTS if self.has_python else [])
         names += CACHE_SCRIPTS if self.has_python or self.cache_variables else []
+        names += [WITHOUT_HOST_MODULES] if self.own_modules else []
         return dict({name: name for name in names}, **dict(dict.fromkeys(MOUNTERS, MOUNTER), **self.script_names))
 
     @property

@@ -13,7 +13,7 @@ import shlex
 
 from .requirements import package_name
 from .packages import gpu_label
-from .scripts import IMPORTS, read_program, sh_command
+from .install import IMPORTS, read_program, sh_command
 from .texts import normal_name
 
 NEVERTHELESS = "To install it nevertheless: eb --ignore-test-failure (ebsif extend ... -- --ignore-test-failure)"

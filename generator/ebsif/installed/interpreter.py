@@ -5,13 +5,14 @@ import shlex
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.install import INTERPRETER
+
 from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.installed.places import Installation
 
-INTERPRETER = Path("interpreter/python")
-# the last part of the first comment in a file that this writes; share/ebsif/inside.bash reads it, too
+# the last part of the first comment in a file that this writes; share/ebsif/common.bash reads it, too
 WRITTEN = "written by `ebsif python`."
 
 

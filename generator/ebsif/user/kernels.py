@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.kernel import (
+from easybuild.easyblocks.generic.container.install import (
+    INTERPRETER,
+    KERNEL_USER_SOFTWARE,
+    KERNEL_VENV,
     LOGOS,
-    START_KERNEL,
     SUBSTITUTED,
     kernel_name,
     kernel_spec,
@@ -32,8 +34,6 @@ from ebsif.user import environments
 PACKAGE = "ipykernel"
 # what Jupyter accepts as the name of a kernel, without . and ..
 NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*")
-# options of the program that starts a kernel
-VENV, USER_SOFTWARE = "--venv", "--user-software"
 # the line that extend-venv-activate writes
 MODULE = re.compile(r"^ *(_EBSIF_MODULE=.*)$", re.MULTILINE)
 
@@ -54,7 +54,7 @@ class Kernel:
     module
         The module; None for kernels of others.
     program
-        What starts it.
+        The interpreter that starts it.
     venv, own
         Its environment (make-venv) and user software (EBSIF_USER_SOFTWARE), if it has one.
     """
@@ -70,12 +70,6 @@ class Kernel:
         """The first path that it needs and that doesn't exist."""
         needed = (self.program, self.venv, self.own)
         return next((path for path in needed if path and not files.is_there(path)), None)
-
-    @property
-    def options(self) -> list[str]:
-        """The options of the program."""
-        return [text for option, path in ((VENV, self.venv), (USER_SOFTWARE, self.own)) if path
-                for text in (option, str(path))]
 
     @property
     def data(self) -> dict[str, Optional[str]]:
@@ -103,10 +97,9 @@ def read(folder: Path) -> Optional[Kernel]:
         spec = json.loads((folder / "kernel.json").read_text(encoding="utf-8"))
         module = spec.get("metadata", {}).get("ebsif", {}).get("module")
         # as Jupyter does: the kernel of an installation may be linked here
-        program, *arguments = [one.replace("{resource_dir}", str(folder)) for one in spec["argv"]]
-        venv, own = (Path(arguments[arguments.index(option) + 1]) if option in arguments else None
-                     for option in (VENV, USER_SOFTWARE))
-        return Kernel(folder, module, Path(program), venv, own)
+        program = spec["argv"][0].replace("{resource_dir}", str(folder))
+        paths = (spec.get("env", {}).get(name) for name in (KERNEL_VENV, KERNEL_USER_SOFTWARE))
+        return Kernel(folder, module, Path(program), *(Path(path) if path else None for path in paths))
     except (OSError, ValueError, AttributeError, LookupError, TypeError):
         return None
 
@@ -172,22 +165,24 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     name = name.lower() if name else kernel_name(f"{module}-{label}" if label else module)
     if not NAME.fullmatch(name):
         raise KernelError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only, no . at the start")
-    program = Path(os.path.abspath(found.root)) / START_KERNEL  # noqa: PTH100 links stay: they may change
+    program = Path(os.path.abspath(found.root)) / INTERPRETER  # noqa: PTH100 links stay: they may change
     if not files.is_there(program):
         raise KernelError(f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
                           f"version of ebsif (install it again: {found.rebuild})")
     check_package(found, module, venv, own)
     kernel = Kernel(folder / name, module, program, venv, own)
-    replaced = next((path for path in (program, venv, own) if path and SUBSTITUTED.search(str(path))), None)
-    if replaced:
-        raise KernelError(f"Jupyter may replace the name in braces in {replaced}, and then the kernel can't start: use "
-                          "a path without them, such as a link")
+    replaced = next((path for path in (venv, own) if path and "$" in str(path)), None)
+    if replaced or SUBSTITUTED.search(str(program)):
+        part = "$" if replaced else "name in braces"
+        raise KernelError(f"Jupyter may replace the {part} in {replaced or program}, and then the kernel can't start: "
+                          "use a path without it, such as a link")
     make_room_for(kernel)
     title = kernel_title(module) + (f", {label}" if label else "")
     kernel.folder.mkdir(parents=True, exist_ok=True)
     for logo in LOGOS:
         shutil.copyfile(logo, kernel.folder / Path(logo).name)
-    files.replace(kernel.folder / "kernel.json", kernel_spec(str(program), title, module, kernel.options))
+    text = kernel_spec(str(program), title, module, str(venv or ""), str(own or ""))
+    files.replace(kernel.folder / "kernel.json", text)
     return kernel
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
 from easybuild.easyblocks.generic.container.packages import gpu_label
-from easybuild.easyblocks.generic.container.scripts import IMPORTS, read_program
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import processes

@@ -1,17 +1,30 @@
-# Sourced with PROGRAM ARGUMENT...: exec it in the container of the loaded module. Needs `ebsif_root`, like ready.bash.
-# shellcheck source=/dev/null  # it returns only if the module is loaded
-source "${ebsif_root:?}/share/ebsif/ready.bash"
-# shellcheck source=program.bash
-[[ -z "${EBSIF_PYTHON_RANKS:-}${EBSIF_ACTIVATE:-}" ]] || source "$ebsif_root/share/ebsif/program.bash"
-# Run the image's entry point, which may set variables for each rank; the runtime's exec doesn't.
-[[ -z "${EBSIF_ENTRY_POINT:-}" ]] || set -- "$EBSIF_ENTRY_POINT" "$@"
-set -- "$SIF" "$@"
+# Sourced with PROGRAM ARGUMENT...: exec it in the container of the loaded module, which must be the one of this installation.
+# With --check: only check that, and set `ebsif_runtime`.
+# Each wrapper reads this: keep it short, a thousand characters take 5 % of the start-up time (docs/performance.md).
+ebsif_root=${BASH_SOURCE[0]%/share/ebsif/*} ebsif_runtime=
+# shellcheck source=without-host-modules.bash
+[[ -z "${EBSIF_OWN_MODULES:-}" ]] || source "$ebsif_root/share/ebsif/without-host-modules.bash"
+if [[ "${CONTAINERROOT:-}" -ef "$ebsif_root" && -f "${SIF:-}" && "${EBSIF_LOADED_MODULE:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]]; then
+    unset -f apptainer singularity
+    for ebsif_runtime in apptainer singularity ''; do
+        ! hash "$ebsif_runtime" 2>/dev/null || break
+    done
+fi
+# shellcheck source=common.bash
+[[ -n "$ebsif_runtime" ]] || { source "$ebsif_root/share/ebsif/common.bash" && load_or_explain "$@"; }
+[[ "$1" != --check ]] || return 0
+if [[ -n "${EBSIF_PYTHON_RANKS:-}${EBSIF_ACTIVATE:-}" ]]; then
+    source "$ebsif_root/share/ebsif/common.bash"
+    prepare_program "$@"
+    set -- "${ebsif_words[@]}"
+fi
+# the entry point of the image may set variables for each rank; the runtime's exec leaves it out
+set -- "$SIF" ${EBSIF_ENTRY_POINT:+"$EBSIF_ENTRY_POINT"} "$@"
 # the runtime's option, and the device that a node with such GPUs has
 [[ -z "${EBSIF_GPU:-}" || ! -e "${EBSIF_GPU#* }" ]] || set -- "${EBSIF_GPU%% *}" "$@"
-# shellcheck source=search-paths.bash
 [[ "${SINGULARITYENV_PREPEND_PATH:-}" == "${APPTAINERENV_PREPEND_PATH:-}" ]] ||
-    source "$ebsif_root/share/ebsif/search-paths.bash"
+    { source "$ebsif_root/share/ebsif/common.bash" && join_search_paths; }
 # These are for the host's Python, loader and shell, but would affect the container's; APPTAINERENV_... passes one.
 unset VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
 # exec, so that the runtime receives the signals for this process
-exec "${ebsif_runtime:?}" exec "$@"
+exec "$ebsif_runtime" exec "$@"
