@@ -134,7 +134,7 @@ def test_modes(base_image, tmp_path, fault, umask, options, may):
     case.kept({script.name for script in scripts} == {
         "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate",
         "with-module",
-        "conda-python-simple", "init-conda-venv", "conda-python-distributed", "get-master", "python", "record-run",
+        "conda-python-simple", "init-conda-venv", "conda-python-distributed", "get-master", "python",
         "find-caches", "remove-caches", "stage-software", "slurm-rank", "flux-rank"}, scripts)
     for script in scripts:
         case.kept(stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script)

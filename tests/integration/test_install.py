@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,15 @@ def test_an_installation_starts_the_container_rarely(installed_once):
     """
     starts = re.findall(r"exec --home .*", log_of(installed_once.root(installed_once.SQUASHED)))
     assert len(starts) == 3, "\n".join(starts)
+
+
+def test_an_installation_has_few_files(installed_once):
+    """Issue 46: at most 60 files besides image and user software; the record has the version of ebsif."""
+    root = installed_once.root(installed_once.SQUASHED)
+    names = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() or path.is_file()]
+    counted = [name for name in names if not name.startswith("user-software") and not name.endswith(".sif")]
+    assert len(counted) <= 60, sorted(counted)
+    assert lock(root)["versions"]["ebsif"] == version("ebsif")
 
 
 def test_requirements_are_installed_squashed_and_the_directory_is_gone(installed_once):

@@ -224,8 +224,7 @@ def test_the_program_is_passed_unchanged(words):
     """Each argument reaches the program unchanged, and the shell executes nothing in it."""
     request = job.Request(module="M", command=("train.py", *words))
     text = job.script(request, site.read("local"))
-    line = text[text.index("singularity exec") : text.rindex(" || job_status=$?")]
-    line = line.removeprefix('singularity exec "$SIF" ')
+    line = text[text.index("conda-python-distributed train.py") : text.rindex(" || job_status=$?")]
     result = subprocess.run(["bash", "-c", f"set -- {line}\nprintf '%s\\0' \"$@\""], capture_output=True, check=True)
     assert result.stdout.decode().split("\0")[:-1] == ["conda-python-distributed", "train.py", *words]
 

@@ -67,7 +67,7 @@ class ContainerSpec:
                       'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/rank.bash',
                       'runscripts/list-packages',
-                      'runscripts/list-packages.py', 'runscripts/record-run', 'runscripts/record-run.py',
+                      'runscripts/list-packages.py', 'runscripts/record-run.py',
                       'runscripts/start-ranks.py', 'runscripts/slurm-rank', 'runscripts/flux-rank']
     # installed only under the names in 'script_names'
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
@@ -158,6 +158,7 @@ class ContainerSpec:
         names = self.SCRIPTS + (self.PYTHON_SCRIPTS if self.has_python else [])
         names += CACHE_SCRIPTS if self.has_python or self.cache_variables else []
         names += [WITHOUT_HOST_MODULES] if self.own_modules else []
+        names += [MAKE_STRIPED] if self.lustre_striping and self.venv else []
         return dict({name: name for name in names}, **dict(dict.fromkeys(MOUNTERS, MOUNTER), **self.script_names))
 
     @property
@@ -255,8 +256,7 @@ class VenvSpec(ContainerSpec):
     """
 
     PARAMETERS = dict(CONTAINER_PARAMETERS, **VENV_PARAMETERS)
-    SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash',
-                                       MAKE_STRIPED]
+    SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
     # keep pip and uv from replacing packages of the image
     start_files = dict.fromkeys(['PIP_CONSTRAINT', 'UV_CONSTRAINT'], CONSTRAINTS_INSIDE)
     MODULE_DECIDES = dict(

@@ -1,4 +1,14 @@
-"""Run in the container by record-run: write the record of a run. The record of the installation is standard input."""
+"""
+Keep what a job runs, and how it ended, in a JSON file beside its log.
+
+Usage: record-run.py FILE --nodes NODES [--program FILE] -- ARGUMENT OF ebsif job...
+       record-run.py FILE --status STATUS
+
+Batch scripts of `ebsif job` run this in the container: with --nodes before the ranks start, with --status when they
+have ended. Standard input is the record of the installation (share/ebsif/lock.json). `ebsif job --from FILE` runs the
+same again. The file has that record (digest of the image, versions of all packages), the program with its digest, the
+environment that the site's profile sets, the nodes, and the status. A job that is started again adds to its file.
+"""
 import hashlib
 import json
 import os
@@ -71,17 +81,12 @@ def read(path):
 
 
 def write(path, content):
-    """Replace a file atomically."""
+    """Replace a file by a new one."""
     new = '%s.%d.new' % (path, os.getpid())
-    try:
-        with open(new, 'w') as file:
-            json.dump(content, file, indent=1)
-            file.write('\n')
-        os.rename(new, path)
-    except BaseException:
-        if os.path.exists(new):
-            os.unlink(new)
-        raise
+    with open(new, 'w') as file:
+        json.dump(content, file, indent=1)
+        file.write('\n')
+    os.rename(new, path)
 
 
 if __name__ == '__main__':
