@@ -3,9 +3,9 @@ Run code in a Jupyter kernel as Jupyter does, and print what comes back as JSON;
 
 Usage: kernel_session.py KERNEL [STEP...]
 
-A step is code to run, or a word: `interrupt` interrupts the code after it, `restart` restarts the kernel, `restart-now`
-kills it first, `die` kills this process; `ends` runs the code after it, which ends the kernel, and waits until Jupyter
-has started another one by itself.
+A step is code to run, or a word: `interrupt` interrupts the code after it, `restart` restarts the kernel, `die` kills
+this process; `ends` runs the code after it, which ends the kernel, and waits until Jupyter has started another one by
+itself.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ async def take(steps, manager, client):
     for step in steps:
         if step in ("interrupt", "ends"):
             before = step
-        elif step.startswith("restart"):
-            await manager.restart_kernel(now=step == "restart-now")
+        elif step == "restart":
+            await manager.restart_kernel()
             await client.wait_for_ready(TIMEOUT)
         elif step == "die":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -61,7 +61,7 @@ def session(jupyter, name, *steps, **more):
 def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
     """
     J-01, J-02, J-03, J-05, J-10, T-01: with the user's software, in the notebook's directory, with the job's variables
-    and caches, without those of another module; interrupted, restarted, killed and orphaned.
+    and caches, without those of another module; interrupted, restarted and orphaned.
     """
     own = {"EBSIF_USER_SOFTWARE": own_software}
     said = jupyter("ebsif", "kernel", "install", MODULE, "--name", "mine", **own).stdout
@@ -96,14 +96,14 @@ except ChildProcessError:
     comm = "import comm; comm.create_comm(target_name='test').send({'a': 1}); print('x' * 3_000_000)"
     result = session(
         jupyter, "mine", about, children, "interrupt", sleep, "interrupt", sleep, comm, "restart", "greeting", about,
-        "restart-now", about, "die", check=False, cwd=notebooks, SLURM_JOB_ID="42", VIRTUAL_ENV="/of/the/host", **hub)
-    (first, _), (waited, _), *interrupted, (large, kinds), (gone, _), (second, _), (third, _) = outputs(result)
+        "die", check=False, cwd=notebooks, SLURM_JOB_ID="42", VIRTUAL_ENV="/of/the/host", **hub)
+    (first, _), (waited, _), *interrupted, (large, kinds), (gone, _), (second, _) = outputs(result)
     known, pids = [], []
-    for text in (first, second, third):
+    for text in (first, second):
         *lines, pid, parent = text.splitlines()
         known.append(lines)
         pids += [int(pid), int(parent)]
-    assert known == 3 * [[str(notebooks), "42", str(installed_once.root(MODULE)),
+    assert known == 2 * [[str(notebooks), "42", str(installed_once.root(MODULE)),
                           f"{own_software}/user-software.squashfs", "/user-software/venv/pytorch",
                           f"{hub['EBSIF_NODE_LOCAL']}/ebsif-{os.getuid()}/job-42/triton"]]
     assert waited == "none"

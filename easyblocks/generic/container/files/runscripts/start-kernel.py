@@ -4,7 +4,8 @@ Start ipykernel in the container, so that Jupyter can treat it as a kernel that 
 
 Usage: start-kernel.py ARGUMENT OF ipykernel...
 
-Between Jupyter and the kernel is the container runtime, which passes signals on.
+Between Jupyter and the kernel is the container runtime, which passes signals on, and unmounts the image when the kernel
+has ended. If Jupyter has to kill the runtime, the processes that mount the image stay, as for any container.
 """
 import contextlib
 import ctypes
@@ -19,9 +20,19 @@ import time
 PR_SET_PDEATHSIG = 1
 
 
+def is_running(pid):
+    """Return whether a process runs; the number of one that has ended stays until its parent asks for the status."""
+    try:
+        with open('/proc/%d/stat' % pid) as status:
+            # the name before the state may contain anything
+            return status.read().rpartition(')')[2].split()[0] not in 'ZX'
+    except OSError:
+        return False
+
+
 def end_with(jupyter):
     """End the kernel when Jupyter has ended, which ipykernel only notices of its parent: here, that is the runtime."""
-    while os.path.exists('/proc/%d' % jupyter):
+    while is_running(jupyter):
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -42,7 +53,7 @@ def main():
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != runtime:
             sys.exit(1)
-        if os.path.exists('/proc/%d' % jupyter):
+        if is_running(jupyter):
             threading.Thread(target=end_with, args=[jupyter], daemon=True).start()
     if not importlib.util.find_spec('ipykernel'):
         sys.exit("%s: this container has no ipykernel. To add it: ebsif extend %s --add ipykernel --name jupyter "

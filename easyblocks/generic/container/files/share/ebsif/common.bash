@@ -74,6 +74,7 @@ load_module() {
     [[ -n "${EBSIF_VENV:-}" ]] || return 0
     [[ -r "$EBSIF_VENV/bin/activate" ]] || refuse 1 "the environment $EBSIF_VENV doesn't exist any more"
     # its module is loaded, whatever the modules tool says; it would load another one
+    # shellcheck disable=SC2317  # `activate` calls it
     module() {
         refuse 1 "the environment $EBSIF_VENV belongs to the module ${_EBSIF_MODULE:-}, not to $EBSIF_LOADED_MODULE"
     }

@@ -10,18 +10,21 @@ if [[ "${CONTAINERROOT:-}" -ef "$ebsif_root" && -f "${SIF:-}" && "${EBSIF_LOADED
         ! hash "$ebsif_runtime" 2>/dev/null || break
     done
 fi
-# shellcheck source=common.bash
+# shellcheck source=/dev/null  # common.bash, which sources this
 [[ -n "$ebsif_runtime" ]] || { source "$ebsif_root/share/ebsif/common.bash" && load_or_explain "$@"; }
 [[ "$1" != --check ]] || return 0
 if [[ -n "${EBSIF_PYTHON_RANKS:-}${EBSIF_ACTIVATE:-}" ]]; then
+    # shellcheck source=/dev/null
     source "$ebsif_root/share/ebsif/common.bash"
     prepare_program "$@"
+    # shellcheck disable=SC2154
     set -- "${ebsif_words[@]}"
 fi
 # the entry point of the image may set variables for each rank; the runtime's exec leaves it out
 set -- "$SIF" ${EBSIF_ENTRY_POINT:+"$EBSIF_ENTRY_POINT"} "$@"
 # the runtime's option, and the device that a node with such GPUs has
 [[ -z "${EBSIF_GPU:-}" || ! -e "${EBSIF_GPU#* }" ]] || set -- "${EBSIF_GPU%% *}" "$@"
+# shellcheck source=/dev/null
 [[ "${SINGULARITYENV_PREPEND_PATH:-}" == "${APPTAINERENV_PREPEND_PATH:-}" ]] ||
     { source "$ebsif_root/share/ebsif/common.bash" && join_search_paths; }
 # These are for the host's Python, loader and shell, but would affect the container's; APPTAINERENV_... passes one.
