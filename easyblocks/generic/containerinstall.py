@@ -21,8 +21,8 @@ from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit
 from easybuild.easyblocks.generic.container.framework import set_search_paths, with_parameter
 from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_note
 from easybuild.easyblocks.generic.container.imagefetch import fetch
-from easybuild.easyblocks.generic.container.install import JUPYTER, install_kernel, install_scripts, install_wrappers
-from easybuild.easyblocks.generic.container.install import install_scripts, update_settings, wrapped_programs
+from easybuild.easyblocks.generic.container.install import JUPYTER, check_scripts, install_kernel, install_scripts
+from easybuild.easyblocks.generic.container.install import install_wrappers, wrapped_programs
 from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
 from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
 from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment, wanted_libraries
@@ -205,6 +205,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.dry_run:
             return
         if build_option('module_only'):
+            check_scripts(self.spec, self.installdir)
             return
         if self.spec.signature_keys:
             # before anything in it is run or copied

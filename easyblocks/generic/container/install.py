@@ -11,11 +11,11 @@ import json
 import os
 import re
 from contextlib import contextmanager
-from typing import Any, Callable, Collection, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Collection, Iterable, Iterator, List
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, read_file, remove_file, write_file
+from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, remove_file, write_file
 
 from .runtimes import RUNTIMES
 from .texts import shown_module
@@ -123,41 +123,22 @@ def write_whole(path: str, *args: Any, **kwargs: Any) -> None:
 # --- scripts and wrappers
 
 def install_scripts(spec: Any, installdir: str) -> None:
-    """Install the scripts of a ContainerSpec, and the settings that they read."""
+    """Install the scripts of a ContainerSpec."""
     # every module binds it, even if it is empty
     mkdir(os.path.join(installdir, 'runscripts'), parents=True)
     for name, script in spec.scripts.items():
         copy_readable(os.path.join(FILES, script), os.path.join(installdir, name), 0o755)
-    for name, text in spec.settings_files.items():
-        if text is not None:
-            write_readable(os.path.join(installdir, name), text)
 
 
-def update_settings(spec: Any, installdir: str) -> Optional[str]:
-    """
-    Update the settings of an installation, for a module that is written again with other parameters (--module-only).
-
-    Return a warning if they can't be written, because another account has installed it. Raises EasyBuildError if
-    the installation lacks a script, because an earlier version has made it.
-    """
+def check_scripts(spec: Any, installdir: str) -> None:
+    """Raise EasyBuildError if an installation lacks scripts which the module needs that is written again."""
     if not os.path.isdir(os.path.join(installdir, 'runscripts')):
-        return None
+        return
     for name in spec.scripts:
         if not os.path.exists(os.path.join(installdir, name)):
             raise EasyBuildError("The installation lacks %s, so an earlier version of ebsif has made it, or it is "
                                  "damaged: reinstall it with `eb --rebuild` instead of writing its module only",
                                  os.path.join(installdir, name))
-    for name, text in spec.settings_files.items():
-        path = os.path.join(installdir, name)
-        try:
-            if text is None:
-                remove_file(path)
-            elif not os.path.exists(path) or read_file(path) != text:
-                # a container may be reading it
-                write_readable(path, text, write_whole)
-        except (EasyBuildError, OSError) as err:
-            return "Can't update %s: containers of the module still start with earlier settings (%s)" % (path, err)
-    return None
 
 
 def wrapped_programs(names: Iterable[str], scripts: Collection[str]) -> List[str]:

@@ -14,7 +14,7 @@ import os
 from typing import Any, Dict, List, Optional
 
 from . import lockfile
-from .install import ebsif_version, read_program
+from .install import ebsif_version
 from .lockfile import InstalledImage
 from .requirements import package_name
 from .stages import Stage

@@ -20,7 +20,7 @@ from .diagnosis import Diagnosis
 from .packages import USER_SOFTWARE, Packages
 from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program
 from .runtimes import RUNTIME_PREFIXES
-from .install import FILES, NO_USABLE_PIP, PACKED, read_program, sh_command
+from .install import FILES, PACKED, read_program, sh_command
 from .texts import MOUNT_SQUASHFS
 from .usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files, set_file_times
 
