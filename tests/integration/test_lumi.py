@@ -37,7 +37,7 @@ class Modules:
         self.site = Site(place, TOOLS["Lmod-Lua"](), Path(sys.prefix))
         paths = []
         for rendered in rendering.render(containers.values(), place / "easyconfigs"):
-            rendering.write(rendered)
+            rendering.write([rendered], place / "easyconfigs")
             paths.append(rendered.path)
         self.images = place / "images"
         (self.images / "easybuild-sif-images").mkdir(parents=True)
@@ -251,7 +251,9 @@ def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
         (images / "easybuild-sif-images" / one.file_name).symlink_to(image)
         for name in one.definition_files:
             (place.sources / name).write_text("FROM scratch\n")
-    paths = [rendering.write(one) or one.path for one in rendering.render(chosen, tmp_path / "easyconfigs")]
+    made = list(rendering.render(chosen, tmp_path / "easyconfigs"))
+    rendering.write(made, tmp_path / "easyconfigs")
+    paths = [one.path for one in made]
     settings = {**wheel_settings(wheels), "LUMI_CONTAINER_REPOSITORY_ROOT": images}
     result = place.eb(*paths, "--ignore-test-failure", **settings)
     said = " ".join((result.stdout + result.stderr).split())

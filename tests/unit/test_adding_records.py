@@ -265,7 +265,7 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
     capsys.readouterr()
     after = files(place)
     new = set(after) - set(before) - {"own/mine/containers/.ebsif.lock"}
-    assert new == {"own/mine/containers/Tool.yaml", "ec/t/Tool/Tool-2.0.eb"}
+    assert new == {"ec/.ebsif-render", "own/mine/containers/Tool.yaml", "ec/t/Tool/Tool-2.0.eb"}
     digest = hashlib.sha256(b"image").hexdigest()
     assert after["own/mine/containers/Tool.yaml"] == (
         "name: Tool\nextends: true\ncontainers:\n  - family: tool\n    version: 2.0\n"

@@ -523,19 +523,19 @@ def test_only_what_changed_is_written(read, tmp_path):
     more = RECORD.replace("2.10", "2.4.0")
     for one in rendering.render(read(HEAD + RECORD + more), output):
         assert one.state == "new"
-        rendering.write(one)
+        rendering.write([one], output)
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*.eb")}
     assert len(before) == 2
     changed = read(HEAD + RECORD + more + "    support: none\n")
     for one in rendering.render(changed, output):
-        rendering.write(one)
+        rendering.write([one], output)
     after = {path: path.stat().st_mtime_ns for path in output.rglob("*.eb")}
     assert [path.name for path in before if before[path] != after[path]] == [
         "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"]
     wanted = [rendering.place(one, output) for one in read(HEAD + RECORD)]
     assert rendering.left_over(wanted, output, site.read("local")) == [
         output / "p/PyTorch/PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"]
-    assert not [path for path in output.rglob("*") if path.name.startswith(".")]
+    assert [path.name for path in output.rglob("*") if path.name.startswith(".")] == [".ebsif-render"]
 
 
 def test_the_default_version(read, monkeypatch):
@@ -685,7 +685,7 @@ def test_nothing_is_rendered_yet(read, tmp_path):
     (said,) = check(containers, output, site.read("local"), options=["--site", "local"])
     assert said.text == f"no container has an easyconfig in {output} yet: run ebsif render --site local"
     one, *others = rendering.render(containers, output)
-    rendering.write(one)
+    rendering.write([one], output)
     said = check(containers, output, site.read("local"), options=["--site", "local"])
     assert [one.text for one in said] == [
         f"{one.path} does not exist: run ebsif render --site local" for one in others]
@@ -702,7 +702,7 @@ def test_drift_is_found(read, tmp_path):
 
     assert texts()[0].endswith("does not exist: run ebsif render --catalogue 'a b'")
     (one,) = rendering.render(containers, output)
-    rendering.write(one)
+    rendering.write([one], output)
     assert texts() == []
     one.path.write_text(one.text.replace("2.10", "2.1"))
     assert "differs from the catalogue" in texts()[0]

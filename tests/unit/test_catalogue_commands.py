@@ -61,8 +61,8 @@ def test_render_says_what_it_does(place):
     before = path.stat().st_mtime_ns
     assert run(place, "render", *MINE).stdout == \
         "easyconfigs of the site mine: 0 new, 0 changed, 3 up to date\n"
-    # changed by hand: detected and restored
-    path.write_text("x")
+    # empty: detected and restored
+    path.write_text("")
     assert "changed  easyconfigs/j/JAX/JAX-0.10.0" in run(place, "render", *MINE).stdout
     assert path.stat().st_mtime_ns > before
     (place / "sites/mine/containers/JAX.yaml").write_text(CONTAINERS.replace("12.6", "12.8"))
@@ -94,6 +94,31 @@ def test_one_bad_record_does_not_stop_the_others(place):
     assert run(place, "render", *MINE, "--stdout", status=1).stdout.count("easyblock = ") == 2
     # a single name is checked against all records
     assert "is also the module of" in run(place, "render", *MINE, "JAX/0.5.0", status=1).stderr
+
+
+def test_render_keeps_what_a_person_has_written(place):
+    """C-04: a hand-written easyconfig, or one edited after it was rendered, is only replaced with --overwrite."""
+    run(place, "render", *MINE)
+    edited = place / "easyconfigs/j/JAX/JAX-0.10.0-20250601.eb"
+    written = place / "easyconfigs/j/JAX/JAX-0.5.0-20250101.eb"
+    rendered = edited.read_text()
+    edited.write_text(rendered + "# mine\n")
+    written.write_text("easyblock = 'ContainerVenv'\n")
+    for more in ([], ["--dry-run"]):
+        result = run(place, "render", *MINE, *more, status=1)
+        assert f"{edited.relative_to(place)} was written or edited by a person" in result.stderr
+        assert str(written.relative_to(place)) in result.stderr and "--overwrite" in result.stderr
+        assert "0 new, 0 changed, 1 up to date, 2 kept" in result.stdout
+    assert edited.read_text().endswith("# mine\n") and written.read_text() == "easyblock = 'ContainerVenv'\n"
+    # the others are rendered
+    (place / "sites/mine/containers/JAX.yaml").write_text(CONTAINERS.replace("date: 20240101", "date: 20240102"))
+    assert "1 new, 0 changed, 0 up to date, 2 kept" in run(place, "render", *MINE, status=1).stdout
+    assert "0 new, 2 changed, 1 up to date" in run(place, "render", *MINE, "--overwrite").stdout
+    assert edited.read_text() == rendered
+    # rendered elsewhere, as its first line says, and an earlier version of it
+    (place / "easyconfigs/.ebsif-render").unlink()
+    edited.write_text(rendered.replace("12.6", "12.7"))
+    assert "0 new, 1 changed, 2 up to date" in run(place, "render", *MINE).stdout
 
 
 def test_render_shows_without_writing(place):

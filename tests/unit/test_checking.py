@@ -54,7 +54,7 @@ def findings(settings, **options):
         containers = settings.containers(settings.site())
         for one in containers:
             for rendered in rendering.render([one], settings.output):
-                rendering.write(rendered)
+                rendering.write([rendered], settings.output)
     except Exception:  # noqa: S110 the exception is what the test looks for
         pass
     return [one for one in check_sites(settings, [None], **options) if isinstance(one, Finding)

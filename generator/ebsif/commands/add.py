@@ -21,7 +21,7 @@ from ebsif.catalogue import adding, writing
 from ebsif.catalogue.entry import complete
 from ebsif.catalogue.proposal import AddingError, OtherImage, as_yaml
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.files import is_there
+from ebsif.files import OverwriteError, is_there
 from ebsif.image import inspection, remote
 from ebsif.image.checksum import sha256 as sha256_of
 from ebsif.registry.reference import parse_source
@@ -85,7 +85,8 @@ def run(options):
         output.print_diff(entry.path, before, after)
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
-    writing.write([proposal], entry.path, entry.extended, lambda: rendering.write(rendered))
+    refuse_edited(rendered, settings)
+    writing.write([proposal], entry.path, entry.extended, lambda: rendering.write([rendered], settings.output))
     print(f"{entry.path}:\n{entry.path.read_text(encoding='utf-8') if proposal.new_family else proposal.text}", end="")
     return print_next_step(rendered, path)
 
@@ -143,8 +144,16 @@ def render_known(container, path, options, settings):
     if options.dry_run:
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
-    rendering.write(rendered)
+    refuse_edited(rendered, settings)
+    rendering.write([rendered], settings.output)
     return print_next_step(rendered, path)
+
+
+def refuse_edited(rendered, settings):
+    """Raise OverwriteError if a person has written or edited the easyconfig that would be replaced (C-04)."""
+    if rendering.edited([rendered], settings.output):
+        raise OverwriteError(f"{rendered.path} was written or edited by a person: rename it, or replace it with `ebsif "
+                             "render --overwrite`")
 
 
 def print_next_step(rendered, path):

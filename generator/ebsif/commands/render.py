@@ -1,12 +1,14 @@
 """Write the easyconfigs for the catalogue of a site. Only files that change are written.
 
 A record that can't be rendered, or that has the same module as another one, is reported with its file and line; the
-others are still written, and the exit status is 1.
+others are still written, and the exit status is 1. So is an easyconfig that a person has written, or edited since it
+was rendered: it stays as it is, unless --overwrite is given.
 """
 
 import sys
 
 from ebsif import output
+from ebsif.arguments import add_overwrite
 from ebsif.catalogue import reading, selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.render import easyconfig, rendering
@@ -24,6 +26,7 @@ def configure(parser):
     add_settings_arguments(parser, output=True)
     parser.add_argument("names", metavar="NAME", nargs="*",
                         help="NAME, NAME/VERSION or a part of a name (default: all)")
+    add_overwrite(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--diff", action="store_true", help="only show what would change; exit status 1 if anything would")
     how.add_argument("-n", "--dry-run", action="store_true", help="only list the files that would be written")
@@ -52,16 +55,20 @@ def run(options):
         for rendered in done:
             print(rendered.text, end="")
         return 1 if problems else 0
+    kept = [] if options.overwrite else rendering.edited(done, settings.output)
+    for path in kept:
+        print(f"ebsif: {path} was written or edited by a person, and is not replaced: move the change to the "
+              "catalogue, or replace the file with --overwrite", file=sys.stderr)
     states = {"new": 0, "changed": 0, "unchanged": 0}
-    for rendered in done:
+    for rendered in [one for one in done if one.path not in kept]:
         states[rendered.state] += 1
-        if options.diff:
+        if not options.diff and rendered.state != "unchanged":
+            output.hint(f"{rendered.state:8} {rendered.path}")
+    if options.diff:
+        for rendered in done:
             output.print_diff(rendered.path, rendered.before, rendered.text)
-        else:
-            if not options.dry_run:
-                rendering.write(rendered)
-            if rendered.state != "unchanged":
-                output.hint(f"{rendered.state:8} {rendered.path}")
+    elif not options.dry_run:
+        rendering.write(done, settings.output, kept)
     paths = [rendered.path for rendered in done]
     # if a record can't be read, an easyconfig without a record may be its own
     if everything and len(problems) == len(moving):
@@ -72,5 +79,6 @@ def run(options):
     if not options.diff:
         output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
                     f"{states['changed']} changed, {states['unchanged']} up to date"
+                    + (f", {len(kept)} kept" if kept else "")
                     + (f"; {output.format_count(len(problems), 'problem')}" if problems else ""))
-    return 1 if problems or (options.diff and len(paths) > states["unchanged"]) else 0
+    return 1 if problems or kept or (options.diff and len(paths) > states["unchanged"]) else 0

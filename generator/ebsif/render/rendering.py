@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -15,6 +15,9 @@ from ebsif.render import easyconfig
 
 # The first line of a rendered easyconfig, which names the site.
 RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+):")
+
+# The digests of the easyconfigs as they were written, in the directory of easyconfigs.
+WRITTEN = ".ebsif-render"
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,42 @@ def render_all(containers: Iterable[Container], output: Path,
     return done, problems
 
 
-def write(rendered: Rendered) -> None:
-    """Write an easyconfig if it changed; atomically, because eb may be reading it."""
-    if rendered.state == "unchanged":
-        return
-    files.replace(rendered.path, rendered.text, shared=True)
+def is_edited(rendered: Rendered, written: Mapping[str, str], output: Path) -> bool:
+    """
+    Return whether a person wrote the file that an easyconfig would replace, or edited it since it was rendered.
+
+    ``written`` has the digests of rendered files by relative path. A file that isn't there (from a checkout, for
+    example) counts as rendered if its first line says so.
+    """
+    if not rendered.before or rendered.state == "unchanged":
+        return False
+    known = written.get(str(rendered.path.relative_to(output)))
+    return not RENDERED.match(rendered.before) or known not in (None, files.digest(rendered.path))
+
+
+def edited(done: Iterable[Rendered], output: Path) -> list[Path]:
+    """Return the paths of easyconfigs that would replace what a person has written or edited."""
+    written = files.read_digests(output / WRITTEN)
+    return [one.path for one in done if is_edited(one, written, output)]
+
+
+def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -> None:
+    """Write the easyconfigs that changed, except those to keep; atomically, because eb may be reading them."""
+    written = files.read_digests(output / WRITTEN)
+    digests = dict(written)
+    for one in done:
+        if one.path in kept:
+            continue
+        name = str(one.path.relative_to(output))
+        if one.state != "unchanged":
+            files.replace(one.path, one.text, shared=True)
+        elif name not in written:
+            # nothing to do, possibly in a directory that can't be written
+            continue
+        digests[name] = files.digest(one.path)
+    if digests != written:
+        text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
+        files.replace(output / WRITTEN, text, shared=True)
 
 
 def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:
