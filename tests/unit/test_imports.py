@@ -2,9 +2,13 @@
 
 import ast
 import json
+import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
+from pathlib import Path
 
 import pytest
 from support import CONTAINER_FILES
@@ -32,6 +36,31 @@ def tried(tmp_path):
         return json.loads(result.stdout)
 
     return run
+
+
+def test_a_process_that_is_left_behind(tried, tmp_path):
+    """F-10: what a package starts when it is imported ends with the import, and nobody waits for it."""
+    leave = """
+        import os, time
+        if not os.fork():
+            %s
+            open('%s.%%d' %% os.getpid(), 'w').close()
+            time.sleep(600)
+        """
+    started = time.monotonic()
+    # in the session of the import, or in its own
+    found = tried({"stays": textwrap.dedent(leave % ("pass", tmp_path / "started")),
+                   "daemon": textwrap.dedent(leave % ("os.setsid()", tmp_path / "daemon")),
+                   "ignores": "import signal, time\nsignal.alarm(0)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                              "time.sleep(600)"}, limit=2)
+    assert time.monotonic() - started < 60
+    assert (found["problems"], found["slow"]) == ([], ["ignores"])
+    (daemon,) = [int(path.suffix[1:]) for path in tmp_path.glob("daemon.[0-9]*")]
+    os.kill(daemon, signal.SIGKILL)
+    for path in tmp_path.glob("started.[0-9]*"):
+        # its parent may not have asked for its status yet
+        state = Path("/proc", path.suffix[1:], "stat")
+        assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
 @pytest.mark.parametrize(("name", "files", "module"), [
