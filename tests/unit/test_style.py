@@ -30,6 +30,11 @@ def test_ruff():
     assert programs <= set(map(Path, checked))
 
 
+def test_mypy():
+    """The type hints of the easyblocks fit each other."""
+    check(BIN / "mypy", "--no-error-summary", "--cache-dir=/dev/null")
+
+
 def test_ends_of_lines_and_files():
     """The rules of .editorconfig, except for what is recorded as it is: no editor changes lines that nobody edits."""
     texts = {path: path.read_bytes() for path in tracked()}
