@@ -10,30 +10,32 @@ EasyBuild support for installing a container image as a module, implemented as a
 import os
 import stat
 from contextlib import contextmanager
-from easybuild.easyblocks import generic
-# --include-easyblocks links this file elsewhere: the modules that it needs are next to its real path, and come before
-# an installed copy.
-if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
-    generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
+from typing import Optional
 
-from easybuild.easyblocks.generic.container import checks, lockfile, texts
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit, exit_status, refuse_old_easybuild
-from easybuild.easyblocks.generic.container.framework import set_search_paths, with_parameter
-from easybuild.easyblocks.generic.container.image import Image, OpenImage, check_installed_image, check_note
-from easybuild.easyblocks.generic.container.imagefetch import fetch
-from easybuild.easyblocks.generic.container.install import JUPYTER, check_scripts, install_kernel, install_scripts
-from easybuild.easyblocks.generic.container.install import install_wrappers, wrapped_programs
-from easybuild.easyblocks.generic.container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
-from easybuild.easyblocks.generic.container.parameters import WRAPPERS_ALL
-from easybuild.easyblocks.generic.container.probe import ImageProbe, entry_point_environment, wanted_libraries
-from easybuild.easyblocks.generic.container.record import InstallRecord, correct_binds, versions_used
-from easybuild.easyblocks.generic.container.reinstall import Reinstall
-from easybuild.easyblocks.generic.container.reports import keep_secrets_out_of_report
-from easybuild.easyblocks.generic.container.runtime import Container, Runtime, existing_sources, runtime_variables
-from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
-from easybuild.easyblocks.generic.container.lockfile import IMAGE_CENTRAL, InstalledImage, InstalledImages
-from easybuild.easyblocks.generic.container.spec import ContainerSpec
-from easybuild.easyblocks.generic.container.trial import NEVERTHELESS, Trial
+from easybuild.easyblocks import generic
+# --include-easyblocks links this file into a directory of EasyBuild's, the first one where easyblocks are looked for.
+# The package 'container' is beside the file itself; it comes before an installed copy.
+if os.path.dirname(os.path.realpath(__file__)) not in generic.__path__[:2]:
+    generic.__path__.insert(1, os.path.dirname(os.path.realpath(__file__)))
+
+from .container import lockfile, texts
+from .container.framework import EasyBuildExit, exit_status, refuse_old_easybuild
+from .container.framework import set_search_paths, with_parameter
+from .container.image import Image, OpenImage, check_installed_image, check_note
+from .container.imagefetch import fetch
+from .container.install import JUPYTER, check_scripts, install_kernel, install_scripts
+from .container.install import install_wrappers, wrapped_programs
+from .container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
+from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
+from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
+from .container.record import InstallRecord, correct_binds, versions_used
+from .container.reinstall import Reinstall
+from .container.reports import keep_secrets_out_of_report
+from .container.runtime import Container, Runtime, existing_sources, runtime_variables
+from .container.settings import MODULE_CONF, constant, variable_lines, write_settings
+from .container.lockfile import IMAGE_CENTRAL, InstalledImage, InstalledImages
+from .container.spec import ContainerSpec
+from .container.trial import NEVERTHELESS, Trial
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
@@ -67,12 +69,15 @@ class ContainerInstall(Reinstall, EasyBlock):
         extra_vars.update((name, [one.default, one.text, CUSTOM]) for name, one in cls.SPEC.PARAMETERS.items())
         return extra_vars
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, **kwargs) -> None:
         """Check the parameters, before looking at the machine and the image."""
         refuse_old_easybuild()
         super().__init__(*args, **kwargs)
         with exit_status(EasyBuildExit.EASYCONFIG_ERROR):
-            self.check_parameters()
+            check_easyconfig(self.cfg)
+            with self.cfg.allow_unresolved_templates():
+                check_parameters(self.SPEC.from_easyconfig(self.cfg), self.tcl_in_lmod)
+        self.known_spec: Optional[ContainerSpec] = None
         self.masks = None
         self.record = InstallRecord()
         self.container = self.venv = None
@@ -80,21 +85,22 @@ class ContainerInstall(Reinstall, EasyBlock):
         # nothing outside the container should compile against or link with an installation; kernels are for Jupyter
         set_search_paths(self.module_load_environment, **SEARCH_PATHS)
 
-    def check_parameters(self):
-        """Validate the parameters. Values may still contain unresolved templates. Derived easyblocks extend this."""
-        checks.check_easyconfig(self.cfg)
-        with self.cfg.allow_unresolved_templates():
-            checks.check_container(self.spec, self.tcl_in_lmod)
-
     @property
     def tcl_in_lmod(self):
         """Whether the module file is in Tcl, and read by Lmod."""
         return self.module_generator.SYNTAX == 'Tcl' and isinstance(self.modules_tool, Lmod)
 
     @property
-    def spec(self):
-        """The current easyconfig (ContainerSpec); before each step, templates are resolved and hooks may change it."""
-        return self.SPEC.from_easyconfig(self.cfg)
+    def spec(self) -> ContainerSpec:
+        """What follows from the easyconfig in the current step."""
+        if self.known_spec is None:
+            self.known_spec = self.SPEC.from_easyconfig(self.cfg)
+        return self.known_spec
+
+    def update_config_template_run_step(self):
+        """Resolve more templates before a step; hooks at its beginning may change the easyconfig, too."""
+        super().update_config_template_run_step()
+        self.known_spec = None
 
     @property
     def known_record(self):
@@ -138,7 +144,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def fetch_step(self, *args, **kwargs):
         """Find the image, or fetch it, and find all other required files."""
-        checks.check_one_source(self.cfg['sources'])
+        check_one_source(self.cfg['sources'])
         # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
         kwargs['skip_checksums'] = True
         # searched after the directory of the easyconfig, and named if the image is in none of them (L-01)
@@ -196,8 +202,8 @@ class ContainerInstall(Reinstall, EasyBlock):
     def prepare_step(self, *args, **kwargs):
         """Check that the required programs are available, and set up the container."""
         super().prepare_step(*args, **kwargs)
-        # now their templates are resolved
-        checks.check_image_dirs(self.spec)
+        # now templates are resolved
+        check_parameters(self.spec, self.tcl_in_lmod)
         self.masks = self.spec.masks
         for text in self.spec.warnings:
             self.warn(text)

@@ -11,32 +11,28 @@ import contextlib
 import functools
 import os
 import stat
-from easybuild.easyblocks import generic
-# --include-easyblocks links this file elsewhere: the modules that it needs are next to its real path, and come before
-# an installed copy.
-if os.path.dirname(os.path.realpath(__file__)) not in list(generic.__path__)[:2]:
-    generic.__path__ = [os.path.dirname(__file__), os.path.dirname(os.path.realpath(__file__))] + list(generic.__path__)
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.checks import check_venv
-from easybuild.easyblocks.generic.container.framework import EasyBuildExit, RunShellCmdError
-from easybuild.easyblocks.generic.container.image import copy_hashed
-from easybuild.easyblocks.generic.container.packages import pip_version
-from easybuild.easyblocks.generic.container.pip import Pip
-from easybuild.easyblocks.generic.container.install import NEEDED_ON_HOST, set_mode, write_readable
-from easybuild.easyblocks.generic.container.record import InstallRecord
-from easybuild.easyblocks.generic.container.reports import keep_out_of_report
-from easybuild.easyblocks.generic.container.requirements import lock_of, squashfs_of
-from easybuild.easyblocks.generic.container.reuse import Reuse
-from easybuild.easyblocks.generic.container.runtime import host_variables
-from easybuild.easyblocks.generic.container.spec import CONSTRAINTS, VenvSpec
-from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.stages import Stage, find_mistakes
-from easybuild.easyblocks.generic.container.trial import Trial, asked_for, gpu_of
-from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
-from easybuild.easyblocks.generic.container.usersoftware import set_file_times, share_files
-from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.containerinstall import ContainerInstall
+# first, because with --include-easyblocks it makes the package 'container' known
+from .containerinstall import ContainerInstall
+
+from .container import lockfile
+from .container.framework import EasyBuildExit, RunShellCmdError
+from .container.image import copy_hashed
+from .container.packages import pip_version
+from .container.pip import Pip
+from .container.install import NEEDED_ON_HOST, set_mode, write_readable
+from .container.record import InstallRecord
+from .container.reports import keep_out_of_report
+from .container.requirements import lock_of, squashfs_of
+from .container.reuse import Reuse
+from .container.runtime import host_variables
+from .container.spec import CONSTRAINTS, VenvSpec
+from .container.schedulers import SCHEDULERS
+from .container.stages import Stage, find_mistakes
+from .container.trial import Trial, asked_for, gpu_of
+from .container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
+from .container.usersoftware import set_file_times, share_files
+from .container.venv import Venv
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
 from easybuild.tools.environment import restore_env
@@ -69,12 +65,6 @@ class ContainerVenv(ContainerInstall):
         self.squashfs_to_take = None
         self.installed_packages = None
         self.pip = self.current_pins = None
-
-    def check_parameters(self):
-        """Also validate the parameters of user software."""
-        super().check_parameters()
-        with self.cfg.allow_unresolved_templates():
-            check_venv(self.spec)
 
     @property
     def repeated(self):
@@ -209,7 +199,7 @@ class ContainerVenv(ContainerInstall):
         # a venv may have a pip of its own; what ensurepip adds to it (with old Pythons setuptools) may change, too
         spec = self.spec
         protected = image_packages.select(
-            lambda name: name != 'pip' and packages[name] == image_packages[name] and spec.protects(name))
+            lambda name: name != 'pip' and packages[name] == image_packages[name])
         pins = repeated.pins if repeated else dict(line.split('==', 1) for line in spec.constraints)
         self.pip = pip = Pip(self.venv, self.builddir, protected, pins)
         for text in find_mistakes(self.stages_for_pip, image_packages, pip_version(packages)):
@@ -372,8 +362,6 @@ class ContainerVenv(ContainerInstall):
         """Pack user software with make-squashfs, as users do."""
         command = [os.path.join(self.installdir, 'bin', 'make-squashfs'), '-r', '-d', self.venv.folder,
                    '-p', str(self.cfg.parallel)]
-        if self.spec.squashfs_options:
-            command += ['--'] + list(self.spec.squashfs_options)
         self.venv.squash(command, os.path.join(self.installdir, SQUASHFS))
 
     def programs(self):

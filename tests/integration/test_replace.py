@@ -80,6 +80,11 @@ def pre_fetch_hook(self):
     with open({log!r}, 'a') as log:
         log.write(json.dumps(everything({prefix!r})) + chr(10))
 
+def pre_install_hook(self):
+    if '# pack' in self.cfg.rawtxt:
+        squash = self.venv.squash
+        self.venv.squash = lambda command, target: squash([*command, '--', '-no-such-option'], target)
+
 def module_write_hook(self, filepath, text, *args, **kwargs):
     if filepath.startswith({modules!r}) and '# hook' in self.cfg.rawtxt:
         raise EasyBuildError("no module today")
@@ -91,7 +96,7 @@ PLAIN = "easyblock = 'ContainerInstall'\n" + SQUASHED.replace("venv_name = 'pyto
 FAILURES = [
     (SQUASHED + requirements("no-such-package"), "no-such-package"),
     (SQUASHED + "requirements = [{'verify': ['false']}]\n", "command of 'verify' failed"),
-    (SQUASHED + PACKED + "squashfs_options = ['-no-such-option']\n", "no-such-option"),
+    (SQUASHED + PACKED + "# pack\n", "no-such-option"),
     (SQUASHED + PACKED + "sanity_check_commands = ['false']\n", "anity check"),
     (PLAIN + "postinstallcmds = ['touch %(installdir)s/bin/made; exit 7']\n", "exit code 7"),
     (PLAIN + "# hook\n", "no module today"),
@@ -290,15 +295,6 @@ def test_unchanged_files_are_not_kept(writable):
     for name, result in results.items():
         assert result.returncode == 0, result.stdout
         assert "changed by hand" not in result.stdout, name
-
-
-def test_keeping_can_be_disabled(writable, wheels):
-    """S002-44: keep_user_software = False behaves like EasyBuild."""
-    site = writable
-    root = add_by_hand(site, wheels)
-    site.eb(site.easyconfig(WRITABLE + "keep_user_software = False\n"), "--rebuild")
-    assert siblings(site) == []
-    assert not (root / "user-software.squashfs").exists()
 
 
 def test_leftovers_of_a_killed_attempt(writable, wheels):

@@ -7,11 +7,11 @@ import types
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.checks import check_container, check_venv
 from easybuild.easyblocks.generic.container.install import read_program
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
 from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.parameters import check_parameters
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record import InstallRecord
@@ -97,8 +97,7 @@ def test_a_venv_that_can_not_be_created(venv, errors, said):
 def test_a_specification_is_immutable():
     """house 2.2: the values that follow from the easyconfig are checked once and can't be changed afterwards."""
     made = spec(VenvSpec, conda_env=None, venv_name="own")
-    check_container(made)
-    check_venv(made)
+    check_parameters(made)
     assert (made.conda_env, made.venv) == ("example", "/user-software/venv/own")
     with pytest.raises(AttributeError, match="init"):
         made.init = "none"

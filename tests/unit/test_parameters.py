@@ -10,6 +10,7 @@ import types
 import pytest
 from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
+from easybuild.easyblocks.generic.container.parameters import check_easyconfig, check_parameters
 from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind, runtime_variables
 from easybuild.easyblocks.generic.container.spec import NO_USER_BASE
 from easybuild.easyblocks.generic.container.tables import CACHES
@@ -168,16 +169,16 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     ("text", "expected"),
     [
         ("image = 'central'", "'image' is 'central', so 'image_dirs' must say where the image is"),
-        ("image = 'here'", "'image': 'here' (known: own, central, reference)"),
+        ("image = 'here'", "'image': unknown value 'here' (known: own, central, reference)"),
         ("image_dirs = ['sif-images']", "'sif-images' is not a full path, and 'image_root' is not set"),
         # defects B9
         ("image_dirs = ['$HOME/images']", "'$HOME/images' is not expanded, write the full path"),
         ("image_dirs = ['/a', '~/images']", "'~/images' is not expanded, write the full path"),
-        ("one_container = 'both'", "'one_container': 'both' (known: refuse, replace)"),
-        ("listed_packages = 'image'", "'listed_packages': 'image' (known: all, user_software, none)"),
+        ("one_container = 'both'", "'one_container': unknown value 'both' (known: refuse, replace)"),
+        ("listed_packages = 'image'", "'listed_packages': unknown value 'image' (known: all, user_software, none)"),
         ("image_root_variable = 'A B'", "'image_root_variable': 'A B' can't be the name of an environment variable"),
-        ("scheduler = 'slrum'", "'scheduler': 'slrum' (known: slurm, pbs"),
-        ("gpu_visibility = 'none'", "'gpu_visibility': 'none' (known: local_rank, all)"),
+        ("scheduler = 'slrum'", "'scheduler': unknown value 'slrum' (known: slurm, pbs"),
+        ("gpu_visibility = 'none'", "'gpu_visibility': unknown value 'none' (known: local_rank, all)"),
         ("network_env = ['A=b']", "'network_env' should be a dictionary of variables"),
         ("network_env = {'A B': 'c'}", "'A B' can't be the name of an environment variable"),
         ("network_env = {'A': 'b\\nunset PATH'}", "the value of A should be one line"),
@@ -188,7 +189,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("container_env = {'VIRTUAL_ENV': '/opt/venv'}", "VIRTUAL_ENV is set by the module: it names the venv of user"),
         ("container_env = {'PREPEND_PATH': '/x'}", "PREPEND_PATH is set by the module: it names the directories of"),
         ("entry_point = 'oci.sh'", "'entry_point' should be the full path of a program of the image"),
-        ("gpu = 'cude'", "'gpu': 'cude' (known: cuda, rocm)"),
+        ("gpu = 'cude'", "'gpu': unknown value 'cude' (known: cuda, rocm)"),
         ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of program names"),
         ("wrappers = ['../escape']", "'wrappers' should be 'all' or a list of program names"),
         ("wrappers = ['/bin/escape']", "'wrappers' should be 'all' or a list of program names"),
@@ -217,7 +218,6 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("wrappers = 'python'", "'wrappers' should be 'all' or a list of program names"),
         # use D12.11
         ("wrappers = ['git', 'bash']", "'bash' would hide the host's"),
-        ("squashfs_options = '-comp xz'", "'squashfs_options' should be a list of strings"),
         ("conflicts = 'one'", "'conflicts' should be a list of strings"),
         # easybuild D13
         ("exts_list = [('hello', '1.0')]", "'exts_list' can't be used: extensions would be built on the host"),
@@ -244,6 +244,12 @@ ODD_STAGES = [
 ]
 
 
+def check(block):
+    """Check an easyconfig as the easyblock does when it is created."""
+    check_easyconfig(block.cfg)
+    check_parameters(ContainerVenv.SPEC.from_easyconfig(block.cfg))
+
+
 def test_every_value_is_accepted_or_the_parameter_named(easyblock, monkeypatch):
     """easybuild D11: any value of any parameter is accepted, or the error names the parameter."""
     block = easyblock("")
@@ -257,11 +263,11 @@ def test_every_value_is_accepted_or_the_parameter_named(easyblock, monkeypatch):
         for value in ODD_VALUES + (ODD_STAGES if parameter == "requirements" else []):
             block.cfg[parameter] = value
             try:
-                block.check_parameters()
+                check(block)
             except EasyBuildError as error:
                 assert f"parameter '{parameter}'" in str(error), (parameter, value)
         block.cfg[parameter] = default
-    block.check_parameters()
+    check(block)
 
 
 @pytest.mark.parametrize(

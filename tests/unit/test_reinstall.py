@@ -24,7 +24,7 @@ class Easyblock(Reinstall, EasyBlock):
     def __init__(self, root):
         """Build beside an installation directory (Path)."""
         self.directory, self.installdir, self.dry_run = str(root), f"{root}.replace", False
-        self.cfg, self.mod_filepath = {"keep_user_software": True}, f"{root}.lua"
+        self.cfg, self.mod_filepath = {}, f"{root}.lua"
 
     def update_config_template_run_step(self):
         """Do nothing: there is no easyconfig."""
@@ -93,7 +93,7 @@ def test_an_earlier_installation_that_can_not_be_removed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(reinstall, "remove_dir", fail)
     easyblock = Easyblock(tmp_path / "software/1.0")
-    easyblock.cfg = {"keep_user_software": False, "cleanupoldinstall": True}
+    easyblock.cfg = {"cleanupoldinstall": True}
     easyblock.mod_filepath = str(tmp_path / "1.0.lua")
     easyblock.make_module_step()
     assert content(tmp_path / "software") == {"1.0": "1.0.replace", "1.0.replace": "1.0"}
@@ -204,7 +204,7 @@ def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(shutil, "move", refuse)
-    with pytest.raises(EasyBuildError, match="keep_user_software = False"):
+    with pytest.raises(EasyBuildError, match="Move or remove it yourself"):
         software.set_aside(["user-software"], software)
     assert software.changed == []
 

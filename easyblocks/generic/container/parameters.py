@@ -5,16 +5,32 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The easyconfig parameters of the two easyblocks: default values, what they are for, and what values they take.
+The easyconfig parameters of the two easyblocks: a row for each, with its default value, what it is for, and its check.
+
+Checks are made before anything is done, when values may still contain unresolved templates. Each error names the
+parameter, the value and the valid ones. A check gets the value and the ContainerSpec, and returns what is wrong (the
+rest of a sentence that begins "Easyconfig parameter 'name'"), or None.
 """
+import os
+import re
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence
+
 from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.utilities import nub
 
 from . import lockfile
-from .credentials import Credentials
+from .credentials import REMEDY, Credentials
+from .framework import EasyBuildExit
+from .imagesource import ImageSource, source_name
+from .install import NEEDED_ON_HOST
+from .lockfile import IMAGE_CENTRAL, IMAGE_KINDS, IMAGE_OWN
+from .requirements import lock_of
 from .schedulers import SCHEDULERS
-from .lockfile import IMAGE_KINDS, IMAGE_OWN
-from .tables import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KINDS, NODE, STRIPING
-from .valuetypes import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, is_of_kind
+from .stages import Stage
+from .tables import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KINDS, INIT_NONE, NODE, STRIPING
+from .tables import parse_binds, place_problem, template_problem
+from .texts import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, is_of_kind
+from .texts import bind_problem, value_problem, variable_problem
 
 # Conditions for binding a library of the host into the container.
 IF_MISSING = 'if_missing'
@@ -33,107 +49,348 @@ LISTED_PACKAGES = {
 # Value of 'wrappers': every program of the venv.
 WRAPPERS_ALL = 'all'
 
-# Value of 'protect': every package of the image.
-PROTECT_ALL = 'all'
-
-# Kind of parameters that take values of several types, and have a check of their own.
+# Kind of parameters that take values of several types, which their check tells apart.
 OTHER = ''
+
+# Parts of names of files and versions of modules.
+FILE_NAME = r'[A-Za-z0-9_][A-Za-z0-9_.+-]*'
+
+Check = Callable[[Any, Any], Optional[str]]
 
 
 class Parameter:
-    """
-    An easyconfig parameter.
-
-    Attributes
-    ----------
-    default : object
-        Its default value; None allows None.
-    text : str
-        What it is for.
-    kind : str
-        The type of its values, which follows from the default value unless it is given.
-    choices : sequence
-        All values that it can have; empty without a fixed set.
-    """
+    """An easyconfig parameter."""
 
     KINDS = {bool: FLAG, list: TEXTS, dict: VARIABLES}
 
-    def __init__(self, default, text, kind=None, choices=()):
-        """Take what is known of the parameter."""
+    def __init__(self, default: Any, text: str, kind: Optional[str] = None, choices: Sequence[Optional[str]] = (),
+                 check: Optional[Check] = None) -> None:
+        """
+        Store default value, description, kind, all possible values if there is a fixed set, and a check of its own.
+
+        The kind is the type of values; it follows from the default value unless it is given. None as default value
+        allows None.
+        """
         self.default = default
         self.text = text
         self.kind = self.KINDS.get(type(default), TEXT) if kind is None else kind
         self.choices = choices
+        self.check = check
 
-    def check_type(self, name, value):
-        """
-        Check the type of a value, which may still contain unresolved templates.
-
-        Raises
-        ------
-        EasyBuildError
-            If it is wrong; the message names the parameter.
-        """
+    def type_problem(self, value: Any) -> Optional[str]:
+        """Return what is wrong with the type of a value, or None."""
         is_default = value is None and self.default is None
-        if self.kind != OTHER and not is_default and not is_of_kind(value, self.kind):
-            raise EasyBuildError("Easyconfig parameter '%s' should be %s, found: %s", name, self.kind,
-                                 Credentials.mask(value))
+        if self.kind == OTHER or is_default or is_of_kind(value, self.kind):
+            return None
+        return " should be %s, found: %s" % (self.kind, Credentials.mask(value))
 
-    def check_choice(self, name, value):
-        """Check that a value is one of the choices, if there is a fixed set; raises EasyBuildError."""
+    def value_problem(self, value: Any, spec: Any) -> Optional[str]:
+        """Return what is wrong with a value of the right type, or None."""
         if self.choices and value not in self.choices:
-            raise EasyBuildError("Unknown value for easyconfig parameter '%s': '%s' (known: %s)", name, value,
-                                 ', '.join(choice for choice in self.choices if choice is not None))
+            return ": unknown value '%s' (known: %s)" % (value, ', '.join(one for one in self.choices if one))
+        return self.check(value, spec) if self.check else None
+
+
+def check_parameters(spec: Any, tcl_in_lmod: bool = False) -> None:
+    """
+    Check all parameters of a ContainerSpec; the first invalid value raises EasyBuildError.
+
+    ``tcl_in_lmod``: whether Lmod will read a module in Tcl.
+    """
+    parameters = sorted(spec.PARAMETERS.items())
+    for name, parameter in parameters:
+        refuse(name, parameter.type_problem(getattr(spec, name)))
+    refuse('sources', sources_problem(spec.sources))
+    for name, parameter in parameters:
+        refuse(name, parameter.value_problem(getattr(spec, name), spec))
+    for name, value in sorted(spec.own_environment.items()):
+        problem = value_problem(value, tcl_in_lmod)
+        refuse('container_env', problem and ": the value of %s %s: %r" % (name, problem, value))
+
+
+def refuse(name: str, problem: Optional[str]) -> None:
+    """Raise EasyBuildError for a problem of a parameter, if there is one."""
+    if problem:
+        raise EasyBuildError("Easyconfig parameter '%s'%s", name, problem)
+
+
+# --- the parts of an easyconfig that are not parameters of our easyblocks
+
+
+def check_easyconfig(cfg: Any) -> None:
+    """Raise EasyBuildError for credentials, and for what EasyBuild allows but makes no sense for containers."""
+    # the raw text includes comments
+    secrets = Credentials.find(cfg.rawtxt) or Credentials.find(cfg.asdict())
+    if secrets:
+        raise EasyBuildError("A credential is written out in the easyconfig: %s. %s", ', '.join(nub(secrets)), REMEDY)
+    if 'components' in cfg:
+        raise EasyBuildError("A container can't be a component of a Bundle, which would unpack the image: write a "
+                             "separate easyconfig for it, and add that to 'dependencies'.")
+    for param in ('exts_list', 'exts_defaultclass'):
+        if cfg.get_ref(param):
+            raise EasyBuildError("Easyconfig parameter '%s' can't be used: extensions would be built on the host, not "
+                                 "in the container. List packages for the container in 'requirements' (easyblock "
+                                 "ContainerVenv).", param)
+    if cfg.get_ref('multi_deps'):
+        raise EasyBuildError("Easyconfig parameter 'multi_deps' can't be used: EasyBuild would install the container "
+                             "once for each version. Name one version in 'dependencies'.")
+    if cfg['buildininstalldir']:
+        raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: temporary files would stay in "
+                             "the installation. To build elsewhere, use 'eb --buildpath'.")
+
+
+def sources_problem(sources: Any) -> Optional[str]:
+    """Check that each source has a file name, in one of EasyBuild's formats."""
+    names = [source_name(source) for source in sources] if isinstance(sources, (list, tuple)) else [None]
+    if all(isinstance(name, str) for name in names):
+        return None
+    return " should be a list with the name of an image (a SIF file), found: %s" % sources
+
+
+def check_one_source(sources: Sequence[Any]) -> None:
+    """Raise EasyBuildError unless the easyconfig parameter 'sources' names one image, as soon as one is needed."""
+    if len(sources) != 1:
+        raise EasyBuildError("Easyconfig parameter 'sources' must name exactly one image (a SIF file), found %d",
+                             len(sources), exit_code=EasyBuildExit.EASYCONFIG_ERROR)
+
+
+# --- checks of single parameters
+
+
+def aliases_problem(aliases: Iterable[str], _spec: Any) -> Optional[str]:
+    """Check that additional versions are valid names of module files, like the version itself."""
+    return first(": '%s' can't be the version of a module (letters, digits and _ . + - only)" % alias
+                 for alias in aliases if not re.match(r'[A-Za-z0-9][A-Za-z0-9_.+-]*\Z', alias))
+
+
+def binds_problem(binds: Iterable[str], _spec: Any) -> Optional[str]:
+    """Check the syntax of binds."""
+    return first(": '%s' %s" % (bind, bind_problem(bind)) for bind in binds if bind_problem(bind))
+
+
+def bind_lines_problem(lines: Iterable[str], spec: Any) -> Optional[str]:
+    """Check lines of a file with binds, which are for where that file doesn't exist."""
+    if lines and not spec.bind_file:
+        return " has binds for where 'bind_file' doesn't exist: set that too, or use 'binds' and 'optional_binds'"
+    return binds_problem(sum(parse_binds(lines), []), spec)
+
+
+def library_binds_problem(binds: Dict[str, str], spec: Any) -> Optional[str]:
+    """Check the syntax of binds and their conditions."""
+    if not all(value in LIBRARY_BINDS for value in binds.values()):
+        return " should be a dictionary of bind mounts, each with '%s', found: %s" % (
+            "' or '".join(LIBRARY_BINDS), binds)
+    return binds_problem(binds, spec)
+
+
+def name_problem(name: Optional[str], _spec: Any) -> Optional[str]:
+    """Check that a name is one of an environment variable."""
+    return ": '%s' %s" % (name, variable_problem(name)) if name and variable_problem(name) else None
+
+
+def container_env_problem(variables: Dict[str, Any], spec: Any) -> Optional[str]:
+    """Check names of variables in the container; whether their values reach it depends on the modules tool."""
+    return first(name_problem(name, spec) for name in variables) or first(
+        ": %s is set by the module: %s" % (name, spec.MODULE_DECIDES[name])
+        for name in variables if name in spec.MODULE_DECIDES)
+
+
+def network_env_problem(variables: Dict[str, Any], spec: Any) -> Optional[str]:
+    """Check names and values of variables that scripts of bash read as lines."""
+    return first(name_problem(name, spec) for name in variables) or first(
+        ": the value of %s should be one line, without blanks at its ends, or None to unset it, found: %r"
+        % (name, value) for name, value in variables.items()
+        if value is not None and not re.match(r'\S(.*\S)?\Z', str(value)))
+
+
+def cache_variables_problem(variables: Dict[str, Optional[str]], spec: Any) -> Optional[str]:
+    """Check names of variables, and the places of their caches."""
+    return first(name_problem(name, spec) for name in sorted(variables)) or first(
+        ": '%s' %s" % (place, place_problem(place)) for _, place in sorted(variables.items())
+        if place is not None and place_problem(place))
+
+
+def cache_directories_problem(templates: Iterable[str], _spec: Any) -> Optional[str]:
+    """Check directories with variables."""
+    return first(": '%s' %s" % (template, template_problem(template)) for template in templates
+                 if template_problem(template))
+
+
+def entry_point_problem(path: Optional[str], _spec: Any) -> Optional[str]:
+    """Check the path of a program of the image."""
+    if not path or re.match(r'/[A-Za-z0-9_.+/-]+\Z', path):
+        return None
+    return " should be the full path of a program of the image (letters, digits and _ . + - only), found: %s" % path
+
+
+def gpu_mpi_library_problem(library: Optional[str], spec: Any) -> Optional[str]:
+    """Check that the library for GPU-aware MPI matches the kind of GPU."""
+    if not library:
+        return None
+    if spec.gpu not in GPU_KINDS:
+        return " needs the parameter 'gpu' (known: %s)" % ', '.join(sorted(GPU_KINDS))
+    wanted = GPU_KINDS[spec.gpu].mpi_library
+    if not library.startswith('/') or not os.path.basename(library).startswith(wanted):
+        return ": for the GPU kind '%s' it should be the full path of a %s, found: %s" % (spec.gpu, wanted, library)
+    if 'LD_PRELOAD' in spec.container_env:
+        return " is loaded with LD_PRELOAD, and 'container_env' has a value for that: name the library there instead"
+    return None
+
+
+def image_problem(image: str, spec: Any) -> Optional[str]:
+    """Check that a module that uses a central image knows where it is."""
+    if image == IMAGE_CENTRAL and not spec.image_dirs:
+        return " is '%s', so 'image_dirs' must say where the image is" % IMAGE_CENTRAL
+    return None
+
+
+def image_dirs_problem(paths: Iterable[str], spec: Any) -> Optional[str]:
+    """Check that directories are full paths or below 'image_root'; no shell expands them."""
+    # paths that begin with a template are checked once it has a value
+    for path in [path for path in paths if not path.startswith('%')]:
+        if path.startswith(('$', '~')):
+            return ": '%s' is not expanded, write the full path (or use 'image_root_variable' for a directory named " \
+                "by a variable)" % path
+        if not path.startswith('/') and not spec.image_root:
+            return ": '%s' is not a full path, and 'image_root' is not set" % path
+    return None
+
+
+def image_source_problem(text: Optional[str], _spec: Any) -> Optional[str]:
+    """Check where the image can be fetched from, as soon as templates in it have a value."""
+    if not text or re.search(r'%\(', text):
+        return None
+    try:
+        digest = ImageSource.parse(text).digest
+    except ValueError as err:
+        return ": '%s' %s" % (Credentials.mask(text), err)
+    if digest:
+        return None
+    return ": '%s' has no digest, so it may be another image tomorrow. `ebsif inspect %s` shows the one that it has " \
+        "now." % (text, text)
+
+
+def masks_problem(_value: Any, spec: Any) -> Optional[str]:
+    """Check the patterns and the replacements."""
+    spec.masks.check()
+    return None
+
+
+def definition_files_problem(paths: Iterable[str], _spec: Any) -> Optional[str]:
+    """Check that definition files have different names, since they are kept in one directory."""
+    names = [os.path.basename(path) for path in paths]
+    return first(" has more than one file named %s: all are kept in one directory. Rename all but one." % name
+                 for name in names if names.count(name) > 1)
+
+
+def script_names_problem(names: Dict[str, str], spec: Any) -> Optional[str]:
+    """Check that additional script names refer to existing scripts in the same directory."""
+    known = [script for script in spec.SCRIPTS + spec.PYTHON_SCRIPTS + spec.NAMED_SCRIPTS
+             if script.startswith(('bin/', 'runscripts/'))]
+    return first(": '%s' can't be another name of '%s' (known, in the same directory: %s)" % (
+        new, script, ', '.join(known)) for new, script in names.items()
+        if script not in known or not re.match(r'%s/%s\Z' % (os.path.dirname(script), FILE_NAME), new))
+
+
+def wrappers_problem(wrappers: Any, _spec: Any) -> Optional[str]:
+    """Check that wrappers have valid names, and don't hide programs that are needed on the host."""
+    names = wrappers if isinstance(wrappers, (list, tuple)) else [wrappers] if wrappers == WRAPPERS_ALL else [None]
+    if not all(isinstance(name, str) and re.match(FILE_NAME + r'\Z', name) for name in names):
+        return " should be '%s' or a list of program names, found: %s" % (WRAPPERS_ALL, wrappers)
+    return first(": '%s' would hide the host's, which commands and job scripts need to start the container. Leave it "
+                 "out; start-shell opens a shell in the container." % name for name in names if name in NEEDED_ON_HOST)
+
+
+def init_problem(init: str, spec: Any) -> Optional[str]:
+    """Check that an image with user software has a Python."""
+    if spec.venv and init == INIT_NONE:
+        return " is '%s': an image without Python can't have a venv. Use the easyblock ContainerInstall for it." % init
+    return None
+
+
+def requirements_problem(requirements: Any, _spec: Any) -> Optional[str]:
+    """Check the stages, which name what is wrong themselves, or the lock to repeat."""
+    if not isinstance(requirements, dict):
+        Stage.from_parameter(requirements)
+    elif not lock_of(requirements):
+        return ": a dictionary should be {'lock': FILE}, the record of the installation to repeat, and may have its " \
+            "user software, 'squashfs': FILE; found: %s" % Credentials.mask(requirements)
+    return None
+
+
+def constraints_problem(lines: Iterable[str], _spec: Any) -> Optional[str]:
+    """Check that constraints are exact versions."""
+    return first(": '%s' should be a name and an exact version, name==version" % line
+                 for line in lines if not re.match(r'[\w.-]+==[^\s;,*]+\Z', line))
+
+
+def venv_name_problem(_value: Optional[str], spec: Any) -> Optional[str]:
+    """Check the name of the venv, which may be the default value."""
+    if re.match(r'[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]\Z', spec.venv_name):
+        return None
+    return ": '%s' can't be the name of a venv (one directory: letters, digits, '_', '.', '+' and '-')" % spec.venv_name
+
+
+def first(problems: Iterable[Optional[str]]) -> Optional[str]:
+    """Return the first problem, None if there is none."""
+    return next((problem for problem in problems if problem), None)
+
+
+# --- the parameters
 
 
 CONTAINER_PARAMETERS = {
     'aliases': Parameter(
         [], "Additional versions under which the module can be loaded; a hidden module can always be loaded without "
-        "the dot"),
+        "the dot", check=aliases_problem),
     'bind_file': Parameter(
         None, "File with more bind mounts, one per line, read when the module is loaded ('?' marks optional ones)"),
     'bind_file_default': Parameter(
-        [], "Lines to use where 'bind_file' doesn't exist (default: the module can't be loaded there)"),
-    'binds': Parameter([], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist"),
+        [], "Lines to use where 'bind_file' doesn't exist (default: the module can't be loaded there)",
+        check=bind_lines_problem),
+    'binds': Parameter(
+        [], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist", check=binds_problem),
     'cache_variables': Parameter(
         {}, "Places of more caches (job/NAME, step/NAME, project/NAME), by the variable that libraries read; None "
-        "leaves a variable alone", VARIABLES_OR_NONE),
+        "leaves a variable alone", VARIABLES_OR_NONE, check=cache_variables_problem),
     'conda_env': Parameter(None, "Name of the Conda environment in the image (default: name in lower case)"),
     'conda_root': Parameter(CONDA_ROOT, "Prefix of the Conda installation in the image"),
     'conflicts': Parameter([], "Modules that can't be loaded together with this one"),
     'container_env': Parameter(
-        {}, "Environment variables to set in the container; None unsets a variable there", SETTINGS_OR_NONE),
-    'definition_files': Parameter([], "Files that the image was built from, kept in share/docker-defs"),
+        {}, "Environment variables to set in the container; None unsets a variable there", SETTINGS_OR_NONE,
+        check=container_env_problem),
+    'definition_files': Parameter(
+        [], "Files that the image was built from, kept in share/docker-defs", check=definition_files_problem),
     'entry_point': Parameter(
         None, "Program of the image (full path) through which commands, wrappers and run scripts start programs, to "
-        "get the environment that it sets"),
+        "get the environment that it sets", check=entry_point_problem),
     'gpu': Parameter(None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), choices=[None] + sorted(GPU_KINDS)),
     'gpu_option': Parameter(
         True, "Use the runtime's option for this kind of GPU (--rocm, --nv), which puts libraries of the host before "
         "those of the image"),
-    'gpu_mpi_library': Parameter(None, "Library that makes MPI GPU-aware (GTL), used where it exists"),
+    'gpu_mpi_library': Parameter(
+        None, "Library that makes MPI GPU-aware (GTL), used where it exists", check=gpu_mpi_library_problem),
     'gpu_visibility': Parameter(
         None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
         % ', '.join(GPU_VISIBILITY), choices=(None,) + GPU_VISIBILITY),
     'image': Parameter(
         IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', or a 'reference' to that of "
-        "another module", choices=IMAGE_KINDS),
+        "another module", choices=IMAGE_KINDS, check=image_problem),
     'image_dirs': Parameter(
         [], "Directories with copies of the image, searched in this order if the module has no copy; relative ones are "
-        "below 'image_root'"),
+        "below 'image_root'", check=image_dirs_problem),
     'image_packages': Parameter({}, "Python packages that the image must have, with their versions, and python itself"),
     'image_root': Parameter(None, "Parent directory of relative 'image_dirs'"),
-    'image_root_variable': Parameter(None, "Environment variable that overrides 'image_root'"),
+    'image_root_variable': Parameter(None, "Environment variable that overrides 'image_root'", check=name_problem),
     'image_source': Parameter(
         None, "Where the image is fetched from if it isn't found: oras://, docker://, https://, oci:, oci-archive: or "
-        "docker-archive:, with its digest"),
+        "docker-archive:, with its digest", check=image_source_problem),
     'init': Parameter(
-        INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), choices=INIT_KINDS),
-    'keep_user_software': Parameter(
-        True, "On reinstallation, keep user software and scripts that were changed by hand"),
+        INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), choices=INIT_KINDS,
+        check=init_problem),
     'library_binds': Parameter(
         {}, "Host libraries to bind, each 'if_missing' (the image has no library of that name) or 'if_newer' (it has "
-        "none, or an older one)"),
+        "none, or an older one)", check=library_binds_problem),
     'listed_packages': Parameter(
         'all', "Python packages that the module lists as extensions: %s" % ', '.join(LISTED_PACKAGES),
         choices=tuple(LISTED_PACKAGES)),
@@ -142,35 +399,36 @@ CONTAINER_PARAMETERS = {
         "it to the file system"),
     'masked_paths': Parameter(
         [], "Files of the image to hide in the container (list of patterns), or to replace (dictionary of patterns and "
-        "replacements)", LISTED),
+        "replacements)", LISTED, check=masks_problem),
     'network_env': Parameter(
-        {}, "Environment variables for the site's network; None unsets a variable in the container", SETTINGS_OR_NONE),
+        {}, "Environment variables for the site's network; None unsets a variable in the container", SETTINGS_OR_NONE,
+        check=network_env_problem),
     'node_caches': Parameter(
         NODE, "Directories on the node for caches that only a job needs: the first one that can be used, with "
-        "variables as ${NAME}"),
+        "variables as ${NAME}", check=cache_directories_problem),
     'one_container': Parameter(
         REFUSE, "What loading does if another container module is loaded: %s" % ', '.join(ONE_CONTAINER),
         choices=ONE_CONTAINER),
-    'optional_binds': Parameter([], "Bind mounts that are used only if their source exists"),
+    'optional_binds': Parameter([], "Bind mounts that are used only if their source exists", check=binds_problem),
     'own_modules': Parameter(
         None, "The image has its own modules: programs start without the host's modules. Name of a variable that lists "
-        "further variables to keep, separated by commas"),
+        "further variables to keep, separated by commas", check=name_problem),
     'project_caches': Parameter(
         [], "Directories on project storage for caches that are kept: the first one that can be used, with variables "
-        "as ${NAME}"),
+        "as ${NAME}", check=cache_directories_problem),
     'scheduler': Parameter(
         None, "Scheduler whose variables distributed runs read: %s (default: any launcher's)" % ', '.join(SCHEDULERS),
         choices=[None] + list(SCHEDULERS)),
     'script_names': Parameter(
         {}, "Additional names of commands and run scripts (new name: existing name, both as bin/NAME or "
-        "runscripts/NAME)"),
+        "runscripts/NAME)", check=script_names_problem),
     'signature_keys': Parameter(
         [], "Files of the public keys of those who may sign the image; it isn't installed without their signature"),
     'support_level': Parameter(None, "How this container is supported, for the help of the module"),
     'warnings': Parameter([], "Texts to show at installation and in the help of the module"),
     'wrappers': Parameter(
         [], "Programs of the container and run scripts that become commands of the module (list of names), '%s' for "
-        "the programs of the venv" % WRAPPERS_ALL, OTHER),
+        "the programs of the venv" % WRAPPERS_ALL, OTHER, check=wrappers_problem),
     'wrappers_load': Parameter(
         False, "Wrappers and other commands of the module work without the loaded module (called by their path): they "
         "set up its environment themselves"),
@@ -179,14 +437,11 @@ CONTAINER_PARAMETERS = {
 VENV_PARAMETERS = {
     'constraints': Parameter(
         [], "Exact versions (name==version) of packages that pip may install, for example those of an earlier "
-        "installation"),
-    'protect': Parameter(
-        PROTECT_ALL, "Packages of the image that requirements can't replace: '%s', or a list of names" % PROTECT_ALL,
-        OTHER),
+        "installation", check=constraints_problem),
     'requirements': Parameter(
         None, "Python packages to install: the text of a requirements.txt, a list of its lines, a list of stages "
         "(dictionaries), {'lock': FILE} to repeat an installation, or {'lock': FILE, 'squashfs': FILE} to take its "
-        "user software as well", OTHER),
-    'squashfs_options': Parameter([], "Options for mksquashfs that replace the default compression"),
-    'venv_name': Parameter(None, "Name of the venv in /user-software/venv (default: name in lower case)"),
+        "user software as well", OTHER, check=requirements_problem),
+    'venv_name': Parameter(
+        None, "Name of the venv in /user-software/venv (default: name in lower case)", check=venv_name_problem),
 }

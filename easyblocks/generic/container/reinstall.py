@@ -273,7 +273,7 @@ class Reinstall(MIXIN):
         """
         before, now = UserSoftware(earlier), UserSoftware(self.installdir)
         # without a record, and not in use: left by a killed attempt
-        if not self.cfg['keep_user_software'] or not (before.record or merge or earlier == self.installdir):
+        if not (before.record or merge or earlier == self.installdir):
             return
         self.keep_scripts(before, now, merge)
         changed = before.changed

@@ -9,6 +9,7 @@ Specification of a container module, from the easyconfig alone: image, environme
 """
 import os
 import re
+from typing import Dict
 
 from easybuild.tools.filetools import convert_name, read_file
 
@@ -16,10 +17,9 @@ from .tables import INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NON
 from .imagesource import ImageSource, source_name
 from .masks import Masks
 from .packages import USER_SOFTWARE
-from .parameters import CONTAINER_PARAMETERS, PROTECT_ALL, VENV_PARAMETERS, WRAPPERS_ALL
+from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL
 from .schedulers import SCHEDULERS
 from .settings import SET_ENVIRONMENT
-from .texts import normal_name
 
 # Where libraries keep their caches: found when a container starts, removed at the end of a job.
 CACHE_SCRIPTS = ['runscripts/find-caches', 'runscripts/remove-caches']
@@ -234,7 +234,7 @@ class ContainerSpec:
         return {name: value for name, value in variables.items() if name not in self.container_env}
 
     # like start_environment, for paths of files: unless the caller has set the variable, and if the file is there
-    start_files = {}
+    start_files: Dict[str, str] = {}
     # path of the venv in the container: there is no user software
     venv = None
 
@@ -265,10 +265,6 @@ class VenvSpec(ContainerSpec):
     def derived_defaults(self):
         """Values of parameters whose default depends on other parameters (dict)."""
         return dict(super().derived_defaults(), venv_name=self.venv_name or self.name.lower())
-
-    def protects(self, name):
-        """Return whether requirements can't replace a package of the image (its normalized name)."""
-        return self.protect == PROTECT_ALL or name in [normal_name(item) for item in self.protect]
 
     @property
     def venv(self):

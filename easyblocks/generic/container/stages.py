@@ -18,10 +18,9 @@ from typing import Any, Collection, Dict, Iterator, List
 
 from easybuild.tools.build_log import EasyBuildError
 
+from .texts import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind, variable_problem
 from .credentials import REMEDY, Credentials
 from .requirements import NEEDS_TORCH, are_stages, local_path, package_name, requirement_text, stages_of
-from .texts import variable_problem
-from .valuetypes import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind
 
 # Packages that builds without isolation commonly need (S000-22).
 NEEDED_WITHOUT_ISOLATION = ('setuptools', 'wheel', 'ninja', 'packaging')

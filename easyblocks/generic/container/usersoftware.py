@@ -172,8 +172,8 @@ def move(path: str, target: str) -> None:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.move(path, target)
     except (OSError, shutil.Error) as err:
-        raise EasyBuildError("%s was changed by hand and can't be moved to %s: %s. Move it yourself, or set "
-                             "'keep_user_software = False' to discard it.", path, target, err)
+        raise EasyBuildError("%s was changed by hand and can't be moved to %s: %s. Move or remove it yourself, "
+                             "then install again.", path, target, err)
 
 
 def free_path(path: str) -> str:
