@@ -10,7 +10,7 @@ EasyBuild support for installing a container image as a module, implemented as a
 import os
 import stat
 from contextlib import contextmanager
-from typing import Optional
+from typing import Any, Iterator, Optional
 
 from easybuild.easyblocks import generic
 # --include-easyblocks links this file into a directory of EasyBuild's, the first one where easyblocks are looked for.
@@ -19,7 +19,8 @@ if os.path.dirname(os.path.realpath(__file__)) not in generic.__path__[:2]:
     generic.__path__.insert(1, os.path.dirname(os.path.realpath(__file__)))
 
 from .container import lockfile, texts
-from .container.framework import EasyBuildExit, exit_status, refuse_old_easybuild
+from .container.credentials import Credentials
+from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
 from .container.framework import set_search_paths, with_parameter
 from .container.image import Image, OpenImage, check_installed_image, check_note
 from .container.imagefetch import fetch
@@ -30,8 +31,9 @@ from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_sour
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record import InstallRecord, correct_binds, versions_used
 from .container.reinstall import Reinstall
+from .container.reports import keep_easyblocks
 from .container.reports import keep_secrets_out_of_report
-from .container.runtime import Container, Runtime, existing_sources, runtime_variables
+from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from .container.lockfile import IMAGE_CENTRAL, InstalledImage, InstalledImages
 from .container.spec import ContainerSpec
@@ -110,8 +112,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         return self.record
 
     @contextmanager
-    def changed(self, **attributes):
-        """Context manager that gives attributes of EasyBuild's other values."""
+    def overridden(self, **attributes: Any) -> Iterator[None]:
+        """Temporarily override attributes of the easyblock."""
         before = {name: getattr(self, name) for name in attributes}
         try:
             for name, value in attributes.items():
@@ -121,8 +123,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             for name, value in before.items():
                 setattr(self, name, value)
 
-    def warn(self, text):
-        """Warn of a likely mistake, if there is one."""
+    def warn(self, text: Optional[str]) -> None:
+        """Print a warning, unless the text is empty."""
         if text:
             print_warning(text, log=self.log)
 
@@ -191,7 +193,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def checksum_step(self):
         """Verify checksums as EasyBuild does, but don't read an image whose SHA256 is recorded (E-01)."""
         is_known = self.src and self.image.is_known(self.src[0]['path'])
-        with self.changed(src=[] if is_known else self.src):
+        with self.overridden(src=[] if is_known else self.src):
             super().checksum_step()
 
     def extract_step(self):
@@ -207,7 +209,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.masks = self.spec.masks
         for text in self.spec.warnings:
             self.warn(text)
-        keep_secrets_out_of_report(self.initial_environ)
+        # credentials, and what the caller names for installations
+        keep_out_of_report(Credentials.find_variables(self.initial_environ) + named_variables(self.initial_environ))
         if self.dry_run:
             return
         if build_option('module_only'):

@@ -16,13 +16,12 @@ import stat
 from .containerinstall import ContainerInstall
 
 from .container import lockfile
-from .container.framework import EasyBuildExit, RunShellCmdError
+from .container.framework import EasyBuildExit, RunShellCmdError, keep_out_of_report
 from .container.image import copy_hashed
 from .container.packages import pip_version
 from .container.pip import Pip
 from .container.install import NEEDED_ON_HOST, set_mode, write_readable
 from .container.record import InstallRecord
-from .container.reports import keep_out_of_report
 from .container.requirements import lock_of, squashfs_of
 from .container.reuse import Reuse
 from .container.runtime import host_variables

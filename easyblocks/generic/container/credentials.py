@@ -9,30 +9,31 @@ Find and mask credentials in texts that others can read: easyconfigs (EasyBuild 
 """
 import functools
 import re
+from typing import Any, Dict, List, Pattern
 
 REMEDY = "Others can read the easyconfig and the installation. Give pip the credential in a private file " \
     "(PIP_CONFIG_FILE, NETRC), or write ${NAME} in its place in a requirement line or URL, and set that variable " \
     "when you install; variables for other commands are passed if they are listed in EBSIF_INSTALL_ENV."
 
-# Variables and options whose value is a credential: HF_TOKEN, but not HF_TOKEN_PATH, TOKENIZERS_PARALLELISM, or numbers
-# and names of tokens in the sense of language models.
-NAME = r'(?:(?!(?:[\w-]*[_-])?(?:bos|cls|eos|mask|max|max[_-]new|min|num|pad|sep|unk)[_-]token\b)' \
-    r'(?:[\w-]+[_-])?(?:token|secret|passphrase)|' \
+# Variables and options whose value is a credential: HF_TOKEN, but not HF_TOKEN_PATH or TOKENIZERS_PARALLELISM.
+NAME = r'(?:(?:[\w-]+[_-])?(?:token|secret|passphrase)|' \
     r'[\w-]*(?:password|passwd|api[_-]?key|access[_-]key|private_key))'
 
-# In this order: user:password@ in a URL, as pip reads it; a user name as long as a token (shorter ones belong to a
-# keyring); pip's proxy; parameters of a URL; an option; a variable in a command.
 PATTERNS = (
+    # user:password@ in a URL, as pip reads it; a user name as long as a token (shorter ones belong to a keyring)
     r'(?P<before>\b[A-Za-z][\w+.-]*://[^\s/?#"\':@]*:)(?P<secret>[^\s/?#"\']+)(?=@)',
     r'(?P<before>https?://)(?P<secret>[^\s/?#"\':@]{20,})(?=:?@)',
+    # pip's proxy, a parameter of a URL, an option, a variable in a command
     r'(?P<before>--proxy[=\s"\',]+[^\s/@:]+:)(?P<secret>[^\s/@]+)(?=@)',
     r'(?P<before>[?&](?i:NAME|sig|(?:x-(?:amz|goog)-)?signature)=)(?P<secret>[^\s&#"\']+)',
     r'(?P<before>--(?i:NAME)[=\s"\',]+)(?P<secret>[^\s"\']+)',
     r'(?P<before>(?:^|[\s;&|])(?=[A-Z0-9_]+=)(?i:NAME)=["\']?)(?P<secret>[^\s=;&|"\']+)',
 )
 
-# Variables, command substitutions, switches and examples.
-NOT_SECRET = re.compile(r'(?:\$\(.*|`.*|\**|<.*>|\d{1,3}|true|false|yes|no|none|on|off|password)\Z', re.IGNORECASE)
+# Command substitutions, switches, examples, and special tokens of language models ([PAD], </s>); before it is compared,
+# variables are taken out.
+NOT_SECRET = re.compile(r'(?:\$\(.*|`.*|\**|<.*>|\[.*\]|\d{1,3}|true|false|yes|no|none|on|off|password)\Z',
+                        re.IGNORECASE)
 
 # A number of tokens, or the number of a token; credentials are longer.
 COUNT = re.compile(r'\d{1,9}\Z')
@@ -44,21 +45,11 @@ class Credentials:
     """Finds and masks credentials in texts and variables."""
 
     @staticmethod
-    def find(value, name=''):
+    def find(value: Any, name: str = '') -> List[str]:
         """
-        Find the credentials in a value of an easyconfig.
+        Return a description of each credential in a value of an easyconfig, masked.
 
-        Parameters
-        ----------
-        value : object
-            A string, or a list or dictionary of values; keys of dictionaries are taken as names of variables.
-        name : str, optional
-            The name of the value.
-
-        Returns
-        -------
-        list of str
-            A description of each, with the credential masked.
+        Values may be lists and dictionaries, whose keys are taken as names of variables, as ``name`` is.
         """
         if isinstance(value, dict):
             return [text for key in value for text in Credentials.find(value[key], str(key))]
@@ -75,8 +66,8 @@ class Credentials:
                 if is_secret(*match.group('secret', 'before'))]
 
     @staticmethod
-    def mask(value):
-        """Return a value as text with masked credentials (str)."""
+    def mask(value: Any) -> str:
+        """Return a value as text with masked credentials."""
         text = str(value)
         for pattern in compiled():
             text = pattern.sub(lambda match: match.group('before') + (
@@ -84,18 +75,18 @@ class Credentials:
         return text
 
     @staticmethod
-    def find_variables(environment):
-        """Return the names of the variables that hold credentials (list of str)."""
+    def find_variables(environment: Dict[str, str]) -> List[str]:
+        """Return the names of the variables that hold credentials."""
         return [name for name, value in environment.items() if Credentials.find({name: value})]
 
 
 @functools.lru_cache(maxsize=None)
-def compiled():
+def compiled() -> List[Pattern[str]]:
     """Return the compiled patterns; most commands only import them, which took as long as reading a catalogue file."""
     return [re.compile(pattern.replace('NAME', NAME), re.MULTILINE) for pattern in PATTERNS]
 
 
-def is_secret(text, name):
+def is_secret(text: str, name: str) -> bool:
     """Return whether text in the position of a credential, after this name, really is one."""
     if re.search(r'token\W*\Z', name, re.IGNORECASE) and COUNT.match(text):
         return False

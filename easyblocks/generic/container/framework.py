@@ -10,10 +10,12 @@ What we need of EasyBuild 5, and changing what it reads.
 EasyBuild imports every easyblock in its include paths, whatever it installs, and sites share these between an old and a
 new EasyBuild. So with EasyBuild 4 the easyblocks can be imported, but not used.
 """
+import re
 from contextlib import contextmanager
+from typing import Any, Iterator, List
 
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.config import update_build_option
+from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.version import VERSION
 
 from .texts import ERRORS, plain_error
@@ -34,11 +36,11 @@ except ImportError:
     IS_OLD = True
     EasyBuildExit, RunShellCmdError, run_shell_cmd = AnyExit(), None, None
 
-__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'plain_errors', 'refuse_old_easybuild', 'run_shell_cmd',
-           'set_search_paths', 'with_build_option', 'with_parameter']
+__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'keep_out_of_report', 'plain_errors',
+           'refuse_old_easybuild', 'run_shell_cmd', 'set_search_paths', 'with_build_option', 'with_parameter']
 
 
-def refuse_old_easybuild():
+def refuse_old_easybuild() -> None:
     """Stop with EasyBuild 4."""
     if IS_OLD:
         raise EasyBuildError("the easyblocks for container images need EasyBuild 5, and this is EasyBuild %s: load or "
@@ -46,7 +48,7 @@ def refuse_old_easybuild():
 
 
 @contextmanager
-def exit_status(code):
+def exit_status(code: Any) -> Iterator[None]:
     """Set the exit status (EasyBuildExit) of errors that don't have a specific one."""
     try:
         yield
@@ -57,8 +59,8 @@ def exit_status(code):
 
 
 @contextmanager
-def plain_errors():
-    """Say in words what the numbers of errors of the operating system mean, also of those that EasyBuild reports."""
+def plain_errors() -> Iterator[None]:
+    """Replace errno codes by plain text in messages, also in those of EasyBuild."""
     try:
         yield
     except EasyBuildError as err:
@@ -71,8 +73,8 @@ def plain_errors():
 
 
 @contextmanager
-def with_parameter(easyconfig, name, value):
-    """Context manager that gives a parameter of an easyconfig another value."""
+def with_parameter(easyconfig: Any, name: str, value: Any) -> Iterator[None]:
+    """Temporarily change a parameter of an easyconfig."""
     before = easyconfig.get_ref(name)
     easyconfig[name] = value
     try:
@@ -82,8 +84,8 @@ def with_parameter(easyconfig, name, value):
 
 
 @contextmanager
-def with_build_option(name, value):
-    """Context manager that gives an option of eb another value."""
+def with_build_option(name: str, value: Any) -> Iterator[None]:
+    """Temporarily change an option of eb."""
     before = update_build_option(name, value)
     try:
         yield
@@ -91,7 +93,20 @@ def with_build_option(name, value):
         update_build_option(name, before)
 
 
-def set_search_paths(environment, **paths):
+def keep_out_of_report(names: List[str]) -> None:
+    """
+    Keep variables out of the report that EasyBuild writes to the installation (easybuild/*_test_report.md).
+
+    It contains the environment; EasyBuild only leaves out variables with names like token, key or password.
+    """
+    before = build_option('test_report_env_filter')
+    names = [name for name in names if not (before and before.search(name))]
+    if names:
+        patterns = ([before.pattern] if before else []) + ['^%s$' % re.escape(name) for name in sorted(names)]
+        update_build_option('test_report_env_filter', re.compile('|'.join(patterns)))
+
+
+def set_search_paths(environment: Any, **paths: List[str]) -> None:
     """Let a module set these search paths (relative to the installation), and none of EasyBuild's others."""
     for variable in list(environment.as_dict):
         if variable not in paths:
