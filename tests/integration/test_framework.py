@@ -6,22 +6,29 @@ A small easyblock derived from ours inspects itself in a real eb, without a cont
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
 
 import pytest
 from parts import unpack_easybuild
+from support import EASYBLOCKS
 
 OLDEST = "5.1.0"  # as in setup.cfg
 NEWEST = version("easybuild-framework")
 
 PROBE = '''
 import json, os, re
+from easybuild.easyblocks import generic
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.framework.easyblock import EasyBlock
+from easybuild.framework.easyconfig.easyconfig import letter_dir_for
+from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
 from easybuild.tools.config import build_option, get_repository, get_repositorypath, install_path, update_build_option
+from easybuild.tools.config import source_paths
+from easybuild.tools.environment import restore_env
 from easybuild.tools.filetools import download_file, verify_checksum
 from easybuild.tools.run import run_shell_cmd
 
@@ -38,14 +45,23 @@ class Probe(Reinstall, EasyBlock):
             if variable != 'PATH':
                 self.module_load_environment.remove(variable)
         self.module_load_environment.PATH = ['bin']
+        # where --include-easyblocks puts its directory, too
+        SEEN['list of directories'] = isinstance(generic.__path__, list)
+        SEEN['exit codes'] = all(hasattr(EasyBuildExit, name) for name in os.environ['PROBE_EXITS'].split())
+        SEEN['exit code'] = EasyBuildError('text').exit_code == EasyBuildExit.ERROR and EasyBuildError('a %s', 'b').msg
         SEEN['comment'] = '# of the file' in self.cfg.rawtxt
         SEEN['values'] = self.cfg.asdict()['homepage']
         with self.cfg.allow_unresolved_templates():
             SEEN['unresolved'] = self.cfg['description']
 
+    def update_config_template_run_step(self):
+        super().update_config_template_run_step()
+        self.resolved = True
+
     def fetch_step(self, *args, **kwargs):
         kwargs['skip_checksums'] = True
         super().fetch_step(*args, **kwargs)
+        SEEN['sources'] = [path for path in source_paths() if os.path.isdir(path)] + [letter_dir_for('Example')]
         SEEN['source'] = sorted(self.src[0])
         SEEN['checksum'] = self.src[0]['checksum']
         SEEN['patch'] = os.path.basename(self.obtain_file('lock.json', no_download=True))
@@ -58,6 +74,12 @@ class Probe(Reinstall, EasyBlock):
         done = run_shell_cmd(['env'], use_bash=False, fail_on_error=False, output_file=False, work_dir=here)
         SEEN['environment'] = [done.exit_code, 'PROBE_SECRET=secret' in done.output, done.out_file]
 
+    def checksum_step(self):
+        # a SHA256 that is known isn't computed again
+        before, self.src = self.src, []
+        super().checksum_step()
+        self.src = before
+
     def extract_step(self):
         for source in self.src:
             source['finalpath'] = self.builddir
@@ -68,7 +90,11 @@ class Probe(Reinstall, EasyBlock):
         SEEN['filter'] = build_option('test_report_env_filter').pattern
 
     def configure_step(self):
-        pass
+        SEEN['hook after templates'] = self.hooked
+        SEEN['cores'] = self.cfg.parallel > 0
+        before = dict(os.environ)
+        self.modules_tool.load([])
+        restore_env(before)
 
     def build_step(self):
         pass
@@ -92,6 +118,21 @@ class Probe(Reinstall, EasyBlock):
         kwargs['custom_commands'] = ['test -z "$PROBE_VARIABLE" && test -n "$PROBE_OTHER"']
         super().sanity_check_step(*args, **kwargs)
 
+    def make_module_description(self):
+        self.cfg['usage'] = 'How to use it'
+        return super().make_module_description()
+
+    def make_module_dep(self, *args, **kwargs):
+        return super().make_module_dep(*args, **kwargs) + 'conflict("other")\n'
+
+    def make_module_extra(self, *args, **kwargs):
+        return super().make_module_extra(*args, **kwargs) + self.make_module_extra_extensions()
+
+    def permissions_step(self):
+        SEEN['group'] = self.group
+        super().permissions_step()
+        os.chmod(os.path.join(self.installdir, 'bin/probe'), 0o600)
+
     def make_extension_list(self, formatted=True):
         return [('numpy', '1.0')]
 
@@ -103,6 +144,8 @@ class Probe(Reinstall, EasyBlock):
         made = super().make_module_step(fake=fake)
         if not fake:
             SEEN['path'] = made
+            names = {'modname': 'Example/1.0', 'sym_version': 'new', 'version': '1.0'}
+            SEEN['modulerc'] = [self.module_generator.DOT_MODULERC, self.module_generator.modulerc(names)]
         return made
 
     def run_all_steps(self, *args, **kwargs):
@@ -114,6 +157,12 @@ class Probe(Reinstall, EasyBlock):
 '''
 
 HOOKS = """
+def pre_prepare_hook(self):
+    self.resolved = False
+
+def pre_configure_hook(self):
+    self.hooked = self.resolved
+
 def module_write_hook(self, filepath, text, *args, **kwargs):
     with open(os.environ['PROBE_SEEN'] + '.hook', 'a') as file:
         file.write('%s in %s\\n' % (filepath, self.installdir))
@@ -137,6 +186,16 @@ def framework(request, tmp_path, easybuild_wheels):
     return unpack_easybuild(easybuild_wheels(request.param), tmp_path / "path")
 
 
+def run_eb(framework, work, *arguments, **variables):
+    """Run eb of a framework in a directory, as the program does; return the CompletedProcess."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "EASYBUILD"))}
+    environment |= {"PYTHONPATH": str(framework), "HOME": str(work), **variables}
+    return subprocess.run(
+        [sys._base_executable, "-m", "easybuild.main", *arguments, f"--prefix={work}/eb", "--modules-tool=Lmod",
+         "--module-syntax=Lua", "--output-style=basic", "--allow-use-as-root-and-accept-consequences"],
+        env=environment, cwd=work, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
 def test_used_parts_of_the_framework(framework, tmp_path):
     """easybuild, Overrides of the framework: a new installation replaces the earlier one as intended."""
     (framework / "easybuild/easyblocks/generic/probe.py").write_text(PROBE)
@@ -151,18 +210,18 @@ def test_used_parts_of_the_framework(framework, tmp_path):
     (modules / "Example").mkdir(parents=True)
     (modules / "Example/1.0.lua").write_text(f'local root = "{root}"\n')
     seen = tmp_path / "seen"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "EASYBUILD"))}
-    environment |= {"PYTHONPATH": str(framework), "HOME": str(tmp_path), "PROBE_VARIABLE": "1", "PROBE_OTHER": "1",
-                    "PROBE_SECRET": "secret", "PROBE_SEEN": str(seen)}
-    result = subprocess.run(
-        # as the program eb runs it
-        [sys._base_executable, "-m", "easybuild.main", "Example-1.0.eb", "--rebuild", f"--prefix={tmp_path}/eb",
-         "--hooks=hooks.py", f"--sourcepath={tmp_path}", "--modules-tool=Lmod", "--module-syntax=Lua",
-         "--output-style=basic", "--allow-use-as-root-and-accept-consequences"],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    sources = "".join(path.read_text() for path in (EASYBLOCKS / "generic").rglob("*.py"))
+    exits = set(re.findall(r"EasyBuildExit\.([A-Z_]+)", sources))
+    assert "EASYCONFIG_ERROR" in exits
+    result = run_eb(
+        framework, tmp_path, "Example-1.0.eb", "--rebuild", "--hooks=hooks.py", f"--sourcepath={tmp_path}",
+        PROBE_VARIABLE="1", PROBE_OTHER="1", PROBE_SECRET="secret", PROBE_SEEN=str(seen), PROBE_EXITS=" ".join(exits))
     assert result.returncode == 0, result.stdout + result.stderr
     assert json.loads(seen.read_text()) == {
         # as parsed, and as written
+        "list of directories": True, "exit codes": True, "exit code": "a b",
+        "sources": [str(tmp_path), "e"], "hook after templates": True, "cores": True, "group": None,
+        "modulerc": [".modulerc.lua", 'module_version("Example/1.0", "new")'],
         "comment": True, "values": "https://example.org", "unresolved": "In %(installdir)s",
         "source": ["checksum", "cmd", "finalpath", "name", "path"], "patch": "lock.json",
         "checksum": "f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06",
@@ -182,8 +241,35 @@ def test_used_parts_of_the_framework(framework, tmp_path):
     text = (modules / "Example/1.0.lua").read_text().partition("local function container()")[0]
     assert f'local root = "{root}"' in text
     assert "numpy/1.0" in text
+    for part in ("How to use it", 'conflict("other")', 'setenv("EBEXTSLISTEXAMPLE", "numpy-1.0")'):
+        assert part in text
+    assert (root / "bin/probe").stat().st_mode & 0o777 == 0o600
+    assert not list(root.glob("easybuild/*-easybuild-devel"))
     assert text.count("prepend_path(") == text.count('prepend_path("PATH"') == 1
     assert not [path for path in root.parent.iterdir() if path != root]
     (report,) = root.glob("easybuild/*_test_report.md")
     assert "PROBE_OTHER" in report.read_text()
     assert "PROBE_SECRET" not in report.read_text()
+
+
+BUNDLE = """
+easyblock = 'Bundle'
+name = 'Two'
+version = '1.0'
+homepage = 'https://example.org'
+description = 'A container and something else'
+toolchain = SYSTEM
+components = [('Example', '1.0', {'easyblock': 'EASYBLOCK', 'sources': ['probe.txt']})]
+"""
+
+
+@pytest.mark.parametrize("easyblock", ["ContainerInstall", "ContainerVenv"])
+def test_a_component_of_a_bundle(framework, tmp_path, easyblock):
+    """A-02: EasyBuild would unpack the image, and write a module that doesn't set it up: eb refuses, and says why."""
+    (tmp_path / "Two-1.0.eb").write_text(BUNDLE.replace("EASYBLOCK", easyblock))
+    (tmp_path / "probe.txt").write_text("5\n")
+    result = run_eb(framework, tmp_path, "Two-1.0.eb", f"--sourcepath={tmp_path}")
+    assert result.returncode != 0
+    said = " ".join((result.stdout + result.stderr).split())
+    assert "A container can't be a component of a Bundle, which would unpack the image: write a separate" in said
+    assert not (tmp_path / "eb/software/Two").exists()
