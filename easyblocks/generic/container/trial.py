@@ -10,6 +10,7 @@ Try what was installed, in one container: start programs, import the packages th
 import json
 import re
 import shlex
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .requirements import package_name
 from .packages import gpu_label
@@ -20,39 +21,23 @@ NEVERTHELESS = "To install it nevertheless: eb --ignore-test-failure (ebsif exte
 
 
 class Trial:
-    """
-    What was found.
+    """What was found."""
 
-    Attributes
-    ----------
-    programs : list of tuple of str
-        Programs that don't start: name, what is missing ('program', 'interpreter', 'library', 'start'), and which.
-    imports : dict
-        What the program IMPORTS has found; empty if no packages were imported.
-    failure : str
-        What that program says if it fails itself.
-    gpu : str
-        The kind of GPU that the container is for; there need not be one here.
-    """
-
-    def __init__(self, run, programs, python='', request=None, gpu=''):
+    def __init__(self, run: Callable[..., Any], programs: List[str], python: str = '',
+                 request: Optional[Dict[str, Any]] = None, gpu: str = '') -> None:
         """
-        Run the programs.
+        Run programs on PATH, and import packages.
 
-        Parameters
-        ----------
-        run : callable
-            Runs a command in the container as the module will: ``run`` of a Container, or ``run_active`` of Pip.
-        programs : list of str
-            Names of programs on PATH.
-        python : str
-            The Python that imports packages.
-        request : dict
-            What to import, see `asked_for`.
-        gpu : str
-            See the attributes.
+        ``run`` runs a command in the container as the module will: ``run`` of a Container, or ``run_active`` of Pip.
+        ``python`` imports what ``asked_for`` returns (request). The container is for a kind of GPU, of which there need
+        not be one here.
         """
-        self.gpu, self.programs, self.imports, self.failure = gpu, [], {}, ''
+        self.gpu = gpu
+        # programs that don't start: name, what is missing ('program', 'interpreter', 'library', 'start'), and which
+        self.programs: List[Tuple[str, ...]] = []
+        # what the program IMPORTS has found, and what it prints if it fails itself
+        self.imports: Dict[str, Any] = {}
+        self.failure = ''
         if not (programs or request):
             return
         command = sh_command('try-out.sh', python, json.dumps(request) if request else '', *programs)
@@ -66,8 +51,8 @@ class Trial:
                 self.failure = (result.stderr.strip() or 'it says nothing').splitlines()[-1]
 
     @property
-    def broken_wrappers(self):
-        """What is wrong with programs (list of str): it can't be otherwise on another node."""
+    def broken_wrappers(self) -> List[str]:
+        """What is wrong with programs, on any node."""
         missing = ["'%s'" % name for name, what, _ in self.programs if what == 'program']
         texts = {'interpreter': "its interpreter %s is not there", 'start': "%s"}
         found = ["the container has no program named %s" % ' or '.join(missing)] if missing else []
@@ -76,8 +61,8 @@ class Trial:
         return ["Easyconfig parameter 'wrappers': %s" % text for text in found]
 
     @property
-    def warnings(self):
-        """What may be otherwise on another node, or was not tried (list of str)."""
+    def warnings(self) -> List[str]:
+        """What may work on another node, or was not tried."""
         found = ["the program '%s' needs %s, which isn't in the container here: it only starts on nodes that have it"
                  % (name, library) for name, what, library in self.programs if what == 'library']
         found += ["%s can only be imported together with %s, which it doesn't require and which isn't installed: add "
@@ -91,12 +76,12 @@ class Trial:
         return found + (["not tried, because importing takes too long: %s" % ', '.join(slow)] if slow else [])
 
     @property
-    def problems(self):
-        """Packages that can't be imported here (list of dict)."""
+    def problems(self) -> List[Dict[str, Any]]:
+        """Packages that can't be imported here."""
         return self.imports.get('problems', [])
 
-    def failed_imports(self, stages):
-        """Return what is wrong with packages of stages, and what to do (list of str)."""
+    def failed_imports(self, stages: List[Any]) -> List[str]:
+        """Return what is wrong with packages of stages, and what to do."""
         found = []
         for one in [one for one in self.problems if self.gpu not in one['gpu']]:
             names = {normal_name(name) for name in one['names'] + [one['culprit']]}
@@ -106,8 +91,8 @@ class Trial:
         return found
 
 
-def remedy(problem):
-    """Return what to do about a problem that the program IMPORTS has found (str)."""
+def remedy(problem: Dict[str, Any]) -> str:
+    """Return what to do about a problem that the program IMPORTS has found."""
     if problem['lines']:
         return "Add these lines to the requirements:\n    %s" % '\n    '.join(problem['lines'])
     text = "Ask for another version of %s, or leave it out" % (problem['culprit'] or problem['names'][0])
@@ -117,24 +102,16 @@ def remedy(problem):
     return text + "."
 
 
-def gpu_of(packages, gpu):
-    """Return the kind of GPU that packages are for (str): that of torch, else one that is known otherwise, or None."""
+def gpu_of(packages: Any, gpu: Optional[str]) -> str:
+    """Return the kind of GPU that torch in Packages is for, else the given one; empty if there is none."""
     label, _ = gpu_label(packages['torch'][1]) if 'torch' in packages else (None, None)
-    return {'rocm': 'rocm', 'cu': 'cuda', 'cpu': ''}.get(label, gpu or '')
+    return {'rocm': 'rocm', 'cu': 'cuda', 'cpu': ''}.get(label or '', gpu or '')
 
 
-def asked_for(stages, packages, pip):
-    """
-    Return what the program IMPORTS gets (dict), to import what was asked for.
-
-    Parameters
-    ----------
-    stages : list of Stage
-    packages : Packages
-        What Python sees.
-    pip : Pip
-    """
-    lines, options = {}, {}
+def asked_for(stages: List[Any], packages: Any, pip: Any) -> Dict[str, Any]:
+    """Return what the program IMPORTS gets, to import what the stages ask for, of the Packages that Python sees."""
+    lines: Dict[str, str] = {}
+    options: Dict[str, List[str]] = {}
     for stage in stages:
         more = [line for line in stage.requirements.splitlines() if line.startswith('--')]
         names = [(package_name(line), line) for line in stage.requirement_list]
