@@ -31,8 +31,6 @@ from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_sour
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record import InstallRecord, correct_binds, versions_used
 from .container.reinstall import Reinstall
-from .container.reports import keep_easyblocks
-from .container.reports import keep_secrets_out_of_report
 from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from .container.lockfile import IMAGE_CENTRAL, InstalledImage, InstalledImages

@@ -175,7 +175,7 @@ def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
     folder.mkdir()
     make_wheel(folder, "frombind")
     bind = str(folder).replace(",", "\\,").replace(":", "\\:") + ":/bound"
-    text = TEXT + f"binds = [{bind!r}]\noptional_binds = ['/does/not/exist', '/dev/null:/opt/null']\n"
+    text = TEXT + f"binds = [{bind!r}, '?/does/not/exist', '?/dev/null:/opt/null']\n"
     text += requirements("--no-index", "--find-links /bound", "frombind")
     site.eb(site.easyconfig(text), PIP_FIND_LINKS="")
     output = site.bash("module load Example/1.0 && singularity exec $SIF ls /bound").stdout
@@ -450,7 +450,7 @@ def test_a_python_that_is_itself_in_a_venv(site, wheels, base_image, tmp_path):
     site.run([*inside, "/opt/miniconda3/envs/pytorch/bin/python", "-m", "venv", "/opt/envs/venv"])
     site.run([*inside, "/opt/envs/venv/bin/pip", "install", "--no-index", "--find-links", wheels, "byhand"])
 
-    text = TEXT.replace("conda_env = 'pytorch'", "conda_env = 'venv'\nconda_root = '/opt'")
+    text = TEXT.replace("conda_env = 'pytorch'", "conda_env = '/opt/envs/venv'")
     text += f"binds = ['{folder}:/opt/envs/venv']\n" + requirements("byhand")
     site.eb(site.easyconfig(text), **wheel_settings(wheels))
     record = lock(site.prefix / "eb/software/Example/1.0")

@@ -57,7 +57,7 @@ class Several:
         stages = [{"requirements": ["central"], "env": {"CC": "tcc", "MAX_JOBS": "4"}, "verify": ['test "$CC" = tcc']}]
         plain = [
             site.easyconfig(
-                f"{PLAIN}image = 'central'\nimage_root = '{self.folder}'\nimage_root_variable = 'SITE_IMAGES'\n"
+                f"{PLAIN}image = 'central'\nimage_root = '${{SITE_IMAGES:-{self.folder}}}'\n"
                 "image_dirs = ['one', 'two', '/does/not/exist']\n", name="Central"),
             site.easyconfig(f"{PLAIN}{stay}bind_file = '{self.binds}'\n", name="Bound"),
             site.easyconfig(
@@ -74,7 +74,7 @@ class Several:
         venv = [
             site.easyconfig(
                 f"{TEXT}wrappers = ['python']\nrequirements = {stages!r}\n"
-                f"optional_binds = ['{self.folder}/a b:/mnt']\n"
+                f"binds = ['?{self.folder}/a b:/mnt']\n"
                 "container_env = {'QUOTED': \"it's $HOME\", 'NCCL_NET': 'AWS Libfabric'}\n", name="Own"),
             # defects B14
             site.easyconfig(
@@ -427,8 +427,8 @@ class Pair:
         "image = 'central'\nimage_dirs = ['{sources}']\n"
         "container_env = {{'ODD': 'a$b`c', 'PLAIN': '1', 'SHELL_TEXT': {hostile!r}}}\n"
         "network_env = {{'NET_OF_SITE': 'hsn'}}\n"
-        "optional_binds = ['{root}/data:/mnt', '/dev/null:/opt/null', '/does/not/exist:/x']\n"
-        "masked_paths = ['/etc/debian_version']\nbinds = ['{root}/needed:/media']\n"
+        "binds = ['{root}/needed:/media', '?{root}/data:/mnt', '?/dev/null:/opt/null', '?/does/not/exist:/x']\n"
+        "masked_paths = ['/etc/debian_version']\n"
         "modextravars = {{'LITERAL': {{'value': {hostile!r}, 'resolve_env_vars': False}}, "
         "'PUSHED': {{'value': 'pushed', 'pushenv': True}}}}\n"
     )

@@ -59,7 +59,7 @@ def masked(tmp_path_factory, base_image, host):
                  f"{host}/libz.so.1:/usr/lib64/libz.so.1": "if_missing",
                  **{f"{host}/versions/{name}:/mnt/{name}": "if_newer" for name in ("libz.so.1", "libexpat.so.1")}}
     site.eb(site.easyconfig(
-        f"{Installed.TEXT}masked_paths = {MASKS!r}\noptional_binds = ['{wheel}:{LIBRARY}/{wheel.name}']\n"
+        f"{Installed.TEXT}masked_paths = {MASKS!r}\nbinds = ['?{wheel}:{LIBRARY}/{wheel.name}']\n"
         f"library_binds = {libraries!r}\nrequirements = [{{'verify': ['! command -v touch']}}]\n"))
     return site
 

@@ -211,7 +211,7 @@ def test_a_release_of_the_ai_factory(site, base_image, tmp_path):
     text = easyconfig.render(container.replace(
         parameters={**container.parameters, "modloadmsg": message}, init="conda-injected", conda_env="pytorch",
         entry_point=None, wrappers=["python"], images=None))
-    text = text.replace("image_root = '/appl/local/containers'", f"image_root = '{image.parents[1]}'").replace(
+    text = text.replace("-/appl/local/containers}'", f"-{image.parents[1]}}}'").replace(
         "image_dirs = ['easybuild-sif-images'", f"image_dirs = ['{image.parent.name}'")
     path = tmp_path / container.easyconfig_name
     path.write_text(text)

@@ -456,7 +456,7 @@ class Built:
             more, name, wrong = prepare()
             stages += more
             failing[name] = TEXT + f"versionsuffix = '-{name}'\nrequirements = {wrong!r}\n"
-        binds = f"optional_binds = ['{folder}/tools']\n"
+        binds = f"binds = ['?{folder}/tools']\n"
         self.results = self.site.eb_each(
             {**failing, "right": TEXT + binds + f"requirements = {stages!r}\n"}, **wheel_settings(self.packages),
             MODULEPATH=self.site.modules)

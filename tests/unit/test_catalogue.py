@@ -110,7 +110,7 @@ def test_a_record_without_what_it_would_inherit(read):
     (one,) = read(f"{HEAD}{RECORD}    not_inherited: [binds, network_env, conflicts]\n    conflicts: [mine]\n"
                   "    binds: {optional: [/own]}\n    components: {rocm: null, torch: 2.10}\n    suffix: -x\n", lumi)
     values = easyconfig.parameters(one)
-    assert (values["optional_binds"], values["conflicts"]) == (["/own"], ["mine"])
+    assert (values["binds"], values["conflicts"]) == (["?/own"], ["mine"])
     assert "network_env" not in values
     assert one.components == {"numpy": "1.26.0", "torch": "2.10"}
 
@@ -455,7 +455,7 @@ def test_the_recipe_of_derecho():
     # --nv and GPU-aware MPI; the framework chooses the GPUs
     assert (values["gpu"], values["scheduler"]) == ("cuda", "pbs")
     assert "gpu_option" not in values
-    assert "/opt/cray" in values["optional_binds"]
+    assert "?/opt/cray" in values["binds"]
     assert values["gpu_mpi_library"].startswith("/opt/cray/")
 
 

@@ -441,12 +441,12 @@ def test_messages_keep_paths_and_order(lumi, tmp_path):
 
 
 @pytest.mark.parametrize(("lines", "expected"), [
-    ("binds = ['/must', '/may:/may']\noptional_binds = ['/maybe']\n", [
+    ("binds = ['/must', '/may:/may', '?/maybe']\n", [
         "binds: /may is required here, and optional for the site"]),
     ("binds = ['/other']\n", [
         "binds: /other is required here, and the site does not have it",
         "binds of the site, which this easyconfig does not have: /must, /may, /maybe"]),
-    ("binds = ['/must']\noptional_binds = ['/may', '/maybe']\nlibrary_binds = {'/lib/a.so': 'if_newer'}\n"
+    ("binds = ['/must', '?/may', '?/maybe']\nlibrary_binds = {'/lib/a.so': 'if_newer'}\n"
      "one_container = False\nbind_file = '/etc/binds'\n", [
          "parameter one_container = False, and the site has refuse",
          "parameter library_binds = {'/lib/a.so': 'if_newer'}, and the site has {'/lib/a.so': 'if_missing'}",

@@ -248,7 +248,7 @@ def test_images_of_others(eb_prefix, tmp_path):
 
 def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
     """I-03: the image of a module without a copy is that of the first of the site's directories, as for the module."""
-    text = EASYCONFIG.replace("requirements", "image = 'central'\nimage_root = '/none'\nimage_root_variable = 'ROOT'\n"
+    text = EASYCONFIG.replace("requirements", "image = 'central'\nimage_root = '${ROOT:-/none}'\n"
                                               "image_dirs = ['new', 'old']\nrequirements")
     root = eb_prefix.install(MINE, text=text)
     for name in ("new", "old"):

@@ -132,6 +132,9 @@ def test_the_environment_for_each_kind_of_image(easyblock):
         "/runscripts", "/user-software/venv/example/bin", "/user-software/bin", "/opt/miniconda3/envs/env/bin",
         "/opt/miniconda3/condabin",
     ]
+    elsewhere = easyblock("init = 'conda-injected'\nconda_env = '/opt/conda/envs/ai'").spec.image_environment
+    assert (elsewhere["CONDA_PREFIX"], elsewhere["CONDA_DEFAULT_ENV"], elsewhere["CONDA_EXE"]) == (
+        "/opt/conda/envs/ai", "ai", "/opt/conda/bin/conda")
     manual = easyblock("init = 'conda-manual'").spec
     assert "CONDA_PREFIX" not in manual.container_environment
     assert "WITH_CONDA" not in manual.container_environment
@@ -176,7 +179,10 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("image_dirs = ['/a', '~/images']", "'~/images' is not expanded, write the full path"),
         ("one_container = 'both'", "'one_container': unknown value 'both' (known: refuse, replace)"),
         ("listed_packages = 'image'", "'listed_packages': unknown value 'image' (known: all, user_software, none)"),
-        ("image_root_variable = 'A B'", "'image_root_variable': 'A B' can't be the name of an environment variable"),
+        ("image_root = '${A B:-/a}'", "'image_root': 'A B' can't be the name of an environment variable"),
+        ("image_root = '${A:-b}'", "'image_root' should be a full path, or ${NAME:-DIRECTORY} with one"),
+        ("conda_env = 'opt/conda'", "'conda_env' should be the name of a Conda environment, or DIRECTORY/envs/NAME"),
+        ("binds = ['?relative']", "'binds': 'relative' should be source[:target[:options]], with full paths"),
         ("scheduler = 'slrum'", "'scheduler': unknown value 'slrum' (known: slurm, pbs"),
         ("gpu_visibility = 'none'", "'gpu_visibility': unknown value 'none' (known: local_rank, all)"),
         ("network_env = ['A=b']", "'network_env' should be a dictionary of variables"),

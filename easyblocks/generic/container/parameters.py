@@ -28,9 +28,9 @@ from .requirements import lock_of
 from .schedulers import SCHEDULERS
 from .stages import Stage
 from .tables import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KINDS, INIT_NONE, NODE, STRIPING
-from .tables import parse_binds, place_problem, template_problem
+from .tables import place_problem, template_problem
 from .texts import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, is_of_kind
-from .texts import bind_problem, value_problem, variable_problem
+from .texts import bind_problem, parse_binds, value_problem, variable_problem
 
 # Conditions for binding a library of the host into the container.
 IF_MISSING = 'if_missing'
@@ -164,15 +164,15 @@ def aliases_problem(aliases: Iterable[str], _spec: Any) -> Optional[str]:
 
 
 def binds_problem(binds: Iterable[str], _spec: Any) -> Optional[str]:
-    """Check the syntax of binds."""
-    return first(": '%s' %s" % (bind, bind_problem(bind)) for bind in binds if bind_problem(bind))
+    """Check the syntax of binds, which may be marked as optional."""
+    return first(": '%s' %s" % (bind, bind_problem(bind)) for bind in sum(parse_binds(binds), []) if bind_problem(bind))
 
 
-def bind_lines_problem(lines: Iterable[str], spec: Any) -> Optional[str]:
+def bind_file_default_problem(lines: Iterable[str], spec: Any) -> Optional[str]:
     """Check lines of a file with binds, which are for where that file doesn't exist."""
     if lines and not spec.bind_file:
-        return " has binds for where 'bind_file' doesn't exist: set that too, or use 'binds' and 'optional_binds'"
-    return binds_problem(sum(parse_binds(lines), []), spec)
+        return " has binds for where 'bind_file' doesn't exist: set that too, or use 'binds'"
+    return binds_problem(lines, spec)
 
 
 def library_binds_problem(binds: Dict[str, str], spec: Any) -> Optional[str]:
@@ -223,6 +223,13 @@ def entry_point_problem(path: Optional[str], _spec: Any) -> Optional[str]:
     return " should be the full path of a program of the image (letters, digits and _ . + - only), found: %s" % path
 
 
+def conda_env_problem(_value: Optional[str], spec: Any) -> Optional[str]:
+    """Check the path of a Conda environment."""
+    if '/' not in spec.conda_env or re.match(r'/.*/envs/[^/]+\Z', spec.conda_env):
+        return None
+    return " should be the name of a Conda environment, or DIRECTORY/envs/NAME, found: %s" % spec.conda_env
+
+
 def gpu_mpi_library_problem(library: Optional[str], spec: Any) -> Optional[str]:
     """Check that the library for GPU-aware MPI matches the kind of GPU."""
     if not library:
@@ -249,11 +256,19 @@ def image_dirs_problem(paths: Iterable[str], spec: Any) -> Optional[str]:
     # paths that begin with a template are checked once it has a value
     for path in [path for path in paths if not path.startswith('%')]:
         if path.startswith(('$', '~')):
-            return ": '%s' is not expanded, write the full path (or use 'image_root_variable' for a directory named " \
-                "by a variable)" % path
+            return ": '%s' is not expanded, write the full path (or use 'image_root' for a directory named by a " \
+                "variable)" % path
         if not path.startswith('/') and not spec.image_root:
             return ": '%s' is not a full path, and 'image_root' is not set" % path
     return None
+
+
+def image_root_problem(_value: Optional[str], spec: Any) -> Optional[str]:
+    """Check the directory, and the variable that may name another one."""
+    variable, path = spec.image_root_parts
+    if path and not path.startswith(('/', '%')):
+        return " should be a full path, or ${NAME:-DIRECTORY} with one, found: %s" % spec.image_root
+    return name_problem(variable, spec)
 
 
 def image_source_problem(text: Optional[str], _spec: Any) -> Optional[str]:
@@ -347,14 +362,16 @@ CONTAINER_PARAMETERS = {
         None, "File with more bind mounts, one per line, read when the module is loaded ('?' marks optional ones)"),
     'bind_file_default': Parameter(
         [], "Lines to use where 'bind_file' doesn't exist (default: the module can't be loaded there)",
-        check=bind_lines_problem),
+        check=bind_file_default_problem),
     'binds': Parameter(
-        [], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist", check=binds_problem),
+        [], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist, unless the bind begins "
+        "with '?'", check=binds_problem),
     'cache_variables': Parameter(
         {}, "Places of more caches (job/NAME, step/NAME, project/NAME), by the variable that libraries read; None "
         "leaves a variable alone", VARIABLES_OR_NONE, check=cache_variables_problem),
-    'conda_env': Parameter(None, "Name of the Conda environment in the image (default: name in lower case)"),
-    'conda_root': Parameter(CONDA_ROOT, "Prefix of the Conda installation in the image"),
+    'conda_env': Parameter(
+        None, "Conda environment in the image: its name in %s, or its full path (default: name in lower case)"
+        % os.path.join(CONDA_ROOT, 'envs'), check=conda_env_problem),
     'conflicts': Parameter([], "Modules that can't be loaded together with this one"),
     'container_env': Parameter(
         {}, "Environment variables to set in the container; None unsets a variable there", SETTINGS_OR_NONE,
@@ -380,8 +397,9 @@ CONTAINER_PARAMETERS = {
         [], "Directories with copies of the image, searched in this order if the module has no copy; relative ones are "
         "below 'image_root'", check=image_dirs_problem),
     'image_packages': Parameter({}, "Python packages that the image must have, with their versions, and python itself"),
-    'image_root': Parameter(None, "Parent directory of relative 'image_dirs'"),
-    'image_root_variable': Parameter(None, "Environment variable that overrides 'image_root'", check=name_problem),
+    'image_root': Parameter(
+        None, "Parent directory of relative 'image_dirs'; as ${NAME:-DIRECTORY}, the one that an environment variable "
+        "names, if it is set", check=image_root_problem),
     'image_source': Parameter(
         None, "Where the image is fetched from if it isn't found: oras://, docker://, https://, oci:, oci-archive: or "
         "docker-archive:, with its digest", check=image_source_problem),
@@ -409,7 +427,6 @@ CONTAINER_PARAMETERS = {
     'one_container': Parameter(
         REFUSE, "What loading does if another container module is loaded: %s" % ', '.join(ONE_CONTAINER),
         choices=ONE_CONTAINER),
-    'optional_binds': Parameter([], "Bind mounts that are used only if their source exists", check=binds_problem),
     'own_modules': Parameter(
         None, "The image has its own modules: programs start without the host's modules. Name of a variable that lists "
         "further variables to keep, separated by commas", check=name_problem),

@@ -9,6 +9,7 @@ Run Apptainer or SingularityCE, and apply their rules for binds and variables.
 """
 import os
 import re
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError, print_msg
@@ -57,15 +58,8 @@ SHOWN_LINES = 15  # of the output of a program that failed
 class Runtime:
     """The container runtime of this machine."""
 
-    def __init__(self):
-        """
-        Find the runtime on PATH.
-
-        Raises
-        ------
-        EasyBuildError
-            If there is none.
-        """
+    def __init__(self) -> None:
+        """Find the runtime on PATH; raises EasyBuildError if there is none."""
         self.path = find_runtime()
         if not self.path:
             raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
@@ -73,39 +67,17 @@ class Runtime:
                                  exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
 
     @property
-    def version(self):
-        """The output of the runtime's --version, for example 'apptainer version 1.4.5' (str)."""
+    def version(self) -> str:
+        """The output of the runtime's --version, for example 'apptainer version 1.4.5'."""
         return run_program([self.path, '--version'], hidden=True).output.strip()
 
-    def run(self, command, image, home, binds, overlays=(), **kwargs):
+    def run(self, command: List[str], image: str, home: str, binds: List[str], overlays: Sequence[str] = (),
+            **kwargs: Any) -> Any:
         """
-        Run a command in an image.
+        Run a command in an image; return the result of EasyBuild's run_shell_cmd, which gets the other arguments.
 
-        Parameters
-        ----------
-        command : list of str
-            Program and arguments.
-        image : str
-            Path of the image.
-        home : str
-            The directory to use as the home directory in the container.
-        binds : list of str
-            Binds, in the runtime's syntax.
-        overlays : sequence of str
-            SquashFS files to mount over the image, read-only.
-        kwargs
-            For run_shell_cmd.
-
-        Returns
-        -------
-        RunShellCmdResult
-
-        Raises
-        ------
-        EasyBuildError
-            If the image is damaged or closed to this account; the message says what to do.
-        RunShellCmdError
-            If the command fails for another reason.
+        ``home`` is the home directory in the container; overlays are SquashFS files, mounted read-only. Raises
+        EasyBuildError if the image is damaged or closed to this account, else RunShellCmdError if the command fails.
         """
         arguments = [self.path, 'exec', '--home', escape_bind(home)]
         for bind in binds:
@@ -122,39 +94,17 @@ class Runtime:
 
 
 class Container:
-    """
-    A container at install time.
+    """A container at install time."""
 
-    Attributes
-    ----------
-    runtime : Runtime
-    image : str
-        Path of the image.
-    work_dir : str
-        Directory of the host in which commands run, with the same path in the container; it contains their home
-        directory and their directory for temporary files.
-    optional_binds : list of str
-        Binds to make if their source exists.
-    overlays : list of str
-        SquashFS files to mount over the image.
-    """
-
-    def __init__(self, runtime, image, work_dir, variables=None, search_path=(), binds=(), optional_binds=()):
+    def __init__(self, runtime: Any, image: str, work_dir: str, variables: Optional[Dict[str, str]] = None,
+                 search_path: Sequence[str] = (), binds: Sequence[str] = (),
+                 optional_binds: Sequence[str] = ()) -> None:
         """
         Set up a container.
 
-        Parameters
-        ----------
-        runtime : Runtime
-            Or any object with a method ``run`` like that.
-        image : str
-        work_dir : str
-        variables : dict
-            Variables in the container.
-        search_path : list of str
-            Directories at the start of PATH in the container.
-        binds, optional_binds : list of str
-            In the runtime's syntax.
+        Commands run in ``work_dir``, which has the same path in the container, and contains their home directory and
+        their directory for temporary files. ``search_path`` is the start of PATH. Optional binds are made if their
+        source exists. ``runtime`` is a Runtime, or has a method ``run`` like that.
         """
         self.runtime = runtime
         self.image = image
@@ -163,12 +113,13 @@ class Container:
         self.search_path = list(search_path)
         self.binds = list(binds)
         self.optional_binds = list(optional_binds)
-        self.overlays = []
+        # SquashFS files to mount over the image
+        self.overlays: List[str] = []
 
     @property
-    def environment(self):
+    def environment(self) -> Dict[str, str]:
         """
-        The environment of the runtime and its command (dict).
+        The environment of the runtime and its command.
 
         Only the variables of the container and those of the caller that this machine needs, so that the result doesn't
         depend on who runs eb.
@@ -182,41 +133,20 @@ class Container:
         return environment
 
     @property
-    def all_binds(self):
-        """Binds of the working directory and those that the module makes (list of str)."""
+    def all_binds(self) -> List[str]:
+        """Binds of the working directory and those that the module makes."""
         missing = [bind for bind in self.binds if not os.path.exists(bind_source(bind))]
         if missing:
-            raise EasyBuildError("Required bind mounts don't exist on this machine: %s. List them as 'optional_binds' "
-                                 "if the container works without them, or install on a node that has them.",
+            raise EasyBuildError("Required bind mounts don't exist on this machine: %s. Write '?' before them in "
+                                 "'binds' if the container works without them, or install on a node that has them.",
                                  ', '.join(missing))
         optional = [bind for bind in self.optional_binds if os.path.exists(bind_source(bind))]
         extra = os.environ.get(INSTALL_BIND_VARIABLE)
         return [escape_bind(self.work_dir)] + self.binds + optional + ([extra] if extra else [])
 
-    def run(self, command, binds=(), environment=None, **kwargs):
-        """
-        Run a command in the image, without access to the user's home directory; see Runtime.run.
-
-        Parameters
-        ----------
-        command : list of str
-            Program and arguments.
-        binds : sequence of str
-            Additional binds, in the runtime's syntax.
-        environment : dict, optional
-            Additional variables for the command.
-        kwargs
-            For run_shell_cmd.
-
-        Returns
-        -------
-        RunShellCmdResult
-
-        Raises
-        ------
-        RunShellCmdError
-            If the command fails (EasyBuild shows its output and the path of the log).
-        """
+    def run(self, command: List[str], binds: Sequence[str] = (), environment: Optional[Dict[str, str]] = None,
+            **kwargs: Any) -> Any:
+        """Run a command with more binds and variables, without the user's home directory; see Runtime.run."""
         home = os.path.join(self.work_dir, 'home')
         for path in (home, os.path.join(self.work_dir, 'tmp')):
             mkdir(path, parents=True)
@@ -225,31 +155,17 @@ class Container:
             work_dir=self.work_dir, env=dict(self.environment, **(environment or {})), **kwargs)
 
 
-def inject_variables(variables):
-    """Return the variables that make the runtime set these variables in the container (dict)."""
+def inject_variables(variables: Dict[str, str]) -> Dict[str, str]:
+    """Return the variables that make the runtime set these variables in the container."""
     return {'%sENV_%s' % (prefix, name): escape_value(value)
             for name, value in variables.items() for prefix in RUNTIME_PREFIXES}
 
 
-def run_program(arguments, **kwargs):
+def run_program(arguments: List[str], **kwargs: Any) -> Any:
     """
-    Run a program. If it fails, show the end of its output before EasyBuild says where the rest is.
+    Run a program without a shell; return the result of run_shell_cmd, which gets the other arguments.
 
-    Parameters
-    ----------
-    arguments : list of str
-        Program and arguments; no shell is involved.
-    kwargs
-        For run_shell_cmd.
-
-    Returns
-    -------
-    RunShellCmdResult
-
-    Raises
-    ------
-    RunShellCmdError
-        If the program fails.
+    If it fails, the end of its output is shown, before EasyBuild says where the rest is (RunShellCmdError).
     """
     try:
         return run_shell_cmd(arguments, use_bash=False, **kwargs)
@@ -260,45 +176,39 @@ def run_program(arguments, **kwargs):
         raise
 
 
-def runtime_variables(environment):
-    """Return the variables that change what the runtime does, but not those for its own directories (list of str)."""
+def runtime_variables(environment: Iterable[str]) -> List[str]:
+    """Return the variables that change what the runtime does, but not those for its own directories."""
     places = ('CACHEDIR', 'CONFIGDIR', 'TMPDIR')
     kept = ['%s_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES for name in places]
     return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]
 
 
-def named_variables(environment):
-    """Return the names of additional variables that the caller wants to pass (list of str)."""
+def named_variables(environment: Mapping[str, str]) -> List[str]:
+    """Return the names of additional variables that the caller wants to pass."""
     return environment.get(INSTALL_ENV_VARIABLE, '').replace(',', ' ').split()
 
 
-def passed_variables(environment):
-    """Return the variables of the caller that commands of an installation get (dict)."""
+def passed_variables(environment: Mapping[str, str]) -> Dict[str, str]:
+    """Return the variables of the caller that commands of an installation get."""
     more = named_variables(environment)
     return {key: value for key, value in environment.items()
             if (PASSED.match(key) and not is_blocked(key)) or key in more}
 
 
-def is_blocked(name):
+def is_blocked(name: str) -> bool:
     """Return whether a variable would change what runs in the container."""
     return name.startswith(BLOCKED_PREFIXES) or name in BLOCKED_NAMES
 
 
-def host_variables(before, after, search_path):
+def host_variables(before: Mapping[str, str], after: Mapping[str, str], search_path: List[str]) -> Dict[str, str]:
     """
-    Return the variables that modules of the host have set, for a command in the container (dict).
+    Return the variables that modules of the host have set, for a command in the container.
 
     The container keeps its own PATH and LD_LIBRARY_PATH; directories that modules added on the host come after the
-    container's (their programs are only there if the directory is bound).
-
-    Parameters
-    ----------
-    before, after : dict
-        The environment without and with the modules.
-    search_path : list of str
-        Directories at the start of PATH in the container.
+    container's (their programs are only there if the directory is bound). ``before`` and ``after`` are the
+    environment without and with the modules; ``search_path`` is the start of PATH in the container.
     """
-    def added(name):
+    def added(name: str) -> List[str]:
         return [path for path in after.get(name, '').split(':') if path and path not in before.get(name, '').split(':')]
 
     variables = {key: value for key, value in after.items() if before.get(key) != value and not is_blocked(key)}
@@ -313,7 +223,7 @@ def host_variables(before, after, search_path):
     return variables
 
 
-def escape_value(value):
+def escape_value(value: str) -> str:
     r"""
     Escape the value of an injected variable (APPTAINERENV_X).
 
@@ -323,7 +233,7 @@ def escape_value(value):
     return re.sub(r'([\\$`])', r'\\\1', value)
 
 
-def escape_bind(path):
+def escape_bind(path: str) -> str:
     """Escape a path for use in a bind; raises EasyBuildError if the runtime can't bind it."""
     try:
         return texts.escape_bind(path)
@@ -331,19 +241,21 @@ def escape_bind(path):
         raise EasyBuildError('%s', err)
 
 
-def bind_source(bind):
+def bind_source(bind: str) -> str:
     """Return the path on the host in a bind (source[:target[:options]])."""
-    source = re.match(r'(?:\\[,:]|[^:])*', bind).group()
-    return re.sub(r'\\([,:])', r'\1', source)
+    return bind_paths(bind)[0]
 
 
-def existing_sources(binds):
-    """Return the sources of binds that exist on this machine, each once (list of str)."""
-    return sorted({source for source in map(bind_source, binds) if os.path.exists(source)})
-
-
-def bind_target(bind):
+def bind_target(bind: str) -> str:
     """Return the path in the container in a bind (source[:target[:options]])."""
-    rest = bind[re.match(r'(?:\\[,:]|[^:])*', bind).end():]
-    target = re.match(r'(?:\\[,:]|[^:])*', rest[1:]).group()
-    return re.sub(r'\\([,:])', r'\1', target) or bind_source(bind)
+    return (bind_paths(bind) + [''])[1] or bind_source(bind)
+
+
+def bind_paths(bind: str) -> List[str]:
+    """Return the parts of a bind, with its escaped commas and colons."""
+    return [re.sub(r'\\([,:])', r'\1', part) for part in re.split(r'(?<!\\):', bind)]
+
+
+def existing_sources(binds: Iterable[str]) -> List[str]:
+    """Return the sources of binds that exist on this machine, each once."""
+    return sorted({source for source in map(bind_source, binds) if os.path.exists(source)})

@@ -56,7 +56,8 @@ from .install import write_readable, write_whole
 from .runtime import escape_value
 from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, image_places
 from .schedulers import SCHEDULERS
-from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES, parse_binds
+from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES
+from .texts import parse_binds
 
 Line = Tuple[str, str]
 
@@ -161,10 +162,11 @@ class ModuleSettings:
         for path in image_places(kind, './' + spec.image_name, self.image_record.get('resolved'),
                                  [os.path.join(path, spec.image_name) for path in spec.image_dirs]):
             yield 'image', path
-        if spec.image_root:
-            yield 'image_root', spec.image_root
-        if spec.image_root_variable:
-            yield 'image_root_variable', spec.image_root_variable
+        variable, root = spec.image_root_parts
+        if root:
+            yield 'image_root', root
+        if variable:
+            yield 'image_root_variable', variable
         yield 'image_remedy', self.image_remedy
         for option in spec.lustre_striping:
             yield 'striping', option
@@ -187,10 +189,9 @@ class ModuleSettings:
         yield 'bind', './runscripts:/runscripts'
         yield 'bind', './%s:%s:ro' % (MODULE_CONF, MODULE_CONF_INSIDE)
         yield 'bind', './%s:%s:ro' % (SET_ENVIRONMENT, SET_ENVIRONMENT_INSIDE)
-        for bind in spec.binds:
+        required, optional = parse_binds(spec.binds)
+        for bind in required + ['?' + bind for bind in optional + self.record.get(lockfile.LIBRARY_BINDS, [])]:
             yield 'bind', bind
-        for bind in list(spec.optional_binds) + self.record.get(lockfile.LIBRARY_BINDS, []):
-            yield 'bind', '?' + bind
         yield 'bind_remedy', "Is the file system mounted? A part of the installation comes back with `eb --rebuild`."
         if spec.bind_file:
             yield 'bind_file', spec.bind_file

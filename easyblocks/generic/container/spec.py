@@ -9,17 +9,18 @@ Specification of a container module, from the easyconfig alone: image, environme
 """
 import os
 import re
-from typing import Dict
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from easybuild.tools.filetools import convert_name, read_file
 
-from .tables import INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED, parse_binds
+from .tables import CONDA_ROOT, INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED
 from .imagesource import ImageSource, source_name
 from .masks import Masks
 from .packages import USER_SOFTWARE
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL
 from .schedulers import SCHEDULERS
 from .settings import SET_ENVIRONMENT
+from .texts import parse_binds, root_parts
 
 # Where libraries keep their caches: found when a container starts, removed at the end of a job.
 CACHE_SCRIPTS = ['runscripts/find-caches', 'runscripts/remove-caches']
@@ -46,10 +47,7 @@ class ContainerSpec:
     The specification of a container module. It is immutable; later steps of EasyBuild create a new one, with more
     templates resolved.
 
-    Attributes
-    ----------
-    name, version, sources and all parameters of the easyblock
-        As in the easyconfig; 'conda_env' has its default value.
+    Attributes are name, version, sources and all parameters of the easyblock, with the easyconfig's values.
     """
 
     PARAMETERS = CONTAINER_PARAMETERS
@@ -75,86 +73,88 @@ class ContainerSpec:
     MODULE_DECIDES = {
         'PREPEND_PATH': "it names the directories of run scripts and Python environments; APPEND_PATH can name more"}
 
-    def __init__(self, values):
-        """
-        Set the values.
+    if TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any:
+            """Return the value of a parameter."""
 
-        Parameters
-        ----------
-        values : dict
-            Those of the parameters, of which default values may be omitted, and of name, version and sources.
-        """
+    def __init__(self, values: Dict[str, Any]) -> None:
+        """Store the values of parameters, or their default values, and of name, version and sources."""
         defaults = {name: parameter.default for name, parameter in self.PARAMETERS.items()}
         self.__dict__.update(defaults, **values)
         self.__dict__.update(self.derived_defaults())
 
     @classmethod
-    def from_easyconfig(cls, cfg):
+    def from_easyconfig(cls, cfg: Any) -> 'ContainerSpec':
         """Create the specification from the current values of an easyconfig."""
         return cls({name: cfg[name] for name in list(cls.PARAMETERS) + ['name', 'version', 'sources']})
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         """Refuse changes."""
         raise AttributeError("the specification of a container is immutable: %s" % name)
 
-    def derived_defaults(self):
-        """Values of parameters whose default depends on other parameters (dict)."""
+    def derived_defaults(self) -> Dict[str, Any]:
+        """Values of parameters whose default depends on other parameters."""
         return {'conda_env': self.conda_env or self.name.lower()}
 
     # --- derived values
 
     @property
-    def has_python(self):
-        """Whether modules of the image provide its Python (bool)."""
+    def has_python(self) -> bool:
+        """Whether modules of the image provide its Python."""
         return self.init != INIT_NONE
 
     @property
-    def image_name(self):
+    def image_name(self) -> str:
         """File name of the image."""
         if not self.sources:
             return '%s-%s.sif' % (self.name, self.version)
         return os.path.basename(source_name(self.sources[0]))
 
     @property
-    def source(self):
+    def source(self) -> Optional[ImageSource]:
         """Where the image can be fetched from (ImageSource), None if nothing says that."""
         return ImageSource.parse(self.image_source) if self.image_source else None
 
     @property
-    def central_directories(self):
-        """The full paths of 'image_dirs' in the current environment (list of str)."""
-        root = os.environ.get(self.image_root_variable or '') or self.image_root or '/'
+    def image_root_parts(self) -> Tuple[str, str]:
+        """The variable that may name the parent directory of images, and the directory otherwise."""
+        return root_parts(self.image_root)
+
+    @property
+    def central_directories(self) -> List[str]:
+        """The full paths of 'image_dirs' in the current environment."""
+        variable, path = self.image_root_parts
+        root = os.environ.get(variable) or path or '/'
         return [os.path.join(root, path) for path in self.image_dirs]
 
     @property
-    def current_binds(self):
-        """The required and the optional binds on this machine, with those in 'bind_file' (two lists of str)."""
+    def current_binds(self) -> Tuple[List[str], List[str]]:
+        """The required and the optional binds on this machine, with those in 'bind_file'."""
         path, lines = self.bind_file, self.bind_file_default
         if path and os.path.isfile(path) and os.access(path, os.R_OK):
             lines = read_file(path).splitlines()
-        required, optional = parse_binds(lines)
-        return list(self.binds) + required, list(self.optional_binds) + optional
+        return parse_binds(list(self.binds) + list(lines))
 
     @property
-    def container_settings(self):
-        """What a container gets at install time, on this machine (dict of arguments of Container)."""
+    def container_settings(self) -> Dict[str, Any]:
+        """What a container gets at install time, on this machine."""
         binds, optional_binds = self.current_binds
         return {'search_path': self.image_search_path, 'binds': binds, 'optional_binds': optional_binds,
                 'variables': dict(self.container_environment, **self.image_environment)}
 
     @property
-    def variable_suffix(self):
+    def variable_suffix(self) -> str:
         """The software name as EasyBuild spells it in variables (SIF<NAME>), always a valid identifier."""
         return re.sub(r'[^A-Z0-9_]', '_', convert_name(self.name, upper=True))
 
     @property
-    def masks(self):
-        """The files of the image to hide or replace (Masks)."""
+    def masks(self) -> Masks:
+        """The files of the image to hide or replace."""
         return Masks(self.masked_paths)
 
     @property
-    def scripts(self):
-        """Commands and run scripts by their path relative to the installation, with the source file of each (dict)."""
+    def scripts(self) -> Dict[str, str]:
+        """Commands and run scripts by their path relative to the installation, with the source file of each."""
         names = self.SCRIPTS + (self.PYTHON_SCRIPTS if self.has_python else [])
         names += CACHE_SCRIPTS if self.has_python or self.cache_variables else []
         names += [WITHOUT_HOST_MODULES] if self.own_modules else []
@@ -162,68 +162,78 @@ class ContainerSpec:
         return dict({name: name for name in names}, **dict(dict.fromkeys(MOUNTERS, MOUNTER), **self.script_names))
 
     @property
-    def wraps_all(self):
+    def wraps_all(self) -> bool:
         """Whether all programs of the venv become commands of the module."""
         return WRAPPERS_ALL in ([self.wrappers] if isinstance(self.wrappers, str) else self.wrappers)
 
     @property
-    def wrapped(self):
-        """The names of programs that become commands of the module (list of str)."""
+    def wrapped(self) -> List[str]:
+        """The names of programs that become commands of the module."""
         return [] if isinstance(self.wrappers, str) else [name for name in self.wrappers if name != WRAPPERS_ALL]
 
     @property
-    def check_command(self):
-        """A command that tests module, image and scripts together (str)."""
+    def check_command(self) -> str:
+        """A command that tests module, image and scripts together."""
         return 'start-shell /runscripts/conda-python-simple --version' if self.has_python else 'start-shell -c true'
 
     @property
-    def commands(self):
-        """Names of the commands of an installation (list of str)."""
+    def commands(self) -> List[str]:
+        """Names of the commands of an installation."""
         return [os.path.basename(script) for script in self.scripts if script.startswith('bin/')]
 
     @property
-    def image_search_path(self):
+    def conda_prefix(self) -> str:
+        """Path of the Conda environment in the image."""
+        return os.path.join(CONDA_ROOT, 'envs', self.conda_env)
+
+    @property
+    def conda_root(self) -> str:
+        """Path of the Conda installation in the image."""
+        return os.path.dirname(os.path.dirname(self.conda_prefix))
+
+    @property
+    def image_search_path(self) -> List[str]:
         """Directories to prepend to PATH in the container to activate the image's environment."""
         if self.init not in INIT_CONDA:
             return []
-        return [os.path.join(self.conda_root, 'envs', self.conda_env, 'bin'), os.path.join(self.conda_root, 'condabin')]
+        return [os.path.join(self.conda_prefix, 'bin'), os.path.join(self.conda_root, 'condabin')]
 
     @property
-    def container_search_path(self):
+    def container_search_path(self) -> List[str]:
         """Directories that the module prepends to PATH in the container, in order."""
         return ['/runscripts'] + (self.image_search_path if self.init == INIT_CONDA_INJECTED else [])
 
     @property
-    def image_environment(self):
+    def image_environment(self) -> Dict[str, str]:
         """Variables that activating the image's environment would set, except PATH."""
         if self.init not in INIT_CONDA:
             return {}
         return {
-            'CONDA_DEFAULT_ENV': self.conda_env,
+            'CONDA_DEFAULT_ENV': os.path.basename(self.conda_prefix),
             'CONDA_EXE': os.path.join(self.conda_root, 'bin', 'conda'),
-            'CONDA_PREFIX': os.path.join(self.conda_root, 'envs', self.conda_env),
+            'CONDA_PREFIX': self.conda_prefix,
             'CONDA_PYTHON_EXE': os.path.join(self.conda_root, 'bin', 'python'),
             'CONDA_SHLVL': '1',
         }
 
     @property
-    def container_environment(self):
-        """The variables in every container (dict): those that each one starts with, and those of the easyconfig."""
+    def container_environment(self) -> Dict[str, str]:
+        """The variables in every container: those that each one starts with, and those of the easyconfig."""
         return dict(self.start_environment, **self.own_environment)
 
     @property
-    def own_environment(self):
-        """Variables that the easyconfig sets in the container (dict)."""
+    def own_environment(self) -> Dict[str, str]:
+        """Variables that the easyconfig sets in the container."""
         return {name: str(value) for name, value in self.container_env.items() if value is not None}
 
     @property
-    def needs_activation(self):
-        """Whether commands of the module have to run `$WITH_CONDA` in the container first (bool)."""
+    def needs_activation(self) -> bool:
+        """Whether commands of the module have to run `$WITH_CONDA` in the container first."""
         return self.init == INIT_CONDA_MANUAL or self.own_environment.get('WITH_CONDA', 'true') != 'true'
 
     @property
-    def start_environment(self):
-        """Variables that are set whenever a container starts (dict), except those that the easyconfig decides."""
+    def start_environment(self) -> Dict[str, str]:
+        """Variables that are set whenever a container starts, except those that the easyconfig decides."""
         # keep packages in ~/.local out of the container, and pip out of ~/.local
         variables = {'PYTHONNOUSERSITE': '1', 'PIP_USER': '0', 'PYTHONUSERBASE': NO_USER_BASE}
         if self.init == INIT_CONDA_INJECTED:
@@ -239,21 +249,14 @@ class ContainerSpec:
     venv = None
 
     @property
-    def unset_variables(self):
-        """Names of the variables that are unset in the container, even where the caller has them (list of str)."""
+    def unset_variables(self) -> List[str]:
+        """Names of the variables that are unset in the container, even where the caller has them."""
         settings = dict(self.container_env, **self.network_env)
         return sorted(name for name, value in settings.items() if value is None)
 
 
 class VenvSpec(ContainerSpec):
-    """
-    The specification of a container module with user software.
-
-    Attributes
-    ----------
-    venv_name : str
-        Name of the venv, with its default value.
-    """
+    """The specification of a container module with user software."""
 
     PARAMETERS = dict(CONTAINER_PARAMETERS, **VENV_PARAMETERS)
     SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
@@ -262,8 +265,8 @@ class VenvSpec(ContainerSpec):
     MODULE_DECIDES = dict(
         ContainerSpec.MODULE_DECIDES, VIRTUAL_ENV="it names the venv of user software; 'venv_name' changes its name")
 
-    def derived_defaults(self):
-        """Values of parameters whose default depends on other parameters (dict)."""
+    def derived_defaults(self) -> Dict[str, Any]:
+        """Values of parameters whose default depends on other parameters."""
         return dict(super().derived_defaults(), venv_name=self.venv_name or self.name.lower())
 
     @property
@@ -272,7 +275,7 @@ class VenvSpec(ContainerSpec):
         return os.path.join(USER_SOFTWARE, 'venv', self.venv_name)
 
     @property
-    def container_search_path(self):
+    def container_search_path(self) -> List[str]:
         """
         The venv comes before the image; if there is no user software, a missing directory on PATH does no harm.
 

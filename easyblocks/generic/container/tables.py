@@ -12,7 +12,7 @@ Doesn't import EasyBuild, because importing it takes longer than running `ebsif 
 """
 import os
 import re
-from typing import Iterable, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from .texts import variable_problem
 
@@ -129,18 +129,3 @@ STRIPING = ['-c', '8', '-S', '4M']
 
 # The program of an installation that uses the options.
 MAKE_STRIPED = os.path.join('share', 'ebsif', 'make-striped')
-
-# --- binds
-
-
-def parse_binds(lines: Iterable[str]) -> Tuple[List[str], List[str]]:
-    """Return the required and the optional binds in lines of a list: one each, '?' before optional ones."""
-    required: List[str] = []
-    optional: List[str] = []
-    for line in lines:
-        bind = line.strip()
-        is_optional = bind.startswith('?')
-        bind = bind[is_optional:].strip()
-        if bind and not bind.startswith('#'):
-            (optional if is_optional else required).append(bind)
-    return required, optional

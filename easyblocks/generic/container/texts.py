@@ -12,6 +12,7 @@ Doesn't import EasyBuild, because importing it takes longer than running `ebsif 
 import errno
 import os
 import re
+from typing import Iterable, List, Optional, Tuple
 
 # Types of the values of easyconfig parameters. An easyconfig is Python code, so any value can have any type.
 TEXT = 'a string'
@@ -120,6 +121,27 @@ def bind_problem(bind, templates=True):
     if len(fields) > 3:
         return "has more than source, target and options: write a colon of a path as '\\:'"
     return None
+
+
+def parse_binds(lines: Iterable[str]) -> Tuple[List[str], List[str]]:
+    """
+    Return the required and the optional binds in lines of a file with binds, or of an easyconfig.
+
+    '?' comes before optional ones, '#' before comments.
+    """
+    required: List[str] = []
+    optional: List[str] = []
+    for line in lines:
+        mark, bind = re.findall(r'\s*(\??)\s*(.*?)\s*\Z', line)[0]
+        if bind and not bind.startswith('#'):
+            (optional if mark else required).append(bind)
+    return required, optional
+
+
+def root_parts(text: Optional[str]) -> Tuple[str, str]:
+    """Return the variable and the directory in ${NAME:-DIRECTORY}; either may be missing (empty)."""
+    match = re.match(r'\$\{([^:}]*)(?::-(.*))?\}\Z', text or '')
+    return (match.group(1), match.group(2) or '') if match else ('', text or '')
 
 
 def escape_bind(path):

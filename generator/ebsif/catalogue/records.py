@@ -30,10 +30,9 @@ from ebsif.catalogue.yamlfile import Model
 # Easyconfig parameters that are set by a field with another name, or by the site.
 WRITTEN_FROM = {
     "easyblock": "venv", "versionsuffix": "suffix", "toolchain": "nothing: it is SYSTEM", "sources": "file",
-    "checksums": "sha256", "modextravars": "variables", "optional_binds": "binds", "library_binds": "binds",
-    "bind_file": "binds", "bind_file_default": "binds", "image_root": "images", "image_root_variable": "images",
-    "image_dirs": "images", "image_source": "source",
-    "support_level": "support", "cache_variables": "caches",
+    "checksums": "sha256", "modextravars": "variables", "library_binds": "binds",
+    "bind_file": "binds", "bind_file_default": "binds", "image_root": "images", "image_dirs": "images",
+    "image_source": "source", "support_level": "support", "cache_variables": "caches",
     **dict.fromkeys(("gpu_mpi_library", "listed_packages", "lustre_striping", "node_caches", "one_container",
                      "project_caches", "scheduler"), "the site")}
 

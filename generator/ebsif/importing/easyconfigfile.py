@@ -15,7 +15,7 @@ TYPES = {
     **dict.fromkeys(("modluafooter", "homepage", "description", "versionsuffix", "name", "version", "moduleclass",
                      "usage"), (str, str)),
     **dict.fromkeys(("modextravars", "container_env"), (dict, str)), "files_to_copy": (list, (str, list, tuple)),
-    **dict.fromkeys(("postinstallcmds", "binds", "optional_binds", "image_dirs"), (list, str)),
+    **dict.fromkeys(("postinstallcmds", "binds", "image_dirs"), (list, str)),
     "sanity_check_paths": (dict, str), "sanity_check_commands": (list, object)}
 
 

@@ -32,7 +32,7 @@ class ModuleSettings(Reader):
         """Read the parameters of our easyblocks, then modextravars and modluafooter."""
         self.read_required_binds()
         for bind in self.values.get("optional_binds") or []:
-            self.read_binds(bind, self.source.of("optional_binds"))
+            self.read_binds(bind, self.source.of("binds"))
         for name, value in (self.values.get("container_env") or {}).items():
             if self.site.container_env.get(name, "") != value:
                 text = None if value is None else str(value)

@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from easybuild.easyblocks.generic.container.texts import parse_binds, root_parts
+
 from ebsif.catalogue.container import ARCHIVE_MESSAGE
 from ebsif.catalogue.site import Site
 from ebsif.importing.easyconfigfile import Source
@@ -12,7 +14,7 @@ from ebsif.render import easyconfig
 
 # Our own easyblocks; parameters that are fields of a record, and parameters read elsewhere.
 OWN = ("ContainerInstall", "ContainerVenv")
-FIELDS = ("init", "conda_root", "conda_env", "entry_point", "venv_name", "image", "image_packages", "gpu", "gpu_option",
+FIELDS = ("init", "conda_env", "entry_point", "venv_name", "image", "image_packages", "gpu", "gpu_option",
           "gpu_visibility", "masked_paths", "own_modules", "wrappers", "script_names", "definition_files",
           "requirements", "warnings", "aliases")
 BY_MODULE = ("binds", "optional_binds", "container_env", "conflicts")
@@ -27,6 +29,8 @@ def read_own(values: dict[str, Any], found: Imported, source: Source, site: Site
     read_archive(values, record)
     record.update(venv=values["easyblock"] == "ContainerVenv", init="image")
     record.update({name: as_strings(values[name]) for name in FIELDS if not is_empty(values.get(name))})
+    if "/" in record.get("conda_env", ""):
+        record["conda_root"], _, record["conda_env"] = record["conda_env"].rpartition("/envs/")
     packages = dict(record.pop("image_packages", {}))
     python = packages.pop("python", None)
     record.update({**({"image_packages": packages} if packages else {}), **({"python": python} if python else {})})
@@ -39,6 +43,7 @@ def read_own(values: dict[str, Any], found: Imported, source: Source, site: Site
     read_rendered_description(values, record)
     if str(values.get("download_instructions")).startswith(easyconfig.WHERE.format(site.description) + "\n"):
         del values["download_instructions"]
+    values["binds"], values["optional_binds"] = parse_binds(values.get("binds") or [])
     read_image_places(values, record, site)
     read_source(values, record, site)
     read_bind_file(values, site)
@@ -50,7 +55,7 @@ def read_own(values: dict[str, Any], found: Imported, source: Source, site: Site
 
 def read_bind_file(values, site):
     """Add the site's binds to the easyconfig's, where other functions read them, if it uses the site's bind file."""
-    if site.binds.file and values.get("bind_file_default") == easyconfig.site_lines(site.binds):
+    if site.binds.file and values.get("bind_file_default") == easyconfig.bind_lines(site.binds):
         del values["bind_file_default"]
         for name, binds in (("binds", site.binds.required), ("optional_binds", site.binds.optional)):
             values[name] = [*binds, *(values.get(name) or [])]
@@ -93,7 +98,8 @@ def read_image_places(values, record, site):
     """Read the image directories, unless they are the site's."""
     if not values.get("image_dirs"):
         return
-    own = {name: values.pop(f"image_{name}", None) for name in ("root", "root_variable", "dirs")}
+    variable, root = root_parts(values.pop("image_root", None))
+    own = {"root": root or None, "root_variable": variable or None, "dirs": values.pop("image_dirs")}
     theirs = {"root": site.images.root, "root_variable": site.images.root_variable,
               "dirs": [one.path for one in site.images.directories]}
     if own != theirs:
@@ -136,7 +142,7 @@ def compare_with_site(values, found, source, site):
         "one_container": site.one_container, "wrappers_load": site.wrappers_load,
         "lustre_striping": site.lustre_striping,
         "listed_packages": site.listed_packages, "scheduler": site.scheduler.kind,
-        "image_root": site.images.root, "image_root_variable": site.images.root_variable,
+        "image_root": easyconfig.image_root(site.images),
         "node_caches": site.caches.node, "project_caches": site.caches.project,
         "library_binds": site.binds.libraries, "bind_file": site.binds.file}
     for name, wanted in theirs.items():

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile, requirements
+from easybuild.easyblocks.generic.container.texts import parse_binds
 
 from ebsif import eb
 from ebsif.errors import EbsifError
@@ -16,7 +17,7 @@ from ebsif.render import easyconfig
 # About a container: values by kind, then by name.
 Facts = dict[str, dict[str, Any]]
 
-BIND_PARAMETERS = ("binds", "optional_binds", "library_binds")
+BIND_PARAMETERS = ("binds", "library_binds")
 VARIABLE_PARAMETERS = ("container_env", "network_env", "modextravars")
 
 
@@ -69,9 +70,9 @@ def facts_of_parameters(values):
     names = eb.source_names(values.get("sources") or [])
     known = {"image": {"file": Path(names[0]).name} if names else {}}
     known["bind"] = {}
-    for name in BIND_PARAMETERS:
-        for bind in values.get(name) or []:
-            known["bind"][bind] = {"binds": "required", "optional_binds": "optional"}.get(name, "library")
+    required, optional = parse_binds(values.get("binds") or [])
+    for kind, binds in (("required", required), ("optional", optional), ("library", values.get("library_binds") or [])):
+        known["bind"].update(dict.fromkeys(binds, kind))
     known["variable"] = {name: "unset" if value is None else str(value) for parameter in VARIABLE_PARAMETERS
                          for name, value in (values.get(parameter) or {}).items()}
     known["wrapper"] = dict.fromkeys(values["wrappers"], "yes") if isinstance(values.get("wrappers"), list) else {}

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.lockfile import (
     IMAGE_REFERENCE,
     image_places,
 )
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.texts import format_size, root_parts
 
 from ebsif import eb, files
 from ebsif.files import is_there
@@ -125,7 +125,8 @@ def central_places(installation):
     except (eb.EasyBuildFailure, KeyError):
         yield from (known[key] for key in ("source", "resolved") if known.get(key))
         return
-    root = os.environ.get(values["image_root_variable"] or "") or values["image_root"] or "/" if directories else "/"
+    variable, root = root_parts(values["image_root"]) if directories else ("", "")
+    root = os.environ.get(variable) or root or "/"
     for directory in directories:
         yield Path(root, directory, known["file"])
 

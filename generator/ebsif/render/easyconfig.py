@@ -5,6 +5,7 @@ import re
 import textwrap
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_NONE
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.tables import INIT_NONE, NODE, STRIPING
 from easybuild.easyblocks.generic.container.texts import normal_name, without_templates
@@ -77,12 +78,10 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "signature_keys": signature_keys(container),
          "download_instructions": instructions(container), "definition_files": container.definition_files},
         {"image": container.image if container.image != "own" else None,
-         "image_root": images.root if images.directories else None,
-         "image_root_variable": images.root_variable if images.directories else None,
+         "image_root": image_root(images) if images.directories else None,
          "image_dirs": [container.fill(directory.path) for directory in images.directories]},
         {"init": container.init if container.init != "image" else None,
-         "conda_root": container.conda_root,
-         "conda_env": container.conda_env if container.conda_env != container.name.lower() else None,
+         "conda_env": conda_env(container),
          "entry_point": container.entry_point,
          "venv_name": container.venv_name if venv and container.venv_name != container.name.lower() else None,
          "image_packages": {**python_of(container), **image_packages(container)}},
@@ -167,10 +166,22 @@ def binds_of(container):
     """Return the parameters for binds; if the site has a bind file, its binds are the defaults without that file."""
     everything, site = container.all_binds, container.site.binds
     if not site.file or everything.file != site.file:
-        return {"binds": everything.required, "optional_binds": everything.optional, "bind_file": everything.file}
+        return {"binds": bind_lines(everything), "bind_file": everything.file}
     own = container.binds or Binds()
-    return {"binds": own.required, "optional_binds": own.optional, "bind_file": site.file,
-            "bind_file_default": site_lines(site)}
+    return {"binds": bind_lines(own), "bind_file": site.file, "bind_file_default": bind_lines(site)}
+
+
+def conda_env(container):
+    """Return the name of the Conda environment, its path if Conda is elsewhere, or None for the default (str)."""
+    name = container.conda_env or container.name.lower()
+    if container.conda_root not in (None, CONDA_ROOT):
+        return f"{container.conda_root}/envs/{name}"
+    return name if name != container.name.lower() else None
+
+
+def image_root(images):
+    """Return the parent directory of images, which an environment variable may name (str), or None."""
+    return f"${{{images.root_variable}:-{images.root or ''}}}" if images.root_variable else images.root
 
 
 def caches_of(container):
@@ -184,8 +195,8 @@ def caches_of(container):
             "cache_variables": variables}
 
 
-def site_lines(binds):
-    """Return the binds of a site as lines of a bind file (list of str)."""
+def bind_lines(binds):
+    """Return binds as in an easyconfig or a bind file (list of str): optional ones begin with '?'."""
     return [*binds.required, *(f"?{bind}" for bind in binds.optional)]
 
 
