@@ -10,7 +10,7 @@ EasyBuild support for installing a container image as a module, implemented as a
 import os
 import stat
 from contextlib import contextmanager
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, List, Optional
 
 from easybuild.easyblocks import generic
 # --include-easyblocks links this file into a directory of EasyBuild's, the first one where easyblocks are looked for.
@@ -24,6 +24,7 @@ from .container.framework import EasyBuildExit, exit_status, keep_out_of_report,
 from .container.framework import set_search_paths, with_parameter
 from .container.image import Image, OpenImage, check_installed_image, check_note
 from .container.imagefetch import fetch
+from .container.imagesource import ImageSource
 from .container.install import JUPYTER, check_scripts, install_kernel, install_scripts
 from .container.install import install_wrappers, wrapped_programs
 from .container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
@@ -78,15 +79,19 @@ class ContainerInstall(Reinstall, EasyBlock):
             with self.cfg.allow_unresolved_templates():
                 check_parameters(self.SPEC.from_easyconfig(self.cfg), self.tcl_in_lmod)
         self.known_spec: Optional[ContainerSpec] = None
-        self.masks = None
         self.record = InstallRecord()
-        self.container = self.venv = None
-        self.image_file = self.probe = self.all_programs = None
+        # made by steps
+        self.masks: Any = None
+        self.container: Any = None
+        self.venv: Any = None
+        self.image_file: Any = None
+        self.probe: Any = None
+        self.all_programs: Optional[List[str]] = None
         # nothing outside the container should compile against or link with an installation; kernels are for Jupyter
         set_search_paths(self.module_load_environment, **SEARCH_PATHS)
 
     @property
-    def tcl_in_lmod(self):
+    def tcl_in_lmod(self) -> bool:
         """Whether the module file is in Tcl, and read by Lmod."""
         return self.module_generator.SYNTAX == 'Tcl' and isinstance(self.modules_tool, Lmod)
 
@@ -103,8 +108,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.known_spec = None
 
     @property
-    def known_record(self):
-        """The record of this installation; with --module-only that of the existing one (InstallRecord)."""
+    def known_record(self) -> InstallRecord:
+        """The record of this installation; with --module-only that of the existing one."""
         if not self.record and os.path.exists(self.lock_path):
             return InstallRecord.from_file(self.lock_path)
         return self.record
@@ -135,7 +140,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.record_files()
         return done
 
-    def record_files(self):
+    def record_files(self) -> None:
         """Record the files that are there now: they are no changes by users."""
         if lockfile.IMAGE in self.record and not self.dry_run:
             self.record.write_installed(self.installdir)
@@ -149,7 +154,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         kwargs['skip_checksums'] = True
         # searched after the directory of the easyconfig, and named if the image is in none of them (L-01)
         self.robot_path = list(self.robot_path or []) + self.spec.central_directories
-        path = self.image.shared_path or (self.fetch_image() if self.spec.source else None)
+        path = self.image.shared_path or (self.fetch_image(self.spec.source) if self.spec.source else None)
         # else EasyBuild finds it
         with with_parameter(self.cfg, 'sources', [] if path else self.cfg['sources']):
             super().fetch_step(*args, **kwargs)
@@ -161,13 +166,13 @@ class ContainerInstall(Reinstall, EasyBlock):
             # the easyconfig's download instructions are for the image
             self.obtain_file(name, download_instructions='')
 
-    def needed_files(self):
-        """Names of required files besides the image (list of str)."""
+    def needed_files(self) -> List[str]:
+        """Names of required files besides the image."""
         return list(self.spec.definition_files)
 
-    def fetch_image(self):
+    def fetch_image(self, source: ImageSource) -> str:
         """Return the path of the image, after fetching it if it isn't found (R-01)."""
-        source, name = self.spec.source, self.spec.image_name
+        name = self.spec.image_name
         again = build_option('force_download') in (FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES)
         found = None if again else self.obtain_file(name, no_download=True, warning_only=True)
         if self.dry_run:
@@ -183,8 +188,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         return found
 
     @property
-    def image(self):
-        """The image that the easyconfig describes (Image)."""
+    def image(self) -> Image:
+        """The image that the easyconfig describes."""
         checksum = self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
         return Image(self.spec, checksum, InstalledImages(self.final_installdir, source_paths()))
 
@@ -272,7 +277,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         return Trial(self.container.run, programs)
 
     def failed_imports(self, trial):
-        """Return which packages can't be imported (list of str). Derived easyblocks extend this."""
+        """Return which packages can't be imported. Derived easyblocks extend this."""
         return []
 
     def install_step(self):
@@ -291,7 +296,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         # from here on hooks see the final paths
         self.activate_installation()
 
-    def install_additions(self):
+    def install_additions(self) -> None:
         """Install everything besides image and scripts. Derived easyblocks extend this."""
         if self.dry_run:
             return
@@ -301,20 +306,20 @@ class ContainerInstall(Reinstall, EasyBlock):
             copy_file(self.obtain_file(name), target)
         self.install_wrappers()
 
-    def install_wrappers(self):
+    def install_wrappers(self) -> None:
         """Install the wrappers: commands that run a program in the container."""
         install_wrappers(self.wrappers, self.installdir)
         self.record[lockfile.WRAPPERS] = self.wrappers
 
     @property
-    def wrappers(self):
-        """Names of the wrappers of this installation (list of str)."""
+    def wrappers(self) -> List[str]:
+        """Names of the wrappers of this installation."""
         if self.all_programs is None:
             self.all_programs = self.programs() if self.spec.wraps_all else []
         return sorted(set(self.spec.wrapped + self.all_programs))
 
-    def programs(self):
-        """Programs that 'all' stands for (list of str). Derived easyblocks override this."""
+    def programs(self) -> List[str]:
+        """Programs that 'all' stands for. Derived easyblocks override this."""
         raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' means the programs of a venv, but there is none. "
                              "List programs of the image by name.", WRAPPERS_ALL)
 
@@ -338,8 +343,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         return []
 
     @property
-    def module_file(self):
-        """What the module file says and decides from (ModuleFile)."""
+    def module_file(self) -> ModuleFile:
+        """What the module file says and decides from."""
         return ModuleFile(self.spec, self.known_record, self.short_mod_name)
 
     def make_module_description(self):
@@ -381,7 +386,7 @@ class ContainerInstall(Reinstall, EasyBlock):
                             self.installdir)
         return modules_path
 
-    def write_settings(self):
+    def write_settings(self) -> None:
         """Write what the module decides from, unless only the module is written and there is no installation."""
         if not os.path.isdir(self.installdir):
             return

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import stat
+from typing import Any, Dict, Iterator, List, Tuple
 
 # first, because with --include-easyblocks it makes the package 'container' known
 from .containerinstall import ContainerInstall
@@ -73,21 +74,13 @@ class ContainerVenv(ContainerInstall):
             self.record_to_repeat = InstallRecord.read_repeatable(self.obtain_or_keep(lock, lockfile.RECORD))
         return self.record_to_repeat
 
-    def obtain_or_keep(self, name, kept):
+    def obtain_or_keep(self, name: str, kept: str) -> str:
         """
-        Find a file of the installation to repeat.
+        Find a file of the installation to repeat; return its path.
 
-        Parameters
-        ----------
-        name : str
-            Its name, next to the easyconfig (with --try-* that is in a temporary directory) or on the source path.
-        kept : str
-            What has the same content in this installation, if it's there: EasyBuild's copy of the easyconfig in it then
-            installs it again.
-
-        Returns
-        -------
-        str
+        ``name`` is next to the easyconfig (with --try-* that is in a temporary directory) or on the source path.
+        ``kept`` has the same content in this installation, if it's there: EasyBuild's copy of the easyconfig in it then
+        installs it again.
         """
         path = os.path.join(self.final_installdir, kept)
         found = self.obtain_file(name, no_download=True, warning_only=True)
@@ -98,17 +91,17 @@ class ContainerVenv(ContainerInstall):
         return found or path
 
     @property
-    def stages(self):
-        """The stages of user software (list of Stage), in the order of installation."""
+    def stages(self) -> List[Stage]:
+        """The stages of user software, in the order of installation."""
         return Stage.from_parameter(self.repeated[lockfile.STAGES] if self.repeated else self.spec.requirements)
 
     @property
-    def stages_for_pip(self):
+    def stages_for_pip(self) -> List[Stage]:
         """The stages that pip installs: none of them if user software is taken from a SquashFS file."""
         return [] if squashfs_of(self.spec.requirements) else self.stages
 
     @property
-    def known_record(self):
+    def known_record(self) -> InstallRecord:
         """The record; with --module-only that of the installation, with the packages that it has now (E-08)."""
         record = super().known_record
         if build_option('module_only') and record and not self.record:
@@ -130,7 +123,7 @@ class ContainerVenv(ContainerInstall):
                     self.warn("stage '%s' needs %s, which is not on this machine: it must be in the image, or an "
                               "earlier stage must create it" % (stage.name, path))
 
-    def fetch_squashfs(self):
+    def fetch_squashfs(self) -> None:
         """Find the SquashFS file that becomes user software, and compare it with the lock (R-03)."""
         name = squashfs_of(self.spec.requirements)
         if not name or build_option('module_only'):
@@ -138,7 +131,7 @@ class ContainerVenv(ContainerInstall):
         self.squashfs_to_take = self.obtain_or_keep(name, SQUASHFS)
         self.check_squashfs(compute_checksum(self.squashfs_to_take, CHECKSUM_TYPE_SHA256))
 
-    def check_squashfs(self, found):
+    def check_squashfs(self, found: str) -> None:
         """Compare the SHA256 of the SquashFS file that becomes user software with the lock."""
         wanted = self.repeated.get(lockfile.USER_FILES, {}).get(SQUASHFS)
         if found != wanted:
@@ -146,8 +139,8 @@ class ContainerVenv(ContainerInstall):
                                  "both again.", self.squashfs_to_take, found, wanted,
                                  exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
-    def needed_files(self):
-        """Names of files that are needed besides the image (list of str)."""
+    def needed_files(self) -> List[str]:
+        """Names of files that are needed besides the image."""
         return super().needed_files() + [name for stage in self.stages_for_pip for name in stage.patches]
 
     def prepare_step(self, *args, **kwargs):
@@ -165,7 +158,7 @@ class ContainerVenv(ContainerInstall):
             raise EasyBuildError("%s not found on PATH: install the package squashfs-tools, or run eb on a node that "
                                  "has it.", ' and '.join(missing), exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
 
-    def check_heavy_stages(self):
+    def check_heavy_stages(self) -> None:
         """Refuse heavy stages on login nodes (S003-02): outside of jobs, on machines with a batch system."""
         heavy = [stage.name for stage in self.stages_for_pip if stage.heavy]
         names = [job for one in SCHEDULERS.values() for job, _ in one.steps] + [HEAVY_HERE_VARIABLE]
@@ -209,7 +202,7 @@ class ContainerVenv(ContainerInstall):
         self.installed_packages = packages
         self.record_user_software(pip, packages)
 
-    def show_build(self):
+    def show_build(self) -> None:
         """Show what ``build_step`` would do."""
         dry_run_msg("Making the venv %s in the container\n" % self.spec.venv)
         if self.squashfs_to_take:
@@ -217,22 +210,12 @@ class ContainerVenv(ContainerInstall):
         for stage in self.stages_for_pip:
             dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
 
-    def start_user_software(self, pip, pins, packages):
+    def start_user_software(self, pip: Pip, pins: Dict[str, str], packages: Any) -> Tuple[Any, List[Stage]]:
         """
-        Fill the venv with what is there already: that of the lock, or of an earlier installation.
+        Fill the venv with user software of the lock, or of an earlier installation.
 
-        Parameters
-        ----------
-        pip : Pip
-        pins : dict
-            Versions that pip may install, by name.
-        packages : Packages
-            What is installed in the empty venv.
-
-        Returns
-        -------
-        tuple of Packages and list of Stage
-            What is installed, and the stages that are left to pip.
+        Return what is installed, and the stages that are left to pip. ``pins`` are versions that pip may install, by
+        name; ``packages`` is what is installed in the empty venv.
         """
         taken, missing = self.squashfs_to_take, self.stages_for_pip
         if taken:
@@ -248,7 +231,7 @@ class ContainerVenv(ContainerInstall):
         pip.artifacts.update(reuse.artifacts)
         return self.venv.packages(), reuse.missing
 
-    def record_user_software(self, pip, packages):
+    def record_user_software(self, pip: Pip, packages: Any) -> None:
         """Record what was installed (Packages), and how."""
         self.record[lockfile.VERSIONS].update(pip=pip_version(packages), python=self.probe.python['version'])
         self.record[lockfile.ARTIFACTS] = pip.artifacts
@@ -261,7 +244,7 @@ class ContainerVenv(ContainerInstall):
             for stage in self.stages_for_pip for path in stage.local_paths + self.patch_files(stage)
             if os.path.isfile(path)}
 
-    def install_stage(self, pip, stage, before, is_last):
+    def install_stage(self, pip: Pip, stage: Stage, before: Any, is_last: bool) -> Any:
         """Install a stage, with its modules and patches, and return the packages installed now (Packages)."""
         trace_msg("stage '%s'" % stage.name)
         with self.modules_loaded(stage.modules) as variables:
@@ -275,8 +258,8 @@ class ContainerVenv(ContainerInstall):
         return packages
 
     @contextlib.contextmanager
-    def modules_loaded(self, modules):
-        """Context manager that loads modules of the host; its value is the environment that they set (dict)."""
+    def modules_loaded(self, modules: List[str]) -> Iterator[Dict[str, str]]:
+        """Load modules of the host temporarily; yield the environment that they set."""
         before = dict(os.environ)
         if modules:
             self.modules_tool.load(modules)
@@ -286,8 +269,8 @@ class ContainerVenv(ContainerInstall):
             if modules:
                 restore_env(before)
 
-    def patch_files(self, stage):
-        """Find the patches of a stage, next to the easyconfig or on EasyBuild's source path (list of str)."""
+    def patch_files(self, stage: Stage) -> List[str]:
+        """Find the patches of a stage, next to the easyconfig or on EasyBuild's source path."""
         return [self.obtain_file(name) for name in stage.patches]
 
     def try_out(self, programs):
@@ -301,10 +284,10 @@ class ContainerVenv(ContainerInstall):
                      gpu_of(packages, self.spec.gpu))
 
     def failed_imports(self, trial):
-        """Return which packages can't be imported, why, and what to do (list of str)."""
+        """Return which packages can't be imported, why, and what to do."""
         return trial.failed_imports(self.stages)
 
-    def install_additions(self):
+    def install_additions(self) -> None:
         """Install user software: as a SquashFS file if there are requirements, else as a directory."""
         target = os.path.join(self.installdir, DIRECTORY)
         stages = self.stages
@@ -333,7 +316,7 @@ class ContainerVenv(ContainerInstall):
             self.repeated.check_repeated(self.record)
         super().install_additions()
 
-    def adopt(self, before, now):
+    def adopt(self, before: UserSoftware, now: UserSoftware) -> bool:
         """
         Move user software of another easyblock's installation to this one if it works here; return whether it does.
 
@@ -342,7 +325,7 @@ class ContainerVenv(ContainerInstall):
         """
         path = [before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present][0]
         try:
-            packages = self.venv.packages(user_software=path) if self.venv else {}
+            packages: Any = self.venv.packages(user_software=path) if self.venv else {}
         except (EasyBuildError, RunShellCmdError):
             # another path of the venv, or its Python is not in this image
             return False
@@ -357,12 +340,12 @@ class ContainerVenv(ContainerInstall):
             self.venv.add_programs()
         return True
 
-    def squash(self):
+    def squash(self) -> None:
         """Pack user software with make-squashfs, as users do."""
         command = [os.path.join(self.installdir, 'bin', 'make-squashfs'), '-r', '-d', self.venv.folder,
                    '-p', str(self.cfg.parallel)]
         self.venv.squash(command, os.path.join(self.installdir, SQUASHFS))
 
-    def programs(self):
-        """The programs of the venv, except those that can't be wrappers (list of str)."""
+    def programs(self) -> List[str]:
+        """The programs of the venv, except those that can't be wrappers."""
         return [name for name in self.venv.programs() if name not in NEEDED_ON_HOST]

@@ -12,7 +12,7 @@ Doesn't import EasyBuild, because importing it takes longer than running `ebsif 
 import errno
 import os
 import re
-from typing import Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Pattern, Tuple
 
 # Types of the values of easyconfig parameters. An easyconfig is Python code, so any value can have any type.
 TEXT = 'a string'
@@ -28,7 +28,7 @@ LISTED = "a list of strings, or a dictionary that maps strings to strings or Non
 # Options of a bind that mounts what is in a SquashFS file; without `ro`, the runtime warns at each start.
 MOUNT_SQUASHFS = ':image-src=/,ro'
 
-# What people should know of errors of the operating system that they can do something about.
+# Errors of the operating system with a remedy, by number.
 ERRORS = {
     errno.ENOSPC: "the disk is full (make room, or choose another directory)",
     errno.EDQUOT: "the quota is used up (make room, or choose another directory)",
@@ -38,12 +38,12 @@ ERRORS = {
 VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 
 
-def is_of_kind(value, kind):
+def is_of_kind(value: Any, kind: str) -> bool:
     """Return whether a value of an easyconfig has one of the types above."""
-    def texts(values):
+    def texts(values: Any) -> bool:
         return isinstance(values, (list, tuple)) and all(isinstance(item, str) for item in values)
 
-    def table(*kinds):
+    def table(*kinds: type) -> bool:
         return isinstance(value, dict) and texts(list(value)) and all(isinstance(item, kinds)
                                                                       for item in value.values())
 
@@ -62,37 +62,37 @@ def is_of_kind(value, kind):
     return checks[kind]()
 
 
-def plain_error(text):
-    """Return a message with words for errors of the operating system instead of their numbers: `[Errno 28] ...`."""
+def plain_error(text: str) -> str:
+    """Return a message with plain text instead of errno codes (`[Errno 28] ...`)."""
     for number, words in ERRORS.items():
         text = text.replace('[Errno %d] %s' % (number, os.strerror(number)), words)
     return re.sub(r'\[Errno \d+\] ', '', text)
 
 
-def normal_name(name):
+def normal_name(name: str) -> str:
     """Return the normalized name of a Python package (PEP 503)."""
     return re.sub(r'[-_.]+', '-', name).lower()
 
 
-def shown_module(module):
-    """Return the name of a module as people write it: without the dot that hides its version (str)."""
+def shown_module(module: str) -> str:
+    """Return the name of a module as people write it: without the dot that hides its version."""
     return module.replace('/.', '/')
 
 
-def modulerc_statements(module):
+def modulerc_statements(module: str) -> Pattern[str]:
     """Return a pattern for the lines in .modulerc files, in either syntax, that name or hide a module."""
     name = re.escape(module)
     return re.compile(r'^\s*(?:module_version\("%s"|module-version\s+%s\s|hide_version\("%s"|'
                       r'if \{[^{}]*\{\}\} \{module-hide %s\}).*\n?' % ((name,) * 4), re.MULTILINE)
 
 
-def variable_problem(name):
+def variable_problem(name: str) -> Optional[str]:
     """Return why a string can't be the name of an environment variable, or None if it can."""
     return None if VARIABLE_NAME.match(name) else \
         "can't be the name of an environment variable (letters, digits and _ only)"
 
 
-def value_problem(value, tcl_in_lmod=False):
+def value_problem(value: str, tcl_in_lmod: bool = False) -> Optional[str]:
     """Return why a value would not reach the container unchanged (Lmod 8.6, Environment Modules 5.2), or None."""
     if re.search(r'[\x00-\x1f\x7f]', value):
         return "should be one line without control characters: modules tools can't set it"
@@ -103,15 +103,11 @@ def value_problem(value, tcl_in_lmod=False):
     return None
 
 
-def bind_problem(bind, templates=True):
+def bind_problem(bind: str, templates: bool = True) -> Optional[str]:
     """
     Return what is wrong with a bind (source[:target[:options]]) on any machine, or None.
 
-    Parameters
-    ----------
-    bind : str
-    templates : bool
-        Whether a path may start with an EasyBuild template, whose value is not known yet.
+    ``templates``: whether a path may start with an EasyBuild template, whose value is not known yet.
     """
     fields = re.split(r'(?<!\\):', bind)
     if not all(path.startswith(('/', '%') if templates else '/') for path in fields[:2]):
@@ -144,16 +140,12 @@ def root_parts(text: Optional[str]) -> Tuple[str, str]:
     return (match.group(1), match.group(2) or '') if match else ('', text or '')
 
 
-def escape_bind(path):
+def escape_bind(path: str) -> str:
     r"""
     Escape a path for use in a bind, where '\,' and '\:' stand for the character itself.
 
-    Elsewhere a backslash stands for itself. Blanks next to a comma or colon are lost, escaped or not (Apptainer 1.4.5).
-
-    Raises
-    ------
-    ValueError
-        If the runtime can't bind the path; the message says why.
+    Elsewhere a backslash stands for itself. Blanks next to a comma or colon are lost, escaped or not (Apptainer 1.4.5):
+    such a path raises ValueError, whose message says why.
     """
     if re.search(r'[,:]\s|\s[,:]', path):
         raise ValueError("The container runtime can't bind the path '%s': it loses the space next to the comma or "
@@ -161,12 +153,12 @@ def escape_bind(path):
     return path.replace(',', '\\,').replace(':', '\\:')
 
 
-def without_templates(text):
+def without_templates(text: str) -> str:
     """Return a text in which EasyBuild finds no templates: % is escaped where one would begin; others are kept."""
     return re.sub(r'%(?=%*\()', '%%', text)
 
 
-def format_size(number):
-    """Return a number of bytes in readable units (str)."""
+def format_size(number: float) -> str:
+    """Return a number of bytes in readable units."""
     unit, size = ('GB', 1e9) if number >= 1e9 else ('MB', 1e6) if number >= 1e6 else ('kB', 1e3)
     return '%.1f %s' % (number / size, unit)
