@@ -29,7 +29,7 @@ class Asked:
             signal.signal(number, self.note)
 
     def note(self, *_):
-        """Make a note, and ignore the signals from now on: one that is passed on late would end Python while it exits."""
+        """Make a note, and ignore the signals from now on: a late one would end Python while it exits."""
         self.now = True
         for number in self.NUMBERS:
             signal.signal(number, signal.SIG_IGN)

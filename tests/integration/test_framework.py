@@ -123,7 +123,7 @@ class Probe(Reinstall, EasyBlock):
         return super().make_module_description()
 
     def make_module_dep(self, *args, **kwargs):
-        return super().make_module_dep(*args, **kwargs) + 'conflict("other")\n'
+        return super().make_module_dep(*args, **kwargs) + 'conflict("other")\\n'
 
     def make_module_extra(self, *args, **kwargs):
         return super().make_module_extra(*args, **kwargs) + self.make_module_extra_extensions()

@@ -410,7 +410,7 @@ def test_from_a_plain_checkout(site, tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("init = 'magic'\n", "'init': 'magic' (known: image, conda-injected"),
+        ("init = 'magic'\n", "'init': unknown value 'magic' (known: image, conda-injected"),
         ("binds = '/one'\n", "'binds' should be a list of strings"),
         ("requirements = [1]\n", "'requirements' should be a string or a list of strings (one stage), or a list of"),
         ("venv_name = '../escape'\n", "'venv_name': '../escape' can't be"),

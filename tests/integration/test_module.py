@@ -561,7 +561,7 @@ def test_an_archived_module(installed, tmp_path):
     site = installed.copy(tmp_path, module)
     text = (site.prefix / "Example-1.0-squashed.eb").read_text()
     archived = site.work / "Example-1.0-squashed.eb"
-    bound = ["/etc/hosts", f"{tmp_path}/gone"]
+    bound = ["?/etc/hosts", f"?{tmp_path}/gone"]
     archived.write_text(f"{text}hidden = True\nmodloadmsg = {message!r}\nbinds = {bound}\n")
     record = site.prefix / "eb/software" / module / "share/ebsif/lock.json"
     installed_at = record.stat().st_mtime_ns

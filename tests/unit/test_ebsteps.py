@@ -70,7 +70,7 @@ SHOWN = """\
   virtual environment                 0 s  sees 5 packages
   pip: my packages                    0 s  10 packages added
 user software was changed by hand since it was installed; it is kept as it is (user-software)
-  copying the image                   0 s  12.0 MB, 0.3 GB/s
+  copying the image                   0 s  12.0 MB
   packing user software               0 s  16.9 MB
   trying the module                   0 s
 """

@@ -376,6 +376,21 @@ def test_errors_have_the_exit_status_of_their_step(easyblock, step, code):
         assert error.value.exit_code == expected
 
 
+def test_the_easyconfig_is_read_once_per_step(easyblock):
+    """Issue 46, point 7: what follows from it is made once per step, with templates and what hooks have changed."""
+    block = easyblock("binds = ['%(builddir)s']", cls=ContainerInstall)
+    block.builddir, seen = "/build/one", []
+
+    def look():
+        seen.append((block.spec, block.spec))
+
+    for builddir in ("/build/one", "/build/two"):
+        block.builddir = builddir
+        block.run_step("fetch", [lambda _: look])
+    assert [first is second for first, second in seen] == [True, True]
+    assert [first.binds for first, _ in seen] == [["/build/one"], ["/build/two"]]
+
+
 def test_a_missing_runtime_has_an_exit_status_of_its_own(monkeypatch, tmp_path):
     """easybuild, upstream's suites: the status tells, too, that something must be installed on the system."""
     monkeypatch.setenv("PATH", str(tmp_path))

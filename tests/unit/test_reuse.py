@@ -5,9 +5,8 @@ import json
 import os
 
 import pytest
-from easybuild.easyblocks.generic.container.install import ebsif_version, read_program
-from easybuild.easyblocks.generic.container.reuse import Reuse
 from easybuild.easyblocks.generic.container.install import ebsif_version
+from easybuild.easyblocks.generic.container.reuse import Reuse
 from easybuild.easyblocks.generic.container.stages import Stage
 from ebsif.installed import inventory
 from ebsif.user import outcome

@@ -57,7 +57,7 @@ IMAGE_REFERENCE = 'reference'
 IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL, IMAGE_REFERENCE)
 
 
-def image_places(kind: str, own: str, resolved: str, central: Iterable[str]) -> Iterator[str]:
+def image_places(kind: str, own: str, resolved: Any, central: Iterable[str]) -> Iterator[str]:
     """
     Yield where a module looks for its image, in its order.
 

@@ -381,7 +381,8 @@ CONTAINER_PARAMETERS = {
     'entry_point': Parameter(
         None, "Program of the image (full path) through which commands, wrappers and run scripts start programs, to "
         "get the environment that it sets", check=entry_point_problem),
-    'gpu': Parameter(None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), choices=[None] + sorted(GPU_KINDS)),
+    'gpu': Parameter(
+        None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), choices=(None,) + tuple(sorted(GPU_KINDS))),
     'gpu_option': Parameter(
         True, "Use the runtime's option for this kind of GPU (--rocm, --nv), which puts libraries of the host before "
         "those of the image"),

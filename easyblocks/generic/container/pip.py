@@ -66,7 +66,7 @@ class Pip:
         # file name and SHA256 of each file that pip installed, by normalized package name; empty with pip before 22.2
         self.artifacts: Dict[str, Dict[str, str]] = {}
         self.command = [venv.python, '-m', 'pip']
-        self.fill = os.environ.get(FILL_VARIABLE)
+        self.fill = os.environ.get(FILL_VARIABLE, '')
 
     def install(self, stage: Stage, before: Packages, variables: Optional[Variables] = None,
                 patches: Sequence[str] = (), processes: Optional[int] = None) -> Packages:

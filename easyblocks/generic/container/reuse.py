@@ -69,8 +69,11 @@ class Reuse:
         if [stage.name for stage in self.stages if stage.name in before] != list(before) or \
                 any(stage.allow_replace for stage in self.stages):
             return False
-        added = [added_lines(before.get(stage.name), stage) for stage in self.stages]
-        return None not in added and not any(package_name(line) in self.packages for line in sum(added, []))
+        for stage in self.stages:
+            added = added_lines(before.get(stage.name), stage)
+            if added is None or any(package_name(line) in self.packages for line in added):
+                return False
+        return True
 
 
 def added_lines(before: Optional[Dict[str, Any]], stage: Stage) -> Optional[List[str]]:

@@ -211,6 +211,7 @@ def fingerprint(path: str) -> str:
         for name in sorted(files + folders):
             entry = os.path.join(folder, name)
             status = os.lstat(entry)
+            what: Any = None
             if stat.S_ISLNK(status.st_mode):
                 what = os.readlink(entry)
             else:

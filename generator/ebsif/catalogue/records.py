@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any, Literal, Optional, Union
 
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_KINDS
-from easybuild.easyblocks.generic.container.tables import INIT_KINDS
+from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_KINDS
 from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_validator
 
 from ebsif.catalogue.fieldtypes import (
@@ -94,7 +94,8 @@ class ContainerFields(Model):
     python: Optional[VersionPart] = Field(None, description="version of Python in the image")
     init: Optional[Literal[INIT_KINDS]] = Field(
         None, description="how the Python of the image is activated")
-    conda_root: Optional[SingleLine] = None
+    conda_root: Optional[SingleLine] = Field(
+        None, description=f"directory of Conda in the image (default: {CONDA_ROOT})")
     conda_env: Optional[SingleLine] = Field(None, description="Conda environment in the image")
     entry_point: Optional[SingleLine] = Field(
         None, description="program of the image that sets up the environment, and through which programs are started")

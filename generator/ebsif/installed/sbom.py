@@ -8,7 +8,7 @@ from typing import Any, Optional
 from urllib.parse import quote
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.inventory import USER_SOFTWARE, packages_of
+from easybuild.easyblocks.generic.container.inventory import IN_USER_SOFTWARE, packages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 # Name of the file in what is given to others.
@@ -32,8 +32,8 @@ def bill_of_materials(record: dict[str, Any], seconds: float) -> str:
     module, image = record.get(lockfile.MODULE, {}), record[lockfile.IMAGE]
     packages, artifacts = list(packages_of(record)), record.get(lockfile.ARTIFACTS, {})
     system = record.get(lockfile.SYSTEM, {})
-    in_image = [package_component(one, {}, system) for one in packages if one.place != USER_SOFTWARE]
-    in_venv = [package_component(one, artifacts, system) for one in packages if one.place == USER_SOFTWARE]
+    in_image = [package_component(one, {}, system) for one in packages if one.place != IN_USER_SOFTWARE]
+    in_venv = [package_component(one, artifacts, system) for one in packages if one.place == IN_USER_SOFTWARE]
     about = component("application", module.get("name", image["file"]), "module",
                       version=module.get("version", "") + module.get("versionsuffix", ""))
     container = component("container", image["file"], "image", hashes=sha256_hashes(image["sha256"]),

@@ -5,9 +5,8 @@ import re
 import textwrap
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.activation import CONDA_ROOT, INIT_NONE
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-from easybuild.easyblocks.generic.container.tables import INIT_NONE, NODE, STRIPING
+from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_NONE, NODE, STRIPING
 from easybuild.easyblocks.generic.container.texts import normal_name, without_templates
 
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
