@@ -25,6 +25,10 @@ from .lockfile import RECORD
 from .install import open_to_readers
 from .usersoftware import UserSoftware
 
+# exit statuses of steps whose name is not part of EasyBuild's
+STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,
+               'sanitycheck': EasyBuildExit.FAIL_SANITY_CHECK_STEP, 'testcases': EasyBuildExit.FAIL_TEST_CASES_STEP}
+
 # The mixin uses attributes of EasyBlock. EasyBuild would list it as an easyblock if it were derived from that.
 MIXIN: Any = object
 
@@ -81,7 +85,7 @@ class Reinstall(MIXIN):
 
     def run_step(self, step: str, *args: Any, **kwargs: Any) -> Any:
         """Run a step; if it fails or is interrupted, put the earlier installation back."""
-        code = getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
+        code = STEP_STATUS.get(step) or getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
         try:
             with exit_status(code), plain_errors():
                 return super().run_step(step, *args, **kwargs)
