@@ -36,7 +36,7 @@ NEEDED_ON_HOST = ('bash', 'env', 'sh') + RUNTIMES
 # What the module adds to JUPYTER_PATH, and the program that starts a kernel, relative to the installation.
 JUPYTER = os.path.join('share', 'jupyter')
 INTERPRETER = os.path.join('interpreter', 'python')
-LOGOS = [os.path.join(FILES, JUPYTER, name) for name in ('logo-64x64.png', 'logo-svg.svg')]
+LOGO = os.path.join(FILES, JUPYTER, 'logo-64x64.png')
 # What Jupyter may replace in the program of a kernel (some names, and more if it has other launchers).
 SUBSTITUTED = re.compile(r'\{[A-Za-z0-9_]+\}')
 # Variables in a kernel: the environment of make-venv, and the directory with user software.
@@ -197,5 +197,4 @@ def install_kernel(installdir: str, module: str) -> None:
     folder = os.path.join(installdir, JUPYTER, 'kernels', kernel_name(module))
     python = os.path.join('{resource_dir}', os.path.relpath(os.path.join(installdir, INTERPRETER), folder))
     write_readable(os.path.join(folder, 'kernel.json'), kernel_spec(python, kernel_title(module), module))
-    for logo in LOGOS:
-        copy_readable(logo, os.path.join(folder, os.path.basename(logo)))
+    copy_readable(LOGO, os.path.join(folder, os.path.basename(LOGO)))

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.install import (
     INTERPRETER,
     KERNEL_USER_SOFTWARE,
     KERNEL_VENV,
-    LOGOS,
+    LOGO,
     SUBSTITUTED,
     kernel_name,
     kernel_spec,
@@ -179,8 +179,7 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     make_room_for(kernel)
     title = kernel_title(module) + (f", {label}" if label else "")
     kernel.folder.mkdir(parents=True, exist_ok=True)
-    for logo in LOGOS:
-        shutil.copyfile(logo, kernel.folder / Path(logo).name)
+    shutil.copyfile(LOGO, kernel.folder / Path(LOGO).name)
     text = kernel_spec(str(program), title, module, str(venv or ""), str(own or ""))
     files.replace(kernel.folder / "kernel.json", text)
     return kernel
