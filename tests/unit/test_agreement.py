@@ -224,3 +224,10 @@ def test_how_scripts_find_their_installation():
     for path in scripts:
         text = path.read_text()
         assert line in text and "ebsif_root=" not in text, path
+
+
+def test_scripts_source_files_that_there_are():
+    """House 2: bash goes on after a missing file, so nothing else would notice."""
+    for path in [*(CONTAINER_FILES / "bin").iterdir(), *(CONTAINER_FILES / "share/ebsif").iterdir()]:
+        for name in re.findall(r"source \S*/share/ebsif/([\w.-]+)", path.read_text()):
+            assert (CONTAINER_FILES / "share/ebsif" / name).exists(), (path, name)
