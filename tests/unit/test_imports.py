@@ -130,3 +130,26 @@ def test_builds_for_another_torch(tmp_path, torch, version, lines):
     why, found = ast.literal_eval(result.stdout)
     assert found == (lines or [])
     assert bool(why) == (lines is not None)
+
+
+COMPILED = ["torchvision/__init__.py", "torchvision/_C.so"]
+
+
+@pytest.mark.parametrize(("files", "requires", "is_tried"), [
+    (COMPILED, "torch==2.13.0", True), (COMPILED[:1], "torch==2.13.0", False), (COMPILED, "torchdata", False)])
+def test_what_is_built_for_torch_is_tried_too(tmp_path, files, requires, is_tried):
+    """F-10: lightly imports torchvision late; that it can't be imported is found although nobody asked for it."""
+    folder = tmp_path / "site-packages"
+    for name, paths, text in (("torchvision", files, "raise RuntimeError('no nms')"), ("lightly", ["lightly.py"], "")):
+        info = folder / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\nRequires-Dist: {requires}\n")
+        (info / "RECORD").write_text("".join(f"{path},,\n" for path in paths))
+        for path in paths:
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_text(text)
+    program = PROGRAM.read_text().replace("'/user-software'", repr(str(tmp_path)))
+    result = subprocess.run([sys.executable, "-", json.dumps({"names": ["lightly"]})], text=True, input=program,
+                            capture_output=True, check=True, env={"PYTHONPATH": str(folder)})
+    problems = json.loads(result.stdout)["problems"]
+    assert [one["names"] for one in problems] == ([["torchvision"]] if is_tried else [])
