@@ -85,11 +85,16 @@ def check_the_modules(person, mine):
     # E-12: in spite of the image's constraints, which have no hashes
     assert records[0]["stages"][0]["requirements"] == (site.work / "requirements.txt").read_text()
     # use D5: with the date, too, other packages don't replace those of a module
-    again = ["ebsif", "extend", "Example/1.0", "--add", "lightly", "--name", "mine", "--date", mine[-8:], "--install"]
+    (site.work / "other.txt").write_text("lightly\n")
+    again = ["ebsif", "extend", "Example/1.0", "-r", "other.txt", "--name", "mine", "--date", mine[-8:], "--install"]
     assert "exists already, with different content: use --rebuild" in person.run(*again, check=False).stderr
     (site.work / "other").mkdir()
     assert f"{mine} is installed already, from a different version of" in person.run(
         *again, "-o", "other", check=False).stderr
+    # user trial: nor do those that are added to the container
+    again[3:5] = ["--add", "lightly"]
+    assert f"`mine` exists ({mine}.3); to add to it: ebsif extend mine --add lightly; " in person.run(
+        *again, check=False).stderr
 
 
 def check_the_third_month(person, said, mine):

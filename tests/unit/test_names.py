@@ -651,6 +651,36 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert f"to have them, too, once it is installed: ebsif extend {BASE}-mine-20261122 --add hand==1.0" in said
 
 
+def test_a_name_that_is_taken(extension, tmp_path):
+    """
+    User trial, E-03: packages added to a container under a name that has others don't silently take its place.
+
+    A file says all that the extension has, so it replaces the packages, and what is missing is named.
+    """
+    extension.install("requirements = ['greeting>=1', 'numpy']\n", ["greeting"], LATER)
+    for options in ((), ("--rebuild",), ("--date", "20261130")):
+        said = extension.extend(BASE, "--add", "rich", "numpy>=2", "--name", "mine", *options, status=3)[1]
+        assert said == (f"ebsif: `mine` exists ({LATER}); to add to it: ebsif extend mine --add rich 'numpy>=2'; "
+                        "otherwise choose another --name\n")
+    assert main(["extend", BASE, "--add", "rich", "--name", "mine", "--check"]) == 3
+    assert main(["extend", BASE, "--add", "rich", "--name", "mine"]) == 3
+    assert not list(tmp_path.glob("*.eb"))
+    extension.capsys.readouterr()
+    # nothing is lost, or it is the name of another extension
+    for packages, name in ((["Greeting", "numpy", "rich"], "mine"), (["rich"], "more"), (["rich"], "min")):
+        values, said = extension.extend(BASE, "--add", *packages, "--name", name)
+        assert (values["requirements"], said) == (packages, "")
+    (tmp_path / "r.txt").write_text("numpy\nrich\n")
+    values, said = extension.extend(BASE, "-r", "r.txt", "--name", "mine")
+    assert values["requirements"] == ["numpy", "rich"]
+    assert said == f"ebsif: the new `mine` is made without greeting, which {LATER} was made with\n"
+    # on top of another extension
+    more = f"{MINE}-more-20261121"
+    extension.install("requirements = [{'name': 'requirements', 'requirements': 'greeting>=1\\nnumpy\\nrich'}, "
+                      "{'name': 'requirements (more)', 'requirements': 'byhand'}]\n", ["byhand"], more)
+    assert f"`more` exists ({more}); " in extension.extend(MINE, "--add", "x", "--name", "more", status=3)[1]
+
+
 def test_an_extension_of_an_extension_is_pinned(extension, tmp_path):
     """E-04: to what its base has; its own packages can be removed, those of the base can't."""
     (tmp_path / "more.txt").write_text("byhand\n")

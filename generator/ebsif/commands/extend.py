@@ -24,6 +24,7 @@ from ebsif.installed.places import Installation
 from ebsif.user import bases, byhand, changing, environments, extending, repeating, requirements
 from ebsif.user.outcome import (
     add_outcome,
+    check_name,
     choose_date,
     chosen,
     may_replace,
@@ -114,7 +115,9 @@ def run(options):
     wanted = wanted_packages(options, container)
     for one in places.known(places.directories_of_modules(), container.module)[:1]:
         byhand.report_left_behind(one, options.name, wanted)
-    return write(options, container, extending.on_top(container, wanted, options.name), options.name)
+    stages = extending.on_top(container, wanted, options.name)
+    check_name(options, container, stages, options.add)
+    return write(options, container, stages, options.name)
 
 
 def require_packages(options):
@@ -169,6 +172,7 @@ def change(options, names, found):
             options.date = options.date or date
     else:
         add_on_top(options, environment, container)
+        check_name(options, container, environment.stages, options.add)
     for text in environment.said:
         output.note(text)
     if not changed:
@@ -216,6 +220,7 @@ def repeat(options, names):
             if isinstance(found, Installation) else chosen(options)
     else:
         container = repeating.base_of(record, names.containers, site)
+    check_name(options, container, record[lockfile.STAGES])
     if repeating.has_other_image(container, record):
         output.note(f"{container.module} has another image than {options.from_lock}: the packages in "
                     f"{options.from_lock} are installed in the same versions, except those that the image already has")

@@ -24,6 +24,7 @@ from ebsif.steps import Now, Steps, working
 from ebsif.user import artefact, extending, repeating
 from ebsif.user.outcome import (
     add_outcome,
+    check_name,
     choose_date,
     may_replace,
     nothing_to_do,
@@ -71,6 +72,7 @@ def run(options):
     except repeating.MissingImageError as error:
         raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(options, found)}") from None
     container = repeating.repeated(container, record)
+    check_name(options, container, record[lockfile.STAGES])
     same = choose_date(options, container, options.name, lambda path, _: repeating.is_same(path, record))
     if same:
         return nothing_to_do(same)

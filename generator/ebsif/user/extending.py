@@ -102,6 +102,12 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
     return joined
 
 
+def newest(module: str, name: str) -> Optional[Installation]:
+    """Return the installed extension of a module that a name stands for: the newest one; None if there is none."""
+    found = [one for one in inventory.everything() if one.base == module and one.extension[0] == name]
+    return max(found, key=lambda one: selection.natural_key(shown(one)), default=None)
+
+
 def of_today(module: str, name: str) -> dict[int, Installation]:
     """Return the installed extensions of a module with a name and today's date, by their number: the first is 1."""
     wanted = re.compile(rf"{re.escape(f'{module}-{name}-{time.strftime(TODAY)}')}(?:\.(\d+))?")

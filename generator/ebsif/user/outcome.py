@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Optional, Union
 
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.requirements import stages_of
+
 from ebsif import eb, ebsteps, files, output
 from ebsif.arguments import add_dry_run
 from ebsif.catalogue import selection
@@ -22,6 +25,7 @@ from ebsif.installed.places import WRITTEN, Installation
 from ebsif.render import easyconfig
 from ebsif.steps import format_time
 from ebsif.user import bases, closedplaces, extending, plan
+from ebsif.user.requirementline import lines_of, name_in
 
 # Options of eb to install a module again.
 FORCING = frozenset(("--rebuild", "--force", "-f"))
@@ -102,6 +106,46 @@ def write(options: Namespace, container: Container, stages: Union[list, dict], n
     output.hint(f"install it with: {eb.command([path])}")
     output.hint(f"then: module load {extended.module}")
     return 0
+
+
+def check_name(options: Namespace, container: Container, wanted: list, added: Sequence[str] = ()) -> None:
+    """
+    Say which packages the name of a new extension would no longer stand for, because an earlier one has that name.
+
+    Parameters
+    ----------
+    options
+        The options, with the name.
+    container
+        The container to extend.
+    wanted
+        All that the new extension has: stages, or lines of a requirements.txt.
+    added
+        The packages that the command line adds, which are not meant as all that the extension has.
+
+    Raises
+    ------
+    ExtendingError
+        If there is an earlier one with other packages, and the new one is made by adding some.
+    """
+    # --prefix and others say where it would be
+    eb.session(tuple(options.more))
+    earlier = extending.newest(container.module, options.name)
+    if not earlier or earlier.damage:
+        return
+    before, now = names_in(earlier.record.get(lockfile.STAGES, [])), names_in(wanted)
+    lost = ", ".join(sorted(before - now))
+    if lost and added:
+        raise extending.ExtendingError(
+            f"`{options.name}` exists ({shown(earlier)}); to add to it: ebsif extend {options.name} --add "
+            f"{shlex.join(added)}; otherwise choose another --name")
+    if lost:
+        output.note(f"the new `{options.name}` is made without {lost}, which {shown(earlier)} was made with")
+
+
+def names_in(wanted: list) -> set[str]:
+    """Return the normalized names of the packages in stages, or lines of a requirements.txt."""
+    return {name_in(line) for stage in stages_of(wanted) for line in lines_of(stage)} - {""}
 
 
 def show_plan(options: Namespace, extended: Container, planned: plan.Plan) -> Optional[int]:
