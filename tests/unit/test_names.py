@@ -651,6 +651,31 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert f"to have them, too, once it is installed: ebsif extend {BASE}-mine-20261122 --add hand==1.0" in said
 
 
+def test_the_number_of_a_removed_extension(extension, tmp_path):
+    """User trial, E-06: no other extension of that day gets it, or environments of the removed one would start that."""
+    def date_of_next():
+        return extension.extend("mine", "--add", "x")[0]["versionsuffix"].rpartition("-")[2]
+
+    for number in ("", ".2", ".3"):
+        extension.install("requirements = ['rich']\n", ["rich"], f"{LATER}{number}")
+    for number in (".3", ".2"):
+        assert main(["remove", f"{LATER}{number}", "--yes"]) == 0
+    assert main(["remove", MINE, "--yes"]) == 0
+    extension.capsys.readouterr()
+    assert date_of_next() == "20261122.4"
+    assert (extension.prefix.software / ".ebsif-removed").read_text() == f"{LATER}.2\n{LATER}.3\n"
+    # nor if none is left
+    assert main(["remove", LATER, "--yes"]) == 0
+    extension.capsys.readouterr()
+    values, _ = extension.extend("PyTorch/2.13.0", "--add", "x", "--name", "mine")
+    assert values["versionsuffix"].endswith("-mine-20261122.4")
+    # the next day, the names are of no use
+    extension.monkeypatch.setattr("time.strftime", lambda _: "20261123")
+    extension.install("requirements = ['rich']\n", ["rich"], f"{BASE}-mine-20261123")
+    assert main(["remove", f"{BASE}-mine-20261123", "--yes"]) == 0
+    assert (extension.prefix.software / ".ebsif-removed").read_text() == f"{BASE}-mine-20261123\n"
+
+
 def test_a_name_that_is_taken(extension, tmp_path):
     """
     User trial, E-03: packages added to a container under a name that has others don't silently take its place.

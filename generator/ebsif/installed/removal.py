@@ -17,7 +17,7 @@ from easybuild.easyblocks.generic.container.texts import modulerc_statements, sh
 
 from ebsif import eb, files, output
 from ebsif.errors import EbsifError
-from ebsif.installed import inventory, sharing
+from ebsif.installed import inventory, removed, sharing
 from ebsif.installed.names import shown
 from ebsif.installed.places import BESIDE, WRITTEN, Installation
 from ebsif.user import kernels
@@ -293,6 +293,7 @@ def remove(removal: Removal) -> None:
         for path, new in reversed(renamed):
             new.rename(path)
         raise RemovalError(f"{error.filename} can't be removed: {error.strerror}; nothing was removed") from error
+    removed.remember(shown(removal.installation))
     left = [str(new) for _, new in renamed if not delete(new)]
     for folder in dict.fromkeys(path.parent for path in (*removal.paths, *removal.lines)):
         # the software's directory, if this was its last version

@@ -19,13 +19,12 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
 from ebsif.errors import EbsifError
-from ebsif.installed import inventory, lock, places, sharing
+from ebsif.installed import inventory, lock, places, removed, sharing
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.user import requirements
 from ebsif.user.formats.wanted import Image
 
-TODAY = "%Y%m%d"
 # Ends the description of an extension.
 ADDITION = "\nWith additional packages of the user's choice."
 
@@ -110,16 +109,27 @@ def newest(module: str, name: str) -> Optional[Installation]:
 
 def of_today(module: str, name: str) -> dict[int, Installation]:
     """Return the installed extensions of a module with a name and today's date, by their number: the first is 1."""
-    wanted = re.compile(rf"{re.escape(f'{module}-{name}-{time.strftime(TODAY)}')}(?:\.(\d+))?")
-    found = {one: wanted.fullmatch(shown(one)) for one in inventory.everything()}
-    return {int(match.group(1) or 1): one for one, match in found.items() if match}
+    found = {number_today(module, name, shown(one)): one for one in inventory.everything()}
+    return {number: one for number, one in found.items() if number}
 
 
 def free_dates(module: str, name: str) -> Iterator[str]:
-    """Yield today's date with the numbers after those of the installed extensions; the first has none."""
-    today = time.strftime(TODAY)
-    for number in itertools.count(max(of_today(module, name), default=0) + 1):
+    """
+    Yield today's date with the numbers after those of the extensions that are or were installed; the first has none.
+
+    Environments and interpreters of a removed one must not start another one.
+    """
+    today = time.strftime(removed.TODAY)
+    used = [*of_today(module, name), *(number_today(module, name, one) for one in removed.of_today())]
+    for number in itertools.count(max(used, default=0) + 1):
         yield today if number == 1 else f"{today}.{number}"
+
+
+def number_today(module: str, name: str, text: str) -> int:
+    """Return the number of an extension of a module with a name and today's date; 0 for other modules."""
+    start = f"{module}-{name}-{time.strftime(removed.TODAY)}"
+    found = re.fullmatch(rf"{re.escape(start)}(?:\.(\d+))?", text)
+    return int(found.group(1) or 1) if found else 0
 
 
 def check_names(*names: str) -> None:
