@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,12 +17,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Optional, Union
 
-from ebsif import modulestool, output
+from ebsif import files, modulestool, output
 from ebsif.errors import EbsifError
 
 # One thread at a time reads easyconfigs.
 READING = threading.Lock()
 OLDEST = (5, 1)  # as in setup.cfg
+# In the home directory, what new shells read.
+START_FILES = (".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zprofile")
 
 # Our easyblocks, and the easyblocks that EasyBuild's configuration includes (known after `session`).
 EASYBLOCKS = ("containerinstall", "containervenv")
@@ -48,9 +51,30 @@ class Place:
 
 
 def load_command(directory: Optional[Path], module: str) -> str:
-    """Return the command that loads a module, with `module use` for its directory unless that is on MODULEPATH."""
-    use = "" if not directory or is_searched(directory) else f"module use {shlex.quote(str(directory))} && "
+    """Return the command that loads a module, also tomorrow: with `module use` unless new shells search its place."""
+    use = "" if not directory or is_searched_later(directory) else f"module use {shlex.quote(str(directory))} && "
     return f"{use}module load {module}"
+
+
+def is_searched_later(directory: Path) -> bool:
+    """
+    Return whether this shell searches a directory of modules, and so will new shells.
+
+    Of one of this account's own, MODULEPATH doesn't say that: `module use` or an environment of make-venv may have put
+    it there for this shell only.
+    """
+    return is_searched(directory) and (not is_own(directory) or is_named_at_start(directory))
+
+
+def is_named_at_start(directory: Path) -> bool:
+    """Return whether a file that new shells read names a directory of modules."""
+    name = re.compile(rf"""{re.escape(str(directory))}/?(?:[\s"';:]|\Z)""")
+    for file in START_FILES:
+        with contextlib.suppress(OSError):
+            text = (files.home() / file).read_text(encoding="utf-8", errors="replace")
+            if name.search(re.sub(r"~|\$HOME|\$\{HOME\}", lambda _: str(files.home()), text)):
+                return True
+    return False
 
 
 def is_searched(directory: Path) -> bool:

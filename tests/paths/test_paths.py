@@ -58,7 +58,9 @@ def check_the_first_week(said, mine):
     assert f"the commands of {mine} hide those of this machine: unload the module" in said
     assert f"{mine} has these packages already: nothing to do" in said
     assert f"install it with: module unload {mine}; eb {mine.replace('/', '-')}.2.eb\n" in said
-    assert f"the earlier module stays as it is: module load {mine} (to remove it: ebsif remove {mine})" in said
+    # F-06: not only this shell's MODULEPATH has it
+    assert re.search(rf"the earlier module stays as it is: module use /\S+ && module load {mine} \(to remove it: ebsif "
+                     rf"remove {mine}\)", said)
     assert re.search(rf"^ +Example/byhand.*\n?|{mine}.2", said.split("module spider")[-1], re.MULTILINE)
     assert "/dev/lib/python3.11/site-packages/lightly.py" in said
     assert "\nnumpy stays\n" in said

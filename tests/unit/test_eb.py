@@ -90,16 +90,33 @@ def test_the_scripts_for_the_modules_tool(tmp_path):
 
 
 def test_the_command_that_loads_a_module(tmp_path, monkeypatch):
-    """E-13: pasted into a shell, it uses the directory of the module first, unless that is on MODULEPATH already."""
+    """E-13: pasted into a shell, it uses the directory of the module first, unless new shells search it anyway."""
     place = tmp_path / "my modules/all"
     place.mkdir(parents=True)
     (tmp_path / "link").symlink_to(place)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MODULEPATH", "/somewhere/else:")
     script = f"module() {{ printf '%s\\n' \"$@\"; }}\n{eb.load_command(place, 'Tool/1.0')}"
     said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == ["use", str(place), "load", "Tool/1.0"]
+    assert eb.load_command(None, "Tool/1.0") == "module load Tool/1.0"
+    # of a site
     monkeypatch.setenv("MODULEPATH", f"/somewhere/else:{tmp_path}/link")
-    assert eb.load_command(place, "Tool/1.0") == eb.load_command(None, "Tool/1.0") == "module load Tool/1.0"
+    monkeypatch.setattr(os, "getuid", lambda: place.stat().st_uid + 1)
+    assert eb.load_command(place, "Tool/1.0") == "module load Tool/1.0"
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("", True), ("module use ~/eb/modules/all/more\n", True), ("module use ~/eb/modules/all", False),
+    ('module use "$HOME/eb/modules/all/"\n', False), ("export MODULEPATH=${HOME}/eb/modules/all:$MODULEPATH\n", False)])
+def test_a_directory_that_only_this_shell_searches(tmp_path, monkeypatch, text, expected):
+    """F-06 (user trial): `module use` or an activated environment doesn't last; a line in a start file does."""
+    place = tmp_path / "eb/modules/all"
+    place.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MODULEPATH", str(place))
+    (tmp_path / ".bashrc").write_text(text)
+    assert eb.load_command(place, "Tool/1.0").startswith("module use ") is expected
 
 
 def test_directories_that_a_new_shell_may_not_search(tmp_path, monkeypatch):

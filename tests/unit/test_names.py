@@ -641,7 +641,8 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     # of installations, the newest is compared
     same = extend("lightly\n")
     assert f"{BASE}-new-20261122.2 has these packages already: nothing to do (--rebuild" in same.err
-    assert same.out == f"load it with: module load {BASE}-new-20261122.2\n"
+    assert same.out == \
+        f"load it with: module use {extension.prefix.modules} && module load {BASE}-new-20261122.2\n"
     assert extend("rich\n").out.startswith(f"{name}.3.eb\n")
     assert extend("rich\n", "--rebuild", "-n").out.count("new-20261122.2'") == 1
     assert extend("rich\n", "--date", "20261122", "-n").out.count("new-20261122'") == 1

@@ -128,19 +128,22 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys, earlier, exp
 
 
 def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
-    """F-06: where a shell doesn't search the directory of the module, the last line says how each new one does."""
+    """F-06: unless new shells search the directory of the module, the last line says how each one does."""
+    monkeypatch.setenv("HOME", str(tmp_path))
     place = eb.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
     place.file.parent.mkdir()
     place.file.touch()
     monkeypatch.setattr(eb, "place_of", lambda _: place)
     monkeypatch.setattr(ebsteps, "install", lambda _: ebsteps.Result(0, "", ""))
     lines = []
-    for searched in (tmp_path, tmp_path / "other"):
+    for searched, start in ((tmp_path, f"module use {tmp_path}\n"), (tmp_path, ""), (tmp_path / "other", "")):
         monkeypatch.setenv("MODULEPATH", str(searched))
+        (tmp_path / ".bashrc").write_text(start)
         assert outcome.install(tmp_path / "a-1.eb", again=True, more=[]) == 0
         lines += capsys.readouterr().out.splitlines()
-    assert lines == ["load it with: module load a/1", f"load it with: module use {tmp_path} && module load a/1",
-                     f"to find it in each new shell, add this line to ~/.bashrc: module use {tmp_path}"]
+    assert lines == ["load it with: module load a/1", *2 * [
+        f"load it with: module use {tmp_path} && module load a/1",
+        f"to find it in each new shell, add this line to ~/.bashrc: module use {tmp_path}"]]
 
 
 class Eb:
@@ -228,7 +231,7 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
         assert main([*words, option]) == 0
         said = capsys.readouterr()
         assert said.err == f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
-        assert said.out == f"load it with: module load {OTHER}\n"
+        assert said.out == f"load it with: module use {eb_prefix.modules} && module load {OTHER}\n"
     (copy,) = root.glob("easybuild/*.eb")
     copy.write_text(copy.read_text().replace("rich", "einops"))
     assert main([*words, "--check"]) == 0
