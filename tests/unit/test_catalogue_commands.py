@@ -366,7 +366,7 @@ def test_a_site_may_replace_parts_of_the_projects_catalogue(place):
     output = run(place, "list", "--catalogue", "sites", "--site", "lumi").stdout
     assert "PyTorch/0.10.0" in output
     assert "PyTorch/2.7.0" not in output
-    assert "standard-g" in run(place, "job", "M", "--catalogue", "sites", "--site", "lumi", "--account", "a", "--",
+    assert "standard-g" in run(place, "job", "M/1", "--catalogue", "sites", "--site", "lumi", "--account", "a", "--",
                                "x").stdout
 
 

@@ -23,6 +23,7 @@ from ebsif.jobs import data, job, submission
 from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prefixes import MINE
 from support import CONTAINER_FILES, examples, heed_signals
 
 ACCOUNTS = {"SBATCH_ACCOUNT": "project_465000001", "PBS_ACCOUNT": "NCAR0001"}
@@ -151,7 +152,7 @@ def test_lines_of_ones_own_win_with_pbs(tmp_path):
     (tmp_path / "mine/site.yaml").write_text(
         "name: mine\ndescription: Mine\nscheduler:\n  kind: pbs\n  default_partition: q\n"
         "  options: [-l place=excl, -m n]\n  partitions: {q: {tasks: 1, cpus_per_task: 1}}\n")
-    text = run("M", "--site", "mine", "--catalogue", tmp_path, "--nodes", 2, "--mail", "a", "--line", "-l place=pack",
+    text = run("M/1", "--site", "mine", "--catalogue", tmp_path, "--nodes", 2, "--mail", "a", "--line", "-l place=pack",
                "--line", "-m b", "--line=-lwalltime=1", "--", "a.py").stdout
     options = header(text)
     resources = [option[2:].strip() for option in options if option.startswith("-l")]
@@ -193,7 +194,7 @@ def test_torchrun():
     assert "--cpus-per-task=56" in header(text)
     assert "-m torch.distributed.run \\\n    --nproc-per-node=8 train.py" in text
     assert "mask_cpu" not in text
-    result = run("M", "--launcher", "torchrun", "--", "-W", "error", "train.py")
+    result = run("M/1", "--launcher", "torchrun", "--", "-W", "error", "train.py")
     assert "torchrun takes a program, not options of python: -W error train.py" in result.stderr
 
 
@@ -222,7 +223,7 @@ def test_nccl_debug():
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), min_size=1), min_size=1))
 def test_the_program_is_passed_unchanged(words):
     """Each argument reaches the program unchanged, and the shell executes nothing in it."""
-    request = job.Request(module="M", command=("train.py", *words))
+    request = job.Request(module="M/1", command=("train.py", *words))
     text = job.script(request, site.read("local"))
     line = text[text.index("conda-python-distributed train.py") : text.rindex(" || job_status=$?")]
     result = subprocess.run(["bash", "-c", f"set -- {line}\nprintf '%s\\0' \"$@\""], capture_output=True, check=True)
@@ -232,47 +233,50 @@ def test_the_program_is_passed_unchanged(words):
 @pytest.mark.parametrize(
     ("arguments", "status", "expected"),
     [
-        (["M", "--site", "lumi", "--", "a"], 3, "jobs at the site lumi need an account: set it with --account or SB"),
-        (["M", "--site", "lumy", "--", "a"], 3, "unknown site 'lumy' (known: archer2, derecho, local, lumi"),
-        (["M", "--site", "lumi", "--partition", "x", "--", "a"], 3, "unknown partition 'x' (known: standard-g, small"),
-        (["M", "--site", "archer2", "--gpus-per-node", "1", "--", "a"], 3, "the site archer2 has no GPUs"),
-        (["M", "--site", "lumi", "--tasks-per-node", "9", "--", "a"], 3, "9 ranks on a node with 8 GPUs"),
-        (["M", "--account", "a;b", "--", "a"], 3, "'a;b' is not a valid account for a job"),
-        (["M"], 2, "name the program to run: ebsif job MODULE ... -- train.py"),
+        (["M/1", "--site", "lumi", "--", "a"], 3, "jobs at the site lumi need an account: set it with --account or SB"),
+        (["M/1", "--site", "lumy", "--", "a"], 3, "unknown site 'lumy' (known: archer2, derecho, local, lumi"),
+        (["M/1", "--site", "lumi", "--partition", "x", "--", "a"], 3,
+         "unknown partition 'x' (known: standard-g, small"),
+        (["M/1", "--site", "archer2", "--gpus-per-node", "1", "--", "a"], 3, "the site archer2 has no GPUs"),
+        (["M/1", "--site", "lumi", "--tasks-per-node", "9", "--", "a"], 3, "9 ranks on a node with 8 GPUs"),
+        (["M/1", "--account", "a;b", "--", "a"], 3, "'a;b' is not a valid account for a job"),
+        (["M/1"], 2, "name the program to run: ebsif job MODULE ... -- train.py"),
         (["--", "a"], 2, "no container is named, and no container module is loaded: name one, or load its module"),
-        (["M", "--install", "a.eb"], 2, "name either a module or --install EASYCONFIG"),
-        (["M", "--nodes", "0", "--", "a"], 2, "'0' is not a positive number"),
-        (["M", "--time", "30", "--", "a"], 2, "'30' should be a duration"),
+        (["M/1", "--install", "a.eb"], 2, "name either a module or --install EASYCONFIG"),
+        (["M/1", "--nodes", "0", "--", "a"], 2, "'0' is not a positive number"),
+        (["M/1", "--time", "30", "--", "a"], 2, "'30' should be a duration"),
         # use D12.3 to 5
-        (["M", "--submit", "--", "missing.py"], 3, "missing.py does not exist in "),
-        (["M", "--", "python"], 3, "name what python should run: train.py, or -m MODULE"),
-        (["M", "--", "srun", "a.py"], 3, "the batch script starts the container, the ranks and python itself: name"),
-        (["M", "--", "torchrun", "a.py"], 3, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
+        (["M/1", "--submit", "--", "missing.py"], 3, "missing.py does not exist in "),
+        (["M/1", "--", "python"], 3, "name what python should run: train.py, or -m MODULE"),
+        (["M/1", "--", "srun", "a.py"], 3, "the batch script starts the container, the ranks and python itself: name"),
+        (["M/1", "--", "torchrun", "a.py"], 3, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
         (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 3, "'PyTorch/2.2.0' is ambiguous; choose one of"),
-        (["M", "train.py"], 2, "ebsif job: error: unrecognized arguments: train.py (put -- before arguments for the"),
+        (["M/1", "train.py"], 2, "ebsif job: error: unrecognized arguments: train.py (put -- before arguments for the"),
         # T-10
-        (["M", "--submit", "--", __file__], 3, "there is no module M on this machine; nothing was submitted"),
-        (["M", "--submit", "--data", "gone:/data", "--", __file__], 3, "gone, which --data names, does not exist"),
-        (["M", "--data", "a:/", "--", "a"], 2, "--data a:/: / can't be a directory in the container: write FILE:/data"),
-        (["M", "--signal", "1800", "--", "a"], 3, "--signal 1800 is not before the end of a job of 00:30:00"),
-        (["M", "--array", "a", "--", "a"], 3, "'a' is not a valid value for --array at the site local (such as 0-9"),
-        (["M", "--site", "derecho", "--account", "A", "--array", "1,3%2", "--", "a"], 3,
+        (["M/1", "--submit", "--", __file__], 3, "there is no module M/1 on this machine; nothing was submitted"),
+        (["M/1", "--submit", "--data", "gone:/data", "--", __file__], 3, "gone, which --data names, does not exist"),
+        (["M/1", "--data", "a:/", "--", "a"], 2,
+         "--data a:/: / can't be a directory in the container: write FILE:/data"),
+        (["M/1", "--signal", "1800", "--", "a"], 3, "--signal 1800 is not before the end of a job of 00:30:00"),
+        (["M/1", "--array", "a", "--", "a"], 3, "'a' is not a valid value for --array at the site local (such as 0-9"),
+        (["M/1", "--site", "derecho", "--account", "A", "--array", "1,3%2", "--", "a"], 3,
          "'1,3%2' is not a valid value for --array at the site derecho (such as 0-9, 0-9:3"),
-        (["M", "--launcher", "accelerate", "--", "--config_file", "fsdp.yaml", "train.py"], 3,
+        (["M/1", "--launcher", "accelerate", "--", "--config_file", "fsdp.yaml", "train.py"], 3,
          "If it is the value, write --config_file=fsdp.yaml"),
-        (["M", "--mail", "a b", "--", "a"], 3, "'a b' is not a valid value for --mail"),
-        (["M", "--line", "#PBS -x", "--", "a"], 3, "should be '#SBATCH OPTION' for the scheduler of local, or OPTION"),
-        (["M", "--line=--a\nid", "--", "a"], 3, "should be '#SBATCH OPTION' for the scheduler of local"),
-        (["M", "--array", "1-2", "--segments", "2", "--", "a"], 3, "it can't be combined with --array"),
-        (["M", "--interactive", "--segments", "2", "--", "a"], 2, "at this terminal: leave out --segments"),
-        (["M", "--interactive", "--signal", "2", "--", "a"], 2, "at this terminal: leave out --signal"),
-        (["M", "--launcher", "mpiexec", "--", "a"], 2, "the site local has no mpiexec: leave it out, or use srun"),
-        (["M", "--", "deepspeed", "a.py"], 3, "without 'deepspeed'; to use deepspeed, add --launcher deepspeed"),
-        (["M", "--site", "derecho", "--account", "A", "--requeue", "--", "a"], 3,
+        (["M/1", "--mail", "a b", "--", "a"], 3, "'a b' is not a valid value for --mail"),
+        (["M/1", "--line", "#PBS -x", "--", "a"], 3,
+         "should be '#SBATCH OPTION' for the scheduler of local, or OPTION"),
+        (["M/1", "--line=--a\nid", "--", "a"], 3, "should be '#SBATCH OPTION' for the scheduler of local"),
+        (["M/1", "--array", "1-2", "--segments", "2", "--", "a"], 3, "it can't be combined with --array"),
+        (["M/1", "--interactive", "--segments", "2", "--", "a"], 2, "at this terminal: leave out --segments"),
+        (["M/1", "--interactive", "--signal", "2", "--", "a"], 2, "at this terminal: leave out --signal"),
+        (["M/1", "--launcher", "mpiexec", "--", "a"], 2, "the site local has no mpiexec: leave it out, or use srun"),
+        (["M/1", "--", "deepspeed", "a.py"], 3, "without 'deepspeed'; to use deepspeed, add --launcher deepspeed"),
+        (["M/1", "--site", "derecho", "--account", "A", "--requeue", "--", "a"], 3,
          "the site derecho can't fulfil --requeue: with PBS, only operators can put a running job back into the queue"),
-        (["M", "--site", "derecho", "--account", "A", "--qos", "q", "--", "a"], 3,
+        (["M/1", "--site", "derecho", "--account", "A", "--qos", "q", "--", "a"], 3,
          "the site derecho can't fulfil --qos: PBS has queues only: use --partition"),
-        (["M", "--site", "derecho", "--account", "A", "--interactive", "--", "a"], 3,
+        (["M/1", "--site", "derecho", "--account", "A", "--interactive", "--", "a"], 3,
          "the site derecho can't fulfil --interactive: qsub -I runs no script"),
         (["--install", "a.eb", "--site", "derecho", "--account", "A", "--qos", "high"], 3,
          "the site derecho can't fulfil --qos: PBS has queues only: use --partition"),
@@ -303,8 +307,21 @@ def test_containers_by_module_name():
     assert "\nmodule load PyTrch/nonsense\n" in result.stdout
     assert "ebsif: there is no module PyTrch/nonsense on this machine: the job can only load it if" in result.stderr
     assert "ebsif: missing.py does not exist in " in result.stderr
+    result = run("PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250572", *arguments, "--submit", "--", __file__)
+    assert result.returncode == 3
+    assert "; did you mean PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527" in result.stderr
     # no file
-    assert "does not exist" not in run("M", "--", "-W", "error", "-m", "package").stderr
+    assert "does not exist" not in run("M/1", "--", "-W", "error", "-m", "package").stderr
+
+
+def test_a_mistyped_name_of_an_extension(eb_prefix, capsys):
+    """User trial, E-09: a part of a name that nothing has fails as in other commands: no job could load it."""
+    eb_prefix.install(MINE)
+    assert cli.main(["job", "mien", "--", "-m", "package"]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("ebsif: there is no container 'mien' (known: ")
+    assert said.err.endswith("; did you mean mine?\n")
 
 
 def test_time_limits_in_days(tmp_path):
@@ -314,9 +331,9 @@ def test_time_limits_in_days(tmp_path):
     durations = {"0-12": "12:00:00", "1-01:30": "25:30:00", "100:00:00": "100:00:00"}
     assert {text: fieldtypes.is_duration(text) for text in durations} == durations
     path = tmp_path / "job.sh"
-    result = run("M", "-o", path, "--", __file__)
+    result = run("M/1", "-o", path, "--", __file__)
     assert f"ebsif: wrote {path}; submit it with: sbatch {path}" in result.stderr
-    assert "wrote" not in run("M", "-q", "-o", path, "--", __file__).stderr
+    assert "wrote" not in run("M/1", "-q", "-o", path, "--", __file__).stderr
 
 
 def test_the_account(monkeypatch):
@@ -471,7 +488,7 @@ def test_the_shell_of_a_rank_passes_signals_on():
 
 def test_a_shell_at_the_terminal_is_followed_by_removing_caches(tmp_path):
     """Issue 23, point 4: the caches go, where the site says so, and the status is the shell's."""
-    text = job.script(job.Request("M", (), account="a"), site.read("lumi"), interactive=True)
+    text = job.script(job.Request("M/1", (), account="a"), site.read("lumi"), interactive=True)
     (tmp_path / "remove-caches").touch()
     shell = f"set -e; RUNSCRIPTS={tmp_path} SIF=x; srun() {{ echo \"srun $*\"; }}\n{text[text.index('# A shell on'):]}"
     result = subprocess.run(["bash", "-c", shell], input="echo mine\nexit 5\n", capture_output=True, text=True,
@@ -490,13 +507,13 @@ def test_the_program_in_the_record(words, program, tmp_path):
     assert job.program_file(words) == program
     for name in ("error", "train", "train.py", "fsdp.yaml"):
         (tmp_path / name).write_text(name)
-    text = job.script(job.Request("M", tuple(words)), site.read("local"))
+    text = job.script(job.Request("M/1", tuple(words)), site.read("local"))
     arguments = re.search(r'^record --nodes "\S+" (.*) \\\n    (.*)$', text, re.MULTILINE).group(1, 2)
     command = [sys.executable, CONTAINER_FILES / "runscripts/record-run.py", "x.json", "--nodes", "n",
                *shlex.split(" ".join(arguments))]
     subprocess.run(command, cwd=tmp_path, input='{"image": {}}', text=True, check=True, env={"SIF": "x"})
     found = json.loads((tmp_path / "x.json").read_text())
-    assert found["arguments"] == ["M", "--site", "local", "--", *words]
+    assert found["arguments"] == ["M/1", "--site", "local", "--", *words]
     assert found["program"] == (program and {
         "path": program, "sha256": hashlib.sha256(program.encode()).hexdigest()})
 
@@ -537,9 +554,9 @@ def test_segments_follow_each_other(tmp_path):
         submission.submit(SCHEDULERS["slurm"], "script", 4)
     first, *others = written.log.read_text().splitlines()
     assert (first, others) == ("", [f"--dependency=afterok:{number} --kill-on-invalid-dep=yes" for number in (41, 42)])
-    result = run("M", "--segments", "3", "-o", tmp_path / "job.sh", "--", __file__)
+    result = run("M/1", "--segments", "3", "-o", tmp_path / "job.sh", "--", __file__)
     assert "; then 2 times, with the ID of the job before: sbatch --dependency=afterok:JOB " in result.stderr
-    result = run("M", "--segments", "2", "-o", tmp_path / "job.sh", "--overwrite", "--", __file__)
+    result = run("M/1", "--segments", "2", "-o", tmp_path / "job.sh", "--overwrite", "--", __file__)
     assert "; then once more, with the ID of the job before: sbatch --dependency=afterok:JOB " in result.stderr
 
 
@@ -548,10 +565,10 @@ def test_a_script_that_can_not_be_written(tmp_path):
     earlier = tmp_path / "earlier.sh"
     earlier.write_text("mine")
     for path in (tmp_path / "new.sh", earlier):
-        result = run_ebsif(["job", "--site", "local", "M", "-o", path, "--overwrite", "--", __file__],
+        result = run_ebsif(["job", "--site", "local", "M/1", "-o", path, "--overwrite", "--", __file__],
                            limits={resource.RLIMIT_FSIZE: 1000})
         assert (result.returncode, result.stderr.splitlines()[-1]) == (3, f"ebsif: {path}: File too large")
-    result = run("M", "-o", earlier, "--", __file__)
+    result = run("M/1", "-o", earlier, "--", __file__)
     assert f"{earlier} exists with other content: choose another name, or replace it with --overwrite" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["earlier.sh"] and earlier.read_text() == "mine"
 
@@ -625,7 +642,7 @@ def test_a_record_on_the_command_line(tmp_path):
 
 @pytest.mark.parametrize(("text", "expected"), [
     ("", "can't be read"), ("[]", "not the record of a job"), ("{", "can't be read"),
-    ('{"arguments": ["M"], "directory": "/", "image": {}, "program": null}', "not the record of a job")])
+    ('{"arguments": ["M/1"], "directory": "/", "image": {}, "program": null}', "not the record of a job")])
 def test_damaged_records(text, expected, tmp_path):
     """T-11: a file that isn't a record is named."""
     (tmp_path / "x.json").write_text(text)

@@ -19,7 +19,7 @@ from ebsif.catalogue.fieldtypes import is_duration
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.site import STAGED
 from ebsif.installed import lock, runtimecommand
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.names import Names, add_name_argument, shown
 from ebsif.jobs import data, job, record, submission
 
 EXAMPLES = """\
@@ -212,31 +212,36 @@ def module_name(options, name, profile, needed):
     """
     Return the name of a module (str), which may be shortened as for other commands, and its directory (Path).
 
-    The directory is None where a new shell searches anyway. Warn if the module isn't available.
+    The directory is None where a new shell searches anyway. Warn if the module isn't available: a full name may be that
+    of a module that only the nodes of the job have.
 
     Raises
     ------
     UsageError, NamingError, CatalogueError
-        If there is no name, or it is ambiguous.
+        If there is no name, it is ambiguous, or it is neither known nor a full name.
     JobError
         If the job is about to be submitted, and there is no such module.
     """
-    names, known = Names(options), True
+    names, unknown = Names(options), None
     try:
         module = names.module(name)
-    except selection.UnknownName:
-        module, known = name, False
+    except selection.UnknownName as error:
+        module, unknown = name, error
     there = names.installed_as(module)
     if there:
         return module, there.use if eb.is_own(there.use) else None
     # modules of the site may make it available
     available = runtimecommand.is_available(module, *profile.scheduler.modules)
-    if not available and not (available is None and known):
-        problem = f"there is no module {module} on this machine"
-        if needed:
-            raise job.JobError(f"{problem}; nothing was submitted (`module avail` lists those that there are; for one "
-                               "that only the compute nodes have, write the script with -o FILE, and submit that)")
-        output.note(f"{problem}: the job can only load it if its nodes have it")
+    if available or (available is None and not unknown):
+        return module, None
+    if unknown and "/" not in module:
+        raise unknown
+    known = [*(one.module_or_version for one in names.containers), *map(shown, names.installations)]
+    problem = f"there is no module {module} on this machine{selection.did_you_mean(module, known) if unknown else ''}"
+    if needed:
+        raise job.JobError(f"{problem}; nothing was submitted (`module avail` lists those that there are; for one "
+                           "that only the compute nodes have, write the script with -o FILE, and submit that)")
+    output.note(f"{problem}: the job can only load it if its nodes have it")
     return module, None
 
 
