@@ -114,7 +114,8 @@ def test_an_easyconfig_that_eb_is_installing(place, site):
 
 
 def test_checking_before_installing(place, site, wheels, base_image):
-    """Use D8, E-11: packages to add, and in the image; what to do about conflicts; nothing is installed."""
+    """Use D8, E-11, C-04: packages to add, and in the image; what to do about conflicts; nothing is left of a check."""
+    before = set(site.temporary.iterdir())
     more = ("--", *site.eb_options)
     result = place("-r", "requirements.txt", "--check", "--image", base_image, *more)
     lines = result.stdout.splitlines()
@@ -137,7 +138,7 @@ def test_checking_before_installing(place, site, wheels, base_image):
     (site.sources / "example.sif").unlink()
     error = place("-r", "requirements.txt", "--check", *more, status=3).stderr
     assert "\nebsif: the image of Base/1.0-20250101-mine-20260101 is not found (example.sif is neither" in f"\n{error}"
-    assert list(site.temporary.glob("ebsif-*")) == []
+    assert set(site.temporary.iterdir()) == before
 
 
 def test_a_check_reads_stages_like_an_installation(site, tmp_path):

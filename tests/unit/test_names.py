@@ -16,6 +16,7 @@ from ebsif.errors import UsageError
 from ebsif.installed import places, removal
 from ebsif.installed.names import Names, NamingError, complete, complete_asked, complete_packages
 from ebsif.user import repeating
+from ebsif.user.extending import ExtendingError
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
 
 
@@ -705,6 +706,31 @@ def test_a_name_that_is_taken(extension, tmp_path):
     extension.install("requirements = [{'name': 'requirements', 'requirements': 'greeting>=1\\nnumpy\\nrich'}, "
                       "{'name': 'requirements (more)', 'requirements': 'byhand'}]\n", ["byhand"], more)
     assert f"`more` exists ({more}); " in extension.extend(MINE, "--add", "x", "--name", "more", status=3)[1]
+
+
+def test_a_failed_installation_leaves_no_files(extension, tmp_path):
+    """C-04 (user trial): neither easyconfig nor lock; those that were there before stay."""
+    def fail(path, *_):
+        assert path.exists()
+        raise ExtendingError("no space left\nThe log is /tmp/eb-1/easybuild.log")
+
+    def files():
+        return sorted(path.name for path in tmp_path.iterdir() if path.suffix in (".eb", ".json"))
+
+    extension.monkeypatch.setattr("ebsif.user.outcome.install", fail)
+    assert main(["lock", "mine", "-o", "lock.json"]) == 0
+    for words in (["mine", "--add", "x"], ["--from-lock", "lock.json", "--name", "theirs"]):
+        extension.capsys.readouterr()
+        assert main(["extend", *words, "--install"]) == 3
+        said = extension.capsys.readouterr().err
+        assert re.search(r"^ebsif: removed \S+\.eb, because the installation failed\n(ebsif: removed .*\n)?"
+                         r"ebsif: no space left\nThe log is /tmp/eb-1/easybuild.log\n\Z", said, re.MULTILINE)
+        assert files() == ["lock.json"]
+    assert main(["extend", "mine", "--add", "x"]) == 0
+    before = files()
+    assert len(before) == 2
+    assert main(["extend", "mine", "--add", "x", "--install"]) == 3
+    assert files() == before
 
 
 def test_an_extension_of_an_extension_is_pinned(extension, tmp_path):

@@ -29,6 +29,7 @@ from ebsif.user.outcome import (
     chosen,
     may_replace,
     nothing_to_do,
+    removed_after_failure,
     require_place,
     show_plan,
     write,
@@ -239,7 +240,8 @@ def repeat(options, names):
         options.check = False
     path = options.output / extended.easyconfig_name
     lock = path.with_suffix(lockfile.COPY_SUFFIX)
-    if not options.dry_run:
-        write_file(lock, options.from_lock.read_text(encoding="utf-8"), may_replace(options, path, extended.module),
-                   "lock")
-    return write(options, container, {"lock": lock.name}, options.name)
+    with removed_after_failure(lock):
+        if not options.dry_run:
+            write_file(lock, options.from_lock.read_text(encoding="utf-8"),
+                       may_replace(options, path, extended.module), "lock")
+        return write(options, container, {"lock": lock.name}, options.name)

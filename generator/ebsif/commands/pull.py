@@ -28,6 +28,7 @@ from ebsif.user.outcome import (
     choose_date,
     may_replace,
     nothing_to_do,
+    removed_after_failure,
     require_place,
     require_replaceable,
     set_aside,
@@ -84,7 +85,10 @@ def run(options):
         if status is not None:
             return status
         options.check = False
-    return write(options, container, fetch(options, container, found), options.name)
+    extended = extending.extend(container, {}, options.name, options.date)
+    path = options.output / extended.easyconfig_name
+    with removed_after_failure(path.with_suffix(lockfile.COPY_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)):
+        return write(options, container, fetch(options, found, path, extended.module), options.name)
 
 
 def name_in(record):
@@ -110,13 +114,11 @@ def offer_lock(options, found):
         f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {options.name} --install")
 
 
-def fetch(options, container, found):
-    """Write lock and user software beside the easyconfig; return the parameter that names them (dict)."""
-    extended = extending.extend(container, {}, options.name, options.date)
-    path = options.output / extended.easyconfig_name
+def fetch(options, found, path, module):
+    """Write lock and user software beside the easyconfig of a module; return the parameter that names them (dict)."""
     locked, squashfs = path.with_suffix(lockfile.COPY_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
     if not options.dry_run:
-        again = may_replace(options, path, extended.module)
+        again = may_replace(options, path, module)
         fetch_user_software(found, squashfs, again)
         write_file(locked, found.text(artefact.LOCK), again, "lock")
         print(squashfs)

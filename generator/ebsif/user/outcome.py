@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Optional, Union
 
@@ -100,9 +100,10 @@ def write(options: Namespace, container: Container, stages: Union[list, dict], n
     path = options.output / extended.easyconfig_name
     if path.exists() and has_content(path, text):
         text = path.read_text(encoding="utf-8")
-    write_file(path, text, may_replace(options, path, extended.module))
-    if installing:
-        return install(path, options.rebuild, [*options.more, extending.sources(extended)])
+    with removed_after_failure(path):
+        write_file(path, text, may_replace(options, path, extended.module))
+        if installing:
+            return install(path, options.rebuild, [*options.more, extending.sources(extended)])
     output.hint(f"install it with: {eb.command([path])}")
     output.hint(f"then: module load {extended.module}")
     return 0
@@ -262,6 +263,23 @@ def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> 
         set_aside(path, kind)
     files.replace(path, text)
     print(path)
+
+
+@contextlib.contextmanager
+def removed_after_failure(*paths: Path) -> Iterator[None]:
+    """
+    Remove files of a failed attempt (C-04), except those that were there before.
+
+    After Ctrl-C they stay: a message says where the easyconfig is.
+    """
+    new = [path for path in paths if not path.exists()]
+    try:
+        yield
+    except Exception:
+        for path in filter(Path.exists, new):
+            path.unlink()
+            output.note(f"removed {path}, because the installation failed")
+        raise
 
 
 def require_replaceable(path: Path, again: bool) -> None:

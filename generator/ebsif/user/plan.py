@@ -128,8 +128,9 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
         path = Path(folder) / container.easyconfig_name
         path.write_text(easyconfig.render(planned), encoding="utf-8")
-        # the user's --buildpath is not where the reports are found
-        done = ebsteps.install([path, *options, *eb.only_build(folder, "build" if heavy else "test"),
+        # nothing of a check is left, unless the user has another --tmpdir; their --buildpath has no reports
+        last = "build" if heavy else "test"
+        done = ebsteps.install([path, f"--tmpdir={folder}", *options, *eb.only_build(folder, last),
                                 "--disable-enforce-checksums", sources(container)])
         if done.status:
             return Plan(problem=problem(done, container, folder), replacing=replacing(done.error, stages))
