@@ -199,6 +199,19 @@ def test_hard_links_take_no_space(prefix, tmp_path):
     assert places.size_of(root) < before - 4000
 
 
+def test_removing_a_module_that_environments_may_use(prefix, capsys):
+    """User trial, E-06: before anybody confirms, it says what stops working; not of a module without Python."""
+    said = "environments of make-venv and files of `ebsif python --write` that were made with it stop working"
+    root = prefix.install(MINE)
+    assert main(["remove", MINE, "-n"]) == 0
+    assert said not in capsys.readouterr().err
+    (root / "bin").mkdir()
+    (root / "bin/make-venv").touch()
+    for option in ("-n", "--yes"):
+        assert main(["remove", MINE, option]) == 0
+        assert said in capsys.readouterr().err
+
+
 def test_remove_a_module_that_was_installed_from_its_own_copy(prefix):
     """E-06: as doctor advises (eb --rebuild INSTALLATION/easybuild/...): the copy goes with the installation."""
     root = prefix.software / MINE

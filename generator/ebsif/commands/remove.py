@@ -13,6 +13,7 @@ from easybuild.easyblocks.generic.container.texts import format_size
 from ebsif import output
 from ebsif.arguments import add_dry_run
 from ebsif.errors import FAILED
+from ebsif.files import is_there
 from ebsif.installed import places, removal
 from ebsif.installed.names import Names, add_name_argument, shown
 from ebsif.steps import working
@@ -22,6 +23,11 @@ EXAMPLES = """\
   ebsif remove PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-mine-20261121
   ebsif remove torch-2.7.0 --users /projects/p1/EasyBuild  # as an administrator
 """
+
+# Nothing records where these are.
+MADE_WITH_IT = ("environments of make-venv and files of `ebsif python --write` that were made with it stop working. "
+                "With another module loaded, `extend-venv-activate DIRECTORY` lets an environment use that one, and "
+                "`ebsif python --write` writes a file anew")
 
 
 def configure(parser):
@@ -47,6 +53,8 @@ def run(options):
         print(f"  {path}" + (": additional names of the module" if text else ""))
     for text in planned.kept:
         output.note(f"stays: {text}")
+    if is_there(found.root / "bin/make-venv"):
+        output.note(MADE_WITH_IT)
     if options.dry_run:
         return 0
     if not options.yes and not confirmed():
