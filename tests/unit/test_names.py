@@ -59,7 +59,7 @@ def names():
     return Names(Namespace(site=None, catalogue=[]))
 
 
-def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
+def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     """E-09: name, hidden name, easyconfig, directory, part of a name; the newest date; by default the loaded module."""
     root, hidden = prefix.install(MINE), prefix.install("Tool/.1.0-x", lua=False)
     for text in (MINE, f"{MINE.replace('/', '-')}.eb", str(root), "mine", "torch-2.13", "MINE-20261121"):
@@ -68,6 +68,8 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch):
         assert names().installation(text).root == hidden, text
     later = prefix.install(LATER)
     assert names().installation("mine").root == later
+    # user trial: the earlier ones are counted, because they may be many
+    assert capsys.readouterr().err == f"ebsif: 'mine' is {LATER}, the newest of 2\n"
     with pytest.raises(NamingError, match=rf"'mine' is ambiguous; choose one of:\n  {MINE}\n  {LATER}"):
         names().installation("mine", careful=True)
     # no other module than the one that is named in full

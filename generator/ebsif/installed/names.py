@@ -392,7 +392,6 @@ def newest_of(text: str, modules: Iterable[str]) -> list[str]:
     if len(modules) < 2 or len({DATE.sub("", module) for module in modules}) > 1 or not all(map(DATE.search, modules)):
         return modules
     # the date, then its number
-    first, *others = sorted(modules, key=lambda one: (DATE.search(one).group(1), len(one), one), reverse=True)
-    output.note(f"'{text}' is {first}, the newest; there {'is' if len(others) == 1 else 'are'} also "
-                f"{', '.join(others)}")
-    return [first]
+    newest = max(modules, key=lambda one: (DATE.search(one).group(1), len(one), one))
+    output.note(f"'{text}' is {newest}, the newest of {len(modules)}")
+    return [newest]
