@@ -235,7 +235,7 @@ def main(arguments=None):
     except (EbsifError, OSError) as error:
         from ebsif.output import printable
 
-        print(f"ebsif: {printable(text_of(error))}", file=sys.stderr)
+        print(f"ebsif: {printable(text_of(error, getattr(options, 'output', None)))}", file=sys.stderr)
         return getattr(error, "status", FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -246,14 +246,23 @@ def discard_output():
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def text_of(error):
-    """Return the message of an error (str): for a file its path, what is wrong, and who can give permission."""
+def text_of(error, output=None):
+    """
+    Return the message of an error (str): for a file its path, what is wrong, and who can give permission.
+
+    Parameters
+    ----------
+    error : Exception
+        The error.
+    output : Path, optional
+        What -o names, for which another directory can be chosen.
+    """
     import shutil
     from pathlib import Path
 
     from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 
-    from ebsif.files import how_to_get_access
+    from ebsif.files import how_to_get_access, is_there
 
     if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
         # each file that could not be copied; one says enough
@@ -261,8 +270,13 @@ def text_of(error):
     path = getattr(error, "filename", None)
     if not isinstance(path, str) or error.filename2 or not error.strerror:
         return plain_error(str(error))
-    denied = isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK)
-    remedy = f": {how_to_get_access(Path(path))}" if denied else ""
+    remedy = ""
+    if isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK):
+        remedy = f": {how_to_get_access(Path(path))}"
+        # commands write a file beside the output first
+        place = Path(path).absolute() if is_there(path) else Path(path).absolute().parent
+        if output and place in (output.absolute(), *output.absolute().parents):
+            path, remedy = place, ": choose another directory with -o"
     return f"{path}: {ERRORS.get(error.errno, error.strerror)}{remedy}"
 
 
