@@ -851,3 +851,23 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     assert extension.extend("--from-lock", "b.json", "--name", "x")[0]["venv_name"] == "torch"
     (tmp_path / "b.json").write_text(json.dumps({**record, "stages": []}))
     assert "there is nothing to repeat" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]
+
+
+def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
+    """C-04 (user trial): `ebsif python --write` replaces its own file, but not one that was edited since."""
+    root = prefix.install(MINE)
+    (root / "interpreter").mkdir()
+    (root / "interpreter/python").touch()
+    path, command = tmp_path / "bin/python", ["python", MINE, "--write", "bin/python"]
+    assert main(command) == main(command) == 0
+    assert path.stat().st_mode & 0o111
+    written = path.read_text()
+    assert written.startswith("#!/bin/bash -p\n# Python of ") and f'\nexec {root}/interpreter/python "$@"\n' in written
+    for text in (written.replace("\nexec", "\nexport OMP_NUM_THREADS=1\nexec"), written + "# mine\n", "mine\n"):
+        path.write_text(text)
+        capsys.readouterr()
+        assert main(command) == 3
+        what = "exists, and `ebsif python` has not written it" if text == "mine\n" else \
+            "was edited since `ebsif python` wrote it"
+        assert capsys.readouterr().err == f"ebsif: bin/python {what}: choose another name, or remove it\n"
+        assert path.read_text() == text

@@ -1,5 +1,6 @@
 """The Python interpreter of an installation that needs no loaded module, and files that start it."""
 
+import hashlib
 import os
 import shlex
 from pathlib import Path
@@ -14,6 +15,10 @@ from ebsif.installed.places import Installation
 
 # the last part of the first comment in a file that this writes; share/ebsif/common.bash reads it, too
 WRITTEN = "written by `ebsif python`."
+# the line after that, with the SHA256 of those below
+SEAL = "# to see whether it was edited: "
+
+LARGEST = 100_000  # characters; any larger file is none of ours
 
 
 class InterpreterError(EbsifError):
@@ -59,13 +64,11 @@ def write(installation: Installation, path: Path) -> None:
     Raises
     ------
     InterpreterError
-        If there is no interpreter, or the file exists and is another one.
+        If there is no interpreter, or the file exists and is another one, or was edited.
     """
     interpreter = of(installation)
-    if is_there(path) and (path.is_dir() or not is_ours(path)):
-        what = "is a directory: name a file in it, such as python" if path.is_dir() else \
-            "exists, and `ebsif python` has not written it: choose another name, or remove it"
-        raise InterpreterError(f"{path} {what}")
+    if is_there(path):
+        require_replaceable(path)
     if path.is_symlink():
         # otherwise its target would be replaced
         path.unlink()
@@ -73,12 +76,24 @@ def write(installation: Installation, path: Path) -> None:
     variables = {"EBSIF_USER_SOFTWARE": own and os.path.abspath(own),  # noqa: PTH100 links stay
                  "EBSIF_VENV": environment_on(installation)}
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value]
-    files.replace(path, f"#!/bin/bash -p\n# Python of {installation.module}; {WRITTEN}\n{''.join(lines)}"
-                        f'exec {shlex.quote(str(interpreter))} "$@"\n')
+    text = f"{''.join(lines)}exec {shlex.quote(str(interpreter))} \"$@\"\n"
+    files.replace(path, f"#!/bin/bash -p\n# Python of {installation.module}; {WRITTEN}\n{SEAL}{digest(text)}\n{text}")
     files.make_executable(path)
 
 
-def is_ours(path: Path) -> bool:
-    """Return whether a file is one that `write` has written."""
-    with path.open("rb") as file:
-        return WRITTEN.encode() in file.read(4096)
+def require_replaceable(path: Path) -> None:
+    """Raise InterpreterError unless a file is as `write` has written it (C-04)."""
+    if path.is_dir():
+        raise InterpreterError(f"{path} is a directory: name a file in it, such as python")
+    with path.open(encoding="utf-8", errors="replace") as file:
+        lines = file.read(LARGEST).split("\n", 3)
+    is_ours = len(lines) == 4 and lines[1].endswith(WRITTEN)
+    if not is_ours or lines[2] != f"{SEAL}{digest(lines[3])}":
+        what = "was edited since `ebsif python` wrote it" if is_ours else \
+            "exists, and `ebsif python` has not written it"
+        raise InterpreterError(f"{path} {what}: choose another name, or remove it")
+
+
+def digest(text: str) -> str:
+    """Return the SHA256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
