@@ -387,6 +387,18 @@ def test_no_credential_is_written(place):
     assert not [path for path in place.rglob("*.eb") if "S3cr3tPw" in path.read_text()]
 
 
+def test_an_extension_of_an_archived_container(place):
+    """I-06: the user's new module is visible and has the name that was announced; it says that its base is archived."""
+    record = place / "sites/mine/containers/JAX.yaml"
+    record.write_text(CONTAINERS.replace("python: 3.12}", "python: 3.12, venv: true}")
+                      .replace("archived: true", "archived: {since: 2026-01-23, reason: it is old}"))
+    run(place, "extend", *MINE, "JAX/0.4.0", "--add", "rich", "--name", "z", "-o", "out")
+    (path,) = (place / "out").rglob("*.eb")
+    text = path.read_text()
+    assert "hidden" not in text and "modloadmsg" not in text
+    assert "warnings = ['its base JAX/0.4.0-20240101 has been archived since 2026-01-23: it is old.']\n" in text
+
+
 def test_changes_by_hand_are_kept_each_time(tmp_path):
     """extend --rebuild, run twice: both earlier easyconfigs are kept."""
     path = tmp_path / "a.eb"

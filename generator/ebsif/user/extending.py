@@ -67,9 +67,12 @@ def extend(container: Container, wanted: Union[list, dict], name: str, date: str
     description = f"{description.removesuffix(ADDITION)}{ADDITION}"
     # the name of the image does not change with that of the module, nor where it is if the site has it
     image = container.site.extension_image if container.image != "central" else container.image
+    # the user's module is new and visible, whatever has become of its base
+    warnings = [*container.warnings, f"its base {container.archive_message}"] if container.archived else \
+        container.warnings
     return container.replace(
         file=container.file_name, image=image, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
-        description=description, aliases=[])
+        description=description, aliases=[], archived=None, warnings=warnings)
 
 
 def on_top(container: Container, wanted: list, name: str) -> list:
