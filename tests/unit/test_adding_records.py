@@ -264,8 +264,8 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
     assert add("tool-2.0.sif") == 0
     capsys.readouterr()
     after = files(place)
-    new = set(after) - set(before) - {"own/mine/containers/.ebsif.lock"}
-    assert new == {"ec/.ebsif-render", "own/mine/containers/Tool.yaml", "ec/t/Tool/Tool-2.0.eb"}
+    new = set(after) - set(before) - {"own/mine/containers/.ebsif.lock", "ec/.ebsif-render"}
+    assert new == {"own/mine/containers/Tool.yaml", "ec/t/Tool/Tool-2.0.eb"}
     digest = hashlib.sha256(b"image").hexdigest()
     assert after["own/mine/containers/Tool.yaml"] == (
         "name: Tool\nextends: true\ncontainers:\n  - family: tool\n    version: 2.0\n"
@@ -303,6 +303,25 @@ def test_an_invalid_version(place, capsys):
     assert said.startswith("ebsif: the record would be invalid, so nothing was written: version: ")
     assert "version: '2 0'\n" in said
     assert files(place) == before
+
+
+def test_add_keeps_what_a_person_has_written(place, capsys):
+    """C-04: with an image that is new, or in the catalogue already, an edited or hand-written easyconfig stays."""
+    path = place / "ec/t/Tool/Tool-2.0.eb"
+    path.parent.mkdir(parents=True)
+    path.write_text("easyblock = 'ContainerInstall'\n")
+    before = files(place)
+    assert add("tool-2.0.sif") == 3
+    assert {name: text for name, text in files(place).items() if name in before} == before
+    assert not (place / "own/mine/containers/Tool.yaml").exists()
+    path.unlink()
+    assert add("tool-2.0.sif") == 0
+    path.write_text(path.read_text() + "# mine\n")
+    capsys.readouterr()
+    assert add("tool-2.0.sif") == 3
+    assert path.read_text().endswith("\n# mine\n")
+    assert capsys.readouterr().err == (f"ebsif: {path.relative_to(place)} was written or edited by a person: rename or "
+                                       "remove it, and run this command again\n")
 
 
 def test_the_same_name_with_another_image(place, capsys):

@@ -152,8 +152,8 @@ def render_known(container, path, options, settings):
 def refuse_edited(rendered, settings):
     """Raise OverwriteError if a person has written or edited the easyconfig that would be replaced (C-04)."""
     if rendering.edited([rendered], settings.output):
-        raise OverwriteError(f"{rendered.path} was written or edited by a person: rename it, or replace it with `ebsif "
-                             "render --overwrite`")
+        raise OverwriteError(f"{rendered.path} was written or edited by a person: rename or remove it, and run this "
+                             "command again")
 
 
 def print_next_step(rendered, path):
