@@ -276,6 +276,35 @@ def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_w
     assert not left
 
 
+@pytest.mark.parametrize("tool", TOOLS)
+def test_lists_of_the_site_in_one_process(tmp_path, tool):
+    """F-03: lists of the site are extended, with its module in the same command too, and are as before afterwards."""
+    site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
+    template = (CHECKOUT / "scripts/ebsif.eb.j2").read_text()
+    lists = {"EASYBUILD_ROBOT_PATHS": "/site/ec", "EASYBUILD_INCLUDE_EASYBLOCKS": "/site/*/*.py"}
+    if site.tool.syntax == "Lua":
+        begin, ending, command = "local root = '/own'\n", ".lua", "setenv('{}', '{}')\n"
+    else:
+        begin, ending, command = "#%Module\nset root /own\n", "", "setenv {} {}\n"
+    footer = re.search(f'mod{site.tool.syntax.lower()}footer = """\n(.*?)"""', template, re.DOTALL).group(1)
+    again = "update" if site.tool.name == "Lmod" else "reload"
+    site.modules.mkdir(parents=True)
+    (site.modules / f"ebsif{ending}").write_text(begin + footer)
+    (site.modules / f"site{ending}").write_text(begin + "".join(command.format(*one) for one in lists.items()))
+    said = site.bash(f"""
+        show() {{ echo "$1 $(printenv {" ".join(lists)} | paste -sd ' ')"; }}
+        module use {site.modules}
+        module load site ebsif; show one
+        module unload ebsif; show without
+        module load ebsif; show two
+        module {again}; show again
+        module unload site ebsif; show none
+        module load ebsif; show alone""").stdout
+    both = "/site/ec:/own/python/easybuild/easyconfigs /site/*/*.py,/own/python/easybuild/easyblocks/generic/*.py"
+    shown = [line for line in said.splitlines() if line.startswith(("one", "without", "two", "again", "none", "alone"))]
+    assert shown == [f"one {both}", "without /site/ec /site/*/*.py", f"two {both}", f"again {both}", "none ", "alone "]
+
+
 def without_easybuild(site):
     """Return PATH without the venv of the tests, which has an eb of its own."""
     return ":".join(folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin")
