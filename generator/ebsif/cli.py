@@ -183,12 +183,16 @@ def find_easybuild():
         del sys.modules["easybuild"]
 
 
-def without_easybuild(options):
+def without_easybuild(arguments):
     """Return what to do if there is no EasyBuild (str); the profile of the site may know the modules."""
-    from ebsif.catalogue.settings import read_settings
+    from ebsif.catalogue.settings import add_settings_arguments, read_settings
 
+    # the parser of the command may not be there: its module imports EasyBuild
+    parser = argparse.ArgumentParser(add_help=False)
+    add_settings_arguments(parser)
+    options, _ = parser.parse_known_args(arguments)
     modules = []
-    with contextlib.suppress(EbsifError, AttributeError):
+    with contextlib.suppress(EbsifError):
         modules = read_settings(options).site().scheduler.install.modules
     remedy = f"run `module load {' '.join(modules)}`" if modules else \
         "load the site's EasyBuild module, or run `pip install easybuild`"
@@ -217,12 +221,11 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     # arguments after -- are for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    options = argparse.Namespace()
     find_easybuild()
     # in one file with standard error, lines are in the order in which they were printed
     sys.stdout.reconfigure(line_buffering=True)
     try:
-        return call_and_flush(run, arguments[:end], arguments[end + 1 :], options)
+        return call_and_flush(run, arguments[:end], arguments[end + 1 :])
     except BrokenPipeError:
         # the reader (head, for example) has closed the pipe
         discard_output()
@@ -230,7 +233,7 @@ def main(arguments=None):
     except ModuleNotFoundError as error:
         if not str(error.name).startswith(EASYBUILD):
             raise
-        print(f"ebsif: {without_easybuild(options)}", file=sys.stderr)
+        print(f"ebsif: {without_easybuild(arguments[:end])}", file=sys.stderr)
         return FAILED
     except (EbsifError, OSError) as error:
         from ebsif.output import printable
@@ -294,13 +297,13 @@ def call_and_flush(function, *arguments):
             raise OSError(f"can't write to standard output: {error.strerror}") from None
 
 
-def run(arguments, more, options):
-    """Parse arguments into options, run the subcommand (`more` is what followed --), and return the exit status."""
+def run(arguments, more):
+    """Parse arguments, run the subcommand (`more` is what followed --), and return the exit status."""
     parser = build_parser(arguments)
     if not arguments:
         parser.print_help(sys.stderr)
         return UsageError.status
-    _, unknown = parser.parse_known_args(arguments, options)
+    options, unknown = parser.parse_known_args(arguments)
     options.more = more
     if not options.takes_more:
         unknown += more

@@ -232,6 +232,28 @@ def test_doctor_names_what_is_missing(tmp_path):
     assert any("apptainer or singularity not on PATH" in line for line in missing)
 
 
+# Runs the command with a Python that has no EasyBuild.
+WITHOUT_EASYBUILD = """\
+import sys
+sys.modules["easybuild.framework"] = sys.modules["easybuild.tools"] = None
+from ebsif.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("command", [["extend", "PyTorch", "--name", "x"], ["check", "--quick"], ["update"],
+                                     ["installed"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("options", [["--site", "lumi"], []])
+def test_the_modules_of_easybuild_are_named(tmp_path, command, options):
+    """F-05: a command that can't be imported without EasyBuild, too, names the modules of the site's profile."""
+    environment = {"PATH": str(tmp_path), "HOME": str(tmp_path), **({} if options else {"EBSIF_SITE": "lumi"})}
+    said = subprocess.run([sys.executable, "-c", WITHOUT_EASYBUILD, *command, *options], env=environment, text=True,
+                          capture_output=True, check=False)
+    assert said.returncode == 3
+    assert said.stderr == (f"ebsif: this command needs EasyBuild, which {sys.executable} can't import: run `module load "
+                           "LUMI partition/container EasyBuild-user`\n")
+
+
 def test_doctor_says_when_a_program_does_not_run(tmp_path):
     """A program that exists but fails is not reported as ok."""
     (tmp_path / "apptainer").write_text("#!/bin/sh\nexit 127\n")
