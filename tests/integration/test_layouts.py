@@ -305,6 +305,31 @@ def test_lists_of_the_site_in_one_process(tmp_path, tool):
     assert shown == [f"one {both}", "without /site/ec /site/*/*.py", f"two {both}", f"again {both}", "none ", "alone "]
 
 
+def test_doctor_names_the_easyblocks_to_mend(lumi):
+    """F-03, F-05: easyblocks of the site that are broken, incomplete or of another version are named, with a remedy."""
+    site, shared = lumi, lumi.easyblocks / "generic"
+
+    def said(status=1):
+        done = site.bash("ebsif doctor", check=False)
+        (line,) = lines_about(" easyblocks ", done.stdout)
+        assert done.returncode == status
+        return line
+
+    for path in ("containerinstall.py", "containervenv.py"):
+        shutil.copy(CHECKOUT / "easyblocks/generic" / path, shared)
+    assert said().endswith(f". Copy the directory easyblocks/generic/container of ebsif {NUMBER} into {shared}")
+    shutil.copytree(CHECKOUT / "easyblocks/generic/container", shared / "container")
+    assert re.fullmatch("ok +easyblocks +eb finds them", said(status=0))
+    version = shared / "container/files/VERSION"
+    remedy = f"and this is ebsif {NUMBER}: replace container, containerinstall.py and containervenv.py there with those"
+    version.write_text("0.1.9\n")
+    assert f"eb finds those of ebsif 0.1.9 in {shared}, {remedy}" in said()
+    version.unlink()
+    assert said().endswith(f"of ebsif {NUMBER}, and remove its other container*.py")
+    (shared / "sitetarball.py").write_text("import nosuchmodule\n")
+    assert said().endswith(f". Correct {shared}/sitetarball.py, or take it out of include-easyblocks")
+
+
 def without_easybuild(site):
     """Return PATH without the venv of the tests, which has an eb of its own."""
     return ":".join(folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin")

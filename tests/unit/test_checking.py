@@ -608,7 +608,7 @@ def test_a_file_that_adds_to_the_projects(tmp_path):
 
 def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     """Admin D11: doctor reads catalogue and image directories of the chosen site, and reports errors in its profile."""
-    monkeypatch.setattr("ebsif.installed.doctor.examine", list)
+    monkeypatch.setattr("ebsif.installed.doctor.examine", lambda _: [])
     (tmp_path / "root/here").mkdir(parents=True)
     profile = (f"{SITE}images:\n  root: /nowhere\n  root_variable: ROOT\n  directories:\n    - {{path: here}}\n"
                "    - {path: gone, stability: moving}\n    - {path: 'of-{version}'}\n")

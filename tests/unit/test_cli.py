@@ -250,8 +250,18 @@ def test_the_modules_of_easybuild_are_named(tmp_path, command, options):
     said = subprocess.run([sys.executable, "-c", WITHOUT_EASYBUILD, *command, *options], env=environment, text=True,
                           capture_output=True, check=False)
     assert said.returncode == 3
-    assert said.stderr == (f"ebsif: this command needs EasyBuild, which {sys.executable} can't import: run `module load "
-                           "LUMI partition/container EasyBuild-user`\n")
+    assert said.stderr == (f"ebsif: this command needs EasyBuild, which {sys.executable} can't import: run `module "
+                           "load LUMI partition/container EasyBuild-user`\n")
+
+
+def test_doctor_names_the_modules_of_easybuild(tmp_path, monkeypatch, capsys):
+    """F-05: doctor names the modules of the site's profile if eb is missing."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("EBSIF_SITE", "lumi")
+    # eb may be beside the Python that runs ebsif
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert main(["doctor"]) == 1
+    assert "not on PATH: run `module load LUMI partition/container EasyBuild-user`\n" in capsys.readouterr().out
 
 
 def test_doctor_says_when_a_program_does_not_run(tmp_path):
@@ -310,9 +320,25 @@ def test_readable_sizes_and_numbers():
      "different modules tool to use (EnvironmentModulesC, EnvironmentModulesTcl, EnvironmentModules, Lmod)",
      "Set EASYBUILD_MODULES_TOOL (and EASYBUILD_MODULE_SYNTAX=Tcl with Environment Modules)"),
     ("ERROR: Can't find path", "Install ebsif in the Python environment of that eb"),
+    # F-03
+    ("ERROR: Failed to parse configuration options: No files found using glob pattern '/site/*/*.py:/own/*.py'",
+     "Correct include-easyblocks ($EASYBUILD_INCLUDE_EASYBLOCKS, or EasyBuild's configuration file): commas separate "
+     "its paths"),
+    ("ERROR: Failed to parse configuration options: Failed to read /etc/shadow: [Errno 13] Permission denied: "
+     "'/etc/shadow'", "Run `chmod" if os.getuid() == 0 else "Ask root, who owns /etc/shadow, for permission"),
+    ("ERROR: Failed to parse configuration options: Failed to import easyblock easybuild.easyblocks.generic.other from "
+     "/tmp/eb-1/included-easyblocks-1/easybuild/easyblocks/generic: No module named 'x'",
+     "Correct /site/generic/other.py, or take it out of include-easyblocks"),
+    ("ERROR: Failed to parse configuration options: Failed to import easyblock "
+     "easybuild.easyblocks.generic.containervenv from /tmp/eb-1/included-easyblocks-1/easybuild/easyblocks/generic: "
+     "No module named 'easybuild.easyblocks.generic.container'",
+     f"Copy the directory easyblocks/generic/container of ebsif {doctor.VERSION} into /site/generic"),
 ])
 def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):
     """EasyBuild refuses to run as root before anything else, so advice to install ebsif elsewhere would be wrong."""
+    monkeypatch.setattr(doctor.eb, "session", lambda: None)
+    monkeypatch.setattr(doctor.eb, "INCLUDED", ["/site/generic/other.py", "/site/generic/containervenv.py"])
+    monkeypatch.setattr("easybuild.tools.filetools.expand_glob_paths", list)
     monkeypatch.setattr(doctor.eb, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, stdout=f"{said}\n"))
     (found,) = doctor.find_easyblocks()
     assert f"{said.rstrip('.')}. {remedy}" in found.text

@@ -50,7 +50,7 @@ def run(options):
         return check_installed(options)
     if options.verify:
         raise UsageError("--verify is for --installed")
-    findings = examine_image(options) if options.image else [*doctor.examine(), *examine_site(options)]
+    findings = examine_image(options) if options.image else examine_machine(options)
     if options.json:
         print(json.dumps([finding.data for finding in findings], indent=2))
         return FOUND if any(finding.level == ERROR for finding in findings) else 0
@@ -61,13 +61,14 @@ def run(options):
     return FOUND if any(finding.level == ERROR for finding in findings) else 0
 
 
-def examine_site(options):
-    """Return the findings (list of Finding) on the site's catalogue and image directories, if a site is chosen."""
+def examine_machine(options):
+    """Return the findings (list of Finding) on the machine; if a site is chosen, also on its catalogue and images."""
     settings = read_settings(options)
     if not settings.is_chosen:
-        return []
+        return doctor.examine([])
     profile = settings.site()
-    return doctor.examine_site(profile, settings.containers(profile))
+    return [*doctor.examine(profile.scheduler.install.modules),
+            *doctor.examine_site(profile, settings.containers(profile))]
 
 
 def examine_image(options):

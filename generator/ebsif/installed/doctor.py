@@ -1,13 +1,16 @@
 """Check that this machine has everything that is needed to install container modules."""
 
+import contextlib
 import dataclasses
 import importlib.util
+import io
 import os
 import re
 import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -17,25 +20,39 @@ from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
 from ebsif import eb, output, processes
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
-from ebsif.files import home, is_there
+from ebsif.files import home, how_to_get_access, is_there
 from ebsif.findings import ERROR, NOTE, OK, Finding
 from ebsif.installed import lock
 
 LONGEST = 60  # seconds for a program to print its version
-# An easyconfig for nothing but asking eb whether it finds the easyblocks.
-EASYCONFIG = """\
+VERSION_FILE = "container/files/VERSION"
+VERSION = Path(lockfile.__file__).parents[1].joinpath(VERSION_FILE).read_text(encoding="utf-8").strip()
+# What the easyconfig prints before the path of the easyblock.
+FOUND_AT = "ebsif-doctor: "
+# An easyconfig for nothing but asking eb whether it finds the easyblocks, and where.
+EASYCONFIG = f"""\
 easyblock = 'ContainerVenv'
 name = 'ebsif-doctor'
 version = '1'
 homepage = ''
 description = ''
 toolchain = SYSTEM
+try:
+    from os.path import realpath as local_realpath
+    from easybuild.easyblocks.generic import containervenv as local_module
+    print('{FOUND_AT}' + local_realpath(local_module.__file__))
+except ImportError:
+    pass
 """
 
 
-def examine() -> list[Finding]:
-    """Return the findings on each part, in the order in which an installation needs them."""
-    easybuild, modules_tool = find_easybuild(), find_modules_tool()
+def examine(modules: Sequence[str]) -> list[Finding]:
+    """
+    Return the findings on each part, in the order in which an installation needs them.
+
+    ``modules`` are those that the site's users load to have EasyBuild.
+    """
+    easybuild, modules_tool = find_easybuild(modules), find_modules_tool()
     return [
         easybuild,
         # without these two, eb stops before it searches
@@ -63,11 +80,13 @@ def examine_site(profile: Site, containers: list[Container]) -> list[Finding]:
     return findings
 
 
-def find_easybuild():
+def find_easybuild(modules):
     """Return a Finding on eb: is it installed, and does it run? Wrappers of a loaded module may hide its Python."""
     # as ebsif finds it, which runs it with its own Python
     own = Path(sys.executable).with_name("eb")
-    found = find_program("EasyBuild", ["eb", str(own)], "load the site's EasyBuild module, or install it with pip",
+    remedy = f"run `module load {' '.join(modules)}`" if modules else \
+        "load the site's EasyBuild module, or install it with pip"
+    found = find_program("EasyBuild", ["eb", str(own)], remedy,
                          environment=None if shutil.which("eb") else {**os.environ, "EB_PYTHON": sys.executable})
     version = re.match(r"EasyBuild (\d+)\.(\d+)", found.text)
     if version and tuple(map(int, version.groups())) < eb.OLDEST:
@@ -105,7 +124,38 @@ REFUSALS = {
     "root privileges": "Run this as the user who installs software",
     "modules tool can not be used": "Set EASYBUILD_MODULES_TOOL (and EASYBUILD_MODULE_SYNTAX=Tcl with Environment "
                                     "Modules), or the same in EasyBuild's configuration file",
+    "No files found using glob pattern": "Correct include-easyblocks ($EASYBUILD_INCLUDE_EASYBLOCKS, or EasyBuild's "
+                                         "configuration file): commas separate its paths",
 }
+FAILED_EASYBLOCK = re.compile(r"Failed to import easyblock (?:\w+\.)*(\w+) from ")
+CLOSED_FILE = re.compile(r"Failed to read (\S+): ")
+
+
+def remedy_for(said):
+    """Return what to do (str) about a failure of eb, from its output."""
+    known = next((remedy for words, remedy in REFUSALS.items() if words in said), None)
+    broken, closed = FAILED_EASYBLOCK.search(said), CLOSED_FILE.search(said)
+    if known:
+        return known
+    if broken:
+        return remedy_for_easyblock(broken[1], "generic.container'" in said)
+    if closed:
+        access = how_to_get_access(Path(closed[1]))
+        return access[0].upper() + access[1:]
+    return "Install ebsif in the Python environment of that eb"
+
+
+def remedy_for_easyblock(name, is_incomplete):
+    """Return what to do (str) about a file that eb includes but can't import; of ours, a directory may be missing."""
+    from easybuild.tools.filetools import expand_glob_paths
+
+    # EasyBuild names the directory of its links; it may refuse its configuration here, too, once it has read the list
+    with contextlib.suppress(eb.EasyBuildFailure), contextlib.redirect_stderr(io.StringIO()):
+        eb.session()
+    path = next((Path(path) for path in expand_glob_paths(eb.INCLUDED) if Path(path).stem == name), Path(f"{name}.py"))
+    if is_incomplete and eb.is_ours(path):
+        return f"Copy the directory easyblocks/generic/container of ebsif {VERSION} into {path.parent}"
+    return f"Correct {path}, or take it out of include-easyblocks"
 
 
 def find_easyblocks():
@@ -120,16 +170,30 @@ def find_easyblocks():
         path.write_text(EASYCONFIG, encoding="utf-8")
         answer = eb.run([path, "--dry-run"])
     if answer.returncode == 0:
-        return [Finding(OK, part, "eb finds them"), find_easyconfigs()]
+        return [compare_versions(part, answer.stdout), find_easyconfigs()]
     options = eb.finding_easyblocks() if "Failed to obtain class" in answer.stdout else []
     if options:
         return [Finding(NOTE, part, f"eb finds them with {shlex.join(options)}, which ebsif adds when it runs eb"),
                 find_easyconfigs()]
     said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
-    remedy = next((remedy for words, remedy in REFUSALS.items() if words in answer.stdout),
-                  "Install ebsif in the Python environment of that eb")
     # some messages of EasyBuild end without a full stop
-    return [Finding(ERROR, part, f"eb --dry-run says: {' '.join(said).rstrip('.')}. {remedy}")]
+    return [Finding(ERROR, part, f"eb --dry-run says: {' '.join(said).rstrip('.')}. {remedy_for(answer.stdout)}")]
+
+
+def compare_versions(part, said):
+    """Return a Finding on whether the easyblocks that eb has found, as it said, are those of this version of ebsif."""
+    path = re.search(rf"^{FOUND_AT}(.*)/", said, re.MULTILINE)
+    if not path:
+        return Finding(OK, part, "eb finds them")
+    file = Path(path[1], VERSION_FILE)
+    # 0.1 had no such file
+    version = file.read_text(encoding="utf-8").strip() if is_there(file) else "0.1"
+    if version == VERSION:
+        return Finding(OK, part, "eb finds them")
+    leftovers = ", and remove its other container*.py" if version == "0.1" else ""
+    return Finding(ERROR, part, f"eb finds those of ebsif {version} in {path[1]}, and this is ebsif {VERSION}: replace "
+                   "container, containerinstall.py and containervenv.py there with those in easyblocks/generic of "
+                   f"ebsif {VERSION}{leftovers}")
 
 
 def find_easyconfigs():
