@@ -102,11 +102,11 @@ def test_a_users_own_user_software(installed_once, users_directory, wheels, modu
 
 
 def test_closed_places_of_a_person(site):
-    """F-09 (N21): a configuration file or a home directory that can't be read stops no command."""
+    """F-09 (N21): a configuration file, its directory or a home directory that can't be read stops no command."""
     configuration = site.home / ".config/ebsif/config.yaml"
     configuration.parent.mkdir(parents=True, exist_ok=True)
     configuration.write_text("site: lumi\n")
-    for closed in (configuration, site.home):
+    for closed in (configuration, configuration.parent, site.home):
         mode = closed.stat().st_mode
         closed.chmod(0)
         try:
@@ -115,5 +115,5 @@ def test_closed_places_of_a_person(site):
             closed.chmod(mode)
         assert "PyTorch/2.13.0" in said.stdout
         told = f"{configuration} can't be read, so its settings are not used"
-        assert (told in said.stderr) == (closed == configuration)
+        assert (told in said.stderr) == (closed != site.home)
     configuration.unlink()

@@ -226,7 +226,10 @@ def say_once(text):
 
 def read_configuration(path):
     """Return the content of the configuration file (Configuration), which may be missing, closed or empty."""
-    if files.is_there(path) and not os.access(path, os.R_OK):
+    # in a directory that this account can't search, no file seems to be there
+    is_closed = not os.access(path, os.R_OK) if files.is_there(path) else \
+        files.is_there(path.parent) and not os.access(path.parent, os.X_OK)
+    if is_closed:
         say_once(f"{path} can't be read, so its settings are not used: {files.how_to_get_access(path)}")
     elif files.is_there(path) and path.is_file() and (content := load(path)) is not None:
         return validate(Configuration, content, path)
