@@ -4,7 +4,7 @@
 module load EasyBuild-user/5
 # status 1: something is new
 ebsif update --site local || [ $? = 1 ]
-ebsif update --site local --write || [ $? = 1 ]
+ebsif update --site local --write
 ebsif render --site local
 ebsif check --deep
 eb easyconfigs/p/PyTorch/PyTorch-2.14.0-*.eb

@@ -5,7 +5,7 @@ It looks into the image directories of the profile and of the families, reads wh
 sources of records name for their tags, and reads lists of images on web servers; no image is fetched.
 Proposed records are shown as a diff; --write writes them. It also names images that have moved, vanished or been
 replaced, and what links such as `latest` stand for. What can't be read is named, and doesn't hide the rest. The exit
-status is 1 if anything differs.
+status is 1 if anything differs; with --write, if anything is left to do.
 """
 
 import json
@@ -38,7 +38,7 @@ def configure(parser):
 
 
 def run(options):
-    """Print what differs; return 1 if anything does, else 0."""
+    """Print what differs; return 1 if anything is left to do, else 0."""
     settings = read_settings(options)
     profile = settings.site()
     documents = settings.documents(profile)
@@ -69,7 +69,8 @@ def run(options):
             writing.write(change.proposals, path, change.extended, fields=change.fields)
     if not options.json:
         print_next_step(comparison, options)
-    return FOUND if changed or any(finding.level != NOTE for finding in comparison.findings) else 0
+    left = changed and not options.write
+    return FOUND if left or any(finding.level != NOTE for finding in comparison.findings) else 0
 
 
 @dataclass
