@@ -210,4 +210,10 @@ def test_without_pip_audit(prefix, monkeypatch, capsys):
     find_spec = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pip_audit" else find_spec(name))
     assert main(["audit"]) == 3
-    assert "pip install pip-audit" in (said := capsys.readouterr().err) and "--database" in said
+    assert f"run `{sys.executable} -m pip install pip-audit`; or " in (said := capsys.readouterr().err)
+    assert "--database" in said
+    # with ebsif as a module, of Python that runs eb
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    assert main(["audit"]) == 3
+    assert (f"run `{sys.executable} -m pip install --target DIRECTORY pip-audit`, and put `PYTHONPATH=DIRECTORY:"
+            "$PYTHONPATH` before this command, or ask the site for it; or ") in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """List known vulnerabilities of Python packages in installed modules: in the image, and in user software as it is now.
 
-pip-audit, which must be installed beside ebsif, asks the Python package index. Without network access, name a copy of
-an advisory database: the zip file that OSV publishes for the ecosystem PyPI, or a clone of Python's advisory database.
+pip-audit, which must be installed, asks the Python package index. Without network access, name a copy of an advisory
+database: the zip file that OSV publishes for the ecosystem PyPI, or a clone of Python's advisory database.
 The exit status is 1 if there are vulnerabilities, or if a module could not be audited.
 
 For system and Conda packages, give the bill of materials (`ebsif lock MODULE --sbom`) to another scanner.

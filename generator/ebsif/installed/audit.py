@@ -19,7 +19,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from packaging.version import InvalidVersion, Version
 
 from ebsif import output
-from ebsif.errors import EbsifError
+from ebsif.errors import EbsifError, how_to_add
 
 # A package: normalized name, public version (local labels like +rocm6.2 are in no advisory).
 Pin = tuple[str, str]
@@ -124,8 +124,8 @@ def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[P
         If pip-audit is missing or fails.
     """
     if not importlib.util.find_spec("pip_audit"):
-        raise AuditError("pip-audit is not installed: install it beside ebsif (pip install pip-audit), or name a copy "
-                         "of an advisory database (--database)")
+        raise AuditError(f"pip-audit is not installed: {how_to_add('pip-audit')}; or name a copy of an advisory "
+                         "database (--database)")
     if url and Version(pip_audit := importlib.metadata.version("pip-audit")) < Version("2.10"):
         raise AuditError(f"--osv-url needs pip-audit 2.10, which needs Python 3.10, but {pip_audit} is installed")
     found, unknown = {}, []

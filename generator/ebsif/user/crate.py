@@ -12,7 +12,7 @@ from typing import Any
 from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif import version
-from ebsif.errors import EbsifError
+from ebsif.errors import EbsifError, how_to_add
 from ebsif.installed.sbom import BILL_OF_MATERIALS
 from ebsif.user.portable import LOCK, Portable
 
@@ -56,7 +56,7 @@ def write(portable: Portable, directory: Path) -> None:
         # takes long to import
         from rocrate.rocrate import ROCrate
     except ImportError:
-        raise CrateError("the library rocrate is missing: install it beside ebsif (pip install rocrate)") from None
+        raise CrateError(f"the library rocrate is missing: {how_to_add('rocrate')}") from None
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as work:
         sources, finished = Path(work, "files"), Path(work, "crate")
