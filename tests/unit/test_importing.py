@@ -451,6 +451,10 @@ def test_messages_keep_paths_and_order(lumi, tmp_path):
          "parameter one_container = False, and the site has refuse",
          "parameter library_binds = {'/lib/a.so': 'if_newer'}, and the site has {'/lib/a.so': 'if_missing'}",
          "parameter bind_file = /etc/binds, and the site has none"]),
+    # joined in Lua, which is kept as it is
+    ("modluafooter = '''\nlocal binds = '/must,' .. \"/may:/may\" .. os.getenv('MORE')\n"
+     "setenv('SINGULARITY_BIND', binds)\n'''\n", [
+         "binds of the site, which this easyconfig does not have: /maybe"]),
 ])
 def test_binds_are_compared_with_the_sites(lines, expected, tmp_path):
     """Admin D6, issue 17: required, optional and library binds, in both directions; 'none' only if there is no bind."""

@@ -27,6 +27,8 @@ class ModuleSettings(Reader):
         """Start without binds."""
         super().__init__(*easyconfig)
         self.binds = []
+        # the Lua of modluafooter that records have no field for
+        self.kept = ""
 
     def read(self):
         """Read the parameters of our easyblocks, then modextravars and modluafooter."""
@@ -45,7 +47,11 @@ class ModuleSettings(Reader):
             else:
                 self.read_variable(name, str(value), line)
         self.read_footer()
-        gained = [bind for bind in (*self.site.binds.required, *self.site.binds.optional) if bind not in self.binds]
+        # Lua that joins binds isn't evaluated, but it names them
+        words = re.split(r"""["',\[\]\s]+""", self.kept) if BINDS.search(self.kept) else []
+        named = set(map(same_path_twice, words))
+        gained = [bind for bind in (*self.site.binds.required, *self.site.binds.optional)
+                  if bind not in self.binds and bind not in named]
         if gained and "binds" not in self.record.get("not_inherited", ()):
             self.found.leave(1, f"binds of the site, which this easyconfig does not have: {', '.join(gained)}")
 
@@ -167,7 +173,8 @@ class ModuleSettings(Reader):
                 depth -= len(re.findall(r"\b(?:end|until)\b", bare))
             kept.append(line)
             position = end
-        if re.sub(r"(?m)^\s*--(?!\[).*$", "", "".join(kept)).strip():
+        self.kept = re.sub(r"(?m)^\s*--(?!\[).*$", "", "".join(kept))
+        if self.kept.strip():
             lines = "; ".join(line.strip() for line in kept if line.strip())
             self.found.put("parameters", "modluafooter", "".join(kept).strip() + "\n",
                            f"modluafooter, unchanged: {shortened(lines)}")
