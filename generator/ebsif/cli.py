@@ -221,11 +221,12 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     # arguments after -- are for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = argparse.Namespace()
     find_easybuild()
     # in one file with standard error, lines are in the order in which they were printed
     sys.stdout.reconfigure(line_buffering=True)
     try:
-        return call_and_flush(run, arguments[:end], arguments[end + 1 :])
+        return call_and_flush(run, arguments[:end], arguments[end + 1 :], options)
     except BrokenPipeError:
         # the reader (head, for example) has closed the pipe
         discard_output()
@@ -297,13 +298,13 @@ def call_and_flush(function, *arguments):
             raise OSError(f"can't write to standard output: {error.strerror}") from None
 
 
-def run(arguments, more):
-    """Parse arguments, run the subcommand (`more` is what followed --), and return the exit status."""
+def run(arguments, more, options):
+    """Parse arguments into options, run the subcommand (`more` is what followed --), and return the exit status."""
     parser = build_parser(arguments)
     if not arguments:
         parser.print_help(sys.stderr)
         return UsageError.status
-    options, unknown = parser.parse_known_args(arguments)
+    _, unknown = parser.parse_known_args(arguments, options)
     options.more = more
     if not options.takes_more:
         unknown += more
