@@ -33,7 +33,7 @@ from .container.probe import ImageProbe, entry_point_environment, wanted_librari
 from .container.record import InstallRecord, correct_binds, versions_used
 from .container.reinstall import Reinstall
 from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
-from .container.settings import MODULE_CONF, constant, variable_lines, write_settings
+from .container.settings import MODULE_CONF, SET_ENVIRONMENT, constant, variable_lines, write_settings
 from .container.lockfile import IMAGE_CENTRAL, InstalledImage, InstalledImages
 from .container.spec import ContainerSpec
 from .container.trial import NEVERTHELESS, Trial
@@ -217,7 +217,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.dry_run:
             return
         if build_option('module_only'):
-            check_scripts(self.spec, self.installdir)
+            check_scripts(self.installdir, SET_ENVIRONMENT)
             return
         if self.spec.signature_keys:
             # before anything in it is run or copied

@@ -131,8 +131,7 @@ def test_pip_is_the_one_of_the_venv(installed_once):
 def test_an_image_with_a_broken_pip(site, wheels):
     """If the image's pip is incomplete, ensurepip's is used, and works."""
     text = TEXT + "masked_paths = ['/opt/miniconda3/envs/pytorch/lib/python3.*/site-packages/pip-*.dist-info/RECORD']\n"
-    result = site.eb(site.easyconfig(text + "requirements = ['greeting']\n"), **wheel_settings(wheels))
-    assert "-Im ensurepip" in result.stdout
+    site.eb(site.easyconfig(text + "requirements = ['greeting']\n"), **wheel_settings(wheels))
     record = lock(site.prefix / "eb/software/Example/1.0")
     own, image = ([pin for pin in record[f"{name}_packages"] if pin.startswith("pip==")] for name in ("venv", "image"))
     assert own and own != image

@@ -103,9 +103,8 @@ def test_ten_modules(modules, tmp_path):
     image = shutil.copy2(bound / "example.sif", central / "example.sif")
     mounted = modules.add("mounted", image={"kind": "reference", "source": str(image), "resolved": str(image)})
     (mounted / "example.sif").unlink()
-    file = site.modules / "Example/1.0-mounted.lua"
-    file.write_text(file.read_text().replace('pathJoin(root, "example.sif")', f'"{image}"')
-                    .replace('root .. "/example.sif"', f'"{image}"'))
+    settings = mounted / "share/ebsif/module.conf"
+    replace(settings, settings.read_text().replace("image ./example.sif", f"image {image}"))
     modules.add("untouched")
     modules.write_profile(driver_rocm=["6.1", "7.0"])
     assert len(list(modules.software.iterdir())) == 10

@@ -130,15 +130,12 @@ def install_scripts(spec: Any, installdir: str) -> None:
         copy_readable(os.path.join(FILES, script), os.path.join(installdir, name), 0o755)
 
 
-def check_scripts(spec: Any, installdir: str) -> None:
-    """Raise EasyBuildError if an installation lacks scripts which the module needs that is written again."""
-    if not os.path.isdir(os.path.join(installdir, 'runscripts')):
-        return
-    for name in spec.scripts:
-        if not os.path.exists(os.path.join(installdir, name)):
-            raise EasyBuildError("The installation lacks %s, so an earlier version of ebsif has made it, or it is "
-                                 "damaged: reinstall it with `eb --rebuild` instead of writing its module only",
-                                 os.path.join(installdir, name))
+def check_scripts(installdir: str, needed: str) -> None:
+    """Raise EasyBuildError if an installation lacks the script that a module needs which is written again."""
+    script = os.path.join(installdir, needed)
+    if os.path.isdir(os.path.join(installdir, 'runscripts')) and not os.path.exists(script):
+        raise EasyBuildError("The installation lacks %s, so an earlier version of ebsif has made it, or it is damaged: "
+                             "reinstall it with `eb --rebuild` instead of writing its module only", script)
 
 
 def wrapped_programs(names: Iterable[str], scripts: Collection[str]) -> List[str]:

@@ -26,8 +26,10 @@ make_work_directory() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
     work=$(mktemp -d "$place/.${0##*/}.XXXXXXXX") || refuse 4 "can't write to $place: is the disk or your quota full?"
-    # a progress bar on a terminal
+    # a progress bar on a terminal, for the command that sources this
+    # shellcheck disable=SC2034
     progress=(-no-progress) chatter=/dev/null
+    # shellcheck disable=SC2034
     [[ ! -t 1 ]] || progress=() chatter=/dev/stdout
 }
 
