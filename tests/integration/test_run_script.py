@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 from easybuild.easyblocks.generic.container.tables import GPU_KINDS
@@ -226,15 +225,13 @@ def test_variables_of_the_person(rank):
 def test_the_port_depends_on_job_and_step(rank):
     """S002-63: other jobs and steps have other ports, outside the range that Linux uses for connections."""
     steps = ((100, 0), (100, 1), (100, 15), (101, 0), (102, 15), (1522, 0))
-    *ranks, (mine, _), (wrong, errors) = rank.each([
+    *ranks, (mine, _) = rank.each([
         *(("", slurm(rank=1, local=1, job=job, step=step)) for job, step in steps),
-        ("", {"MASTER_PORT": "12345", "MASTER_ADDR": "here", **slurm()}), ("", {"MASTER_PORT": "70000", **slurm()})])
+        ("", {"MASTER_PORT": "12345", "MASTER_ADDR": "here", **slurm()})])
     ports = [int(found["MASTER_PORT"]) for found, _ in ranks]
     assert len(set(ports)) == len(steps)
     assert all(10000 <= port < 32768 for port in ports)
     assert (mine["MASTER_ADDR"], mine["MASTER_PORT"]) == ("here", "12345")
-    assert wrong is None
-    assert "MASTER_PORT is '70000', which is not a port" in errors
 
 
 def test_the_port_does_not_depend_on_the_node(rank):
@@ -245,18 +242,6 @@ def test_the_port_does_not_depend_on_the_node(rank):
     before = ["unshare", "--map-root-user", "--net", "sh", "-c", other, "sh"]
     there = rank("", before=before, **slurm(rank=1, local=1))[0]
     assert there["MASTER_PORT"] == here
-
-
-def test_a_port_in_use_is_an_error(rank):
-    """S002-63: if another program has the port, the first rank stops, because ranks would connect to that program."""
-    port = int(rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"])
-    code = f"import socket, sys; s = socket.create_server(('127.0.0.1', {port})); print(flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        server.stdout.readline()
-        found, errors = rank("", **slurm())
-        server.stdin.close()
-    assert found is None
-    assert f"port {port}, derived from job 100, step 0, is in use on this node: set MASTER_PORT" in errors
 
 
 LAUNCHERS = [
@@ -297,7 +282,7 @@ LEFT_OUT = [
     ({"SLURM_LOCALID": "x[$(id)]"}, "started by Slurm, but SLURM_LOCALID has no valid local rank"),
     ({"SLURM_STEP_TASKS_PER_NODE": ""}, "has no valid local size"),
     ({"SLURM_PROCID": "4"}, "the values of Slurm are inconsistent: rank 4 of 4"),
-    ({"SLURM_STEP_NODELIST": ""}, "the list of nodes is empty"),
+    ({"SLURM_STEP_NODELIST": ""}, "this is not a node list in Slurm's format: ''"),
     # F-08 (H3): these may be of a launcher that has started srun, or of one that srun has started
     ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
      "two launchers have set variables (Slurm: rank 0 of 4; PMI: rank 1 of 2)"),

@@ -89,8 +89,10 @@ rank_of() {
     elif [[ -n ${variables[$1]:-} ]]; then
         # shellcheck disable=SC2086  # words
         take "$1" ${variables[$1]}
-    else
+    elif declare -F "$1_rank" >/dev/null; then
         "$1_rank"
+    else
+        return 2
     fi
 }
 

@@ -15,11 +15,6 @@ flux_rank() {
     take Flux FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID tasks
 }
 
-# A script of `flux batch` has no tasks itself.
-flux_tasks() {
-    return 2
-}
-
 # Each `flux run` is a separate job; job IDs start again in the Flux instance of a batch script.
 flux_step() {
     [[ -n ${FLUX_JOB_ID:-} ]] || return 2
@@ -37,7 +32,5 @@ flux_first_host() {
     fi
 }
 
-# Flux only assigns GPUs to tasks with -o gpu-affinity=per-task; conda-python-distributed detects that by their number.
-flux_binds_gpus() {
-    return 2
-}
+# There is no flux_tasks: a script of `flux batch` has no tasks itself. And no flux_binds_gpus: Flux only assigns GPUs to tasks
+# with -o gpu-affinity=per-task; conda-python-distributed detects that by their number.

@@ -1,21 +1,13 @@
 # PBS, for conda-python-distributed and get-master, which documents these functions.
 # shellcheck shell=bash disable=SC2034  # variables are used there
 
-# mpiexec starts the ranks, and sets their variables.
-pbs_rank() {
-    return 2
-}
+# There is no pbs_rank and no pbs_step: mpiexec starts the ranks, sets their variables, and a job may have several runs of it.
 
 pbs_tasks() {
     local slots
     [[ -r ${PBS_NODEFILE:-} ]] || return 2
     mapfile -t slots <"$PBS_NODEFILE"
     tasks=${#slots[@]} starter=mpiexec
-}
-
-# A job may have several runs at once, which mpiexec identifies.
-pbs_step() {
-    return 2
 }
 
 pbs_first_host() {
@@ -25,8 +17,4 @@ pbs_first_host() {
         problem+=" the job script, with \$RUNSCRIPTS/get-master"
         return 1
     }
-}
-
-pbs_binds_gpus() {
-    return 2
 }
