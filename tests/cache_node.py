@@ -39,10 +39,10 @@ class Node:
         account_id = os.getuid() if uid is None else uid
         names = self.table.splitlines()[0].split()
         # as the script that calls it does
-        caller = "".join(f"{name}={value}\n" for name, value in {"OTHER": "x y", **variables}.items())
+        caller = [f"{name}={value}" for name, value in {"OTHER": "x y", **variables}.items()]
         # what the image sets doesn't count
         image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
-        command = [*self.shell, self.scripts / "find-caches", str(account_id), self.table, caller]
+        command = [*self.shell, self.scripts / "find-caches", str(account_id), self.table, *caller]
         result = subprocess.run(command, capture_output=True, text=True, check=True, env=image, **account)
         return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
 
