@@ -3,22 +3,17 @@
 # extend-venv-activate writes this text, after these values, as bin/activate of the environment. In a container there is
 # no module to load.
 
-# LIST ITEM: set _ebsif_rest to a search path without (the first occurrence of) a directory.
-_ebsif_without() {
-    _ebsif_rest=$1
-    case ":$1:" in
-        *":$2:"*)
-            set -- ":$1:" "$2"
-            _ebsif_rest=${1%%":$2:"*}:${1#*":$2:"}
-            _ebsif_rest=${_ebsif_rest#:}
-            _ebsif_rest=${_ebsif_rest%:}
-            ;;
+# NAME DIRECTORY: take a directory out of a search path, once; unset the variable if nothing is left.
+_ebsif_remove() {
+    eval "_ebsif_rest=:\${$1-}:"
+    case $_ebsif_rest in
+        *":$2:"*) ;;
+        *) return ;;
     esac
-}
-
-# NAME VALUE: export a variable, or unset it if the value is empty.
-_ebsif_export() {
-    if [ -n "$2" ]; then export "$1=$2"; else unset "$1"; fi
+    _ebsif_rest=${_ebsif_rest%%":$2:"*}:${_ebsif_rest#*":$2:"}
+    _ebsif_rest=${_ebsif_rest#:}
+    _ebsif_rest=${_ebsif_rest%:}
+    if [ -n "$_ebsif_rest" ]; then export "$1=$_ebsif_rest"; else unset "$1"; fi
 }
 
 # LIST: whether the module is one of these modules. It may have been hidden, with a dot, or made visible since.
@@ -32,36 +27,27 @@ _ebsif_is_in() {
 }
 
 _ebsif_forget() {
-    unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_ESCAPED _EBSIF_SITE _EBSIF_USE _EBSIF_BIN _EBSIF_PYTHONPATH _EBSIF_BEFORE
-    unset _EBSIF_LOADED _ebsif_kind _ebsif_path _ebsif_rest
-    unset -f _ebsif_without _ebsif_export _ebsif_is_in _ebsif_unload _ebsif_enter _ebsif_forget
-}
-
-# Unload the module, and load the container module that was loaded before.
-_ebsif_unload() {
-    if _ebsif_is_in "${LOADEDMODULES:-}"; then
-        module unload "$_EBSIF_MODULE"
-        if [ -n "$_EBSIF_USE" ]; then module unuse "$_EBSIF_USE"; fi
-        if [ -n "$_EBSIF_BEFORE" ]; then module load "$_EBSIF_BEFORE"; fi
-    fi
+    unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_SITE _EBSIF_USE _EBSIF_BIN _EBSIF_PYTHONPATH _EBSIF_AFTERWARDS
+    unset _ebsif_kind _ebsif_rest
+    unset -f _ebsif_remove _ebsif_is_in _ebsif_enter _ebsif_forget
 }
 
 deactivate() {
-    _ebsif_without "$PATH" "$_EBSIF_BIN"
-    export PATH="$_ebsif_rest"
+    _ebsif_remove PATH "$_EBSIF_BIN"
     if [ -n "${PS1:-}" ]; then PS1=${PS1#"(${_EBSIF_VENV##*/}) "}; fi
     unset VIRTUAL_ENV VIRTUAL_ENV_PROMPT
-    _ebsif_path=
     for _ebsif_kind in APPTAINERENV SINGULARITYENV; do
-        eval "_ebsif_path=\${${_ebsif_kind}_PREPEND_PATH-}"
-        _ebsif_without "$_ebsif_path" "$_EBSIF_ESCAPED/bin"
-        _ebsif_export "${_ebsif_kind}_PREPEND_PATH" "$_ebsif_rest"
-        eval "_ebsif_path=\${${_ebsif_kind}_VIRTUAL_ENV-}"
-        if [ "$_ebsif_path" = "$_EBSIF_ESCAPED" ]; then
+        _ebsif_remove "${_ebsif_kind}_PREPEND_PATH" "$_EBSIF_VENV/bin"
+        eval "_ebsif_rest=\${${_ebsif_kind}_VIRTUAL_ENV-}"
+        if [ "$_ebsif_rest" = "$_EBSIF_VENV" ]; then
             unset "${_ebsif_kind}_VIRTUAL_ENV" "${_ebsif_kind}_VIRTUAL_ENV_PROMPT" "${_ebsif_kind}_PYTHONPATH"
         fi
     done
-    if [ -n "$_EBSIF_LOADED" ]; then _ebsif_unload; fi
+    if [ "$_EBSIF_AFTERWARDS" != keep ] && _ebsif_is_in "${LOADEDMODULES:-}"; then
+        module unload "$_EBSIF_MODULE"
+        if [ -n "$_EBSIF_USE" ]; then module unuse "$_EBSIF_USE"; fi
+        if [ "$_EBSIF_AFTERWARDS" = reload ]; then module load "$_EBSIF_MODULE"; fi
+    fi
     case $_EBSIF_PYTHONPATH in
         set:*) export PYTHONPATH="${_EBSIF_PYTHONPATH#set:}" ;;
         *) unset PYTHONPATH ;;
@@ -75,17 +61,17 @@ deactivate() {
 # start other programs.
 _ebsif_enter() {
     eval "set -- $1 \"\${$1_PREPEND_PATH-}\" \"\${$1_PYTHONPATH-}\""
-    export "$1_VIRTUAL_ENV=$_EBSIF_ESCAPED" "$1_VIRTUAL_ENV_PROMPT=${_EBSIF_ESCAPED##*/}"
-    export "$1_PREPEND_PATH=$_EBSIF_ESCAPED/bin${2:+:$2}"
+    export "$1_VIRTUAL_ENV=$_EBSIF_VENV" "$1_VIRTUAL_ENV_PROMPT=${_EBSIF_VENV##*/}"
+    export "$1_PREPEND_PATH=$_EBSIF_VENV/bin${2:+:$2}"
     case $3 in
         # the image has a PYTHONPATH of its own, and the module has put its venv before that
-        /user-software/venv/*) export "$1_PYTHONPATH=$_EBSIF_ESCAPED${_EBSIF_SITE#"$_EBSIF_VENV"}:$3" ;;
+        /user-software/venv/*) export "$1_PYTHONPATH=$_EBSIF_SITE:$3" ;;
     esac
 }
 
 _EBSIF_PYTHONPATH=${PYTHONPATH+set:$PYTHONPATH}
-_EBSIF_BEFORE=
-_EBSIF_LOADED=
+# what `deactivate` does with the module: keep, unload or reload
+_EBSIF_AFTERWARDS=keep
 _EBSIF_BIN=$_EBSIF_VENV/bin
 if [ ! -e /.singularity.d ]; then
     if [ -d "$_EBSIF_VENV/host-bin" ]; then
@@ -99,16 +85,10 @@ if [ ! -e /.singularity.d ]; then
     if _ebsif_is_in "${LOADEDMODULES:-}"; then
         _EBSIF_USE=
     else
-        _EBSIF_LOADED=1
-        if [ -d "$_EBSIF_VENV/host-bin" ] && [ -n "${EBSIF_LOADED_MODULE:-}" ]; then
-            # only one container module can be loaded
-            _EBSIF_BEFORE=$EBSIF_LOADED_MODULE
-            module unload "$_EBSIF_BEFORE"
-        fi
+        _EBSIF_AFTERWARDS=unload
         if [ -n "$_EBSIF_USE" ]; then module use "$_EBSIF_USE"; fi
         if ! module load "$_EBSIF_MODULE"; then
             if [ -n "$_EBSIF_USE" ]; then module unuse "$_EBSIF_USE"; fi
-            if [ -n "$_EBSIF_BEFORE" ]; then module load "$_EBSIF_BEFORE"; fi
             _ebsif_forget
             unset -f deactivate
             return 1
@@ -117,9 +97,8 @@ if [ ! -e /.singularity.d ]; then
     if _ebsif_is_in "${EBSIF_LOADED_MODULE:-}"; then
         # the name under which it is loaded
         _EBSIF_MODULE=$EBSIF_LOADED_MODULE
-        # loading it again restores the variables that are set here
-        if [ -z "$_EBSIF_LOADED" ]; then _EBSIF_BEFORE=$_EBSIF_MODULE; fi
-        _EBSIF_LOADED=1
+        # which restores the variables that are set here
+        if [ "$_EBSIF_AFTERWARDS" = keep ]; then _EBSIF_AFTERWARDS=reload; fi
         _ebsif_enter APPTAINERENV
         _ebsif_enter SINGULARITYENV
     fi

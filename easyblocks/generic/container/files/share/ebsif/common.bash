@@ -139,10 +139,3 @@ join_search_paths() {
     first+=${first:+${second:+:}}$second
     export APPTAINERENV_PREPEND_PATH=$first SINGULARITYENV_PREPEND_PATH=$first
 }
-
-# escape VALUE: set `ebsif_escaped`, the value to use in APPTAINERENV_X variables, which a shell in the container evaluates.
-escape() {
-    ebsif_escaped=${1//\\/\\\\}
-    ebsif_escaped=${ebsif_escaped//\$/\\\$}
-    ebsif_escaped=${ebsif_escaped//\`/\\\`}
-}
