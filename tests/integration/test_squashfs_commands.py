@@ -80,17 +80,6 @@ def test_files_of_others_are_not_to_be_removed(installation):
         assert "remove" not in others.stderr
 
 
-def test_a_users_own_directory_is_an_absolute_path(installation, tmp_path, monkeypatch):
-    """Use D3: a relative path would depend on the working directory; the message has the absolute one."""
-    (tmp_path / "own").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EBSIF_USER_SOFTWARE", "own")
-    for command in (MAKE, UNMAKE):
-        result = run(installation, command)
-        assert result.returncode == 2
-        assert f"must be a full path: export EBSIF_USER_SOFTWARE='{tmp_path}/own'\n" in result.stderr
-
-
 def test_make_squashfs_makes_a_readable_file_and_keeps_the_directory(installation):
     """S002-26: the SquashFS exists, unsquashfs can read it, the directory is still there."""
     before = listing(installation / "user-software")
@@ -126,14 +115,6 @@ def test_both_advise_to_reload_the_module(installation, command):
         result = run(installation, UNMAKE)
     assert "reload the module" in result.stderr
     assert "to reload: module unload NAME; module load NAME" in result.stderr
-    assert "pip still installs" not in result.stderr
-
-
-def test_make_squashfs_says_where_pip_installs_until_then(installation, monkeypatch):
-    """Issue 20: with the directory mounted, packages that are added before reloading would be left behind."""
-    monkeypatch.setenv("EBSIF_MOUNTED_USER_SOFTWARE", str(installation / "user-software"))
-    said = f"until then, pip still installs into {installation}/user-software, not into the file\n"
-    assert said in run(installation, MAKE).stderr
 
 
 def test_make_squashfs_refuses(installation):

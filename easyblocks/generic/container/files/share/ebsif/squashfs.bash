@@ -8,8 +8,6 @@ own="to get your own user software, set EBSIF_USER_SOFTWARE to a directory of yo
 # Set `place`, the parent directory of user software: the installation, or the user's EBSIF_USER_SOFTWARE.
 find_place() {
     place=${EBSIF_USER_SOFTWARE:-${ebsif_root:?}}
-    # the module binds this path: it must not depend on the working directory
-    [[ "$place" == /* ]] || refuse 2 "EBSIF_USER_SOFTWARE must be a full path: export EBSIF_USER_SOFTWARE='$PWD/$place'"
     # inside a container the directory may be invisible; the commands refuse to run there anyway
     [[ -d "$place" ]] || in_container || refuse 2 "EBSIF_USER_SOFTWARE is not a directory: $place; create it (mkdir), or unset the variable"
 }
