@@ -24,7 +24,6 @@ from .container.pip import Pip
 from .container.install import NEEDED_ON_HOST, set_mode, write_readable
 from .container.record import InstallRecord
 from .container.requirements import lock_of, squashfs_of
-from .container.reuse import Reuse
 from .container.runtime import host_variables
 from .container.spec import CONSTRAINTS, VenvSpec
 from .container.schedulers import SCHEDULERS
@@ -32,7 +31,7 @@ from .container.stages import Stage, find_mistakes
 from .container.trial import Trial, asked_for, gpu_of
 from .container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
 from .container.usersoftware import set_file_times, share_files
-from .container.venv import Venv
+from .container.venv import Reuse, Venv
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
 from easybuild.tools.environment import restore_env

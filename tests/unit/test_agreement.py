@@ -10,7 +10,6 @@ from easybuild.easyblocks.generic.container import (
     install,
     lockfile,
     requirements,
-    runtimes,
     tables,
     texts,
 )
@@ -157,7 +156,7 @@ def test_rules_for_texts_have_one_home(rule):
 
 @pytest.mark.parametrize(("rule", "home"), [
     ("/opt/miniconda3", "tables.py"), ("conda-manual", "tables.py"),
-    ("apptainer.{1,4}singularity", "runtimes.py"), ("image-src=", "texts.py"), (r"\(\?=%\*", "texts.py"),
+    ("apptainer.{1,4}singularity", "tables.py"), ("image-src=", "texts.py"), (r"\(\?=%\*", "texts.py"),
     ("[.]lock[.]json", "lockfile.py"), (r"egg=\(", "requirements.py")])
 def test_rules_of_both_sides_have_one_home(rule, home):
     """S000-18 point 4: the commands import what the easyblocks define; only docstrings may repeat it."""
@@ -169,7 +168,7 @@ def test_rules_of_both_sides_have_one_home(rule, home):
     assert found == {home}
 
 
-@pytest.mark.parametrize("module", [tables, texts, lockfile, requirements, runtimes])
+@pytest.mark.parametrize("module", [tables, texts, lockfile, requirements])
 def test_shared_modules_do_not_import_easybuild(module):
     """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 from easybuild.easyblocks.generic.container.install import read_program, sh_command
-from easybuild.easyblocks.generic.container.inventory import Package, packages_of, read, read_inventory, read_labels
+from easybuild.easyblocks.generic.container.lockfile import Package, packages_of
+from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
 
 STATUS = """\
 Package: libc6

@@ -6,8 +6,8 @@ import os
 
 import pytest
 from easybuild.easyblocks.generic.container.install import ebsif_version
-from easybuild.easyblocks.generic.container.reuse import Reuse
 from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.venv import Reuse
 from ebsif.installed import inventory
 from ebsif.user import outcome
 

@@ -17,13 +17,11 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
 from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, remove_file, write_file
 
-from .runtimes import RUNTIMES
+from .tables import RUNTIMES
 from .texts import shown_module
 
 # resolve links: --include-easyblocks links easyblocks into a directory of EasyBuild's
 FILES = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'files')
-# exit status of image-pip.py if a venv can't use the image's pip
-NO_USABLE_PIP = 3
 # the program that imports packages; it is also in user software, for pip by hand
 IMPORTS = 'ebsif_imports.py'
 # start of the line in which make-squashfs reports what it has created

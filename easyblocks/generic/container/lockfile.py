@@ -5,14 +5,15 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The record of an installation, share/ebsif/lock.json: its path and keys, and which image an installation uses, who else.
+The record of an installation, share/ebsif/lock.json: its path and keys, which packages it lists, which image the
+installation uses, and who else uses that image.
 
 Doesn't import EasyBuild, so that commands can use it too: importing EasyBuild takes longer than running them.
 """
 import glob
 import json
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 # Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
@@ -56,6 +57,50 @@ IMAGE_CENTRAL = 'central'
 IMAGE_REFERENCE = 'reference'
 IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL, IMAGE_REFERENCE)
 
+# Where an installed package is; others are in a Conda environment of the image, and have its prefix as their place.
+IN_IMAGE, IN_USER_SOFTWARE = 'image', 'user-software'
+
+
+# --- packages
+
+class Package(NamedTuple):
+    """An installed package; `kind` is its type in package URLs: 'pypi', 'conda', 'deb', 'rpm' or 'apk'."""
+
+    kind: str
+    place: str
+    name: str
+    version: str
+
+
+def is_complete(record: Dict[str, Any]) -> bool:
+    """Return whether a record lists all packages; those of earlier versions of ebsif list Python packages only."""
+    return SYSTEM_PACKAGES in record
+
+
+def packages_of(record: Dict[str, Any]) -> Iterator[Package]:
+    """Yield the packages in the record of an installation, each once."""
+    seen: Set[Package] = set()
+    for kind, place, lines in groups(record):
+        for line in lines:
+            package = Package(kind, place, *line.split('==', 1))
+            if package not in seen:
+                seen.add(package)
+                yield package
+
+
+def groups(record: Dict[str, Any]) -> Iterator[Tuple[str, str, List[str]]]:
+    """Yield kind, place and lines of each list of packages in a record; what is only in /.sbom.json comes last."""
+    yield 'pypi', IN_IMAGE, record.get(IMAGE_PACKAGES, [])
+    yield 'pypi', IN_USER_SOFTWARE, record.get(VENV_PACKAGES, [])
+    for kind, lines in sorted(record.get(SYSTEM_PACKAGES, {}).items()):
+        yield kind, IN_IMAGE, lines
+    for prefix, lines in sorted(record.get(CONDA_PACKAGES, {}).items()):
+        yield 'conda', prefix, lines
+    for kind, lines in sorted(record.get(IMAGE_LIST, {}).items()):
+        yield kind, IN_IMAGE, lines
+
+
+# --- images
 
 def image_places(kind: str, own: str, resolved: Any, central: Iterable[str]) -> Iterator[str]:
     """

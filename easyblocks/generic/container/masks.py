@@ -33,19 +33,12 @@ class Masks:
     """
     The masks of an image: path patterns, each with the path of a replacement, or None to hide the matches.
 
-    Attributes
-    ----------
-    patterns : dict
-        Replacement (str) or None, by pattern.
-    found : dict
-        Paths in the image (list of str), by pattern; set by ``find``.
-    folders : dict
-        Mode (octal str) of each directory on these paths, by path; set by ``find``.
+    ``find`` sets the paths in the image by pattern (found), and the octal modes of their directories by path (folders).
     """
 
     def __init__(self, value: Union[List[str], Dict[str, Optional[str]]]) -> None:
-        """Take the easyconfig parameter 'masked_paths': patterns, or replacements (or None) by pattern."""
-        self.patterns = value if isinstance(value, dict) else dict.fromkeys(value)
+        """Store the easyconfig parameter 'masked_paths': patterns, or replacements (or None) by pattern."""
+        self.patterns: Dict[str, Optional[str]] = value if isinstance(value, dict) else dict.fromkeys(value)
         self.found: Dict[str, List[str]] = {}
         self.folders: Dict[str, str] = {}
 
@@ -102,7 +95,7 @@ class Masks:
             copy_file(os.path.join(work_dir, os.path.basename(MASKS)), os.path.join(installdir, MASKS))
 
     def find(self, container: Container) -> None:
-        """Find the files in the image that match the patterns; one that matches nothing is a mistake and refused."""
+        """Find the files in the image that match the patterns; refuse a pattern that matches nothing."""
         patterns = list(self.patterns)
         self.found = {pattern: [] for pattern in patterns}
         result = container.run(sh_command('find-paths.sh', *patterns), hidden=True, split_stderr=True)

@@ -42,18 +42,11 @@ XGBOOST = 'xgboost'
 
 
 class Packages(Dict[str, Tuple[str, str, str]]):
-    """
-    Packages by normalized name: (name, version, directory in the container).
+    """Packages by normalized name: (name, version, directory in the container)."""
 
-    Attributes
-    ----------
-    python_path : str
-        PYTHONPATH of the interpreter.
-    purelib : str
-        The directory in the container where pip installs packages for the interpreter.
-    """
-
+    # PYTHONPATH of the interpreter
     python_path = ''
+    # the directory in the container where pip installs packages for the interpreter
     purelib = ''
 
     @staticmethod
@@ -135,7 +128,7 @@ def is_version(found: str, wanted: str) -> bool:
 
 def constraint_lines(packages: Iterable[Tuple[str, Optional[str]]]) -> List[str]:
     """
-    Return packages (name, version) as lines for a constraints file, without those that pip can't parse.
+    Return packages (name, version) as lines for a constraints file, without lines that pip can't parse.
 
     A single such line makes pip refuse the whole file (since pip 24.1). pip could replace packages that are left out;
     Pip.check_nothing_replaced checks that afterwards.

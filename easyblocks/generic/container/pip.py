@@ -30,10 +30,6 @@ from .venv import Variables, Venv
 # Directory for a wheel of every package that is installed; set by `ebsif wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
 
-# a requirement with its own location instead of an index: 'name @ location', or 'location#egg=name'
-PLACE = re.compile(r'^\s*(?:(?:-e|--editable)[\s=]+)?(?:(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?\s*@\s*)?'
-                   r'(?P<place>(?:\w+\+)?\w+://\S+|/\S+)\s*(?P<marker>;.*)?$')
-
 # What pip installs, in the folder of a stage.
 REPORT = 'report.json'
 
@@ -59,7 +55,7 @@ class Pip:
         self.venv = venv
         # for what pip reads and writes; visible under the same path in the container
         self.work_dir = work_dir
-        # packages of the image that can't be replaced; those that a stage is allowed to replace are removed from it
+        # packages of the image that can't be replaced; removed from it once a stage was allowed to replace them
         self.protected = protected
         # exact versions to install, by name; empty to let pip choose
         self.pins = pins
@@ -259,10 +255,7 @@ class Pip:
         """
         Put a wheel of every package that a stage installed into the directory of `ebsif wheelhouse`.
 
-        Raises
-        ------
-        EasyBuildError
-            If pip is too old to report from where it has installed packages.
+        Raises EasyBuildError if pip is too old to report from where it has installed packages.
         """
         lines = [reference_to(item) for item in self.report(stage)]
         if not lines:

@@ -5,18 +5,20 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Inspect an image, and refuse it if it lacks something that the installation needs.
+Inspect an image: its packages and labels, its entry point, its libraries. Refuse it if it lacks something that the
+installation needs.
 """
+import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, remove_dir
 from easybuild.tools.utilities import trace_msg
 
-from .inventory import read, read_inventory, read_labels
+from . import lockfile
 from .packages import Packages
 from .install import read_program, sh_command
 from .parameters import IF_NEWER
@@ -27,6 +29,10 @@ from .texts import value_problem, variable_problem
 OLDEST_PYTHON = (3, 8)
 # variables that every program or shell sets by itself, and PATH, which the module composes
 SHELL_VARIABLES = ('_', 'OLDPWD', 'PATH', 'PWD', 'SHLVL')
+# Conda's names of files are NAME-VERSION-BUILD.json
+CONDA_FILE = re.compile(r'(?P<prefix>.*)/conda-meta/(?P<name>[^/]+)-(?P<version>[^/-]+)-[^/-]+\.json\Z')
+# https://github.com/package-url/purl-spec
+PACKAGE_URL = re.compile(r'pkg:(pypi|conda|deb|rpm|apk)/')
 
 
 class CommandResult(NamedTuple):
@@ -38,37 +44,25 @@ class CommandResult(NamedTuple):
 
 
 class ImageProbe:
-    """
-    The output of sh/probe-image.sh for an image.
-
-    Attributes
-    ----------
-    bash, python3 : str
-        Path in the image; empty if it has none.
-    python : dict
-        Output of installed-packages.py; empty if it didn't run.
-    inventory : dict
-        The part of the record on the packages of the system and of Conda.
-    labels : dict of str
-        The labels of the image.
-    creation : CommandResult
-        That of the command that creates a venv; None if there is none.
-    runtime : str
-        The runtime that started the image, for example 'apptainer version 1.4.5'.
-    """
+    """The output of sh/probe-image.sh for an image."""
 
     def __init__(self, image: str, output: str, errors: str = '') -> None:
         """Parse the standard output and the standard error of the script; messages name the image."""
         self.image = image
         lines = output.splitlines()
         found = dict(line.split('\t', 1) for line in lines if '\t' in line)
+        # their paths in the image; empty if it has none
         self.bash, self.python3 = found.get('bash', ''), found.get('python3', '')
+        # what installed-packages.py has printed; empty if it didn't run
         self.listing = lines[-1] if lines and lines[-1].startswith('{') else ''
         self.python = Packages.read(self.listing) if self.listing else {}
         self.errors = errors.strip().splitlines()
+        # the part of the record on the packages of the system and of Conda
         self.inventory: Dict[str, Any] = {}
         self.labels: Dict[str, str] = {}
+        # the result of the command that creates a venv
         self.creation: Optional[CommandResult] = None
+        # for example 'apptainer version 1.4.5'
         self.runtime = ''
 
     @classmethod
@@ -157,6 +151,111 @@ def why_no_venv(python: Dict[str, Any]) -> str:
     if {'pip', 'ensurepip'} <= set(python['missing']):
         return "its Python has no pip, and no ensurepip to install one (Debian has it in the package python3-venv)"
     return ''
+
+
+# --- databases of packages
+
+def read_inventory(folder: str) -> Dict[str, Any]:
+    """Return what the record has on the packages of an image, from databases that probe-image.sh has copied."""
+    packages = {'deb': dpkg_packages(read(folder, 'dpkg')), 'apk': apk_packages(read(folder, 'apk')),
+                'rpm': [line for line in package_lines(read(folder, 'rpm')) if not line.startswith('gpg-pubkey==')]}
+    conda = conda_packages(read(folder, 'conda'))
+    release = dict(re.findall(r'^(ID|VERSION_ID)=["\']?([^"\'\n]*)', read(folder, 'os-release'), re.MULTILINE))
+    return {
+        lockfile.SYSTEM: {'distribution': release.get('ID', ''), 'release': release.get('VERSION_ID', '')},
+        lockfile.SYSTEM_PACKAGES: {kind: sorted(set(lines)) for kind, lines in packages.items() if lines},
+        lockfile.CONDA_PACKAGES: conda,
+        lockfile.IMAGE_LIST: listed_packages(read(folder, '.sbom.json')),
+    }
+
+
+def read(folder: str, name: str) -> str:
+    """Return the text of one of the copied files, '' if there is none."""
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return ''
+    with open(path, encoding='utf-8', errors='replace') as text:
+        return text.read()
+
+
+def package_lines(text: str) -> List[str]:
+    """Return the lines that are name==version."""
+    return [line for line in text.splitlines() if re.match(r'[^=\s]+==\S+\Z', line)]
+
+
+def dpkg_packages(text: str) -> List[str]:
+    """Return the installed packages in dpkg's database; those of a foreign architecture as NAME:ARCH."""
+    found, own = [], ''
+    for paragraph in re.split(r'\n\s*\n', text):
+        fields = dict(re.findall(r'^(Package|Version|Status|Architecture): *(.*\S)', paragraph, re.MULTILINE))
+        # files in status.d have no status
+        state = fields.get('Status', 'installed').split()[-1]
+        if state == 'installed' and 'Package' in fields and 'Version' in fields:
+            found.append((fields['Package'], fields.get('Architecture', 'all'), fields['Version']))
+            if fields['Package'] in ('dpkg', 'libc6'):
+                own = own or fields.get('Architecture', '')
+    return ['%s%s==%s' % (name, '' if architecture in ('all', own) or not own else ':' + architecture, version)
+            for name, architecture, version in found]
+
+
+def apk_packages(text: str) -> List[str]:
+    """Return the packages in the database of Alpine's apk."""
+    return ['%s==%s' % one for one in re.findall(r'^P:(\S+)\nV:(\S+)$', text, re.MULTILINE)]
+
+
+def conda_packages(text: str) -> Dict[str, List[str]]:
+    """Return the packages of each Conda environment by its prefix, from the paths of files in conda-meta."""
+    found: Dict[str, List[str]] = {}
+    for path in sorted(set(text.splitlines())):
+        match = CONDA_FILE.match(path)
+        if match:
+            found.setdefault(match.group('prefix'), []).append('%s==%s' % match.group('name', 'version'))
+    return found
+
+
+def listed_packages(text: str) -> Dict[str, List[str]]:
+    """
+    Return the packages that an image lists itself in /.sbom.json, by kind.
+
+    Its format is CycloneDX, SPDX, or the one of the LUMI AI Factory: {"apt": [{"name":, "version":}], "pip": [...]}.
+    """
+    try:
+        content = json.loads(text or '{}')
+        found: List[Any] = [
+            (kind, one['name'], one['version'])
+            for key, kind in (('apt', 'deb'), ('rpm', 'rpm'), ('apk', 'apk'), ('pip', 'pypi'), ('conda', 'conda'))
+            for one in content.get(key) or []]
+        for one in content.get('components') or []:
+            found.append((kind_of(one.get('purl')), one.get('name'), one.get('version')))
+        for one in content.get('packages') or []:
+            urls = [reference.get('referenceLocator') for reference in one.get('externalRefs') or []]
+            kinds = [kind_of(url) for url in urls if kind_of(url)]
+            found.append((kinds[0] if kinds else None, one.get('name'), one.get('versionInfo')))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # anybody can write a file of that name
+        return {}
+    lines: Dict[str, Set[str]] = {}
+    for kind, name, version in found:
+        if kind and isinstance(name, str) and isinstance(version, str):
+            lines.setdefault(kind, set()).add('%s==%s' % (name, version))
+    return {kind: sorted(lines[kind]) for kind in lines}
+
+
+def kind_of(url: Optional[str]) -> Optional[str]:
+    """Return the kind of package in a package URL, None for kinds that are not recorded."""
+    match = PACKAGE_URL.match(url or '')
+    return match.group(1) if match else None
+
+
+def read_labels(folder: str) -> Dict[str, str]:
+    """Return the labels of the image, which say where it comes from."""
+    try:
+        labels = json.loads(read(folder, 'labels.json') or '{}')
+    except ValueError:
+        return {}
+    if not isinstance(labels, dict):
+        return {}
+    return {str(name): text for name, text in labels.items() if isinstance(text, str)}
 
 
 # --- the entry point

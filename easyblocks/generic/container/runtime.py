@@ -17,8 +17,8 @@ from easybuild.tools.filetools import mkdir
 
 from . import sif, texts
 from .framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
-from .runtimes import RUNTIME_PREFIXES, find_runtime
 from .schedulers import SCHEDULERS
+from .tables import RUNTIME_PREFIXES, find_runtime
 
 _log = fancylogger.getLogger('containerruntime', fname=False)
 
@@ -60,11 +60,12 @@ class Runtime:
 
     def __init__(self) -> None:
         """Find the runtime on PATH; raises EasyBuildError if there is none."""
-        self.path = find_runtime()
-        if not self.path:
+        path = find_runtime()
+        if not path:
             raise EasyBuildError("Neither 'apptainer' nor 'singularity' found on PATH: a container can't be installed "
                                  "here. Load the module of the runtime, or run eb on a node that has it.",
                                  exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+        self.path = path
 
     @property
     def version(self) -> str:

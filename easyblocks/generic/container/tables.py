@@ -6,12 +6,13 @@
 ##
 """
 Values that parameters of easyconfigs and fields of site profiles share: ways to activate Python in an image, kinds of
-GPU, places of caches, striping on Lustre, lists of binds.
+GPU, places of caches, striping on Lustre. Also the names of the container runtimes.
 
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
 import os
 import re
+import shutil
 from typing import NamedTuple, Optional, Tuple
 
 from .texts import variable_problem
@@ -129,3 +130,17 @@ STRIPING = ['-c', '8', '-S', '4M']
 
 # The program of an installation that uses the options.
 MAKE_STRIPED = os.path.join('share', 'ebsif', 'make-striped')
+
+# --- the container runtimes
+
+# The programs; the first one that is found is used.
+RUNTIMES = ('apptainer', 'singularity')
+
+# SingularityCE reads only the first spelling. Apptainer reads both and warns if their values differ, so both are set to
+# the same value.
+RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
+
+
+def find_runtime() -> Optional[str]:
+    """Return the path of the runtime on PATH, None if there is none."""
+    return next(filter(None, map(shutil.which, RUNTIMES)), None)

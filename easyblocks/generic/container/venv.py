@@ -5,7 +5,8 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Create, pack and inspect the venv of user software in a container.
+Create, pack and inspect the venv of user software in a container; start from the user software of an earlier
+installation.
 """
 import glob
 import os
@@ -16,15 +17,22 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import copy_file, remove_dir, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
+from . import lockfile
 from .diagnosis import Diagnosis
 from .packages import USER_SOFTWARE, Packages
 from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program
-from .runtimes import RUNTIME_PREFIXES
-from .install import FILES, PACKED, read_program, sh_command
-from .texts import MOUNT_SQUASHFS
-from .usersoftware import FILE_TIME, USER_SOFTWARE_VARIABLE, has_new_files, set_file_times
+from .install import FILES, PACKED, ebsif_version, read_program, sh_command
+from .lockfile import InstalledImage
+from .requirements import package_name
+from .stages import Stage
+from .tables import RUNTIME_PREFIXES
+from .texts import MOUNT_SQUASHFS, normal_name
+from .usersoftware import FILE_TIME, SQUASHFS, USER_SOFTWARE_VARIABLE, UserSoftware, has_new_files, set_file_times
 
 _log = fancylogger.getLogger('containervenv', fname=False)
+
+# Names the directory of the earlier installation whose user software a new one may start from (`Reuse`).
+REUSE_VARIABLE = 'EBSIF_REUSE'
 
 Variables = Dict[str, str]
 
@@ -54,7 +62,7 @@ class Venv:
         return self.container.run(command, binds=[bind] + list(binds), environment=variables, **kwargs)
 
     def activated(self, environment: Variables) -> Variables:
-        """Return variables for a command with those that activate the venv, as the module would."""
+        """Return variables for a command, and also the variables by which the module activates the venv."""
         variables = dict(environment)
         for prefix in RUNTIME_PREFIXES:
             path = environment.get(prefix + 'ENV_PREPEND_PATH') or escape_value(':'.join(self.container.search_path))
@@ -110,7 +118,7 @@ class Venv:
             copy_file(path, os.path.join(self.site_packages(packages), os.path.basename(path)))
 
     def add_pip(self) -> None:
-        """Replace the commands of the venv's own pip by those that explain pip's errors."""
+        """Replace the commands of the venv's own pip by commands that explain pip's errors."""
         self.run([self.python, '-', self.path, read_program('pip')], stdin=read_program('image-pip.py'), hidden=True,
                  split_stderr=True, fail_on_error=False)
 
@@ -181,3 +189,72 @@ class Venv:
             if line.startswith(PACKED):
                 trace_msg(line.replace(os.path.dirname(squashfs) + os.sep, '').split(': ', 1)[1])
         trace_msg("user software is %.1f MB in one file" % (os.path.getsize(squashfs) / 1e6))
+
+
+class Reuse:
+    """
+    User software of an earlier installation that has the same stages, but fewer requirements.
+
+    `ebsif extend` names that installation in REUSE_VARIABLE when it changes an extension. Its SquashFS file is used
+    only if the result is the same as from scratch; otherwise everything is installed again, in the same versions.
+    """
+
+    def __init__(self, stages: List[Stage], pins: Dict[str, str]) -> None:
+        """Read the record of the earlier installation; the new one has the stages and `pins` (versions by name)."""
+        self.installed = InstalledImage(os.environ.get(REUSE_VARIABLE, ''))
+        self.record = self.installed.record
+        self.squashfs = os.path.join(self.installed.root, SQUASHFS)
+        self.artifacts: Dict[str, Any] = self.record.get(lockfile.ARTIFACTS, {})
+        self.stages = stages
+        self.pins = {normal_name(name): version for name, version in pins.items()}
+
+    @property
+    def packages(self) -> Dict[str, str]:
+        """Versions of the packages of the earlier installation by normalized name, except for pip."""
+        found = dict(line.split('==', 1) for line in self.record.get(lockfile.VENV_PACKAGES, []))
+        return {normal_name(name): version for name, version in found.items() if name != 'pip'}
+
+    @property
+    def missing(self) -> List[Stage]:
+        """The stages that the earlier installation doesn't have, or not with these requirements."""
+        return [stage for stage in self.stages if stage.record not in self.record[lockfile.STAGES]]
+
+    def is_possible(self, image: str, venv_name: str) -> bool:
+        """Return whether a new installation with this image and this venv can start from the earlier user software."""
+        record, user_software = self.record, UserSoftware(self.installed.root)
+        return (self.installed.uses(image) and self.installed.is_unchanged
+                and record.get(lockfile.VENV_NAME) == venv_name
+                and record.get(lockfile.VERSIONS, {}).get('ebsif') == ebsif_version()
+                and not record.get(lockfile.LOCAL_FILES)
+                and list(user_software.installed) == [SQUASHFS] and not user_software.changed
+                and all(self.pins.get(name) == version for name, version in self.packages.items())
+                and self.has_same_stages())
+
+    def has_same_stages(self) -> bool:
+        """
+        Return whether the stages are those of the earlier installation, perhaps with more requirements or more stages.
+
+        pip marks packages that are asked for, so requirements for packages that were dependencies are not the same.
+        """
+        before = {stage['name']: stage for stage in self.record[lockfile.STAGES]}
+        if [stage.name for stage in self.stages if stage.name in before] != list(before) or \
+                any(stage.allow_replace for stage in self.stages):
+            return False
+        for stage in self.stages:
+            added = added_lines(before.get(stage.name), stage)
+            if added is None or any(package_name(line) in self.packages for line in added):
+                return False
+        return True
+
+
+def added_lines(before: Optional[Dict[str, Any]], stage: Stage) -> Optional[List[str]]:
+    """Return the lines that a stage has in addition to a recorded one, if any; None if anything else is different."""
+    if before is None:
+        return stage.requirement_list
+    if stage.record == before:
+        return []
+    lines, asked = before.get('requirements', '').splitlines(), stage.requirements.splitlines()
+    is_plain = set(before) | set(stage.record) == {'name', 'requirements'}
+    if not is_plain or asked[:len(lines)] != lines or '--hash' in stage.requirements:
+        return None
+    return [line for line in stage.requirement_list if line not in lines]

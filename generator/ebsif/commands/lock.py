@@ -9,7 +9,7 @@ import argparse
 import time
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container.inventory import is_complete
+from easybuild.easyblocks.generic.container.lockfile import is_complete
 
 from ebsif import files, output
 from ebsif.arguments import add_overwrite

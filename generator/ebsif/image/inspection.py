@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import runtimes, sif
+from easybuild.easyblocks.generic.container import sif, tables
 from easybuild.easyblocks.generic.container.tables import (
     INIT_CONDA_INJECTED,
     INIT_IMAGE,
@@ -124,7 +124,7 @@ def check_file(path):
 
 def find_runtime():
     """Return the path of the container runtime (str); raise InspectionError if none is found."""
-    runtime = runtimes.find_runtime()
+    runtime = tables.find_runtime()
     if not runtime:
         raise InspectionError("neither apptainer nor singularity is on PATH: run this where one of them is")
     return runtime

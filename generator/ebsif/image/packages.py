@@ -2,7 +2,6 @@
 
 import re
 
-from easybuild.easyblocks.generic.container.inventory import listed_packages
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 # Epoch, and what a distribution adds to the version of the software.
@@ -11,6 +10,8 @@ NOT_UPSTREAM = re.compile(r"\A\d+:|[-~+].*\Z")
 
 def read_packages(text: str) -> dict[str, dict[str, str]]:
     """Return the versions of the packages in a bill of materials (JSON), by kind ('deb', 'pypi' ...) and name."""
+    from easybuild.easyblocks.generic.container.probe import listed_packages
+
     return {kind: dict(line.split("==", 1) for line in lines) for kind, lines in listed_packages(text).items()}
 
 

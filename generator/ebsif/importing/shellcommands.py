@@ -3,7 +3,7 @@
 import posixpath
 import re
 
-from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
+from easybuild.easyblocks.generic.container.tables import RUNTIMES
 
 from ebsif.importing.commandline import PASSING, has_substitution, inside, non_options, simple_commands
 from ebsif.importing.modulesettings import take_activation

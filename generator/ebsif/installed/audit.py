@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import yaml
-from easybuild.easyblocks.generic.container.inventory import packages_of
+from easybuild.easyblocks.generic.container.lockfile import packages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 from packaging.version import InvalidVersion, Version
 

@@ -15,7 +15,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
+from easybuild.easyblocks.generic.container.tables import RUNTIMES
 
 from ebsif import eb, output, processes
 from ebsif.catalogue.container import Container

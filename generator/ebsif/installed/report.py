@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.inventory import IN_IMAGE, IN_USER_SOFTWARE, is_complete
-from easybuild.easyblocks.generic.container.inventory import packages_of as recorded_packages
-from easybuild.easyblocks.generic.container.lockfile import IMAGE_REFERENCE
+from easybuild.easyblocks.generic.container.lockfile import (
+    IMAGE_REFERENCE,
+    IN_IMAGE,
+    IN_USER_SOFTWARE,
+    is_complete,
+)
+from easybuild.easyblocks.generic.container.lockfile import packages_of as recorded_packages
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection

@@ -8,7 +8,7 @@ from typing import Any, Optional
 from urllib.parse import quote
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.inventory import IN_USER_SOFTWARE, packages_of
+from easybuild.easyblocks.generic.container.lockfile import IN_USER_SOFTWARE, packages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 # Name of the file in what is given to others.

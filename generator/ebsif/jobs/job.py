@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS, Scheduler
+from easybuild.easyblocks.generic.container.tables import RUNTIMES
 
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError

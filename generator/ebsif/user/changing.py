@@ -68,7 +68,7 @@ def pinned(container: Container, environment: Environment) -> Container:
 
 def start_from(installation: Installation) -> None:
     """Let eb start with the packages of an installation, where that leads to the same result."""
-    from easybuild.easyblocks.generic.container.reuse import REUSE_VARIABLE
+    from easybuild.easyblocks.generic.container.venv import REUSE_VARIABLE
 
     os.environ[REUSE_VARIABLE] = str(installation.root)
 

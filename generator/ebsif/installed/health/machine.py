@@ -9,8 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.runtimes import RUNTIMES
-from easybuild.easyblocks.generic.container.tables import GPU_KINDS
+from easybuild.easyblocks.generic.container.tables import GPU_KINDS, RUNTIMES
 
 from ebsif import processes
 from ebsif.findings import ERROR, NOTE, OK, Finding
