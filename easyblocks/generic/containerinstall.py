@@ -10,7 +10,7 @@ EasyBuild support for installing a container image as a module, implemented as a
 import os
 import stat
 from contextlib import contextmanager
-from typing import Any, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from easybuild.easyblocks import generic
 # --include-easyblocks links this file into a directory of EasyBuild's, the first one where easyblocks are looked for.
@@ -62,16 +62,18 @@ class ContainerInstall(Reinstall, EasyBlock):
     """
 
     SPEC = ContainerSpec
+    # an attribute of EasyBlock
+    robot_path: Any
 
     @classmethod
-    def extra_options(cls, extra_vars=None):
+    def extra_options(cls, extra_vars: Optional[Dict[str, List[Any]]] = None) -> Dict[str, List[Any]]:
         """Easyconfig parameters specific to container images."""
-        extra_vars = EasyBlock.extra_options(extra_vars)
-        extra_vars.update((name, [one.default, one.text, CUSTOM]) for name, one in cls.SPEC.PARAMETERS.items())
-        return extra_vars
+        options: Dict[str, List[Any]] = EasyBlock.extra_options(extra_vars)
+        options.update((name, [one.default, one.text, CUSTOM]) for name, one in cls.SPEC.PARAMETERS.items())
+        return options
 
-    def __init__(self, *args, **kwargs) -> None:
-        """Check the parameters, before looking at the machine and the image."""
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Check the parameters, before the machine and the image are looked at."""
         refuse_old_easybuild()
         super().__init__(*args, **kwargs)
         with exit_status(EasyBuildExit.EASYCONFIG_ERROR):
@@ -102,14 +104,14 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.known_spec = self.SPEC.from_easyconfig(self.cfg)
         return self.known_spec
 
-    def update_config_template_run_step(self):
+    def update_config_template_run_step(self) -> None:
         """Resolve more templates before a step; hooks at its beginning may change the easyconfig, too."""
         super().update_config_template_run_step()
         self.known_spec = None
 
     @property
     def known_record(self) -> InstallRecord:
-        """The record of this installation; with --module-only that of the existing one."""
+        """The record of this installation; with --module-only the record of the existing installation."""
         if not self.record and os.path.exists(self.lock_path):
             return InstallRecord.from_file(self.lock_path)
         return self.record
@@ -133,7 +135,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     # --- before and around the steps
 
-    def run_step(self, step, *args, **kwargs):
+    def run_step(self, step: str, *args: Any, **kwargs: Any) -> Any:
         """Run a step; files that postinstallcmds and hooks add are recorded as part of the installation."""
         done = super().run_step(step, *args, **kwargs)
         if step == POSTPROC_STEP:
@@ -147,7 +149,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     # --- steps, in EasyBuild's order
 
-    def fetch_step(self, *args, **kwargs):
+    def fetch_step(self, *args: Any, **kwargs: Any) -> None:
         """Find the image, or fetch it, and find all other required files."""
         check_one_source(self.cfg['sources'])
         # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
@@ -193,18 +195,19 @@ class ContainerInstall(Reinstall, EasyBlock):
         checksum = self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
         return Image(self.spec, checksum, InstalledImages(self.final_installdir, source_paths()))
 
-    def checksum_step(self):
+    def checksum_step(self) -> None:
         """Verify checksums as EasyBuild does, but don't read an image whose SHA256 is recorded (E-01)."""
         is_known = self.src and self.image.is_known(self.src[0]['path'])
         with self.overridden(src=[] if is_known else self.src):
             super().checksum_step()
 
-    def extract_step(self):
+    def extract_step(self) -> None:
         """Open the image; there is nothing to unpack."""
         if not self.dry_run:
             self.image_file = OpenImage(self.src[0]['path'])
 
-    def prepare_step(self, *args, **kwargs):
+    # no type hints of the arguments: easybuild-easyblocks has a test that looks for this text
+    def prepare_step(self, *args, **kwargs) -> None:
         """Check that the required programs are available, and set up the container."""
         super().prepare_step(*args, **kwargs)
         # now templates are resolved
@@ -225,7 +228,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
         self.container = Container(Runtime(), self.image_file.path, self.builddir, **self.spec.container_settings)
 
-    def configure_step(self):
+    def configure_step(self) -> None:
         """Start the image, and decide what depends on its contents: masks, host libraries."""
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.spec.image_name)
@@ -246,7 +249,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record[lockfile.LIBRARY_BINDS] = wanted_libraries(self.container, self.spec.library_binds)
         self.container.optional_binds += self.record[lockfile.LIBRARY_BINDS]
 
-    def build_step(self):
+    def build_step(self) -> None:
         """Record what the installation consists of; there is nothing to build."""
         if self.dry_run:
             return
@@ -260,7 +263,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record.update(self.probe.inventory)
         self.record[lockfile.VERSIONS] = versions_used(self.probe.runtime)
 
-    def test_step(self):
+    def test_step(self) -> None:
         """Also start the programs of wrappers, and import what was asked for (F-10, F-12)."""
         super().test_step()
         if self.dry_run:
@@ -272,15 +275,15 @@ class ContainerInstall(Reinstall, EasyBlock):
         if wrong:
             raise EasyBuildError('%s', '\n'.join(wrong + [NEVERTHELESS]))
 
-    def try_out(self, programs):
+    def try_out(self, programs: List[str]) -> Trial:
         """Start programs in the container (Trial). Derived easyblocks extend this."""
         return Trial(self.container.run, programs)
 
-    def failed_imports(self, trial):
+    def failed_imports(self, trial: Trial) -> List[str]:
         """Return which packages can't be imported. Derived easyblocks extend this."""
         return []
 
-    def install_step(self):
+    def install_step(self) -> None:
         """Copy the image and install the scripts."""
         install_scripts(self.spec, self.installdir)
         if self.dry_run:
@@ -323,7 +326,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' means the programs of a venv, but there is none. "
                              "List programs of the image by name.", WRAPPERS_ALL)
 
-    def sanity_check_step(self, *args, **kwargs):
+    def sanity_check_step(self, *args: Any, **kwargs: Any) -> None:
         """Check that the scripts exist, and that the loaded module can start the container."""
         # EasyBuild loads the module into its initial environment; the caller's binds and variables for the runtime
         # should not affect the check
@@ -337,34 +340,34 @@ class ContainerInstall(Reinstall, EasyBlock):
         kwargs.setdefault('custom_commands', [self.spec.check_command])
         super().sanity_check_step(*args, **kwargs)
 
-    def sanity_check_rpath(self, *args, **kwargs):
+    def sanity_check_rpath(self, *args: Any, **kwargs: Any) -> List[str]:
         """Skip the RPATH check: binaries in an image are linked for that image."""
         self.log.info("Skipping the RPATH sanity check for a container image")
         return []
 
     @property
     def module_file(self) -> ModuleFile:
-        """What the module file says and decides from."""
+        """The help and the settings of the module file."""
         return ModuleFile(self.spec, self.known_record, self.short_mod_name)
 
-    def make_module_description(self):
+    def make_module_description(self) -> str:
         """Add sections on this container to the help text."""
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
         text = texts.without_templates('\n\n'.join(usage + self.module_file.help_sections))
         with with_parameter(self.cfg, 'usage', text):
             return super().make_module_description()
 
-    def make_extension_list(self, *args, **kwargs):
+    def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:
         """Add the packages in the container, as (name, version), so that `module spider PACKAGE` finds the module."""
         return super().make_extension_list(*args, **kwargs) + self.module_file.listed_packages
 
-    def make_module_dep(self, *args, **kwargs):
+    def make_module_dep(self, *args: Any, **kwargs: Any) -> str:
         """Add the modules that conflict with this one to the dependencies."""
         # EasyBuild has no method for a conflict with another module
         statement = 'conflict("%s")\n' if self.module_generator.SYNTAX == 'Lua' else 'conflict %s\n'
         return super().make_module_dep(*args, **kwargs) + ''.join(statement % name for name in self.spec.conflicts)
 
-    def make_module_extra(self, *args, **kwargs):
+    def make_module_extra(self, *args: Any, **kwargs: Any) -> str:
         """Add the program that sets up the container, and the list of packages."""
         # the program sets constants, of which EasyBuild's statements would expand some
         others = {name: value for name, value in self.cfg.get_ref('modextravars').items() if constant(value) is None}
@@ -375,7 +378,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         packages = '\n' + self.make_module_extra_extensions() if listed else ''
         return extra + program(self.module_generator.SYNTAX) + packages
 
-    def make_module_step(self, fake=False):
+    def make_module_step(self, fake: bool = False) -> str:
         """Write the module, and what lets it be loaded under more versions."""
         modules_path = super().make_module_step(fake=fake)
         if not (fake or self.dry_run):
@@ -396,7 +399,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         lines += [('path', '%s %s' % (name, path)) for name, paths in SEARCH_PATHS.items() for path in paths]
         self.warn(write_settings(self.installdir, lines))
 
-    def permissions_step(self, *args, **kwargs):
+    def permissions_step(self, *args: Any, **kwargs: Any) -> None:
         """Set permissions as EasyBuild does, but don't extend access to a restricted image."""
         image = os.path.join(self.installdir, self.spec.image_name)
         has_copy = os.path.isfile(image)

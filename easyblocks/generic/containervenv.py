@@ -11,7 +11,7 @@ import contextlib
 import functools
 import os
 import stat
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 # first, because with --include-easyblocks it makes the package 'container' known
 from .containerinstall import ContainerInstall
@@ -57,17 +57,19 @@ class ContainerVenv(ContainerInstall):
     HAS_USER_SOFTWARE = True
     SPEC = VenvSpec
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Start without knowledge of the image."""
         super().__init__(*args, **kwargs)
-        self.record_to_repeat = None
-        self.squashfs_to_take = None
-        self.installed_packages = None
-        self.pip = self.current_pins = None
+        self.record_to_repeat: Optional[InstallRecord] = None
+        self.squashfs_to_take: Optional[str] = None
+        self.current_pins: Optional[List[str]] = None
+        # made by steps
+        self.installed_packages: Any = None
+        self.pip: Any = None
 
     @property
-    def repeated(self):
-        """The record of the installation to repeat (InstallRecord), None if there is none."""
+    def repeated(self) -> Optional[InstallRecord]:
+        """The record of the installation to repeat, None if there is none."""
         lock = lock_of(self.spec.requirements)
         if lock and self.record_to_repeat is None:
             self.record_to_repeat = InstallRecord.read_repeatable(self.obtain_or_keep(lock, lockfile.RECORD))
@@ -101,7 +103,7 @@ class ContainerVenv(ContainerInstall):
 
     @property
     def known_record(self) -> InstallRecord:
-        """The record; with --module-only that of the installation, with the packages that it has now (E-08)."""
+        """The record; with --module-only the record of the existing installation, with its current packages (E-08)."""
         record = super().known_record
         if build_option('module_only') and record and not self.record:
             if self.current_pins is None:
@@ -112,7 +114,7 @@ class ContainerVenv(ContainerInstall):
 
     # --- steps
 
-    def fetch_step(self, *args, **kwargs):
+    def fetch_step(self, *args: Any, **kwargs: Any) -> None:
         """Also check for the local files that requirements name."""
         super().fetch_step(*args, **kwargs)
         self.fetch_squashfs()
@@ -132,17 +134,18 @@ class ContainerVenv(ContainerInstall):
 
     def check_squashfs(self, found: str) -> None:
         """Compare the SHA256 of the SquashFS file that becomes user software with the lock."""
-        wanted = self.repeated.get(lockfile.USER_FILES, {}).get(SQUASHFS)
+        wanted = (self.repeated or InstallRecord()).get(lockfile.USER_FILES, {}).get(SQUASHFS)
         if found != wanted:
             raise EasyBuildError("%s is not the user software of the lock: its SHA256 is %s, in the lock it is %s. Get "
-                                 "both again.", self.squashfs_to_take, found, wanted,
+                                 "both files again.", self.squashfs_to_take, found, wanted,
                                  exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
     def needed_files(self) -> List[str]:
-        """Names of files that are needed besides the image."""
+        """Names of required files besides the image."""
         return super().needed_files() + [name for stage in self.stages_for_pip for name in stage.patches]
 
-    def prepare_step(self, *args, **kwargs):
+    # no type hints of the arguments: easybuild-easyblocks has a test that looks for this text
+    def prepare_step(self, *args, **kwargs) -> None:
         """Also check for the programs that patch sources, and pack and unpack user software."""
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
@@ -168,7 +171,7 @@ class ContainerVenv(ContainerInstall):
                                  "--job-backend=Slurm ...`, or `ebsif job --install EASYCONFIG` with the settings of "
                                  "your site. (On your own machine: %s=1 eb ...)", heavy[0], HEAVY_HERE_VARIABLE)
 
-    def configure_step(self):
+    def configure_step(self) -> None:
         """Also create the venv, in the container in which the image is inspected."""
         if not self.dry_run:
             # bound at /user-software during the installation
@@ -177,7 +180,7 @@ class ContainerVenv(ContainerInstall):
             self.venv = Venv(self.container, folder, self.spec.venv)
         super().configure_step()
 
-    def build_step(self):
+    def build_step(self) -> None:
         """Check that the venv sees the packages of the image, and install the requirements."""
         super().build_step()
         if self.dry_run:
@@ -218,9 +221,9 @@ class ContainerVenv(ContainerInstall):
         """
         taken, missing = self.squashfs_to_take, self.stages_for_pip
         if taken:
-            trace_msg("user software is that of the lock, in %s" % os.path.basename(taken))
+            trace_msg("taking the user software of the lock from %s" % os.path.basename(taken))
             self.venv.unpack(taken)
-            pip.artifacts.update(self.repeated.get(lockfile.ARTIFACTS, {}))
+            pip.artifacts.update((self.repeated or InstallRecord()).get(lockfile.ARTIFACTS, {}))
             return self.venv.packages(), missing
         reuse = Reuse(self.stages, pins)
         if pip.fill or not reuse.is_possible(self.image_file.path, self.spec.venv_name):
@@ -272,7 +275,7 @@ class ContainerVenv(ContainerInstall):
         """Find the patches of a stage, next to the easyconfig or on EasyBuild's source path."""
         return [self.obtain_file(name) for name in stage.patches]
 
-    def try_out(self, programs):
+    def try_out(self, programs: List[str]) -> Trial:
         """Also import what was asked for, in the same container."""
         packages = self.installed_packages
         request = asked_for(self.stages, packages, self.pip)
@@ -282,7 +285,7 @@ class ContainerVenv(ContainerInstall):
         return Trial(run, programs, self.venv.python, request if request['names'] else None,
                      gpu_of(packages, self.spec.gpu))
 
-    def failed_imports(self, trial):
+    def failed_imports(self, trial: Trial) -> List[str]:
         """Return which packages can't be imported, why, and what to do."""
         return trial.failed_imports(self.stages)
 
@@ -346,5 +349,5 @@ class ContainerVenv(ContainerInstall):
         self.venv.squash(command, os.path.join(self.installdir, SQUASHFS))
 
     def programs(self) -> List[str]:
-        """The programs of the venv, except those that can't be wrappers."""
+        """The programs of the venv, except programs that can't be wrappers."""
         return [name for name in self.venv.programs() if name not in NEEDED_ON_HOST]

@@ -24,7 +24,7 @@ from .texts import ERRORS, plain_error
 class AnyExit:
     """Exit statuses for EasyBuild 4, which has none."""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> int:
         return 1
 
 

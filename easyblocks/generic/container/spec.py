@@ -52,21 +52,15 @@ class ContainerSpec:
 
     PARAMETERS = CONTAINER_PARAMETERS
     SCRIPTS = ['bin/start-shell', 'bin/with-module', 'share/ebsif/container.sh', 'share/ebsif/common.bash',
-               'share/ebsif/run.bash'] + [
-        'runscripts/stage-software', 'runscripts/get-master',
-        SET_ENVIRONMENT] + [
-        'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
+               'share/ebsif/run.bash', 'runscripts/stage-software', 'runscripts/get-master', SET_ENVIRONMENT] + [
+                   'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
-                      'share/ebsif/make-venv.py',
-                      'share/ebsif/image-pip.py', 'share/ebsif/pip', 'share/ebsif/image-programs.py',
-                      'runscripts/start-kernel.py',
-                      'share/ebsif/venv-wrapper',
-                      'share/ebsif/activate.sh',
-                      'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
-                      'runscripts/conda-python-distributed', 'runscripts/rank.bash',
-                      'runscripts/list-packages',
-                      'runscripts/list-packages.py', 'runscripts/record-run.py',
-                      'runscripts/start-ranks.py', 'runscripts/slurm-rank', 'runscripts/flux-rank']
+                      'share/ebsif/make-venv.py', 'share/ebsif/image-pip.py', 'share/ebsif/pip',
+                      'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'share/ebsif/activate.sh',
+                      'runscripts/start-kernel.py', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
+                      'runscripts/conda-python-distributed', 'runscripts/rank.bash', 'runscripts/list-packages',
+                      'runscripts/list-packages.py', 'runscripts/record-run.py', 'runscripts/start-ranks.py',
+                      'runscripts/slurm-rank', 'runscripts/flux-rank']
     # installed only under the names in 'script_names'
     NAMED_SCRIPTS = ['bin/container-exec', 'bin/container-run', 'bin/container-runtime']
     # variables that 'container_env' can't set, and why
@@ -112,7 +106,7 @@ class ContainerSpec:
 
     @property
     def source(self) -> Optional[ImageSource]:
-        """Where the image can be fetched from (ImageSource), None if nothing says that."""
+        """Where the image can be fetched from, None if the easyconfig doesn't name a source."""
         return ImageSource.parse(self.image_source) if self.image_source else None
 
     @property
@@ -218,7 +212,7 @@ class ContainerSpec:
 
     @property
     def container_environment(self) -> Dict[str, str]:
-        """The variables in every container: those that each one starts with, and those of the easyconfig."""
+        """The variables in every container: the variables of its start, and the variables of the easyconfig."""
         return dict(self.start_environment, **self.own_environment)
 
     @property
@@ -233,7 +227,7 @@ class ContainerSpec:
 
     @property
     def start_environment(self) -> Dict[str, str]:
-        """Variables that are set whenever a container starts, except those that the easyconfig decides."""
+        """Variables that are set whenever a container starts, unless the easyconfig decides on them."""
         # keep packages in ~/.local out of the container, and pip out of ~/.local
         variables = {'PYTHONNOUSERSITE': '1', 'PIP_USER': '0', 'PYTHONUSERBASE': NO_USER_BASE}
         if self.init == INIT_CONDA_INJECTED:
@@ -245,8 +239,11 @@ class ContainerSpec:
 
     # like start_environment, for paths of files: unless the caller has set the variable, and if the file is there
     start_files: Dict[str, str] = {}
-    # path of the venv in the container: there is no user software
-    venv = None
+
+    @property
+    def venv(self) -> str:
+        """Path of the venv in the container; empty if there is no user software."""
+        return ''
 
     @property
     def unset_variables(self) -> List[str]:
@@ -270,7 +267,7 @@ class VenvSpec(ContainerSpec):
         return dict(super().derived_defaults(), venv_name=self.venv_name or self.name.lower())
 
     @property
-    def venv(self):
+    def venv(self) -> str:
         """Path of the venv in the container."""
         return os.path.join(USER_SOFTWARE, 'venv', self.venv_name)
 

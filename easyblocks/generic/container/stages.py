@@ -14,7 +14,7 @@ import difflib
 import os
 import re
 from types import SimpleNamespace
-from typing import Any, Collection, Dict, Iterator, List
+from typing import Any, Collection, Dict, Iterator, List, Match
 
 from easybuild.tools.build_log import EasyBuildError
 
@@ -41,7 +41,7 @@ class Stage(SimpleNamespace):
     """
     Requirements and how to install them.
 
-    The attributes are the properties in PROPERTIES; those that the easyconfig doesn't set have an empty value.
+    The attributes are the properties in PROPERTIES; a property that the easyconfig doesn't set has an empty value.
     """
 
     # property: (kind of its value, description)
@@ -161,7 +161,7 @@ class Stage(SimpleNamespace):
 
         Recipes name directories of the machine in this way: INTEL_MKL_DIR is ${MKLROOT}, for example (S003-11).
         """
-        def value_of(match):
+        def value_of(match: Match[str]) -> str:
             if match.group(1) not in os.environ:
                 raise EasyBuildError("Stage '%s': 'env' contains %s, but none of its modules (%s) sets that variable",
                                      self.name, match.group(0), ', '.join(self.modules))
