@@ -58,7 +58,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     (runscripts/) are installed next to it, without any value written into them. share/ebsif/lock.json records the image
     and where it came from.
 
-    container/parameters.py has the parameters, container/settings.py what the module decides from.
+    container/parameters.py has the parameters, container/settings.py the settings that the module reads.
     """
 
     SPEC = ContainerSpec
@@ -390,7 +390,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         return modules_path
 
     def write_settings(self) -> None:
-        """Write what the module decides from, unless only the module is written and there is no installation."""
+        """Write the settings of the module, unless there is no installation (--module-only)."""
         if not os.path.isdir(self.installdir):
             return
         lines = list(self.module_file.lines()) + variable_lines(self.cfg['modextravars'])

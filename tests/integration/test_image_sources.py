@@ -171,7 +171,7 @@ def test_archives_stay_the_same(root_of_busybox, tmp_path, monkeypatch, configur
     """R-01, P-05: the digest is that of the file, before the runtime reads it; it may not change then."""
     archive, target = tmp_path / "a.tar", tmp_path / "src/x.sif"
     ocilayouts.docker_archive(archive, root_of_busybox)
-    with pytest.raises(EasyBuildError, match="It was altered or cut"):
+    with pytest.raises(EasyBuildError, match="was altered or truncated"):
         fetch(ImageSource.parse(f"docker-archive:{archive}#sha256={'0' * 64}"), str(target))
     run = imagefetch.run_runtime
 

@@ -315,7 +315,7 @@ def test_a_package_of_the_image_is_protected(failing):
 
 def test_the_same_version_is_refused_as_well(failing):
     """S001-19: a copy of an image package in user software would hide the image's: refused."""
-    assert re.search(r"Stage 'again' installed numpy==2[0-9.]+, which hides the one of the image", failing("same")[0])
+    assert re.search(r"Stage 'again' installed numpy==2[0-9.]+, which hides the image's", failing("same")[0])
 
 
 # --- packages of the image

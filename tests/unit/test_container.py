@@ -198,7 +198,7 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     assert binds == [f"{venv.folder}:/user-software"]
     assert (environment["FROM_MODULE"], environment["SINGULARITYENV_A"]) == ("1", "1")
     container.seen = [[PIP, ("numpy", "2.0", PURELIB)]]
-    with pytest.raises(EasyBuildError, match=r"installed numpy==2.0, which hides the one of the image \(2.0\)"):
+    with pytest.raises(EasyBuildError, match=r"installed numpy==2.0, which hides the image's \(2.0\)"):
         installer.install(stage, before)
 
 

@@ -83,7 +83,7 @@ class Diagnosis:
 
     def __init__(self, output: str, log: str = '', pins: Collection[str] = ()) -> None:
         """
-        Store what a pip that failed has printed, and the contents of its log file (option --log).
+        Store the output of a failed pip, and the contents of its log file (option --log).
 
         Only the log says why an index returned no packages. `pins` are the normalized names of packages whose versions
         the easyconfig determines (parameter 'constraints').
@@ -141,7 +141,7 @@ class Diagnosis:
 
     @property
     def machine(self) -> str:
-        """What is wrong with the machine or the network and what to do about it; empty if nothing is known to be."""
+        """The problem of the machine or the network, and what to do about it; empty if none is found."""
         return self.meaning_in(self.MACHINE)
 
     def meaning_in(self, table: List[Tuple[str, str]]) -> str:

@@ -48,7 +48,7 @@ class Image:
         self.others = others
 
     def has_checksum(self, path: str, sha256: str) -> bool:
-        """Return whether a file, whose SHA256 is known, has the checksum in the easyconfig; without one, any has."""
+        """Return whether a file with a known SHA256 has the easyconfig's checksum; True if the easyconfig has none."""
         return self.checksum is None or verify_checksum(path, self.checksum, {CHECKSUM_TYPE_SHA256: sha256})
 
     def is_image_of(self, installed: InstalledImage) -> bool:
@@ -66,7 +66,7 @@ class Image:
         return self.others.find(self.spec.image_name, self.is_image_of)
 
     def is_known(self, path: str) -> bool:
-        """Return whether a shared image is this one by its recorded SHA256, so that it needn't be read (E-01)."""
+        """Return whether a shared image has the right SHA256 in a record, so that the file needn't be read (E-01)."""
         recorded = self.others.unchanged(path) if self.spec.image != IMAGE_OWN else None
         return recorded is not None and self.has_checksum(path, recorded.image.get(SHA256, ''))
 
@@ -103,14 +103,14 @@ class Image:
 
     def digest_in_place(self, path: str) -> str:
         """
-        Return the SHA256 of an image that isn't copied: the recorded one, if size and time are those in the record.
+        Return the SHA256 of an image that isn't copied; from the record, if size and time match the record.
 
         Raise EasyBuildError if the image has changed since the module with the record was installed.
         """
         trace_msg("the image is not copied: the module uses %s" % path)
         recorded = self.others.unchanged(path)
         if recorded:
-            trace_msg("size and time of the image are those that %s recorded" % recorded.module)
+            trace_msg("size and time of the image match the record of %s" % recorded.module)
             return recorded.image[SHA256]
         trace_msg("computing the SHA256 of %s (%s)" % (path, format_size(os.path.getsize(path))))
         sha256 = compute_checksum(path, CHECKSUM_TYPE_SHA256)
@@ -122,7 +122,7 @@ class Image:
         return sha256
 
     def check(self, used: str, found: str, sha256: str) -> None:
-        """Raise EasyBuildError if an image that is in use now isn't what the easyconfig, or the note, says (G-06)."""
+        """Raise EasyBuildError if the image in use doesn't match the easyconfig or its note (G-06)."""
         if not self.has_checksum(used, sha256):
             raise altered("The image %s changed during the installation: its checksum no longer matches the easyconfig "
                           "(its SHA256 is %s). Try again when nobody is writing to it." % (found, sha256))
@@ -149,7 +149,7 @@ class OpenImage:
         same_file = '/proc/%d/fd/%d' % (os.getpid(), self.file.fileno())
         self.verified, problem = verify(same_file, keys, folder)
         if problem:
-            raise altered("The image %s %s. The easyconfig names the keys of those who may sign it ('signature_keys')."
+            raise altered("The image %s %s. Only owners of the keys in 'signature_keys' of the easyconfig may sign it."
                           % (self.path, problem))
         trace_msg("the image is signed by %s" % ', '.join(self.verified))
 
@@ -161,7 +161,7 @@ class OpenImage:
 
 
 def verify(image: str, keys: Sequence[str], folder: str) -> Tuple[List[str], str]:
-    """Return who signed an image, if the runtime verifies it with these keys and no others, and why not ('' if so)."""
+    """Verify the signatures of an image with these keys only; return who signed it, and the problem ('' if none)."""
     if not signers(image):
         return [], "is not signed: get the signed image, or sign it with a key of yours (`apptainer sign`)"
     ours = import_keys(keys, folder)
@@ -203,7 +203,7 @@ def run_with_keyring(arguments: List[str], folder: str) -> Any:
 
 
 def origin_of(found: str, sha256: str) -> Dict[str, str]:
-    """Return where an image is from, for the record: source and digest that a note or record names, else the path."""
+    """Return the origin of an image for the record: source and digest from a note or record, else the path."""
     note = read_note(found)
     if note and note[SHA256] == sha256:
         return {SOURCE: note[SOURCE], SOURCE_DIGEST: ImageSource.parse(note[SOURCE]).digest or ''}
@@ -215,12 +215,12 @@ def origin_of(found: str, sha256: str) -> Dict[str, str]:
 
 def check_installed_image(installed: InstalledImage) -> None:
     """
-    Raise EasyBuildError if the image of a module that was installed before is not the recorded one (I-03).
+    Raise EasyBuildError if the image of an installed module is not the recorded image (I-03).
 
-    It is only read if its size is the recorded one, but its time isn't.
+    The image is only read if its size matches the record, but its time doesn't.
     """
     path, size = installed.path, installed.image.get('size')
-    # without its own copy, the module uses one that nobody has recorded
+    # without its own copy, the module uses a central image, which nobody has recorded
     is_in_use = installed.is_shared or path == installed.own_path
     if path is None or size is None or not is_in_use or installed.is_unchanged:
         return
@@ -257,7 +257,7 @@ def read_note(image: str) -> Dict[str, str]:
 
 
 def noted_source(image: str) -> Optional[ImageSource]:
-    """Return where an image was fetched from, as its note says; None without one."""
+    """Return where an image was fetched from, according to its note; None without a note."""
     note = read_note(image)
     return ImageSource.parse(note[SOURCE]) if note else None
 
@@ -282,7 +282,7 @@ def check_content(image: str, sha256: str) -> None:
 
 def copy_hashed(source: BinaryIO, target: str, striping: Sequence[str] = ()) -> str:
     """
-    Copy an open file, and return the SHA256 of what was copied, in hexadecimal.
+    Copy an open file, and return the SHA256 of the copy, in hexadecimal.
 
     The copy gets its name when it is complete, with the permissions of the source, but no write permission for others.
     """
@@ -316,7 +316,8 @@ def make_striped(path: str, options: Sequence[str]) -> None:
     """
     Create an empty file with stripes if it is on Lustre; a failure is only reported.
 
-    Of an existing directory, new files get them (lfs-setstripe(1)). Without options, the file system decides.
+    If the path is a directory, its new files get the stripes (lfs-setstripe(1)). Without options, the file system
+    decides.
     """
     if options:
         result = run_program(['bash', '-p', os.path.join(FILES, MAKE_STRIPED), path] + list(options), hidden=True)
@@ -325,10 +326,10 @@ def make_striped(path: str, options: Sequence[str]) -> None:
 
 
 def identity(status: os.stat_result) -> Tuple[int, ...]:
-    """Return what changes if another file takes the place of a file, or somebody writes to it."""
+    """Return values that change if a file is replaced or written to."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def altered(text: str) -> EasyBuildError:
-    """Return the error for an image with other contents than it should have."""
+    """Return the error for an image with wrong contents."""
     return EasyBuildError("%s", text, exit_code=EasyBuildExit.FAIL_CHECKSUM)

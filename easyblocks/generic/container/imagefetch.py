@@ -5,10 +5,10 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Fetch an image from where the easyconfig says it is (parameter 'image_source').
+Fetch an image from its source (easyconfig parameter 'image_source').
 
-The container runtime fetches and converts, EasyBuild downloads. What is being fetched has a hidden directory beside the
-image until it is complete and verified.
+The container runtime fetches and converts, EasyBuild downloads. Until the file is complete and verified, it is in a
+hidden directory beside the image.
 """
 import glob
 import json
@@ -35,7 +35,7 @@ from .sif import is_sif, is_whole
 DIGEST = re.compile(r'sha256:[0-9a-f]{64}\Z')
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md: the tag in the index of a layout
 TAG = 'org.opencontainers.image.ref.name'
-DAY = 24 * 3600  # seconds without a change, after which the directory of a fetch is that of a killed one
+DAY = 24 * 3600  # seconds; a directory that hasn't changed for so long was left by a killed process
 
 
 def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequence[str] = (),
@@ -43,8 +43,8 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
     """
     Fetch an image, verify it, and give it its name (R-01); return its source with the digest.
 
-    Each process fetches under a name of its own. The first image that is complete stays (R-10), unless the one that is
-    there is to be replaced. `checksum` is in any form that EasyBuild supports.
+    Each process fetches under a name of its own. The first complete image stays (R-10), unless `again` asks
+    to replace it. `checksum` is in any form that EasyBuild supports.
     """
     folder, name = os.path.split(target)
     prefix = '.%s.' % name
@@ -64,10 +64,10 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
         sha256 = compute_checksum(made, CHECKSUM_TYPE_SHA256)
         source = source.with_digest(check_digest(source, digest or 'sha256:' + sha256))
         if not (is_sif(made) and is_whole(made)):
-            raise failed("What %s sends is no SIF file, or an incomplete one. Nothing of it is kept." % str(source))
+            raise failed("The image from %s is no SIF file, or an incomplete one. Nothing was kept." % str(source))
         if not (checksum is None or verify_checksum(made, checksum, {CHECKSUM_TYPE_SHA256: sha256})):
             raise altered("The image from %s has the SHA256 %s, and 'checksums' in the easyconfig names another one. "
-                          "Correct the one that is wrong." % (source, sha256))
+                          "Correct the checksum, or the source." % (source, sha256))
         note = os.path.join(place, 'note')
         write_file(note, json.dumps({SOURCE: str(source), SHA256: sha256}, indent=2) + '\n')
         for path in (made, note):
@@ -107,14 +107,14 @@ def remove_leftovers(prefix: str) -> None:
                 shutil.rmtree(place.rstrip('/'))
 
 
-# --- each kind of source: write the SIF file; return the digest, or None if it is that of the file
+# --- each kind of source: write the SIF file; return the digest, or None if the digest of the file counts
 
 def pull(source: ImageSource, made: str) -> Optional[str]:
     """Let the runtime fetch an image by its digest, with its own login; it verifies manifest and content."""
     if not source.digest:
         raise failed("%s has no digest, so it may be another image tomorrow" % str(source))
     options = ['--no-https'] if is_loopback(source.host or '') else []
-    # a SIF file in the cache would only be a second copy; of layers, the cache has those that arrived before a cut
+    # a SIF file in the cache would only be a second copy; layers in the cache needn't be fetched again after a cut
     options += ['--disable-cache'] if source.kind == ORAS else []
     run_runtime(source, ['pull'] + options + [made, '%s@%s' % (source.name, source.digest)], made)
     return source.digest
@@ -143,7 +143,7 @@ def convert_archive(source: ImageSource, made: str) -> Optional[str]:
 
 
 def convert_layout(source: ImageSource, made: str) -> Optional[str]:
-    """Let the runtime convert a verified copy of an image in an OCI layout, or take the SIF file that it is."""
+    """Let the runtime convert a verified copy of an image in an OCI layout, or take the SIF file in it."""
     copy = os.path.join(os.path.dirname(made), 'layout')
     try:
         entry = find_in_layout(source)
@@ -171,7 +171,7 @@ def find_in_layout(source: ImageSource) -> Dict[str, Any]:
     with open(os.path.join(source.path or '', 'index.json')) as text:
         entries = json.load(text)['manifests']
     named = [((one.get('annotations') or {}).get(TAG), one['digest']) for one in entries]
-    # a digest alone says which one it is
+    # a digest identifies an image without a tag
     found = {digest for tag, digest in named
              if (digest == source.digest if source.digest else source.tag in (None, tag))}
     if len(found) != 1:
@@ -183,12 +183,12 @@ def find_in_layout(source: ImageSource) -> Dict[str, Any]:
 
 
 def copy_from_layout(source: ImageSource, entry: Dict[str, Any], copy: str) -> List[str]:
-    """Copy a manifest and what it names to another layout; return the paths of its layers there."""
+    """Copy a manifest and its blobs to another layout; return the paths of its layers there."""
     with open(copy_blob(source, entry, copy)) as text:
         content = json.load(text)
     layers: List[str] = []
     for manifest in content.get('manifests', []):
-        # those for other machines may be missing
+        # manifests for other machines may be missing
         if os.path.exists(blob_path(source.path or '', manifest)):
             layers += copy_from_layout(source, manifest, copy)
     for config in [content['config']] if 'config' in content else []:
@@ -203,7 +203,7 @@ def copy_blob(source: ImageSource, blob: Dict[str, Any], copy: str) -> str:
     with open(blob_path(source.path or '', blob), 'rb') as file:
         found = 'sha256:' + copy_hashed(file, path)
     if found != blob['digest']:
-        raise altered("The blob %s was altered in %s: its SHA256 is %s. Nothing of it is kept." % (
+        raise altered("The blob %s was altered in %s: its SHA256 is %s. Nothing was kept." % (
             blob['digest'], source.path, found[7:]))
     return path
 
@@ -218,7 +218,7 @@ def blob_path(folder: str, blob: Dict[str, Any]) -> str:
 # --- common to all kinds
 
 def run_runtime(source: ImageSource, arguments: List[str], made: str) -> None:
-    """Run the runtime with the caller's environment, which may have a login: what EasyBuild keeps doesn't have it."""
+    """Run the runtime with the caller's environment, which may have a login; EasyBuild doesn't store the output."""
     command = [Runtime().path] + arguments
     done = run_shell_cmd(command, use_bash=False, fail_on_error=False, output_file=False,
                          work_dir=os.path.dirname(made))
@@ -238,11 +238,11 @@ def run_runtime(source: ImageSource, arguments: List[str], made: str) -> None:
 def check_digest(source: ImageSource, found: str) -> str:
     """Return the digest that was found; raise EasyBuildError if the source has another one."""
     if source.digest not in (None, found):
-        raise altered("What %s has there is not what it should be: its digest is %s. It was altered or cut, on the way "
-                      "or where it comes from. Nothing of it is kept." % (source, found))
+        raise altered("%s has the wrong digest: %s. The image was altered or truncated, at its source or during the "
+                      "transfer. Nothing was kept." % (source, found))
     return found
 
 
 def failed(text: str) -> EasyBuildError:
-    """Return the error for an image that can't be had."""
+    """Return the error for an image that can't be fetched."""
     return EasyBuildError("%s", text, exit_code=EasyBuildExit.FAIL_DOWNLOAD)

@@ -21,7 +21,7 @@ OCI_ARCHIVE, DOCKER_ARCHIVE = 'oci-archive', 'docker-archive'
 IN_REGISTRY = (ORAS, DOCKER)
 ARCHIVES = (OCI_ARCHIVE, DOCKER_ARCHIVE)
 ON_DISK = (OCI,) + ARCHIVES
-# those whose content is not a SIF file: the runtime converts it
+# kinds that contain no SIF file: the runtime converts the image
 CONVERTED = (DOCKER,) + ON_DISK
 
 FORM = {
@@ -52,8 +52,8 @@ class ImageSource(NamedTuple):
     A source of an image.
 
     Registries have a host (with its port if it has one), a repository and perhaps a tag; OCI layouts a path and perhaps
-    a tag; archives a path; `https` has the URL as its path. The digest ('sha256:...') is that of the manifest in
-    registries and layouts, of the file elsewhere; None if it isn't known.
+    a tag; archives a path; `https` has the URL as its path. The digest ('sha256:...') of registries and layouts is the
+    manifest's, otherwise the file's; None if it isn't known.
     """
 
     kind: str
@@ -86,7 +86,7 @@ class ImageSource(NamedTuple):
         return source.at_docker_hub() if kind in IN_REGISTRY else source.at_url(text) if kind == HTTPS else source
 
     def at_docker_hub(self) -> 'ImageSource':
-        """Return the same source in a registry; names that don't begin with a host are those of Docker Hub."""
+        """Return the same source in a registry; names without a host belong to Docker Hub."""
         if self.host and re.search(r'[.:]|^localhost\Z', self.host):
             return self
         name = '%s/%s' % (self.host, self.repository) if self.host else self.repository or ''
@@ -118,7 +118,7 @@ class ImageSource(NamedTuple):
         return self.path or '' if self.kind == HTTPS else '%s:%s' % (self.kind, self.path)
 
     def with_digest(self, digest: str) -> 'ImageSource':
-        """Return the same source with a digest ('sha256:...'), which decides what it is."""
+        """Return the same source with a digest ('sha256:...'), which identifies the image."""
         return self._replace(digest=digest)
 
     def __str__(self) -> str:

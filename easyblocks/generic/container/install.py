@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-What is installed besides the image: scripts, wrappers, the Jupyter kernel; everybody can read it, whatever the umask.
+Install scripts, wrappers and the Jupyter kernel, readable for everybody, whatever the umask.
 """
 import json
 import os
@@ -129,7 +129,7 @@ def install_scripts(spec: Any, installdir: str) -> None:
 
 
 def check_scripts(installdir: str, needed: str) -> None:
-    """Raise EasyBuildError if an installation lacks the script that a module needs which is written again."""
+    """Raise EasyBuildError if an installation lacks a script that its module needs (--module-only)."""
     script = os.path.join(installdir, needed)
     if os.path.isdir(os.path.join(installdir, 'runscripts')) and not os.path.exists(script):
         raise EasyBuildError("The installation lacks %s, so an earlier version of ebsif has made it, or it is damaged: "

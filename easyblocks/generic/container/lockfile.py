@@ -36,7 +36,7 @@ CONDA_PACKAGES = 'conda_packages'  # like IMAGE_PACKAGES, by prefix of the envir
 IMAGE_LIST = 'image_list'  # like IMAGE_PACKAGES, by kind: what the image itself lists in /.sbom.json
 MASKS = 'masks'
 LIBRARY_BINDS = 'library_binds'
-OPTIONAL_BINDS = 'optional_binds'  # sources of those that existed
+OPTIONAL_BINDS = 'optional_binds'  # existing sources only
 ENTRY_POINT_ENVIRONMENT = 'entry_point_environment'  # value by name of variable
 WRAPPERS = 'wrappers'
 SCRIPTS = 'scripts'  # fingerprints
@@ -73,7 +73,7 @@ class Package(NamedTuple):
 
 
 def is_complete(record: Dict[str, Any]) -> bool:
-    """Return whether a record lists all packages; those of earlier versions of ebsif list Python packages only."""
+    """Return whether a record lists all packages; records of earlier versions of ebsif list Python packages only."""
     return SYSTEM_PACKAGES in record
 
 
@@ -89,7 +89,7 @@ def packages_of(record: Dict[str, Any]) -> Iterator[Package]:
 
 
 def groups(record: Dict[str, Any]) -> Iterator[Tuple[str, str, List[str]]]:
-    """Yield kind, place and lines of each list of packages in a record; what is only in /.sbom.json comes last."""
+    """Yield kind, place and lines of each list of packages in a record; the list in /.sbom.json comes last."""
     yield 'pypi', IN_IMAGE, record.get(IMAGE_PACKAGES, [])
     yield 'pypi', IN_USER_SOFTWARE, record.get(VENV_PACKAGES, [])
     for kind, lines in sorted(record.get(SYSTEM_PACKAGES, {}).items()):
@@ -151,7 +151,7 @@ class InstalledImage:
 
     @property
     def path(self) -> Optional[str]:
-        """Path of the image in use: the installation's own, else the one that was installed from; None if gone."""
+        """Path of the image in use: the installation's copy, else the file that was installed; None if gone."""
         for path in (self.own_path, self.image.get('resolved', '')):
             if self.file and os.path.isfile(path):
                 return path
@@ -188,7 +188,7 @@ class InstalledImage:
     @property
     def is_unchanged(self) -> bool:
         """
-        Whether size and time of the image are those in the record, so that the SHA256 in the record is its SHA256.
+        Whether size and time of the image match the record, so that it still has the recorded SHA256.
 
         Reading tens of gigabytes would take most of the time of an installation without a copy.
         """
@@ -210,8 +210,8 @@ class InstalledImages:
     """
     Images of other installations that one installation may share, by their records.
 
-    Those in the given directories come first, then those of the same software; of either, first the modules that this
-    one extends, those with a copy before those without. The last one is the installation's own, from before.
+    Images in the given directories come first, then images of the same software. In both, the modules that this one
+    extends come first, and modules with a copy before modules without. The image of the earlier installation is last.
     """
 
     def __init__(self, root: str, directories: Iterable[str]):

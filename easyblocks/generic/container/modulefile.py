@@ -46,7 +46,7 @@ def program(syntax: str) -> str:
 
 
 class ModuleFile(ModuleSettings):
-    """What a module file says about a container: its help and its packages."""
+    """The help of a module, and the packages that it lists."""
 
     @property
     def help_sections(self) -> List[str]:
@@ -86,7 +86,7 @@ class ModuleFile(ModuleSettings):
 
     @property
     def cache_lines(self) -> List[str]:
-        """What the help says about caches."""
+        """The lines of the help on caches."""
         lines = []
         for where, directories, kinds in (
                 ("for each job on the node, in", ['$EBSIF_NODE_LOCAL'] + list(self.spec.node_caches), ('job', 'step')),
@@ -98,7 +98,7 @@ class ModuleFile(ModuleSettings):
 
     @property
     def advice_on_packages(self) -> List[str]:
-        """How to install packages in the user's own and in others' modules, with packed user software or not."""
+        """The section of the help on installing packages."""
         if not self.spec.venv:
             return []
         name = shown_module(self.module)
@@ -113,7 +113,7 @@ class ModuleFile(ModuleSettings):
 
     @property
     def sharing(self) -> str:
-        """What the help says about an image that isn't the module's own."""
+        """The sentence of the help on an image that isn't the module's own."""
         if not self.is_reference:
             return ''
         owner = self.image_record.get('origin')

@@ -156,7 +156,7 @@ def gpu_label(version: str) -> Tuple[Optional[str], Optional[str]]:
 
 def built_for(name: str, version: str, names: Collection[str] = ()) -> Optional[str]:
     """
-    Return the GPU software ('rocm', 'cu' or 'cpu') that a package is built for, None if there is none or it isn't said.
+    Return the GPU software ('rocm', 'cu' or 'cpu') that a package is built for, None if it isn't known.
 
     `names` are the packages that Python sees; all names are normalized.
     """
@@ -184,7 +184,7 @@ def artifacts_in(items: List[Dict[str, Any]]) -> Dict[str, Dict[str, str]]:
 
 
 def digest_of(download: Dict[str, Any]) -> str:
-    """Return the SHA256 of a file in pip's report; empty if pip doesn't say it."""
+    """Return the SHA256 of a file in pip's report; empty if the report has none."""
     archive = download.get('archive_info', {})
     return archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')
 
@@ -196,7 +196,7 @@ def pip_version(packages: Packages) -> str:
     The venv may use the image's pip: it installs where the Python that runs it has its packages (S000-14).
     """
     if 'pip' not in packages:
-        raise EasyBuildError("The venv's Python sees no pip, neither its own nor one of the image.")
+        raise EasyBuildError("The venv's Python sees no pip, neither its own nor the image's.")
     if not packages.purelib.startswith(USER_SOFTWARE + '/'):
         raise EasyBuildError("pip would not install into %s but here: %s. Is the venv's pyvenv.cfg still there?",
                              USER_SOFTWARE, packages.purelib)

@@ -169,7 +169,7 @@ def binds_problem(binds: Iterable[str], _spec: Any) -> Optional[str]:
 
 
 def bind_file_default_problem(lines: Iterable[str], spec: Any) -> Optional[str]:
-    """Check lines of a file with binds, which are for where that file doesn't exist."""
+    """Check the binds that replace a missing 'bind_file'."""
     if lines and not spec.bind_file:
         return " has binds for where 'bind_file' doesn't exist: set that too, or use 'binds'"
     return binds_problem(lines, spec)
@@ -324,7 +324,7 @@ def init_problem(init: str, spec: Any) -> Optional[str]:
 
 
 def requirements_problem(requirements: Any, _spec: Any) -> Optional[str]:
-    """Check the stages, which name what is wrong themselves, or the lock to repeat."""
+    """Check the stages (their errors name the stage), or the lock to repeat."""
     if not isinstance(requirements, dict):
         Stage.from_parameter(requirements)
     elif not lock_of(requirements):

@@ -69,7 +69,7 @@ class Pip:
         """
         Install one stage: its 'pre' commands, pip, its 'post' commands, its checks. Return the packages installed now.
 
-        `before` are the packages installed before, `variables` those of modules of the host, for the commands of this
+        `before` are the packages installed before, `variables` are set by modules of the host for the commands of this
         stage, and `processes` how many compile bytecode in the container of pip, unless commands come later. If
         anything fails, the message of EasyBuildError names the stage and says what to do.
         """
@@ -279,7 +279,7 @@ class Pip:
                 continue
             image = self.protected[name][1]
             if name not in [normal_name(item) for item in stage.allow_replace]:
-                raise EasyBuildError("Stage '%s' installed %s==%s, which hides the one of the image (%s). Leave it "
+                raise EasyBuildError("Stage '%s' installed %s==%s, which hides the image's (%s). Leave it "
                                      "out, or allow it for this stage with 'allow_replace': ['%s']", stage.name,
                                      packages[name][0], packages[name][1], image, name)
             trace_msg("%s of the image was replaced: %s -> %s" % (name, image, packages[name][1]))

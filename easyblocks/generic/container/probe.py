@@ -36,7 +36,7 @@ PACKAGE_URL = re.compile(r'pkg:(pypi|conda|deb|rpm|apk)/')
 
 
 class CommandResult(NamedTuple):
-    """The result of a command that was run together with others, like EasyBuild's RunShellCmdResult."""
+    """The result of a command that ran in a container with other commands, like EasyBuild's RunShellCmdResult."""
 
     exit_code: int
     output: str
@@ -70,7 +70,7 @@ class ImageProbe:
         """
         Start a container and inspect its image, which messages name.
 
-        With a Venv, that is created in the same container, because starting another one takes longer; see `Venv.make`.
+        A Venv is created in the same container, because starting another container takes longer; see `Venv.make`.
         Stops if the disk is full.
         """
         folder = os.path.join(container.work_dir, 'image-databases')
@@ -99,7 +99,7 @@ class ImageProbe:
         return Packages.from_output(self.listing) if self.listing else Packages()
 
     def lacks(self, venv: bool) -> List[str]:
-        """Return what the image lacks, one clause for each part; with `venv`, also what a venv needs."""
+        """Return what the image lacks, one clause for each part; `venv`: whether a venv is needed."""
         texts = [] if self.bash else ["it has no bash, which all scripts that run in it need"]
         if not self.python3:
             return texts + ["it has no python3 on PATH"]
@@ -156,7 +156,7 @@ def why_no_venv(python: Dict[str, Any]) -> str:
 # --- databases of packages
 
 def read_inventory(folder: str) -> Dict[str, Any]:
-    """Return what the record has on the packages of an image, from databases that probe-image.sh has copied."""
+    """Return the packages of an image for the record, from the databases that probe-image.sh has copied."""
     packages = {'deb': dpkg_packages(read(folder, 'dpkg')), 'apk': apk_packages(read(folder, 'apk')),
                 'rpm': [line for line in package_lines(read(folder, 'rpm')) if not line.startswith('gpg-pubkey==')]}
     conda = conda_packages(read(folder, 'conda'))
@@ -184,7 +184,7 @@ def package_lines(text: str) -> List[str]:
 
 
 def dpkg_packages(text: str) -> List[str]:
-    """Return the installed packages in dpkg's database; those of a foreign architecture as NAME:ARCH."""
+    """Return the installed packages in dpkg's database; packages of a foreign architecture as NAME:ARCH."""
     found, own = [], ''
     for paragraph in re.split(r'\n\s*\n', text):
         fields = dict(re.findall(r'^(Package|Version|Status|Architecture): *(.*\S)', paragraph, re.MULTILINE))

@@ -127,9 +127,9 @@ def describe_differences(before: List[str], after: List[str]) -> List[str]:
 
 def correct_binds(path: str, optional_binds: List[str]) -> Optional[str]:
     """
-    Record which optional binds exist now: a module that is written again has others, and doctor looks for them.
+    Record which optional binds exist now, where `ebsif doctor` looks them up after a module is written again.
 
-    `path` is the record's, which may not exist; `optional_binds` are those of the module, without host libraries.
+    `path` is the path of the record, which may not exist; `optional_binds` are the module's, without host libraries.
     Return a warning if the record can't be written, because another account has installed.
     """
     if not os.path.exists(path):

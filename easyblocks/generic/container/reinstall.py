@@ -105,9 +105,9 @@ class Reinstall(MIXIN):
             raise
 
     def fetch_step(self, *args: Any, **kwargs: Any) -> None:
-        """Fetch files; of the directories that EasyBuild would create meanwhile, only those of all installations."""
+        """Fetch files; create only the directories of all installations, not the one of this installation."""
         if build_option('pre_create_installdir') and not self.dry_run:
-            # who may enter them, the umask decides; it doesn't for those below, which later steps create
+            # the umask applies to them; it doesn't to the directories below, which later steps create
             for path in (install_path(), self.installdir_mod):
                 mkdir(path, parents=True)
         with with_build_option('pre_create_installdir', False):
@@ -311,7 +311,7 @@ class Reinstall(MIXIN):
         return False
 
     def keep_scripts(self, before: UserSoftware, now: UserSoftware, merge: bool) -> None:
-        """Keep users' own scripts: in place, or set aside if the new installation has one of that name."""
+        """Keep users' own scripts: in place, or set aside if the new installation has a script of the same name."""
         there = now.scripts if merge else {}
         own = [name for name in before.own_scripts if before.scripts[name] != there.get(name)]
         in_place = [name for name in own if merge and name not in there]
@@ -322,7 +322,7 @@ class Reinstall(MIXIN):
             print_msg("scripts that were added by hand are kept (%s)", ', '.join(in_place), log=self.log)
         aside = [name for name in own if name not in in_place]
         if aside:
-            print_msg("scripts of the earlier installation that differ from those of this one are kept at %s (%s)",
+            print_msg("scripts of the earlier installation that were added or changed by hand are kept at %s (%s)",
                       before.set_scripts_aside(aside, now), ', '.join(aside), log=self.log)
 
 

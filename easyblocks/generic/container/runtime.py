@@ -22,7 +22,7 @@ from .tables import RUNTIME_PREFIXES, find_runtime
 
 _log = fancylogger.getLogger('containerruntime', fname=False)
 
-# The variables of the caller that commands of an installation get: those that the runtime needs, the user's name and
+# The variables of the caller that commands of an installation get: variables for the runtime, the user's name and
 # language, proxies, certificates, credentials, settings of pip, the batch job and its devices. An allow list, not a
 # deny list, because any package may read variables of its own (CFLAGS, CPATH, MAX_JOBS, USE_CUDA ...) and EasyBuild
 # sets those of its toolchain (CC, CXX), but the result should be the same whoever installs.
@@ -105,7 +105,7 @@ class Container:
 
         Commands run in ``work_dir``, which has the same path in the container, and contains their home directory and
         their directory for temporary files. ``search_path`` is the start of PATH. Optional binds are made if their
-        source exists. ``runtime`` is a Runtime, or has a method ``run`` like that.
+        source exists. ``runtime`` is a Runtime, or has the same method ``run``.
         """
         self.runtime = runtime
         self.image = image
@@ -122,8 +122,8 @@ class Container:
         """
         The environment of the runtime and its command.
 
-        Only the variables of the container and those of the caller that this machine needs, so that the result doesn't
-        depend on who runs eb.
+        It has the variables of the container, and the caller's variables that this machine needs: the result shouldn't
+        depend on the person who runs eb.
         """
         environment = passed_variables(os.environ)
         environment['TMPDIR'] = os.path.join(self.work_dir, 'tmp')
@@ -135,7 +135,7 @@ class Container:
 
     @property
     def all_binds(self) -> List[str]:
-        """Binds of the working directory and those that the module makes."""
+        """The bind of the working directory, and the binds of the module."""
         missing = [bind for bind in self.binds if not os.path.exists(bind_source(bind))]
         if missing:
             raise EasyBuildError("Required bind mounts don't exist on this machine: %s. Write '?' before them in "
@@ -178,7 +178,7 @@ def run_program(arguments: List[str], **kwargs: Any) -> Any:
 
 
 def runtime_variables(environment: Iterable[str]) -> List[str]:
-    """Return the variables that change what the runtime does, but not those for its own directories."""
+    """Return the variables that change what the runtime does, except variables for its own directories."""
     places = ('CACHEDIR', 'CONFIGDIR', 'TMPDIR')
     kept = ['%s_%s' % (prefix, name) for prefix in RUNTIME_PREFIXES for name in places]
     return [key for key in environment if key.startswith(RUNTIME_PREFIXES) and key not in kept]

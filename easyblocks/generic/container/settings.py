@@ -93,7 +93,7 @@ class ModuleSettings:
 
     @property
     def image_record(self) -> Dict[str, Any]:
-        """What is recorded of the image."""
+        """The part of the record on the image."""
         return self.record.get(lockfile.IMAGE, {})
 
     @property
@@ -126,7 +126,7 @@ class ModuleSettings:
 
     @property
     def cache_places(self) -> Dict[str, str]:
-        """The place of each cache by its variable; an image without Python has those of the easyconfig only."""
+        """The place of each cache by its variable; an image without Python has only the caches of the easyconfig."""
         spec = self.spec
         known = {} if spec.init == INIT_NONE else CACHES
         places = {name: cache.place for name, cache in known.items() if cache.gpu in (None, spec.gpu)}
@@ -136,7 +136,7 @@ class ModuleSettings:
     def caches(self) -> Iterator[Line]:
         """Yield where libraries keep their caches."""
         spec, places = self.spec, self.cache_places
-        # those of the site's own scheduler count, where variables of another one are inherited
+        # the site's own scheduler comes first: variables of another scheduler may be inherited
         steps = [step for one in sorted(SCHEDULERS.values(), key=lambda one: one.kind != spec.scheduler)
                  for step in one.steps]
         others = {name: CACHES[name].others if name in CACHES else () for name in places}
@@ -202,7 +202,7 @@ class ModuleSettings:
             yield 'overlay', '/%s:ro' % MASKS
 
     def variables(self) -> Iterator[Line]:
-        """Yield the variables: those of commands, those in the container, those for the network."""
+        """Yield the variables of commands, of the container, and for the network."""
         spec = self.spec
         yield 'search_path', ':'.join(spec.container_search_path)
         if spec.needs_activation:
@@ -214,7 +214,7 @@ class ModuleSettings:
         if spec.venv:
             yield 'user_software', 'yes'
             prompt = spec.own_environment.get('VIRTUAL_ENV_PROMPT', spec.venv_name)
-            # the venv's PYTHONPATH extends the image's, so it replaces that of the easyconfig
+            # the venv's PYTHONPATH extends the image's, so it replaces the easyconfig's
             activated = dict(self.record.get(lockfile.VENV_ENVIRONMENT, {}), VIRTUAL_ENV=spec.venv,
                              VIRTUAL_ENV_PROMPT=prompt)
             for name, value in sorted(activated.items()):
@@ -231,7 +231,7 @@ class ModuleSettings:
                 yield 'default', '%s %s' % (name, value)
 
     def gpu(self) -> Iterator[Line]:
-        """Yield what makes the GPU available in the container on nodes that have one; wrappers look again."""
+        """Yield the settings for GPUs, used on nodes that have some; wrappers look again."""
         spec = self.spec
         if spec.gpu and spec.gpu_option:
             option, device = GPU_KINDS[spec.gpu].option, GPU_KINDS[spec.gpu].device
@@ -244,7 +244,7 @@ class ModuleSettings:
             yield 'where', '%s %s' % (library, in_container('LD_PRELOAD', library))
 
     def ranks(self) -> Iterator[Line]:
-        """Yield what ranks of distributed runs need, besides the variables for the network."""
+        """Yield the settings for ranks of distributed runs, besides the variables for the network."""
         spec = self.spec
         if spec.scheduler:
             yield 'scheduler', spec.scheduler
@@ -270,7 +270,7 @@ def constant(value: Any) -> Optional[str]:
 
 
 def variable_lines(variables: Dict[str, Any]) -> List[Line]:
-    """Return lines for 'modextravars': modules set constants, and EasyBuild's part of the module file the others."""
+    """Return lines for 'modextravars': modules set constants, EasyBuild's part of the module file sets the rest."""
     lines = []
     for name, value in variables.items():
         text = value['value'] if isinstance(value, dict) else value

@@ -53,7 +53,7 @@ class GpuKind(NamedTuple):
     visibility: str
     # variable that selects GPUs
     variable: str
-    # variable that selects among those that the first one leaves; may be empty
+    # variable that selects among the GPUs that the first variable leaves; may be empty
     among: str
 
 
@@ -80,7 +80,7 @@ class Cache(NamedTuple):
     place: str
     # the kind of GPU that it is for; None: any, or none
     gpu: Optional[str]
-    # variables that decide the same: if users set one of these, theirs counts
+    # variables with the same effect: if users set one of these, the module leaves both alone
     others: Tuple[str, ...]
 
 

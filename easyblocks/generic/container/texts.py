@@ -145,7 +145,7 @@ def escape_bind(path: str) -> str:
     Escape a path for use in a bind, where '\,' and '\:' stand for the character itself.
 
     Elsewhere a backslash stands for itself. Blanks next to a comma or colon are lost, escaped or not (Apptainer 1.4.5):
-    such a path raises ValueError, whose message says why.
+    such a path raises ValueError.
     """
     if re.search(r'[,:]\s|\s[,:]', path):
         raise ValueError("The container runtime can't bind the path '%s': it loses the space next to the comma or "
@@ -154,7 +154,7 @@ def escape_bind(path: str) -> str:
 
 
 def without_templates(text: str) -> str:
-    """Return a text in which EasyBuild finds no templates: % is escaped where one would begin; others are kept."""
+    """Return a text in which EasyBuild finds no templates: % is escaped only where a template would begin."""
     return re.sub(r'%(?=%*\()', '%%', text)
 
 

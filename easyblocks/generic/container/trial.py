@@ -21,7 +21,7 @@ NEVERTHELESS = "To install it nevertheless: eb --ignore-test-failure (ebsif exte
 
 
 class Trial:
-    """What was found."""
+    """The result of starting programs and importing packages."""
 
     def __init__(self, run: Callable[..., Any], programs: List[str], python: str = '',
                  request: Optional[Dict[str, Any]] = None, gpu: str = '') -> None:
@@ -35,7 +35,7 @@ class Trial:
         self.gpu = gpu
         # programs that don't start: name, what is missing ('program', 'interpreter', 'library', 'start'), and which
         self.programs: List[Tuple[str, ...]] = []
-        # what the program IMPORTS has found, and what it prints if it fails itself
+        # the output of the program IMPORTS, and its error if it fails
         self.imports: Dict[str, Any] = {}
         self.failure = ''
         if not (programs or request):
@@ -109,13 +109,13 @@ def gpu_of(packages: Any, gpu: Optional[str]) -> str:
 
 
 def asked_for(stages: List[Any], packages: Any, pip: Any) -> Dict[str, Any]:
-    """Return what the program IMPORTS gets, to import what the stages ask for, of the Packages that Python sees."""
+    """Return the input of the program IMPORTS: the packages that stages ask for, of the Packages that Python sees."""
     lines: Dict[str, str] = {}
     options: Dict[str, List[str]] = {}
     for stage in stages:
         more = [line for line in stage.requirements.splitlines() if line.startswith('--')]
         names = [(package_name(line), line) for line in stage.requirement_list]
-        # what a path or URL names
+        # packages that a path or URL names
         names += [(normal_name(item['metadata']['name']), '') for item in pip.report(stage) if item.get('requested')]
         for name, line in names:
             if name in packages and not lines.get(name):

@@ -61,7 +61,7 @@ class UserSoftware:
         return self.fingerprints_with({})
 
     def fingerprints_with(self, known: Dict[str, str]) -> Dict[str, str]:
-        """Return fingerprints of the forms that exist, by name; the one of the SquashFS file may be known."""
+        """Return fingerprints of the forms that exist, by name; the fingerprint of the SquashFS file may be known."""
         return {name: known[name] if name == SQUASHFS and name in known else fingerprint(self.path(name))
                 for name in self.present}
 
@@ -133,7 +133,7 @@ class UserSoftware:
         return '%s.%s' % (os.path.realpath(self.root), time.strftime('%Y%m%d-%H%M%S'))
 
     def take_over(self, earlier: 'UserSoftware') -> None:
-        """Replace user software with that of another installation: directory, SquashFS file, or both."""
+        """Replace user software with user software of another installation: directory, SquashFS file, or both."""
         for name in self.present:
             # the other installation is going to be removed, with what it gets
             spare = free_path(earlier.path(name) + '.replaced')
