@@ -9,8 +9,7 @@ EasyBuild support for installing a container image as a module, implemented as a
 """
 import os
 import stat
-from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from easybuild.easyblocks import generic
 # --include-easyblocks links this file into a directory of EasyBuild's, the first one where easyblocks are looked for.
@@ -116,18 +115,6 @@ class ContainerInstall(Reinstall, EasyBlock):
             return InstallRecord.from_file(self.lock_path)
         return self.record
 
-    @contextmanager
-    def overridden(self, **attributes: Any) -> Iterator[None]:
-        """Temporarily override attributes of the easyblock."""
-        before = {name: getattr(self, name) for name in attributes}
-        try:
-            for name, value in attributes.items():
-                setattr(self, name, value)
-            yield
-        finally:
-            for name, value in before.items():
-                setattr(self, name, value)
-
     def warn(self, text: Optional[str]) -> None:
         """Print a warning, unless the text is empty."""
         if text:
@@ -197,9 +184,13 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def checksum_step(self) -> None:
         """Verify checksums as EasyBuild does, but don't read an image whose SHA256 is recorded (E-01)."""
-        is_known = self.src and self.image.is_known(self.src[0]['path'])
-        with self.overridden(src=[] if is_known else self.src):
+        sources = self.src
+        if sources and self.image.is_known(sources[0]['path']):
+            self.src = []
+        try:
             super().checksum_step()
+        finally:
+            self.src = sources
 
     def extract_step(self) -> None:
         """Open the image; there is nothing to unpack."""
@@ -238,7 +229,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         # fails for truncated files and files of another type
         self.probe = ImageProbe.inspect(self.container, self.spec.image_name, self.venv)
         if self.spec.has_python:
-            self.probe.check(self.HAS_USER_SOFTWARE)
+            self.probe.check(bool(self.spec.venv))
         wrong = self.probe.wrong_packages(self.spec.image_packages)
         if wrong:
             # like a failing test: eb --ignore-test-failure goes on

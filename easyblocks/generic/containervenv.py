@@ -54,7 +54,6 @@ class ContainerVenv(ContainerInstall):
     directory user-software is bound there read-write; if there is none either, the image is used as it is.
     """
 
-    HAS_USER_SOFTWARE = True
     SPEC = VenvSpec
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -75,15 +74,15 @@ class ContainerVenv(ContainerInstall):
             self.record_to_repeat = InstallRecord.read_repeatable(self.obtain_or_keep(lock, lockfile.RECORD))
         return self.record_to_repeat
 
-    def obtain_or_keep(self, name: str, kept: str) -> str:
+    def obtain_or_keep(self, name: str, own_copy: str) -> str:
         """
         Find a file of the installation to repeat; return its path.
 
-        ``name`` is next to the easyconfig (with --try-* that is in a temporary directory) or on the source path.
-        ``kept`` has the same content in this installation, if it's there: EasyBuild's copy of the easyconfig in it then
-        installs it again.
+        ``name`` is next to the easyconfig (with --try-* that is in a temporary directory) or on the source path. If it
+        is missing, the installation itself may have it as ``own_copy`` (relative path), where EasyBuild's copy of the
+        easyconfig finds it.
         """
-        path = os.path.join(self.final_installdir, kept)
+        path = os.path.join(self.final_installdir, own_copy)
         found = self.obtain_file(name, no_download=True, warning_only=True)
         if not found and not os.path.isfile(path):
             raise EasyBuildError("Couldn't find %s, which 'requirements' names: put it there, or on the source path.",

@@ -341,7 +341,7 @@ def family(eb_prefix):
         (root / "a.sif").unlink()
         record(root, image=image(base, kind="reference", origin=BASE, resolved=str(base / "a.sif")))
     for root in roots.values():
-        record(root, user_software=UserSoftware(str(root)).fingerprints)
+        record(root, user_software=UserSoftware(str(root)).fingerprints({}))
     return roots
 
 
@@ -462,7 +462,7 @@ def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     shutil.rmtree(root / "user-software")
     packed = UserSoftware(str(root))
     (root / "user-software.squashfs").write_bytes(b"packed")
-    record(root, user_software=packed.fingerprints, user_software_file=packed.file_status)
+    record(root, user_software=packed.fingerprints({}), user_software_file=packed.file_status)
     one = inventory.installations([str(root)])[0][0]
     with monkeypatch.context() as unread:
         unread.setattr(usersoftware, "compute_checksum", None)

@@ -151,7 +151,7 @@ def installation(root, scripts=(), record=True):
         (root / name).write_text(name)
     software = UserSoftware(str(root))
     if record:
-        text = json.dumps({"user_software": software.fingerprints, "scripts": software.scripts})
+        text = json.dumps({"user_software": software.fingerprints({}), "scripts": software.scripts})
         (root / "share/ebsif/lock.json").write_text(text)
     return software
 

@@ -164,7 +164,7 @@ def verify(image: str, keys: Sequence[str], folder: str) -> Tuple[List[str], str
     """Verify the signatures of an image with these keys only; return who signed it, and the problem ('' if none)."""
     if not signers(image):
         return [], "is not signed: get the signed image, or sign it with a key of yours (`apptainer sign`)"
-    ours = import_keys(keys, folder)
+    allowed = import_keys(keys, folder)
     done = run_with_keyring(['verify', '--local', '--json', image], folder)
     try:
         found = [one['Signer'] for one in json.loads(done.output)['SignerKeys']]
@@ -172,11 +172,11 @@ def verify(image: str, keys: Sequence[str], folder: str) -> Tuple[List[str], str
     except (ValueError, KeyError, TypeError):
         names = {}
     # the runtime also trusts the keyring that its administrator may have filled
-    if done.exit_code == 0 and names and set(names) <= ours:
+    if done.exit_code == 0 and names and set(names) <= allowed:
         return ['%s (%s)' % (name, fingerprint) for fingerprint, name in sorted(names.items())], ""
-    said = ['no message'] + ((done.output or '') + '\n' + (done.stderr or '')).strip().splitlines()
+    messages = ['no message'] + ((done.output or '') + '\n' + (done.stderr or '')).strip().splitlines()
     return [], "is signed by %s, which can't be verified: %s" % (
-        ', '.join(filter(None, signers(image))) or "a key without a fingerprint", said[-1].strip())
+        ', '.join(filter(None, signers(image))) or "a key without a fingerprint", messages[-1].strip())
 
 
 def import_keys(keys: Sequence[str], folder: str) -> set:

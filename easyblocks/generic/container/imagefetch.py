@@ -52,14 +52,14 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
         mkdir(folder, parents=True)
     remove_leftovers(os.path.join(folder, prefix))
     try:
-        place = tempfile.mkdtemp(prefix=prefix, dir=folder)
+        work_dir = tempfile.mkdtemp(prefix=prefix, dir=folder)
     except OSError as err:
         raise failed("%s can't be fetched: nothing can be written to %s (%s). Name a directory of yours with "
                      "--sourcepath." % (name, folder, err.strerror))
     try:
         trace_msg("fetching %s from %s" % (name, source))
-        make_striped(place, striping)
-        made = os.path.join(place, name)
+        make_striped(work_dir, striping)
+        made = os.path.join(work_dir, name)
         digest = FETCHERS[source.kind](source, made)
         sha256 = compute_checksum(made, CHECKSUM_TYPE_SHA256)
         source = source.with_digest(check_digest(source, digest or 'sha256:' + sha256))
@@ -68,7 +68,7 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
         if not (checksum is None or verify_checksum(made, checksum, {CHECKSUM_TYPE_SHA256: sha256})):
             raise altered("The image from %s has the SHA256 %s, and 'checksums' in the easyconfig names another one. "
                           "Correct the checksum, or the source." % (source, sha256))
-        note = os.path.join(place, 'note')
+        note = os.path.join(work_dir, 'note')
         write_file(note, json.dumps({SOURCE: str(source), SHA256: sha256}, indent=2) + '\n')
         for path in (made, note):
             set_mode(path, 0o644)
@@ -80,7 +80,7 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
         if again or give_name(made, target):
             os.rename(note, note_path(target))
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(work_dir, ignore_errors=True)
     return source
 
 
@@ -100,11 +100,11 @@ def give_name(made: str, target: str) -> bool:
 
 def remove_leftovers(prefix: str) -> None:
     """Remove directories in which a killed process was fetching: nothing in them has changed for a day."""
-    for place in glob.glob(glob.escape(prefix) + '*/'):
-        paths = [place] + [os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names]
+    for leftover in glob.glob(glob.escape(prefix) + '*/'):
+        paths = [leftover] + [os.path.join(folder, name) for folder, _, names in os.walk(leftover) for name in names]
         with suppress(OSError):
             if max(os.lstat(path).st_mtime for path in paths) < time.time() - DAY:
-                shutil.rmtree(place.rstrip('/'))
+                shutil.rmtree(leftover.rstrip('/'))
 
 
 # --- each kind of source: write the SIF file; return the digest, or None if the digest of the file counts

@@ -165,7 +165,7 @@ def read_inventory(folder: str) -> Dict[str, Any]:
         lockfile.SYSTEM: {'distribution': release.get('ID', ''), 'release': release.get('VERSION_ID', '')},
         lockfile.SYSTEM_PACKAGES: {kind: sorted(set(lines)) for kind, lines in packages.items() if lines},
         lockfile.CONDA_PACKAGES: conda,
-        lockfile.IMAGE_LIST: listed_packages(read(folder, '.sbom.json')),
+        lockfile.IMAGE_LIST: packages_in_sbom(read(folder, '.sbom.json')),
     }
 
 
@@ -213,7 +213,7 @@ def conda_packages(text: str) -> Dict[str, List[str]]:
     return found
 
 
-def listed_packages(text: str) -> Dict[str, List[str]]:
+def packages_in_sbom(text: str) -> Dict[str, List[str]]:
     """
     Return the packages that an image lists itself in /.sbom.json, by kind.
 

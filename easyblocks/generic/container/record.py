@@ -57,7 +57,7 @@ class InstallRecord(dict):
         files = UserSoftware(installdir)
         # the SquashFS file may be large: unless commands of the easyconfig have changed it, it is read once
         known = files.file_status and self.get(lockfile.USER_SOFTWARE_FILE) == files.file_status
-        self[lockfile.USER_FILES] = files.fingerprints_with(self[lockfile.USER_FILES] if known else {})
+        self[lockfile.USER_FILES] = files.fingerprints(self[lockfile.USER_FILES] if known else {})
         self[lockfile.SCRIPTS], self[lockfile.USER_SOFTWARE_FILE] = files.scripts, files.file_status
         self.write(os.path.join(installdir, lockfile.RECORD))
 

@@ -45,8 +45,6 @@ class Reinstall(MIXIN):
     Of a first installation that fails before it is complete, or that is interrupted, nothing stays.
     """
 
-    # whether the module makes user software visible in the container
-    HAS_USER_SOFTWARE = False
     # whether there is no earlier installation, and this run has begun the first one
     is_first = False
     # the installation directory, while a new installation is built beside the earlier one
@@ -151,10 +149,10 @@ class Reinstall(MIXIN):
         """Whether there is an installation to replace, also of another easyblock, whose module may be elsewhere."""
         there = UserSoftware(self.installdir)
         # a first installation of ours that was killed has this directory, and no record
-        is_part = os.path.isdir(os.path.dirname(self.lock_path))
+        is_unfinished = os.path.isdir(os.path.dirname(self.lock_path))
         return os.path.isdir(self.installdir) and bool(
             os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath)
-            or os.path.isdir(os.path.join(self.installdir, 'easybuild')) or (there.present and not is_part))
+            or os.path.isdir(os.path.join(self.installdir, 'easybuild')) or (there.present and not is_unfinished))
 
     def check_renaming(self) -> None:
         """
@@ -294,7 +292,7 @@ class Reinstall(MIXIN):
         why = "was changed by hand since" if before.installed else "may have been changed by hand (it has no record)"
         paths, command = before.set_aside(changed, now)
         if paths:
-            use = "To use it anyway: %s" % command if self.HAS_USER_SOFTWARE else \
+            use = "To use it anyway: %s" % command if self.spec.venv else \
                 "This kind of installation has no user software; the easyblock ContainerVenv has."
             print_msg("user software of the earlier installation %s, and doesn't match this one; it is kept at %s. %s",
                       why, ' and '.join(paths), use, log=self.log)

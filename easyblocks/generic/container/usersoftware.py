@@ -55,12 +55,7 @@ class UserSoftware:
         """Which forms exist: directory, SquashFS file."""
         return [name for name in NAMES if os.path.lexists(self.path(name))]
 
-    @property
-    def fingerprints(self) -> Dict[str, str]:
-        """Fingerprints of the forms that exist, by name."""
-        return self.fingerprints_with({})
-
-    def fingerprints_with(self, known: Dict[str, str]) -> Dict[str, str]:
+    def fingerprints(self, known: Dict[str, str]) -> Dict[str, str]:
         """Return fingerprints of the forms that exist, by name; the fingerprint of the SquashFS file may be known."""
         return {name: known[name] if name == SQUASHFS and name in known else fingerprint(self.path(name))
                 for name in self.present}

@@ -142,9 +142,9 @@ class Venv:
         result = probe.creation
         _log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *result)
         if result.exit_code:
-            said = (result.output + (result.stderr or '')).strip()
-            raise EasyBuildError("The venv can't be created in the container: %s", Diagnosis(said).text or (
-                "its output ends with\n%s" % '\n'.join(said.splitlines()[-SHOWN_LINES:]) if said else
+            output = (result.output + (result.stderr or '')).strip()
+            raise EasyBuildError("The venv can't be created in the container: %s", Diagnosis(output).text or (
+                "its output ends with\n%s" % '\n'.join(output.splitlines()[-SHOWN_LINES:]) if output else
                 "its Python ended with exit status %s, and without a message" % result.exit_code))
         *programs, packages = result.output.splitlines()
         trace_msg("programs of the image that run in the venv: %d" % len(programs))

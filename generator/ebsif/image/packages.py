@@ -10,9 +10,9 @@ NOT_UPSTREAM = re.compile(r"\A\d+:|[-~+].*\Z")
 
 def read_packages(text: str) -> dict[str, dict[str, str]]:
     """Return the versions of the packages in a bill of materials (JSON), by kind ('deb', 'pypi' ...) and name."""
-    from easybuild.easyblocks.generic.container.probe import listed_packages
+    from easybuild.easyblocks.generic.container.probe import packages_in_sbom
 
-    return {kind: dict(line.split("==", 1) for line in lines) for kind, lines in listed_packages(text).items()}
+    return {kind: dict(line.split("==", 1) for line in lines) for kind, lines in packages_in_sbom(text).items()}
 
 
 def software_version(kind: str, version: str) -> str:
