@@ -20,7 +20,7 @@ class Diagnosis:
     """
     The cause of a failure of pip, found in its output with a table of messages and their meaning.
 
-    The messages are those of pip 22 to 26 and the tools that it runs.
+    The table has messages of pip 22 to 26, and of the tools that it runs.
     """
 
     # (pattern, meaning); \1 ... are the groups of the match; first what is wrong with the machine or the network
@@ -55,7 +55,7 @@ class Diagnosis:
     ]
     REQUIREMENTS = [
         (r"(?s)DO NOT MATCH THE HASHES.*?\n\s+(\S+)(?: from \S+)?.*?Expected (\w+) (\w+).*?Got\s+(\w+)",
-         "the file of \\1 that pip got is not the one that was locked: its \\2 is \\4, not \\3. Find out why the index "
+         "pip got another file of \\1 than the locked file: its \\2 is \\4, not \\3. Find out why the index "
          "has another file; if that is intended, lock the packages again"),
         (r"(?:In --require-hashes mode, all requirements must have their versions pinned|Hashes are required in "
          r"--require-hashes mode|Can't verify hashes for these).*\n\s+(\S+)",

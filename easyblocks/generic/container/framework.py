@@ -60,7 +60,7 @@ def exit_status(code: Any) -> Iterator[None]:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Replace errno codes by plain text in messages, also in those of EasyBuild."""
+    """Replace errno codes by plain text in messages, also in EasyBuild's."""
     try:
         yield
     except EasyBuildError as err:

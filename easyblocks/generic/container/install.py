@@ -178,7 +178,7 @@ def kernel_spec(python: str, title: str, module: str, venv: str = '', user_softw
     '{resource_dir}' in ``python`` stands for the directory of kernel.json, so that a copy works. Jupyter knows it since
     jupyter_client 5.2 (2018), VS Code since 2025.2.
     """
-    # also empty: an environment that Jupyter itself runs in is not the one of the kernel
+    # also empty: the kernel shouldn't get the environment in which Jupyter itself runs
     variables = {KERNEL_VENV: venv}
     if user_software:
         variables[KERNEL_USER_SOFTWARE] = user_software

@@ -231,7 +231,7 @@ class InstalledImages:
             beside = [one for one in beside if os.path.basename(one.root) == one.full_version and one.root != root]
             named = [InstalledImage(path) for path in self.directories]
             name = '/'.join(root.split(os.sep)[-2:])
-            # of two with the same image, the one that is extended: the other one may be removed
+            # of two modules with the same image, the extended module counts: the other one may be removed
             ordered = [one for some in (named, beside) for one in sorted(some, key=lambda one: (
                 not name.startswith(one.module + '-'), one.is_shared))]
             self.known = [one for one in ordered + [self.own] if one.record]

@@ -128,7 +128,7 @@ class Masks:
 
     def definitions(self) -> List[str]:
         """Return the contents of the overlay as pseudo file definitions for mksquashfs."""
-        # directories of the overlay hide those of the image, so they have the same modes
+        # directories of the overlay hide directories of the image, so they have the same modes
         definitions = ['%s d %s 0 0' % (quote(folder), mode) for folder, mode in sorted(self.folders.items())]
         masked = {path: self.patterns[pattern] for pattern, paths in self.found.items() for path in paths}
         for path, replacement in sorted(masked.items()):

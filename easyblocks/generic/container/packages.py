@@ -34,7 +34,7 @@ CUDA_PACKAGE = re.compile(r"""(
     .+-cu\d\d\d? | .+-cuda\d\d\d?x? | jax-cuda\d+-(plugin|pjrt) | cuda-(bindings|core|pathfinder|python|toolkit) |
     nvidia-(cublas|cuda-.+|cudnn|cufft|cufile|curand|cusolver|cusparse|nvjitlink|nvjpeg|nvshmem|nvtx|nvvm|npp)
     )\Z""", re.VERBOSE)
-# Packages of ROCm: AMD's (rocm-sdk-core, amdsmi), and those of others with ROCm in their names (jax-rocm7-plugin).
+# Packages of ROCm: AMD's (rocm-sdk-core, amdsmi), and other packages with ROCm in their names (jax-rocm7-plugin).
 ROCM_PACKAGE = re.compile(r'(.+-rocm[\d-]*|jax-rocm\d+-(plugin|pjrt)|rocm-sdk-.+|amdsmi)\Z')
 # XGBoost's wheels need NCCL on every machine, and do without it: https://xgboost.readthedocs.io/en/stable/install.html
 NCCL_PACKAGE = re.compile(r'nvidia-nccl-cu\d+\Z')

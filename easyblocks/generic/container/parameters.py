@@ -281,8 +281,8 @@ def image_source_problem(text: Optional[str], _spec: Any) -> Optional[str]:
         return ": '%s' %s" % (Credentials.mask(text), err)
     if digest:
         return None
-    return ": '%s' has no digest, so it may be another image tomorrow. `ebsif inspect %s` shows the one that it has " \
-        "now." % (text, text)
+    return ": '%s' has no digest, so it may be another image tomorrow. `ebsif inspect %s` shows its current digest." % (
+        text, text)
 
 
 def masks_problem(_value: Any, spec: Any) -> Optional[str]:
@@ -385,22 +385,22 @@ CONTAINER_PARAMETERS = {
         None, "Kind of GPU: %s" % ', '.join(sorted(GPU_KINDS)), choices=(None,) + tuple(sorted(GPU_KINDS))),
     'gpu_option': Parameter(
         True, "Use the runtime's option for this kind of GPU (--rocm, --nv), which puts libraries of the host before "
-        "those of the image"),
+        "the image's"),
     'gpu_mpi_library': Parameter(
         None, "Library that makes MPI GPU-aware (GTL), used where it exists", check=gpu_mpi_library_problem),
     'gpu_visibility': Parameter(
         None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
         % ', '.join(GPU_VISIBILITY), choices=(None,) + GPU_VISIBILITY),
     'image': Parameter(
-        IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', or a 'reference' to that of "
-        "another module", choices=IMAGE_KINDS, check=image_problem),
+        IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', or a 'reference' to the "
+        "image of another module", choices=IMAGE_KINDS, check=image_problem),
     'image_dirs': Parameter(
         [], "Directories with copies of the image, searched in this order if the module has no copy; relative ones are "
         "below 'image_root'", check=image_dirs_problem),
     'image_packages': Parameter({}, "Python packages that the image must have, with their versions, and python itself"),
     'image_root': Parameter(
-        None, "Parent directory of relative 'image_dirs'; as ${NAME:-DIRECTORY}, the one that an environment variable "
-        "names, if it is set", check=image_root_problem),
+        None, "Parent directory of relative 'image_dirs'; as ${NAME:-DIRECTORY}, an environment variable names "
+        "it, if set", check=image_root_problem),
     'image_source': Parameter(
         None, "Where the image is fetched from if it isn't found: oras://, docker://, https://, oci:, oci-archive: or "
         "docker-archive:, with its digest", check=image_source_problem),
@@ -454,8 +454,8 @@ CONTAINER_PARAMETERS = {
 
 VENV_PARAMETERS = {
     'constraints': Parameter(
-        [], "Exact versions (name==version) of packages that pip may install, for example those of an earlier "
-        "installation", check=constraints_problem),
+        [], "Exact versions (name==version) of packages that pip may install, for example the versions of an "
+        "earlier installation", check=constraints_problem),
     'requirements': Parameter(
         None, "Python packages to install: the text of a requirements.txt, a list of its lines, a list of stages "
         "(dictionaries), {'lock': FILE} to repeat an installation, or {'lock': FILE, 'squashfs': FILE} to take its "

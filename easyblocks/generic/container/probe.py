@@ -131,7 +131,7 @@ class ImageProbe:
         wrong = there.other_than(wanted)
         if not wrong:
             return None
-        return ("Easyconfig parameter 'image_packages': the image %s has %s. Is it the right image? Use the one that "
+        return ("Easyconfig parameter 'image_packages': the image %s has %s. Is it the right image? Use the image that "
                 "the easyconfig describes, or correct the versions in the easyconfig. To install it nevertheless, use "
                 "'eb --ignore-test-failure'." % (self.image, ', '.join(wrong)))
 
@@ -217,7 +217,7 @@ def packages_in_sbom(text: str) -> Dict[str, List[str]]:
     """
     Return the packages that an image lists itself in /.sbom.json, by kind.
 
-    Its format is CycloneDX, SPDX, or the one of the LUMI AI Factory: {"apt": [{"name":, "version":}], "pip": [...]}.
+    Its format is CycloneDX, SPDX, or the LUMI AI Factory's: {"apt": [{"name":, "version":}], "pip": [...]}.
     """
     try:
         content = json.loads(text or '{}')
@@ -263,7 +263,7 @@ def read_labels(folder: str) -> Dict[str, str]:
 
 def check_entry_point(container: Container, entry_point: str) -> None:
     """Check that the entry point, a full path in the image, runs a given program with unchanged arguments."""
-    # the one that the runtime generates for OCI images passes its arguments through a shell
+    # the entry point that the runtime generates for OCI images passes its arguments through a shell
     arguments = ['a  b', '$HOME', '"\'', '\\', '']
     result = container.run([entry_point, 'printf', '[%s]'] + arguments, hidden=True, split_stderr=True,
                            fail_on_error=False)

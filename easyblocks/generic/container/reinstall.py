@@ -103,7 +103,7 @@ class Reinstall(MIXIN):
             raise
 
     def fetch_step(self, *args: Any, **kwargs: Any) -> None:
-        """Fetch files; create only the directories of all installations, not the one of this installation."""
+        """Fetch files; create the directories that installations share, but not this installation's directory."""
         if build_option('pre_create_installdir') and not self.dry_run:
             # the umask applies to them; it doesn't to the directories below, which later steps create
             for path in (install_path(), self.installdir_mod):

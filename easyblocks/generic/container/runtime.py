@@ -25,7 +25,7 @@ _log = fancylogger.getLogger('containerruntime', fname=False)
 # The variables of the caller that commands of an installation get: variables for the runtime, the user's name and
 # language, proxies, certificates, credentials, settings of pip, the batch job and its devices. An allow list, not a
 # deny list, because any package may read variables of its own (CFLAGS, CPATH, MAX_JOBS, USE_CUDA ...) and EasyBuild
-# sets those of its toolchain (CC, CXX), but the result should be the same whoever installs.
+# sets those of its toolchain (CC, CXX), but the result shouldn't depend on the person who installs.
 PASSED = re.compile(r"""(?:
     PATH|LD_LIBRARY_PATH|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS  # the runtime doesn't pass on the first two
     |(?:SINGULARITY|APPTAINER)_(?:CACHEDIR|CONFIGDIR|TMPDIR)

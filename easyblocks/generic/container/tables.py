@@ -49,7 +49,7 @@ class GpuKind(NamedTuple):
     mpi_library: str
     # program that shows the state of the GPUs
     tool: str
-    # default: frameworks for CUDA pick their device themselves, and copy to those of other ranks
+    # default: frameworks for CUDA pick their device themselves, and copy to devices of other ranks
     visibility: str
     # variable that selects GPUs
     variable: str
@@ -87,7 +87,7 @@ class Cache(NamedTuple):
 # The place by the variable that libraries read. What is compiled for this node goes to the node: one directory per job,
 # or per job step, because some libraries mark a running compilation with a file. That of a killed process would make
 # the next step wait forever, and parallel file systems lack locks (LUMI AI Guide). Project storage has what is
-# downloaded; its names are those of the libraries below XDG_CACHE_HOME. Sources: the libraries' documentation;
+# downloaded; it has the names that the libraries use below XDG_CACHE_HOME. Sources: the libraries' documentation;
 # torch/utils/cpp_extension.py (FileBaton); MIOpen/src/binary_cache.cpp.
 CACHES = {
     'AMD_COMGR_CACHE_DIR': Cache('job/comgr', 'rocm', ()),

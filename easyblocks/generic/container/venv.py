@@ -232,7 +232,7 @@ class Reuse:
 
     def has_same_stages(self) -> bool:
         """
-        Return whether the stages are those of the earlier installation, perhaps with more requirements or more stages.
+        Return whether the earlier installation has these stages; requirements and stages may have been added.
 
         pip marks packages that are asked for, so requirements for packages that were dependencies are not the same.
         """

@@ -141,7 +141,7 @@ def is_source(text):
         raise ValueError(f"'{text}' {error}") from None
     if not source.digest:
         raise ValueError(f"'{text}' has no digest, so it may be another image tomorrow: `ebsif inspect {text}` shows "
-                         "the one that it has now")
+                         "its current digest")
     return str(source)
 
 
