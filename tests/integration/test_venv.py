@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -476,13 +477,25 @@ def test_two_that_create_an_environment(installed_once, tmp_path, fails):
     assert any(env.iterdir()) == (env / "host-bin").is_dir() == (not fails)
 
 
-def test_a_directory_that_the_container_does_not_see(installed_once, tmp_path):
-    """A directory that is not bound in the container is refused and stays empty; a non-empty one is refused, too."""
+def test_a_directory_that_the_container_does_not_see(installed_once):
+    """A directory that is not bound in the container is refused, and stays empty."""
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    try:
+        result = installed_once.load(installed_once.WRITABLE, f"make-venv {folder}/env", check=False,
+                                     APPTAINER_NO_MOUNT="tmp", SINGULARITY_NO_MOUNT="tmp")
+        assert result.returncode == 1
+        assert f"{folder}/env" in result.stderr
+        assert not any((folder / "env").iterdir())
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_directory_that_can_not_be_used(installed_once, tmp_path):
+    """A directory that can't be made, or that is not empty, is refused without leaving anything."""
     result = installed_once.load(installed_once.WRITABLE, "make-venv /srv/not-bound/env", check=False)
     assert result.returncode == 1
     assert "/srv/not-bound/env" in result.stderr
-    assert not any(Path("/srv/not-bound/env").iterdir())
-    shutil.rmtree("/srv/not-bound")
+    assert not Path("/srv/not-bound").exists()
     (tmp_path / "file").write_text("mine")
     result = installed_once.load(installed_once.WRITABLE, f"make-venv {tmp_path}", check=False)
     assert result.returncode == 1
