@@ -42,8 +42,9 @@ class Node:
         caller = [f"{name}={value}" for name, value in {"OTHER": "x y", **variables}.items()]
         # what the image sets doesn't count
         image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
-        command = [*self.shell, self.scripts / "find-caches", str(account_id), self.table, *caller]
-        result = subprocess.run(command, capture_output=True, text=True, check=True, env=image, **account)
+        command = [*self.shell, self.scripts / "find-caches", str(account_id), self.table]
+        result = subprocess.run(command, input="\n".join([*caller, ""]), capture_output=True, text=True, check=True,
+                                env=image, **account)
         return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
 
     def caches(self, uid=None):

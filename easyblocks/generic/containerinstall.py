@@ -212,6 +212,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         if build_option('module_only'):
             check_scripts(self.installdir, SET_ENVIRONMENT)
+            # the sanity check loads the module, which reads them, before the module is written
+            self.write_settings()
             return
         if self.spec.signature_keys:
             # before anything in it is run or copied

@@ -272,8 +272,11 @@ def test_module_only_and_sanity_check_only(site):
     module.unlink()
     site.eb(easyconfig, "--module-only")
     assert module.read_text() == text
-    # what scripts read follows the parameters, too
+    # also the settings that a module can't be loaded without
     settings = root / "share/ebsif/module.conf"
+    settings.unlink()
+    site.eb(easyconfig, "--module-only", "--force")
+    # what scripts read follows the parameters, too
     contents, original = settings.read_text(), easyconfig.read_text()
     assert "CONDA_DEFAULT_ENV=pytorch" in contents
     nowhere = dict.fromkeys(CACHES)

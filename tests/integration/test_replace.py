@@ -231,6 +231,11 @@ def test_where_directories_can_not_be_renamed(writable):
     assert result.returncode != 0
     assert f"{root} can't be renamed (Device or resource busy)" in result.stdout + result.stderr
     assert everything(site.prefix) == before
+    # as the message says
+    for path in root.iterdir():
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    site.run([*OWN_MOUNTS, "bash", "-c", 'mount --bind "$0" "$0"; exec "$@"', root, *command])
+    site.bash(f"module load {Installed.WRITABLE} && singularity exec $SIF true")
 
 
 # --- additions by hand

@@ -52,6 +52,17 @@ WRAPPERS_ALL = 'all'
 # Kind of parameters that take values of several types, which their check tells apart.
 OTHER = ''
 
+# Parameters of 0.1, which EasyBuild would ignore with a warning, and what to write instead.
+FORMER = {
+    'optional_binds': "write these binds into 'binds', with '?' before each.",
+    'image_root_variable': "write image_root = '${NAME:-DIRECTORY}'.",
+    'conda_root': "write the full path of the environment into 'conda_env'.",
+    'wheelhouse': "write the directory into 'find_links' of each stage, and '--no-index' into its 'options'.",
+    'keep_user_software': "what users have added is always kept or set aside; remove it afterwards.",
+    'protect': "list what a stage may replace in its 'allow_replace'.",
+    'squashfs_options': "pack again with make-squashfs and its options.",
+}
+
 # Parts of names of files and versions of modules.
 FILE_NAME = r'[A-Za-z0-9_][A-Za-z0-9_.+-]*'
 
@@ -134,6 +145,12 @@ def check_easyconfig(cfg: Any) -> None:
     if cfg.get_ref('multi_deps'):
         raise EasyBuildError("Easyconfig parameter 'multi_deps' can't be used: EasyBuild would install the container "
                              "once for each version. Name one version in 'dependencies'.")
+    for name, instead in FORMER.items():
+        if re.search(r'(?m)^%s\s*=' % name, cfg.rawtxt):
+            raise EasyBuildError("Easyconfig parameter '%s' is gone: %s", name, instead)
+    if re.search(r'[\r\n]', ''.join(map(str, cfg.get_ref('modextravars').values()))):
+        raise EasyBuildError("Easyconfig parameter 'modextravars': a value has a line break, which the settings of the "
+                             "module can't have: %r", cfg.get_ref('modextravars'))
     if cfg['buildininstalldir']:
         raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: temporary files would stay in "
                              "the installation. To build elsewhere, use 'eb --buildpath'.")
@@ -180,7 +197,7 @@ def library_binds_problem(binds: Dict[str, str], spec: Any) -> Optional[str]:
     if not all(value in LIBRARY_BINDS for value in binds.values()):
         return " should be a dictionary of bind mounts, each with '%s', found: %s" % (
             "' or '".join(LIBRARY_BINDS), binds)
-    return binds_problem(binds, spec)
+    return first(": '%s' %s" % (bind, bind_problem(bind)) for bind in binds if bind_problem(bind))
 
 
 def name_problem(name: Optional[str], _spec: Any) -> Optional[str]:

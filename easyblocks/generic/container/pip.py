@@ -88,7 +88,7 @@ class Pip:
         if packages is None or stage.post or stage.verify:
             packages = self.venv.packages()
         if self.fill and packages.added_since(before):
-            self.fill_wheelhouse(stage, **where)
+            self.fill_wheelhouse(stage, packages.added_since(before), **where)
         self.check_nothing_replaced(stage, packages)
         return packages
 
@@ -137,13 +137,15 @@ class Pip:
 
     def index_options(self, stage: Stage) -> List[str]:
         """Return pip's options for indexes and other package sources."""
+        # also for pip itself, and for questions to the index
+        no_index = [option for option in stage.options if option == '--no-index']
         if not stage.variables:
-            return stage.pip_index_options
+            return stage.pip_index_options + no_index
         # pip only expands variables in files, and keeps their values out of its log
         path = os.path.join(self.folder(stage), 'places.txt')
         pairs = zip(*[iter(stage.pip_index_options)] * 2)
         write_file(path, ''.join('%s %s\n' % (option, shlex.quote(place)) for option, place in pairs))
-        return ['-r', path]
+        return ['-r', path] + no_index
 
     def environment(self, stage: Stage, variables: Variables) -> Variables:
         """Variables of a stage for the container; the runtime itself must not see them."""
@@ -251,16 +253,19 @@ class Pip:
         """Record the files that pip reports as installed, with their SHA256."""
         self.artifacts.update(artifacts_in(self.report(stage)))
 
-    def fill_wheelhouse(self, stage: Stage, **where: Any) -> None:
+    def fill_wheelhouse(self, stage: Stage, added: Packages, **where: Any) -> None:
         """
-        Put a wheel of every package that a stage installed into the directory of `ebsif wheelhouse`.
+        Put a wheel of every package that a stage has added into the directory of `ebsif wheelhouse`.
 
         Raises EasyBuildError if pip is too old to report from where it has installed packages.
         """
-        lines = [reference_to(item) for item in self.report(stage)]
-        if not lines:
+        if stage.requirement_list and not os.path.exists(os.path.join(self.folder(stage), REPORT)):
             raise EasyBuildError("Stage '%s': `ebsif wheelhouse` needs pip 22.2 or newer. Add 'upgrade_pip': True to "
                                  "the stage.", stage.name)
+        # locations as they were asked for: pip leaves credentials out of its report
+        asked = {package_name(line): line for line in stage.requirement_list if '://' in line}
+        found = {normal_name(item['metadata']['name']): reference_to(item) for item in self.report(stage)}
+        lines = [asked.get(name) or found.get(name) or pin for name, pin in zip(sorted(added), added.pins)]
         path = os.path.join(self.folder(stage), 'wheelhouse.txt')
         write_file(path, ''.join(line + '\n' for line in lines))
         trace_msg("putting %d wheels into %s" % (len(lines), self.fill))

@@ -89,7 +89,8 @@ class Reinstall(MIXIN):
                 return super().run_step(step, *args, **kwargs)
         except BaseException as err:
             is_stopped = isinstance(err, StopException)
-            if step == POSTPROC_STEP:
+            is_failed = isinstance(err, Exception) and not is_stopped
+            if step == POSTPROC_STEP and is_failed:
                 # what its commands have written doesn't count as users' changes
                 self.record_files()
             if self.directory:
@@ -98,7 +99,9 @@ class Reinstall(MIXIN):
                                   "earlier one stays. To keep the result of the steps, install elsewhere (--prefix).",
                                   log=self.log)
                 self.roll_back()
-            elif self.is_first and not is_stopped and not os.path.exists(self.lock_path):
+            elif self.is_first and not is_stopped and \
+                    not os.path.exists(self.lock_path if is_failed else self.mod_filepath):
+                # people look at what fails its sanity check, but not at what was interrupted
                 remove_replaced(self.installdir)
             raise
 
@@ -150,7 +153,8 @@ class Reinstall(MIXIN):
         there = UserSoftware(self.installdir)
         # a first installation of ours that was killed has this directory, and no record
         is_unfinished = os.path.isdir(os.path.dirname(self.lock_path))
-        return os.path.isdir(self.installdir) and bool(
+        # a mount point that was emptied for a new installation has none
+        return os.path.isdir(self.installdir) and bool(os.listdir(self.installdir)) and bool(
             os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath)
             or os.path.isdir(os.path.join(self.installdir, 'easybuild')) or (there.present and not is_unfinished))
 
@@ -312,7 +316,9 @@ class Reinstall(MIXIN):
         """Keep users' own scripts: in place, or set aside if the new installation has a script of the same name."""
         there = now.scripts if merge else {}
         own = [name for name in before.own_scripts if before.scripts[name] != there.get(name)]
-        in_place = [name for name in own if merge and name not in there]
+        # the programs of another software in bin would come before the host's
+        in_place = [name for name in own if merge and name not in there
+                    and (before.record or not name.startswith('bin/'))]
         for name in in_place:
             os.makedirs(os.path.dirname(now.path(name)), exist_ok=True)
             os.rename(before.path(name), now.path(name))

@@ -152,7 +152,7 @@ class ContainerSpec:
         names = self.SCRIPTS + (self.PYTHON_SCRIPTS if self.has_python else [])
         names += CACHE_SCRIPTS if self.has_python or self.cache_variables else []
         names += [WITHOUT_HOST_MODULES] if self.own_modules else []
-        names += [MAKE_STRIPED] if self.lustre_striping and self.venv else []
+        names += [MAKE_STRIPED] if self.venv else []
         return dict({name: name for name in names}, **dict(dict.fromkeys(MOUNTERS, MOUNTER), **self.script_names))
 
     @property

@@ -43,7 +43,9 @@ def read_own(values: dict[str, Any], found: Imported, source: Source, site: Site
     read_rendered_description(values, record)
     if str(values.get("download_instructions")).startswith(easyconfig.WHERE.format(site.description) + "\n"):
         del values["download_instructions"]
-    values["binds"], values["optional_binds"] = parse_binds(values.get("binds") or [])
+    # 0.1 had them apart
+    earlier = [f"?{bind}" for bind in values.get("optional_binds") or []]
+    values["binds"], values["optional_binds"] = parse_binds([*(values.get("binds") or []), *earlier])
     read_image_places(values, record, site)
     read_source(values, record, site)
     read_bind_file(values, site)
@@ -99,6 +101,7 @@ def read_image_places(values, record, site):
     if not values.get("image_dirs"):
         return
     variable, root = root_parts(values.pop("image_root", None))
+    variable = variable or values.pop("image_root_variable", None)
     own = {"root": root or None, "root_variable": variable or None, "dirs": values.pop("image_dirs")}
     theirs = {"root": site.images.root, "root_variable": site.images.root_variable,
               "dirs": [one.path for one in site.images.directories]}

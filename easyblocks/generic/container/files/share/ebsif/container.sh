@@ -45,17 +45,22 @@ ebsif_missing() {
 # ebsif_extend NAME SEPARATOR ITEMS: add to the lists of both runtimes, also what the person has in one of them only.
 ebsif_extend() {
     local ebsif_apptainer=APPTAINER$1 ebsif_singularity=SINGULARITY$1 ebsif_missing ebsif_copies ebsif_note=EBSIF_ADDED_
+    local ebsif_added
     ebsif_apptainer=${!ebsif_apptainer:-} ebsif_singularity=${!ebsif_singularity:-}
     ebsif_missing "$ebsif_singularity" "$ebsif_apptainer" "$2"
     ebsif_copies=$ebsif_missing
     ebsif_missing "$3" "$ebsif_apptainer$2$ebsif_copies" "$2"
-    ebsif_set "${ebsif_note}APPTAINER$1" "$ebsif_copies${ebsif_missing%"$2"}"
-    export "APPTAINER$1=$ebsif_apptainer${ebsif_apptainer:+$2}$ebsif_copies${ebsif_missing%"$2"}"
+    ebsif_added=$ebsif_copies$ebsif_missing
+    ebsif_set "${ebsif_note}APPTAINER$1" "${ebsif_added%"$2"}"
+    ebsif_added=$ebsif_apptainer${ebsif_apptainer:+$2}$ebsif_added
+    export "APPTAINER$1=${ebsif_added%"$2"}"
     ebsif_missing "$ebsif_apptainer" "$ebsif_singularity" "$2"
     ebsif_copies=$ebsif_missing
     ebsif_missing "$3" "$ebsif_singularity$2$ebsif_copies" "$2"
-    ebsif_set "${ebsif_note}SINGULARITY$1" "$ebsif_copies${ebsif_missing%"$2"}"
-    export "SINGULARITY$1=$ebsif_copies$ebsif_singularity${ebsif_singularity:+$2}${ebsif_missing%"$2"}"
+    ebsif_added=$ebsif_copies$ebsif_missing
+    ebsif_set "${ebsif_note}SINGULARITY$1" "${ebsif_added%"$2"}"
+    ebsif_added=$ebsif_copies$ebsif_singularity${ebsif_singularity:+$2}$ebsif_missing
+    export "SINGULARITY$1=${ebsif_added%"$2"}"
 }
 
 # ebsif_without NAME SEPARATOR ITEMS: take items out of a list.

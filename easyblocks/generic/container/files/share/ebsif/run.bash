@@ -3,7 +3,7 @@
 # Each wrapper reads this: keep it short, a thousand characters take 5 % of the start-up time (docs/performance.md).
 ebsif_root=${BASH_SOURCE[0]%/share/ebsif/*} ebsif_runtime=
 # shellcheck source=without-host-modules.bash
-[[ -z "${EBSIF_OWN_MODULES:-}" ]] || source "$ebsif_root/share/ebsif/without-host-modules.bash"
+[[ -z "${EBSIF_OWN_MODULES:-}" || ! -r "$ebsif_root/share/ebsif/without-host-modules.bash" ]] || source "$ebsif_root/share/ebsif/without-host-modules.bash"
 if [[ "${CONTAINERROOT:-}" -ef "$ebsif_root" && -f "${SIF:-}" && "${EBSIF_LOADED_MODULE:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]]; then
     unset -f apptainer singularity
     for ebsif_runtime in apptainer singularity ''; do

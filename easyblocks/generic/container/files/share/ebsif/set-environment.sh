@@ -53,9 +53,9 @@ ebsif_set_environment() {
     [ ! -r /share/ebsif/module.conf ] || ebsif_read_settings
     if [ -n "$ebsif_caches" ] && [ -r /runscripts/find-caches ] && [ -f /bin/sh ]; then
         # without libraries that the image preloads, and a language that it may lack
-        # shellcheck disable=SC2086  # one argument can't have all variables: its length is limited
-        for ebsif_line in $(LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' /bin/sh /runscripts/find-caches "$UID" \
-            "$ebsif_caches" ${__exported_env__:-}); do
+        # by a pipe: among the variables are credentials, and all accounts see the arguments of programs
+        for ebsif_line in $(printf '%s\n' "${__exported_env__:-}" |
+            LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' /bin/sh /runscripts/find-caches "$UID" "$ebsif_caches"); do
             # shellcheck disable=SC2163
             export "$ebsif_line"
         done

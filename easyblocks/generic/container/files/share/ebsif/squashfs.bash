@@ -13,22 +13,31 @@ find_place() {
 }
 
 # Create `work`, a temporary directory next to user software, so that the last step is a rename within one file system.
-# It is removed however the command ends; if it is killed, by the same command a day later.
+# It is removed however the command ends; if it is killed, by the next one on this machine.
 make_work_directory() {
     [[ -w "$place" ]] || refuse 4 "can't write to $place: it is read-only, or you don't have permission; $own"
-    find "$place" -maxdepth 1 -name ".${0##*/}.*" -user "$UID" -mtime +0 -exec rm -rf -- {} + 2>/dev/null || true
+    local name="$place/.${0##*/}.${HOSTNAME:-host}" left process
+    for left in "$name".*.*; do
+        process=${left#"$name".}
+        [[ ! -O "$left" || -d "/proc/${process%.*}" ]] || remove_directory "$left"
+    done
     work=
-    # it may contain directories without write permission
-    trap 'chmod -R u+rwX -- "$work" 2>/dev/null; rm -rf -- "$work"' EXIT
+    trap 'remove_directory "$work"' EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    work=$(mktemp -d "$place/.${0##*/}.XXXXXXXX") || refuse 4 "can't write to $place: is the disk or your quota full?"
+    work=$(mktemp -d "$name.$$.XXXXXXXX") || refuse 4 "can't write to $place: is the disk or your quota full?"
     # a progress bar on a terminal, for the command that sources this
     # shellcheck disable=SC2034
     progress=(-no-progress) chatter=/dev/null
     # shellcheck disable=SC2034
     [[ ! -t 1 ]] || progress=() chatter=/dev/stdout
+}
+
+# remove_directory DIRECTORY: remove it if there is one; directories in it may lack write permission.
+remove_directory() {
+    chmod -R u+rwX -- "$1" 2>/dev/null || true
+    rm -rf -- "$1"
 }
 
 # need PROGRAM: stop unless it is on PATH.
