@@ -53,7 +53,7 @@ local function container()
         if not loading or other == "" or other == myModuleFullName() or not isloaded(other) then return end
         if one("one_container") == "replace" then return unload(other) end
         -- a script that goes on after the error must not run in the other container
-        if myShellType() == "sh" then io.stdout:write("unset SIF CONTAINERROOT SINGULARITY_BINDPATH APPTAINER_BINDPATH;\n") end
+        if myShellType() == "sh" then io.stdout:write("unset SIF CONTAINERROOT;\n") end
         fail("The container module " .. other .. " is loaded, and only one can be loaded at a time. To replace it: " ..
              "`module unload " .. other .. "`, then `module load " .. myModuleFullName():gsub("/%.", "/") .. "`.")
     end

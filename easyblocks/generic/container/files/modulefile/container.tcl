@@ -76,7 +76,7 @@ proc refuse_other {other} {
         return
     }
     # a script that goes on after the error must not run in the other container; Environment Modules prints nothing then
-    if {[module-info shelltype] eq "sh"} { puts prestdout "unset SIF CONTAINERROOT SINGULARITY_BINDPATH APPTAINER_BINDPATH;" }
+    if {[module-info shelltype] eq "sh"} { puts prestdout "unset SIF CONTAINERROOT;" }
     fail "The container module $other is loaded, and only one can be loaded at a time. To replace it: `module unload\
         $other`, then `module load [string map {/. /} [module-info name]]`."
 }
