@@ -43,8 +43,8 @@ class Node:
         # what the image sets doesn't count
         image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
         command = [*self.shell, self.scripts / "find-caches", str(account_id), self.table]
-        result = subprocess.run(command, input="\n".join([*caller, ""]), capture_output=True, text=True, check=True,
-                                env=image, **account)
+        result = subprocess.run(command, capture_output=True, text=True, check=True,
+                                env={**image, "ebsif_caller": "\n".join(caller)}, **account)
         return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
 
     def caches(self, uid=None):

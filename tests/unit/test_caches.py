@@ -149,9 +149,10 @@ def test_a_name_that_is_taken(node):
 def test_ranks_start_together(node):
     """T-01: 16 ranks of a node create the directories at the same time, and have the same."""
     command = [*node.shell, node.scripts / "find-caches", str(os.getuid()), node.table]
-    ranks = [subprocess.Popen(command, env={"HOME": str(node.home)}, text=True, stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(16)]
-    assert len({rank.communicate("SLURM_JOB_ID=7\nSLURM_STEP_ID=0\n") for rank in ranks}) == 1
+    environment = {"HOME": str(node.home), "ebsif_caller": "SLURM_JOB_ID=7\nSLURM_STEP_ID=0"}
+    ranks = [subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+             for _ in range(16)]
+    assert len({rank.communicate() for rank in ranks}) == 1
     assert [path.name for path in node.local.iterdir()] == [node.caches().name]
 
 

@@ -172,6 +172,8 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     ("text", "expected"),
     [
         ("image = 'central'", "'image' is 'central', so 'image_dirs' must say where the image is"),
+        ("optional_binds = ['/a']", "'optional_binds' is gone: write these binds into 'binds', with '?' before each."),
+        ("modextravars = {'A': 'b\\nc'}", "'modextravars': a value has a line break"),
         ("image = 'here'", "'image': unknown value 'here' (known: own, central, reference)"),
         ("image_dirs = ['sif-images']", "'sif-images' is not a full path, and 'image_root' is not set"),
         # defects B9
@@ -422,3 +424,8 @@ def test_files_with_one_name_are_refused(easyblock):
     with pytest.raises(EasyBuildError, match="more than one file named image.def"):
         easyblock("definition_files = ['one/image.def', 'two/image.def']", cls=ContainerInstall)
     easyblock("definition_files = ['one/image.def', 'two/other.def']", cls=ContainerInstall)
+
+
+def test_the_program_for_stripes_is_always_there(easyblock):
+    """T-06: make-squashfs calls it, also where a site leaves stripes to the file system."""
+    assert "share/ebsif/make-striped" in easyblock("lustre_striping = []").spec.scripts

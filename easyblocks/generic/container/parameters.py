@@ -192,7 +192,7 @@ def bind_file_default_problem(lines: Iterable[str], spec: Any) -> Optional[str]:
     return binds_problem(lines, spec)
 
 
-def library_binds_problem(binds: Dict[str, str], spec: Any) -> Optional[str]:
+def library_binds_problem(binds: Dict[str, str], _spec: Any) -> Optional[str]:
     """Check the syntax of binds and their conditions."""
     if not all(value in LIBRARY_BINDS for value in binds.values()):
         return " should be a dictionary of bind mounts, each with '%s', found: %s" % (

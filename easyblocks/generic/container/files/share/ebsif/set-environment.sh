@@ -53,9 +53,9 @@ ebsif_set_environment() {
     [ ! -r /share/ebsif/module.conf ] || ebsif_read_settings
     if [ -n "$ebsif_caches" ] && [ -r /runscripts/find-caches ] && [ -f /bin/sh ]; then
         # without libraries that the image preloads, and a language that it may lack
-        # by a pipe: among the variables are credentials, and all accounts see the arguments of programs
-        for ebsif_line in $(printf '%s\n' "${__exported_env__:-}" |
-            LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' /bin/sh /runscripts/find-caches "$UID" "$ebsif_caches"); do
+        # not as arguments, which all accounts can see: among the caller's variables are credentials
+        for ebsif_line in $(ebsif_caller="${__exported_env__:-}" LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' \
+            /bin/sh /runscripts/find-caches "$UID" "$ebsif_caches"); do
             # shellcheck disable=SC2163
             export "$ebsif_line"
         done
