@@ -96,7 +96,7 @@ def check_an_extension_of_an_extension(family):
     result = family.site.bash(shlex.join([*command, *options]), **wheel_settings(family.wheels))
     assert f" && module load {MORE}\n" in result.stdout
     # E-03: packages that are there are not installed again, and the output says so
-    assert re.search(r"\n  virtual environment .*, 2 taken over\n", result.stderr)
+    assert re.search(r"(?m)^  virtual environment .*, 2 taken over$", result.stderr)
     assert re.search(r"\n  pip: requirements \(more\) .* 1 package added\n", result.stderr)
     assert "  pip: requirements  " not in result.stderr
     assert family.record(MORE)["resolved"] == str(family.image(BASE))
