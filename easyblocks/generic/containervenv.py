@@ -64,6 +64,8 @@ class ContainerVenv(ContainerInstall):
         self.current_pins: Optional[List[str]] = None
         # made by steps
         self.installed_packages: Any = None
+        # versions of the packages of an earlier installation that were taken as they are, by normalized name
+        self.kept_packages: Dict[str, str] = {}
         self.pip: Any = None
 
     @property
@@ -230,6 +232,7 @@ class ContainerVenv(ContainerInstall):
         self.venv.unpack(reuse.squashfs)
         trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(reuse.packages)))
         pip.artifacts.update(reuse.artifacts)
+        self.kept_packages = reuse.packages
         return self.venv.packages(), reuse.missing
 
     def record_user_software(self, pip: Pip, packages: Any) -> None:
@@ -277,7 +280,8 @@ class ContainerVenv(ContainerInstall):
     def try_out(self, programs: List[str]) -> Trial:
         """Also import what was asked for, in the same container."""
         packages = self.installed_packages
-        request = asked_for(self.stages, packages, self.pip)
+        # those that stay as they are were imported when they were installed
+        request = asked_for(self.stages, packages, self.pip, self.kept_packages)
         if request['names']:
             trace_msg("importing %s" % ', '.join(request['names']))
         run = functools.partial(self.pip.run_active, self.stages_for_pip)

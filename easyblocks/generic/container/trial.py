@@ -108,8 +108,12 @@ def gpu_of(packages: Any, gpu: Optional[str]) -> str:
     return {'rocm': 'rocm', 'cu': 'cuda', 'cpu': ''}.get(label or '', gpu or '')
 
 
-def asked_for(stages: List[Any], packages: Any, pip: Any) -> Dict[str, Any]:
-    """Return the input of the program IMPORTS: the packages that stages ask for, of the Packages that Python sees."""
+def asked_for(stages: List[Any], packages: Any, pip: Any, tried: Dict[str, str]) -> Dict[str, Any]:
+    """
+    Return the input of the program IMPORTS: the packages that stages ask for, of the Packages that Python sees.
+
+    `tried` are versions of packages that were imported before, by normalized name.
+    """
     lines: Dict[str, str] = {}
     options: Dict[str, List[str]] = {}
     for stage in stages:
@@ -118,7 +122,7 @@ def asked_for(stages: List[Any], packages: Any, pip: Any) -> Dict[str, Any]:
         # packages that a path or URL names
         names += [(normal_name(item['metadata']['name']), '') for item in pip.report(stage) if item.get('requested')]
         for name, line in names:
-            if name in packages and not lines.get(name):
+            if name in packages and not lines.get(name) and packages[name][1] != tried.get(name):
                 lines[name] = '' if '/' in line or name in map(normal_name, pip.pins) else re.split(r'\s--', line)[0]
                 options[name] = pip.index_options(stage) + shlex.split(' '.join(more)) if lines[name] else []
     kept = [line.split('==', 1) for line in pip.user_constraints]
