@@ -6,7 +6,7 @@ import tempfile
 import pytest
 from easybuild.tools.config import BuildOptions
 from easybuild.tools.options import set_up_configuration
-from ebsif import eb
+from ebsif.eb import framework
 
 
 @pytest.fixture(scope="module")
@@ -28,4 +28,4 @@ def configuration(tmp_path_factory):
         yield
     objects.clear()
     objects.update(earlier)
-    eb.session.cache_clear()
+    framework.session.cache_clear()

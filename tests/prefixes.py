@@ -91,6 +91,6 @@ def eb_prefix(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MODULEPATH", str(made.modules))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("ebsif.eb.prefix", lambda: (made.software, made.modules))
+    monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (made.software, made.modules))
     monkeypatch.chdir(tmp_path)
     return made

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 from ebsif import version
-from ebsif.pages import layout
+from ebsif.publish.pages import layout
 from markupsafe import Markup
 
 from manual import markdown, reference

@@ -237,7 +237,7 @@ def main(arguments=None):
         print(f"ebsif: {without_easybuild(arguments[:end])}", file=sys.stderr)
         return FAILED
     except (EbsifError, OSError) as error:
-        from ebsif.output import printable
+        from ebsif.report.output import printable
 
         print(f"ebsif: {printable(text_of(error, getattr(options, 'output', None)))}", file=sys.stderr)
         return getattr(error, "status", FAILED)
@@ -311,7 +311,7 @@ def run(arguments, more, options):
     if unknown:
         advice = " (put -- before arguments for the program)" if options.takes_more else ""
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
-    from ebsif import output
+    from ebsif.report import output
 
     output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
     if options.no_color:

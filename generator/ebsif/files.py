@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ebsif import output
 from ebsif.errors import EbsifError
+from ebsif.report import output
 
 # of `locked`, and what is created where file systems have no locks
 LOCK, OWNER = ".ebsif.lock", ".ebsif.lock.owner"

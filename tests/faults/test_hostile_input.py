@@ -11,14 +11,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import adding, site, writing, yamlerrors, yamlfile
+from ebsif.catalogue import site, writing, yamlerrors, yamlfile
+from ebsif.catalogue.guess import adding
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.errors import EbsifError
-from ebsif.image import inspection
+from ebsif.images import inspection
 from ebsif.jobs import job
 from ebsif.jobs.data import Data
+from ebsif.packages import requirements
 from ebsif.render import easyconfig
-from ebsif.user import requirements
 from ebsif_command import run_ebsif
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif import files
-from ebsif.catalogue import adding, reading, site, template, writing, yamlfile
+from ebsif.catalogue import reading, site, writing, yamlfile
+from ebsif.catalogue.guess import adding, template
 from ebsif.catalogue.proposal import Proposal
-from ebsif.image import inspection
+from ebsif.images import inspection
 from ebsif_command import run_ebsif
 
 LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, selection, site
-from ebsif.pages import build
+from ebsif.publish.pages import build
 from ebsif_command import run_ebsif
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.user import environments
+from ebsif.environments import environments
 from parts import wheel_settings
 from support import CONTAINER_FILES, make_wheel
 

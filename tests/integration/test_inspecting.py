@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from easybuild.easyblocks.generic.container import sif
 from ebsif import cli
-from ebsif.image import inspection
+from ebsif.images import inspection
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.image import inspection
+from ebsif.images import inspection
 from parts import example_site, wheel_settings
 from support import at_terminal
 

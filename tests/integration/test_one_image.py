@@ -145,8 +145,8 @@ def check_without_the_image_of_the_base(family):
             words, said = load(tool)
             assert words[1] != "0"
             assert f"Looked for: {image}. It is the image of {BASE}, which was removed or has another" in said
-        code = ("import pathlib, sys\nfrom ebsif import eb\nfrom ebsif.installed import sharing\n"
-                "eb.session(tuple(sys.argv[2:]))\n"
+        code = ("import pathlib, sys\nfrom ebsif.eb import framework\nfrom ebsif.installed import sharing\n"
+                "framework.session(tuple(sys.argv[2:]))\n"
                 "for user in sharing.users_of(pathlib.Path(sys.argv[1])): print(user.module)")
         found = site.run(["python", "-c", code, family.root(BASE), *site.eb_options]).stdout
         assert found.split() == [FIRST, MORE, OTHER]

@@ -3,7 +3,8 @@
 import subprocess
 
 import pytest
-from ebsif.user import environments, requirements
+from ebsif.environments import environments
+from ebsif.packages import requirements
 
 
 def test_an_environment_in_a_squashfs_file(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from ebsif.catalogue import reading, site
-from ebsif.pages import build
+from ebsif.publish.pages import build
 from parts import focused
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys

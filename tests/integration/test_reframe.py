@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from ebsif.cli import main
-from ebsif.reframe import writing
+from ebsif.publish.reframe import writing
 from support import CONTAINER_FILES
 
 

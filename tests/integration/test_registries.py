@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 from ebsif.errors import EbsifError
-from ebsif.registry import download
-from ebsif.registry.manifest import ContentError, Descriptor, Manifest
-from ebsif.registry.opening import open_repository
+from ebsif.images.registry import download
+from ebsif.images.registry.manifest import ContentError, Descriptor, Manifest
+from ebsif.images.registry.opening import open_repository
 from parts import part
 from registry import ACCOUNT, PASSWORD, CuttingProxy
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import adding, inheritance, reading, site, template, writing
+from ebsif.catalogue import inheritance, reading, site, writing
+from ebsif.catalogue.guess import adding, template
 from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.commands.add import ask
-from ebsif.image import inspection
+from ebsif.images import inspection
 
 HEAD = """\
 name: Tool

@@ -199,7 +199,7 @@ def test_the_lock_file_has_one_home():
     keys = {value for name, value in vars(lockfile).items() if name.isupper()}
     assert {"image", "stages", "venv_packages"} < keys
     use = re.compile(r"""(?:record|lock|lock\.read\(\w+\))(?:\.get\(|\[)['"](\w+)""")
-    for path in tracked("easyblocks/*.py", "generator/ebsif/installed/*.py", "generator/ebsif/user/*.py"):
+    for path in tracked("easyblocks/*.py", "generator/ebsif/installed/*.py", "generator/ebsif/environments/*.py"):
         if CONTAINER_FILES not in path.parents:
             assert not keys & set(use.findall(path.read_text())), path
             assert path.name == "lockfile.py" or "lock.json'" not in path.read_text(), path

@@ -12,7 +12,7 @@ from ebsif.catalogue import reading, records, schema, selection, site, yamlerror
 from ebsif.catalogue.container import CatalogueError
 from ebsif.check.easyconfigs import differences, literals
 from ebsif.check.sites import LONG, check
-from ebsif.pages import entry
+from ebsif.publish.pages import entry
 from ebsif.render import easyconfig, rendering
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

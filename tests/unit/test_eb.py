@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from ebsif import eb, modulestool
+from ebsif import modulestool
+from ebsif.eb import framework
 from support import heed_signals
 
 # cleans up, which takes longer than Python's subprocess would wait
@@ -25,8 +26,8 @@ def test_an_interrupted_eb_cleans_up(tmp_path):
     (tmp_path / "eb").write_text(SLOW)
     (tmp_path / "eb").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "WORK": str(tmp_path)}
-    code = ("import sys; from ebsif import ebsteps\n"
-            "try:\n    ebsteps.install([])\nexcept KeyboardInterrupt:\n    sys.exit(130)")
+    code = ("import sys; from ebsif.eb import running\n"
+            "try:\n    running.install([])\nexcept KeyboardInterrupt:\n    sys.exit(130)")
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True,
                                preexec_fn=heed_signals)
     try:
@@ -78,9 +79,9 @@ def test_the_scripts_for_the_modules_tool(tmp_path):
                     "echo \"export DONE='$*' SIF=/a.sif; unset GONE; echo said\"\n")
     tool.chmod(0o755)
     environment = {"LMOD_CMD": str(tool), "PATH": "/usr/bin:/bin", "GONE": "1", "APPTAINERENV_X": "1"}
-    result = eb.unloaded(["A/1", "b c"], environment)
+    result = framework.unloaded(["A/1", "b c"], environment)
     assert (result["DONE"], "GONE" in result) == ("unload A/1 b c", False)
-    assert eb.unloaded(["none"], environment) == environment
+    assert framework.unloaded(["none"], environment) == environment
     for name, status in (("A/1", 0), ("none", 1)):
         assert modulestool.run("is-available.bash", name, environment=environment).returncode == status
     before, _, after = modulestool.run("environments.bash", "A/1", environment=environment).stdout.partition("\0\0")
@@ -96,14 +97,14 @@ def test_the_command_that_loads_a_module(tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(place)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MODULEPATH", "/somewhere/else:")
-    script = f"module() {{ printf '%s\\n' \"$@\"; }}\n{eb.load_command(place, 'Tool/1.0')}"
+    script = f"module() {{ printf '%s\\n' \"$@\"; }}\n{framework.load_command(place, 'Tool/1.0')}"
     said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == ["use", str(place), "load", "Tool/1.0"]
-    assert eb.load_command(None, "Tool/1.0") == "module load Tool/1.0"
+    assert framework.load_command(None, "Tool/1.0") == "module load Tool/1.0"
     # of a site
     monkeypatch.setenv("MODULEPATH", f"/somewhere/else:{tmp_path}/link")
     monkeypatch.setattr(os, "getuid", lambda: place.stat().st_uid + 1)
-    assert eb.load_command(place, "Tool/1.0") == "module load Tool/1.0"
+    assert framework.load_command(place, "Tool/1.0") == "module load Tool/1.0"
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -116,15 +117,15 @@ def test_a_directory_that_only_this_shell_searches(tmp_path, monkeypatch, text, 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MODULEPATH", str(place))
     (tmp_path / ".bashrc").write_text(text)
-    assert eb.load_command(place, "Tool/1.0").startswith("module use ") is expected
+    assert framework.load_command(place, "Tool/1.0").startswith("module use ") is expected
 
 
 def test_directories_that_a_new_shell_may_not_search(tmp_path, monkeypatch):
     """F-06: job scripts name a person's own directory of modules, and none of the site's that is on MODULEPATH."""
     monkeypatch.setenv("MODULEPATH", f"/site:{tmp_path}")
-    assert eb.is_own(tmp_path)
+    assert framework.is_own(tmp_path)
     owner = tmp_path.stat().st_uid
     monkeypatch.setattr(os, "getuid", lambda: owner + 1)
-    assert not eb.is_own(tmp_path)
+    assert not framework.is_own(tmp_path)
     monkeypatch.setenv("MODULEPATH", "/site")
-    assert eb.is_own(tmp_path)
+    assert framework.is_own(tmp_path)

@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from ebsif import ebsteps, output, steps
-from ebsif.image import fetching
-from ebsif.steps import Now, Steps, format_time, shortened
+from ebsif.eb import running
+from ebsif.images import fetching
+from ebsif.report import output, steps
+from ebsif.report.steps import Now, Steps, format_time, shortened
 from support import heed_signals
 
 # what eb 5.3 printed; FOLDER is the build directory
@@ -104,16 +105,16 @@ def easybuild(tmp_path, monkeypatch):
 def test_steps_in_a_file(easybuild, capsys, monkeypatch):
     """E-10: a line of text for each step, with its time and details; other messages as they are, and nothing else."""
     easybuild(RECORDED + SUCCESS)
-    result = ebsteps.install([])
+    result = running.install([])
     assert (result.status, result.error, result.skipped) == (0, "", False)
     said = capsys.readouterr()
     assert said.err == SHOWN + "  writing the module                  0 s\n"
     assert said.out == ""
     monkeypatch.setattr(output, "_level", output.QUIET)
-    ebsteps.install([])
+    running.install([])
     assert "".join(capsys.readouterr()) == ""
     monkeypatch.setattr(output, "_level", output.VERBOSE)
-    ebsteps.install([])
+    running.install([])
     said = capsys.readouterr()
     assert "lines of a command\n" in said.out
     assert "virtual environment" not in said.err
@@ -148,16 +149,16 @@ def test_a_slow_start_in_a_file(easybuild, capsys, monkeypatch):
     monkeypatch.setattr(steps, "EVERY", 0.01)
     monkeypatch.setenv("PAUSE", "0.5")
     easybuild("PAUSE\n" + SUCCESS)
-    ebsteps.install([])
+    running.install([])
     assert capsys.readouterr().err.startswith(f"  starting eb{' ' * 25}0 s  ...\n")
 
 
 def test_warnings_of_what_is_installed(easybuild, capsys):
     """S002-19: they are shown among the steps, and the last line can refer to them; not those of EasyBuild."""
     easybuild(SUCCESS, "\nWARNING: Using EasyBuild as root is NOT recommended\n\n")
-    assert not ebsteps.install([]).warned
+    assert not running.install([]).warned
     easybuild(SUCCESS, "\nWARNING: stage 'mine': torchvision 0.28.0 was compiled against torch 2.13.0\n\n")
-    assert ebsteps.install([]).warned
+    assert running.install([]).warned
     assert "WARNING: stage 'mine': torchvision" in capsys.readouterr().err
 
 
@@ -165,8 +166,9 @@ def test_output_that_nobody_reads(easybuild):
     """E-10: with --verbose and `| head`, eb still comes to its end, and there is no traceback."""
     folder = easybuild("== a line of eb\n" * 20_000 + "== the end\n")
     (folder / "bin/eb").write_text(f"#!/bin/bash\ncat {folder}/said && touch {folder}/done\n")
-    program = ("import os, sys; from ebsif import ebsteps, output; output.set_level(output.VERBOSE)\n"
-               "try:\n    ebsteps.install([])\nexcept BrokenPipeError:\n    os.dup2(2, 1)\n    sys.exit(7)")
+    program = ("import os, sys; from ebsif.eb import running; from ebsif.report import output\n"
+               "output.set_level(output.VERBOSE)\n"
+               "try:\n    running.install([])\nexcept BrokenPipeError:\n    os.dup2(2, 1)\n    sys.exit(7)")
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"== a line of eb\n"
         process.stdout.close()
@@ -191,7 +193,7 @@ def test_impatience(easybuild):
         sleep 0.5
         touch done
     """)
-    program = "from ebsif import ebsteps; ebsteps.install([])"
+    program = "from ebsif.eb import running; running.install([])"
     with subprocess.Popen([sys.executable, "-c", program], start_new_session=True,
                           preexec_fn=heed_signals) as process:
         try:
@@ -211,7 +213,7 @@ def test_a_failure_in_a_file(easybuild, capsys):
               "== Results of the build can be found in the log file(s) /tmp/eb-x/easybuild-Base.log\n",
               "\nWARNING: the image is old,\nand has \x1b[31mno pip\n\n  torch: not found\n\n\n"
               "ERROR: Installation of Base-1.0-mine.eb failed: the module can't be loaded\n", status=2)
-    result = ebsteps.install([])
+    result = running.install([])
     said = capsys.readouterr().err
     assert re.search(r"  trying the module( +\n[^ ].*)* +0 s  failed\n", said, re.DOTALL)
     assert "WARNING: the image is old,\nand has \\x1b[31mno pip\n" in said
@@ -233,7 +235,7 @@ def test_steps_at_a_terminal(easybuild):
     process, terminal = pty.fork()
     if process == 0:
         os.environ.update(PAUSE="2", TERM="xterm", COLUMNS="80", LINES="30", LC_ALL="C.UTF-8")
-        os.execv(sys.executable, [sys.executable, "-c", "from ebsif import ebsteps; ebsteps.install([])"])
+        os.execv(sys.executable, [sys.executable, "-c", "from ebsif.eb import running; running.install([])"])
     said = b""
     try:
         while block := os.read(terminal, 4096):
@@ -252,7 +254,7 @@ def test_steps_at_a_terminal(easybuild):
 
 def test_what_pip_does(tmp_path):
     """E-10: progress from what pip prints and from the file that it downloads, while both grow."""
-    log = ebsteps.PipLog(tmp_path, "my packages")
+    log = running.PipLog(tmp_path, "my packages")
     assert log.now() == Now()
     log.path.parent.mkdir(parents=True)
     log.path.write_text(PIP_LOG[:-20])
@@ -278,18 +280,18 @@ def test_what_is_copied_and_packed(tmp_path):
     source, target = tmp_path / "a.sif", tmp_path / "b.sif"
     source.write_bytes(b"x" * 200)
     Path(f"{target}.partial").write_bytes(b"x" * 50)
-    assert ebsteps.copied(str(source), str(target)) == Now("0.1 kB of 0.2 kB", 50, 200)
+    assert running.copied(str(source), str(target)) == Now("0.1 kB of 0.2 kB", 50, 200)
     (tmp_path / ".c.sif.x1").mkdir()
     (tmp_path / ".c.sif.x1/layer").write_bytes(b"x" * 3000)
     assert fetching.fetched(tmp_path / "c.sif", 0) == Now("3.0 kB", 3000)
     assert fetching.fetched(tmp_path / "c.sif", 6000) == Now("3.0 kB of 6.0 kB", 3000, 6000)
     # converted, it is larger than its layers
     assert fetching.fetched(tmp_path / "c.sif", 2000) == Now("2.0 kB of 2.0 kB", 2000, 2000)
-    assert ebsteps.packed(tmp_path / "user-software.squashfs") == Now()
+    assert running.packed(tmp_path / "user-software.squashfs") == Now()
     (tmp_path / ".make-squashfs.host.1.x").mkdir()
     (tmp_path / ".make-squashfs.host.1.x/new").write_bytes(b"x" * 5000)
-    assert ebsteps.packed(tmp_path / "user-software.squashfs") == Now("5.0 kB so far")
-    said = ebsteps.Said(Steps())
+    assert running.packed(tmp_path / "user-software.squashfs") == Now("5.0 kB so far")
+    said = running.Said(Steps())
     said.output("  >> copying /my to /images/a.sif to /installation/a.sif (1.0 GB)")
     assert said.steps.step.details == []
 

@@ -5,7 +5,8 @@ import os
 import re
 
 import pytest
-from ebsif.user import environments, requirements
+from ebsif.environments import environments
+from ebsif.packages import requirements
 from support import CONTAINER_FILES
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from ebsif.catalogue import site as sites
 from ebsif.commands import doctor as commands
-from ebsif.findings import ERROR, NOTE, OK, WARNING, Finding
 from ebsif.installed import places
 from ebsif.installed.health import examination, files, hardware, machine, nodes, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.processes import NoAnswer
+from ebsif.report.findings import ERROR, NOTE, OK, WARNING, Finding
 from support import CONTAINER_FILES
 
 LUMI = sites.read("lumi")

@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.runtime import Runtime
 from easybuild.easyblocks.generic.container.sif import DESCRIPTOR, HEADER, damage
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.run import RunShellCmdError
-from ebsif.image.inspection import InspectionError, inspect
+from ebsif.images.inspection import InspectionError, inspect
 from httpfiles import digest_of, serve_files
 from ocilayouts import add_blob, add_image
 

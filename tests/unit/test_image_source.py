@@ -7,15 +7,9 @@ from urllib.request import Request
 
 import pytest
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from ebsif.registry.connection import (
-    SameHost,
-    TransferError,
-    is_loopback,
-    open_url,
-    start_of,
-)
-from ebsif.registry.login import login_for
-from ebsif.registry.protocol import THIS_MACHINE, Registry, fits_this_machine, sif_layer
+from ebsif.images.registry.connection import SameHost, TransferError, is_loopback, open_url, start_of
+from ebsif.images.registry.login import login_for
+from ebsif.images.registry.protocol import THIS_MACHINE, Registry, fits_this_machine, sif_layer
 from httpfiles import SIF_LAYER, digest_of, serve_files
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4

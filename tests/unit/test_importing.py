@@ -6,8 +6,8 @@ import re
 import pytest
 import yaml
 from ebsif.catalogue import reading, selection, site
-from ebsif.importing import cataloguefile, commandline, easyconfigfile, recipe
-from ebsif.importing.scripts import strange_lines
+from ebsif.migrate import cataloguefile, commandline, easyconfigfile, recipe
+from ebsif.migrate.scripts import strange_lines
 from ebsif.render import easyconfig, rendering
 from ebsif_command import run_ebsif
 from support import CHECKOUT

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from easybuild.easyblocks.generic.container.runtime import passed_variables
-from ebsif.image import inspection
+from ebsif.images import inspection
 
 KEPT_AWAY = {"APPTAINER_BIND": "/x", "SINGULARITYENV_A": "1", "LD_PRELOAD": "", "PYTHONPATH": "/x", "CFLAGS": "-g",
              "BASH_ENV": "/x"}

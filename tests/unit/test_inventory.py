@@ -170,7 +170,7 @@ def test_module_files_of_named_installations(eb_prefix, monkeypatch, name):
     eb_prefix.write_module(name, roots[0])
     (eb_prefix.modules / f"{OTHER}.lua").rename(eb_prefix.modules / "other.lua")
     monkeypatch.setenv("MODULEPATH", "")
-    monkeypatch.setattr("ebsif.eb.prefix", lambda: (eb_prefix.software, eb_prefix.modules.parent / "none"))
+    monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (eb_prefix.software, eb_prefix.modules.parent / "none"))
     walked, paths_below = [], places.paths_below
     monkeypatch.setattr(places, "paths_below", lambda directory, closed: (
         walked.append(directory) or paths_below(directory, closed)))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from ebsif.cli import main
-from ebsif.user import kernels
+from ebsif.environments import kernels
 from jupyter_client import KernelManager
 from prefixes import BASE, MINE
 from support import CONTAINER_FILES

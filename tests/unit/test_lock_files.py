@@ -1,9 +1,9 @@
 """Lock files that users bring: uv.lock and pylock.toml (E-12)."""
 
 import pytest
-from ebsif.user import requirements
-from ebsif.user.formats.wanted import Image
-from ebsif.user.requirements import RequirementsError
+from ebsif.packages import requirements
+from ebsif.packages.formats.wanted import Image
+from ebsif.packages.requirements import RequirementsError
 
 # an index that the lock files name, and one that the project declares, with credentials that locks don't have
 INDEX, OWN_INDEX = "https://index.example.org/simple", "https://example.org/own"

@@ -12,11 +12,11 @@ import pytest
 from easybuild.easyblocks.generic.container import modulefile
 from ebsif.catalogue.settings import complete_sites
 from ebsif.cli import build_parser, main
+from ebsif.environments import repeating
+from ebsif.environments.extending import ExtendingError
 from ebsif.errors import UsageError
 from ebsif.installed import places, removal
 from ebsif.installed.names import Names, NamingError, complete, complete_asked, complete_packages
-from ebsif.user import repeating
-from ebsif.user.extending import ExtendingError
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
 
 
@@ -250,7 +250,7 @@ def test_remove_with_a_repository_of_somebody_else(prefix, monkeypatch, tmp_path
             raise PermissionError(13, "Permission denied", str(path))
         return stat(path, *arguments, **options)
 
-    monkeypatch.setattr("ebsif.eb.repository", lambda: tmp_path / "closed/archive")
+    monkeypatch.setattr("ebsif.eb.framework.repository", lambda: tmp_path / "closed/archive")
     monkeypatch.setattr(os, "stat", denied)
     plan = removal.plan(places.known(places.directories_of_modules())[0])
     assert not [path for path in plan.paths if "closed" in path.parts] and not plan.kept
@@ -636,7 +636,7 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert extend("lightly\n").out.startswith(f"{name}.eb\n")
     installed = []
     with extension.monkeypatch.context() as patch:
-        patch.setattr("ebsif.user.outcome.install", lambda path, *_: installed.append(path.name) or 0)
+        patch.setattr("ebsif.environments.outcome.install", lambda path, *_: installed.append(path.name) or 0)
         extend("rich\n", "--rebuild")
     assert installed == [f"{name}.eb"]
     first = extend("rich\n")
@@ -732,7 +732,7 @@ def test_a_failed_installation_leaves_no_files(extension, tmp_path):
     def files():
         return sorted(path.name for path in tmp_path.iterdir() if path.suffix in (".eb", ".json"))
 
-    extension.monkeypatch.setattr("ebsif.user.outcome.install", fail)
+    extension.monkeypatch.setattr("ebsif.environments.outcome.install", fail)
     assert main(["lock", "mine", "-o", "lock.json"]) == 0
     for words in (["mine", "--add", "x"], ["--from-lock", "lock.json", "--name", "theirs"]):
         extension.capsys.readouterr()
@@ -818,7 +818,7 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     (tmp_path / "b.json").write_text(json.dumps({**record, "artifacts": {"rich": {}}}))
     # unless the installation failed
     with extension.monkeypatch.context() as patch:
-        patch.setattr("ebsif.user.outcome.install", lambda *_: 3)
+        patch.setattr("ebsif.environments.outcome.install", lambda *_: 3)
         for lock in ("b.json", "lock.json"):
             assert main(["extend", "--from-lock", lock, "--name", "theirs", "--install"]) == 3
             assert json.loads((tmp_path / f"{name}.lock.json").read_text()) == json.loads((tmp_path / lock).read_text())

@@ -2,8 +2,8 @@
 
 import pytest
 from ebsif.catalogue import reading, site
-from ebsif.findings import NOTE
-from ebsif.image import inspection, network
+from ebsif.images import inspection, network
+from ebsif.report.findings import NOTE
 
 LUMI = site.read("lumi")
 CONTAINERS = reading.read(LUMI, site.SITES / "lumi")

@@ -8,7 +8,7 @@ import re
 import pytest
 from ebsif import cli
 from ebsif.catalogue import inheritance, reading, site
-from ebsif.pages import build, entry, timeline
+from ebsif.publish.pages import build, entry, timeline
 from ebsif_command import run_ebsif
 
 CONTAINERS = """\

@@ -10,9 +10,9 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from ebsif import eb, ebsteps
 from ebsif.cli import main
-from ebsif.user import extending, outcome, plan
+from ebsif.eb import framework, running
+from ebsif.environments import extending, outcome, plan
 from prefixes import BASE, OTHER
 
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
@@ -46,7 +46,7 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
     """Issue 20: the message says where EasyBuild would install and how to choose another place; no file is left."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    monkeypatch.setattr("ebsif.eb.prefix", lambda: (tmp_path, tmp_path / "file/modules"))
+    monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (tmp_path, tmp_path / "file/modules"))
     (tmp_path / "lock.json").write_text(json.dumps({
         "image": {"file": "a.sif", "sha256": "0"}, "image_packages": [], "venv_packages": ["a==1"], "stages": [
             {"name": "requirements", "requirements": "a==1"}]}))
@@ -63,20 +63,20 @@ def test_other_directories_of_somebody_else(tmp_path, monkeypatch, capsys, optio
     """Issue 20: so does it name others in which EasyBuild writes, before it has done everything else."""
     (tmp_path / "file").touch()
     archive = tmp_path / "archive"
-    monkeypatch.setattr("ebsif.eb.repository", lambda: archive)
+    monkeypatch.setattr("ebsif.eb.framework.repository", lambda: archive)
     monkeypatch.chdir(tmp_path)
-    assert option in eb.other_directories()
+    assert option in framework.other_directories()
     # E-13: EasyBuild only needs to create it
     archive.mkdir()
-    assert list(eb.other_directories()) == ["buildpath"]
-    monkeypatch.setattr("ebsif.eb.other_directories", lambda: {option: tmp_path / "file/x"})
+    assert list(framework.other_directories()) == ["buildpath"]
+    monkeypatch.setattr("ebsif.eb.framework.other_directories", lambda: {option: tmp_path / "file/x"})
     assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--install"]) == 3
     assert capsys.readouterr().err == (
         f"ebsif: EasyBuild can't write to {tmp_path}/file/x, its {option}, because you can't write to {tmp_path}/file: "
         f"choose a directory of your own (export EASYBUILD_{option.upper()}=DIRECTORY, or at the end of the command: "
         f"-- --{option}=DIRECTORY)\n")
     # E-11: a check says so, too
-    monkeypatch.setattr(ebsteps, "install", Eb({"einops 0.8": True}))
+    monkeypatch.setattr(running, "install", Eb({"einops 0.8": True}))
     assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check"]) == 0
     assert f"ebsif: but EasyBuild can't write to {tmp_path}/file/x, its {option}, " in capsys.readouterr().err
 
@@ -91,7 +91,7 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
             raise PermissionError(13, "Permission denied", str(path))
         return stat(path, *arguments, **options)
 
-    monkeypatch.setattr("ebsif.eb.prefix", lambda: (closed / "eb/software", closed / "eb/modules"))
+    monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (closed / "eb/software", closed / "eb/modules"))
     monkeypatch.setattr(os, "stat", denied)
     # of root as well
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed)
@@ -111,7 +111,7 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
     (None, "is not installed"), (-1000, "is as it was before"), (1000, "is installed")])
 def test_an_interrupted_installation(tmp_path, monkeypatch, capsys, earlier, expected):
     """Issue 20: Ctrl-C: the last line says whether there is a module, and where the easyconfig is."""
-    place = eb.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
+    place = framework.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
     if earlier:
         place.file.parent.mkdir()
         place.file.touch()
@@ -120,8 +120,8 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys, earlier, exp
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(eb, "place_of", lambda _: place)
-    monkeypatch.setattr(ebsteps, "install", interrupt)
+    monkeypatch.setattr(framework, "place_of", lambda _: place)
+    monkeypatch.setattr(running, "install", interrupt)
     with pytest.raises(KeyboardInterrupt):
         outcome.install(tmp_path / "a-1.eb", again=True, more=[])
     assert capsys.readouterr().err == f"ebsif: interrupted: a/1 {expected}; the easyconfig is {tmp_path}/a-1.eb\n"
@@ -130,11 +130,11 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys, earlier, exp
 def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
     """F-06: unless new shells search the directory of the module, the last line says how each one does."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    place = eb.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
+    place = framework.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
     place.file.parent.mkdir()
     place.file.touch()
-    monkeypatch.setattr(eb, "place_of", lambda _: place)
-    monkeypatch.setattr(ebsteps, "install", lambda _: ebsteps.Result(0, "", ""))
+    monkeypatch.setattr(framework, "place_of", lambda _: place)
+    monkeypatch.setattr(running, "install", lambda _: running.Result(0, "", ""))
     lines = []
     for searched, start in ((tmp_path, f"module use {tmp_path}\n"), (tmp_path, ""), (tmp_path / "other", "")):
         monkeypatch.setenv("MODULEPATH", str(searched))
@@ -157,7 +157,7 @@ class Eb:
     """
 
     def __init__(self, packages):
-        self.packages, self.easyconfig, self.result = packages, "", ebsteps.Result()
+        self.packages, self.easyconfig, self.result = packages, "", running.Result()
 
     def __call__(self, arguments):
         self.easyconfig = Path(arguments[0]).read_text()
@@ -180,7 +180,7 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
     """E-07, E-11: as other requirements: what was asked for, the verdict, the next command; the files are compared."""
     eb_prefix.install(BASE)
     eb = Eb({"rich 1.0": True, "hello 1.0": False})
-    monkeypatch.setattr(ebsteps, "install", eb)
+    monkeypatch.setattr(running, "install", eb)
     file = {"file": "rich-1.0.whl", "sha256": "1" * 64}
     record = {"image": {"file": "a.sif", "sha256": "0" * 64}, "image_packages": [], "artifacts": {"rich": file},
               "venv_packages": ["hello==1.0", "rich==1.0"],
@@ -215,14 +215,14 @@ def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, capsys):
     """S002-19: pip installs a torchvision for CUDA beside a torch for CPUs: the verdict mentions the warning."""
     eb = Eb({"torchvision 0.28.0": True})
     eb.result.warned = True
-    monkeypatch.setattr(ebsteps, "install", eb)
+    monkeypatch.setattr(running, "install", eb)
     assert main(["extend", BASE, "--add", "torchvision", "--name", "other", "--check"]) == 0
     assert " can be installed: 1 package, size unknown (but see the warning above)\n" in capsys.readouterr().out
 
 
 def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
     """Issue 20, point 4: the same again needs nothing; another module of that name and date would be replaced."""
-    monkeypatch.setattr(ebsteps, "install", Eb({"rich 1.0": True}))
+    monkeypatch.setattr(running, "install", Eb({"rich 1.0": True}))
     words = ["extend", BASE, "--add", "rich", "--name", "other", "--date", "20261121"]
     monkeypatch.setattr("sys.argv", ["ebsif", *words, "--check"])
     assert main([*words, "-n"]) == 0
@@ -251,7 +251,7 @@ def test_the_verdict_on_an_extension_that_is_changed(capsys):
 
 def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):
     """E-02: with --buildpath for eb, the packages are still found where pip says what it would install."""
-    monkeypatch.setattr(ebsteps, "install", Eb({"einops 0.8": True}))
+    monkeypatch.setattr(running, "install", Eb({"einops 0.8": True}))
     monkeypatch.chdir(tmp_path)
     assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check", "--",
                  f"--buildpath={tmp_path}/elsewhere"]) == 0

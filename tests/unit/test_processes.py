@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import processes
-from ebsif.image import checksum
+from ebsif.images import checksum
 from support import heed_signals
 
 # the program and what it starts write their numbers to a file

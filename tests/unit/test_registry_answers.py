@@ -6,14 +6,15 @@ from http.client import IncompleteRead
 from types import SimpleNamespace
 
 import pytest
-from ebsif import cli, output, table
+from ebsif import cli
+from ebsif.environments import plan
 from ebsif.errors import EbsifError
-from ebsif.image import remote
-from ebsif.registry.client import MissingError, RegistryError
-from ebsif.registry.manifest import INDEX, MANIFEST, TITLE, ContentError, Descriptor
-from ebsif.registry.opening import open_repository
-from ebsif.updating import tags
-from ebsif.user import plan
+from ebsif.images import remote
+from ebsif.images.registry.client import MissingError, RegistryError
+from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, ContentError, Descriptor
+from ebsif.images.registry.opening import open_repository
+from ebsif.report import output, table
+from ebsif.update import tags
 from httpfiles import serve_files
 
 NAME = "ai/tool"

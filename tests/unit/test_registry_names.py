@@ -5,8 +5,8 @@ import json
 
 import pytest
 from ebsif.errors import EbsifError
-from ebsif.registry.login import login_for
-from ebsif.registry.reference import parse
+from ebsif.images.registry.login import login_for
+from ebsif.images.registry.reference import parse
 
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 

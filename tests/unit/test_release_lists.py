@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from ebsif import cli
 from ebsif.catalogue import fieldtypes, inheritance, reading, site
-from ebsif.updating import lists
+from ebsif.update import lists
 from httpfiles import serve_files
 
 CATALOGUE = """\

@@ -1,8 +1,8 @@
 """Files that users bring: requirements.txt, pyproject.toml, environment.yml; for lock files see test_lock_files.py."""
 
 import pytest
-from ebsif.user import requirements
-from ebsif.user.formats.wanted import Image
+from ebsif.packages import requirements
+from ebsif.packages.formats.wanted import Image
 
 
 def read(path, text, image=None):

@@ -8,8 +8,8 @@ import pytest
 from easybuild.easyblocks.generic.container.install import ebsif_version
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Reuse
+from ebsif.environments import outcome
 from ebsif.installed import inventory
-from ebsif.user import outcome
 
 PINS = {"einops": "0.8.1", "Flash_Attn": "2.8"}
 HEAVY = {"name": "built", "requirements": "flash-attn\n", "no_build_isolation": True}

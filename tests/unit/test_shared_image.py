@@ -14,10 +14,11 @@ from easybuild.easyblocks.generic.container.lockfile import InstalledImage, Inst
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
-from ebsif import eb, files
+from ebsif import files
 from ebsif.cli import main
+from ebsif.eb import framework
+from ebsif.environments import extending
 from ebsif.installed import inventory, places, removal, sharing
-from ebsif.user import extending
 
 CONTENT = b"an image"
 
@@ -50,7 +51,7 @@ def family(tmp_path, monkeypatch):
     install(software / "Example/1.0-refer-1", "reference", image)
     install(software / "Example/2.0")
     install(software / "Other/1.0-refer", "reference", software / "Example/2.0/a.sif")
-    monkeypatch.setattr(eb, "prefix", lambda: (software, tmp_path / "modules"))
+    monkeypatch.setattr(framework, "prefix", lambda: (software, tmp_path / "modules"))
     monkeypatch.setattr(places, "directories_of_modules", lambda: [tmp_path / "elsewhere/modules"])
     monkeypatch.delenv("CONTAINERROOT", raising=False)
     return software / "Example"

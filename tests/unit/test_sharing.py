@@ -17,16 +17,16 @@ from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from ebsif import files
 from ebsif.cli import main
+from ebsif.environments import artefact, crate, portable, repeating
 from ebsif.errors import EbsifError
+from ebsif.images.registry import download, layout
+from ebsif.images.registry.connection import TransferError
+from ebsif.images.registry.login import VARIABLES, login_for
+from ebsif.images.registry.opening import open_repository
+from ebsif.images.registry.repository import FetchError
 from ebsif.installed import lock
 from ebsif.installed.names import Names
-from ebsif.registry import download, layout
-from ebsif.registry.connection import TransferError
-from ebsif.registry.login import VARIABLES, login_for
-from ebsif.registry.opening import open_repository
-from ebsif.registry.repository import FetchError
-from ebsif.updating import tags
-from ebsif.user import artefact, crate, portable, repeating
+from ebsif.update import tags
 from prefixes import EASYCONFIG, MINE
 
 CONTENT = bytes(range(256)) * 5000
@@ -70,7 +70,7 @@ def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, mon
     assert main(command) == 3
     assert f"{squashfs} exists already, with different content: use --rebuild" in capsys.readouterr().err
     assert squashfs.read_bytes() == b"of the person"
-    monkeypatch.setattr("ebsif.user.outcome.install", lambda *_: 0)
+    monkeypatch.setattr("ebsif.environments.outcome.install", lambda *_: 0)
     assert main([*command, "--rebuild"]) == 0
     assert f"the previous user software is now {squashfs}.old\n" in capsys.readouterr().out
     assert squashfs.read_bytes() == CONTENT

@@ -48,7 +48,7 @@ def test_easyblocks_run_on_python_3_6():
     """They support EasyBuild's oldest Python, and import only EasyBuild and the standard library."""
     # what runs in images, too
     check(BIN / "vermin", "-t=3.6-", "--violations", "--no-tips", "easyblocks",
-          "generator/ebsif/installed/health/programs", "generator/ebsif/reframe/files/programs")
+          "generator/ebsif/installed/health/programs", "generator/ebsif/publish/reframe/files/programs")
     imports = set()
     for path in (CHECKOUT / "easyblocks").rglob("*.py"):
         imports |= set(re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE))

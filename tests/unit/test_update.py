@@ -9,8 +9,8 @@ import pytest
 from ebsif import cli
 from ebsif.catalogue import inheritance, reading, site, writing
 from ebsif.catalogue.proposal import AddingError
-from ebsif.image import inspection
-from ebsif.updating.released import Release
+from ebsif.images import inspection
+from ebsif.update.released import Release
 from support import CHECKOUT
 
 # as of November 2026: whoever adds a record to the catalogue need not change these tests

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ebsif.catalogue import reading, writing
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.programs import Programs, compare_programs
+from ebsif.catalogue.guess.programs import Programs, compare_programs
 from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from ebsif.errors import FOUND, EbsifError
-from ebsif.output import escape
+from ebsif.report.output import escape
 
 
 class AddingError(EbsifError):

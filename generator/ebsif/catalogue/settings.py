@@ -11,7 +11,7 @@ from typing import Optional
 
 from pydantic import Field
 
-from ebsif import files, output
+from ebsif import files
 from ebsif.catalogue import inheritance, reading, site
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.fieldtypes import SingleLine
@@ -19,6 +19,7 @@ from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Model, load, validate
+from ebsif.report import output
 
 CONFIGURATION_VARIABLE = "EBSIF_CONFIG"
 

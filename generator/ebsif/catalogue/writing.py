@@ -16,7 +16,7 @@ from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import locked, make_directory, replace
-from ebsif.output import escape
+from ebsif.report.output import escape
 
 # before the records of a file that has none
 INDENTATION = "  "

@@ -8,16 +8,16 @@ from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.programs import missing_programs
+from ebsif.catalogue.guess.programs import missing_programs
+from ebsif.catalogue.guess.versionguess import packages_of
 from ebsif.catalogue.selection import SNAPSHOT, components_of
-from ebsif.catalogue.versionguess import packages_of
 from ebsif.check.records import Creator
 from ebsif.files import is_there
-from ebsif.findings import ERROR, WARNING
-from ebsif.image import inspection
-from ebsif.image.inspection import Inspection, InspectionError
+from ebsif.images import inspection
+from ebsif.images.inspection import Inspection, InspectionError
 from ebsif.render import easyconfig
-from ebsif.steps import Steps
+from ebsif.report.findings import ERROR, WARNING
+from ebsif.report.steps import Steps
 
 # Returns the inspection of an image.
 Inspector = Callable[[Path], Inspection]

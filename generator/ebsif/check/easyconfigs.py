@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ebsif import eb, output
 from ebsif.catalogue.container import Container
-from ebsif.findings import ERROR, Finding
+from ebsif.eb import framework
 from ebsif.render import easyconfig
+from ebsif.report import output
+from ebsif.report.findings import ERROR, Finding
 
 # Parameters that EasyBuild and the easyblocks only copy into files and names, or that are checked for each record by
 # check_requirements or the model.
@@ -60,12 +61,12 @@ def differences(container, text):
     """Yield differences between EasyBuild's values and the catalogue's, and values that EasyBuild refuses."""
     reading = "EasyBuild does not read what was rendered"
     # first, so that an error in EasyBuild's configuration is not reported for a container
-    eb.session()
+    framework.session()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / container.easyconfig_name
         path.write_text(text, encoding="utf-8")
         try:
-            read = eb.read(path)
+            read = framework.read(path)
             for name, value in easyconfig.parameters(container).items():
                 # parameters written unchanged may contain templates, and EasyBuild converts some types
                 if name in container.parameters:
@@ -73,12 +74,12 @@ def differences(container, text):
                         yield f"EasyBuild has no parameter {name} (see 'parameters')"
                 elif read[name] != value:
                     yield f"{reading}: {name} is {read[name]!r}, and should be {value!r}"
-        except eb.EasyBuildFailure as error:
+        except framework.EasyBuildFailure as error:
             yield f"{reading}: {str(error).removeprefix(f'{path}: ')}"
             return
         try:
-            eb.check_parameters(read)
-        except eb.EasyBuildFailure as error:
+            framework.check_parameters(read)
+        except framework.EasyBuildFailure as error:
             yield str(error)
 
 
@@ -104,7 +105,7 @@ def style_problems(paths):
 
     if not paths:
         return []
-    eb.session()
+    framework.session()
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         style.check_easyconfigs_style(list(map(str, paths)))

@@ -11,13 +11,13 @@ from easybuild.easyblocks.generic.container.imagesource import CONVERTED, ImageS
 from easybuild.easyblocks.generic.container.sif import signers
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.catalogue.adding import NO_HOMEPAGE
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.guess.adding import NO_HOMEPAGE
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import is_there
-from ebsif.findings import ERROR, WARNING, Finding
 from ebsif.render import easyconfig
+from ebsif.report.findings import ERROR, WARNING, Finding
 
 # Creates a finding from level and text, and computes the SHA256 of a file.
 Creator = Callable[[str, str], Finding]

@@ -25,10 +25,10 @@ from ebsif.check.records import (
     missing_in,
 )
 from ebsif.errors import EbsifError
-from ebsif.findings import ERROR, NOTE, WARNING, Finding, findings_of
-from ebsif.image import inspection
-from ebsif.output import format_count
+from ebsif.images import inspection
 from ebsif.render import easyconfig, rendering
+from ebsif.report.findings import ERROR, NOTE, WARNING, Finding, findings_of
+from ebsif.report.output import format_count
 
 # Easyconfigs with more lines than this are hard to read; those with stages or with many binds may be longer.
 LONG = 85

@@ -15,18 +15,20 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.imagesource import FORMS
 
-from ebsif import eb, output
-from ebsif.arguments import add_dry_run
-from ebsif.catalogue import adding, writing
+from ebsif.catalogue import writing
 from ebsif.catalogue.entry import complete
+from ebsif.catalogue.guess import adding
 from ebsif.catalogue.proposal import AddingError, OtherImage, as_yaml
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.commands.options import add_dry_run
+from ebsif.eb import framework
 from ebsif.files import OverwriteError, is_there
-from ebsif.image import inspection, remote
-from ebsif.image.checksum import sha256 as sha256_of
-from ebsif.registry.reference import parse_source
+from ebsif.images import inspection, remote
+from ebsif.images.checksum import sha256 as sha256_of
+from ebsif.images.registry.reference import parse_source
 from ebsif.render import rendering
-from ebsif.updating.sourced import fits, is_copy, same_image, sourced
+from ebsif.report import output
+from ebsif.update.sourced import fits, is_copy, same_image, sourced
 
 EXAMPLES = """\
   ebsif add /appl/images/lumi-pytorch-rocm-6.4.4-....sif --site lumi \\
@@ -164,11 +166,11 @@ def print_next_step(rendered, path):
     if path:
         path = path.resolve()
         in_place = any(is_there(place) and place.samefile(path) for _, place in rendered.container.image_places)
-        if not in_place and str(path.parent) not in map(os.path.realpath, eb.source_paths()):
+        if not in_place and str(path.parent) not in map(os.path.realpath, framework.source_paths()):
             sources = [f"--sourcepath={path.parent}"]
         if rendered.container.source:
             output.hint(f"{path}: the image, where eb finds it")
-    output.hint(f"install it with: {eb.command([rendered.path, *sources])}")
+    output.hint(f"install it with: {framework.command([rendered.path, *sources])}")
     return 0
 
 

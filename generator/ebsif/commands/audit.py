@@ -11,12 +11,12 @@ import json
 import shlex
 from pathlib import Path
 
-from ebsif import output
-from ebsif.arguments import add_json
+from ebsif.commands.options import add_json
 from ebsif.errors import FOUND, UsageError
-from ebsif.findings import NOTE
 from ebsif.installed import audit, current, inventory, names
 from ebsif.installed.names import shown
+from ebsif.report import output
+from ebsif.report.findings import NOTE
 
 EXAMPLES = """\
   ebsif audit                         # all installed modules

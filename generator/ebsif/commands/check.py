@@ -15,13 +15,13 @@ import json
 import sys
 from pathlib import Path
 
-from ebsif import output
-from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.check.sites import check_sites
+from ebsif.commands.options import add_json
 from ebsif.errors import EbsifError
-from ebsif.findings import ERROR, WARNING, Finding, findings_of
-from ebsif.image import inspection
+from ebsif.images import inspection
+from ebsif.report import output
+from ebsif.report.findings import ERROR, WARNING, Finding, findings_of
 
 EXAMPLES = """\
   ebsif check --site lumi

@@ -4,9 +4,9 @@ Only what is known about both is compared: an installation knows all its package
 status is 0 if they are the same, 1 if they differ, 3 if one of them can't be read.
 """
 
-from ebsif.arguments import add_json
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments
+from ebsif.commands.options import add_json
 from ebsif.installed import compare
 from ebsif.installed.changes import print_changes
 from ebsif.installed.names import Names, add_name_argument

@@ -7,11 +7,11 @@ here are shown with all their packages, others with what the catalogue says.
 import argparse
 from pathlib import Path
 
-from ebsif import output
-from ebsif.arguments import add_overwrite
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.commands.options import add_overwrite
 from ebsif.errors import UsageError
-from ebsif.pages import build
+from ebsif.publish.pages import build
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif docs -o pages                             # the configured site; without one, all sites

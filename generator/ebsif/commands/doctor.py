@@ -12,12 +12,12 @@ communicate. The exit status is 1 if there are errors or warnings. Notes on modu
 import argparse
 import json
 
-from ebsif import output
-from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.commands.options import add_json
 from ebsif.errors import FOUND, UsageError
-from ebsif.findings import ERROR, NOTE, WARNING
 from ebsif.installed import doctor, names, places
+from ebsif.report import output
+from ebsif.report.findings import ERROR, NOTE, WARNING
 
 EXAMPLES = """\
   ebsif doctor                          # this machine
@@ -74,7 +74,7 @@ def examine_machine(options):
 def examine_image(options):
     """Return the findings (list of Finding) on what an image can use of the site's network."""
     # not imported to check a machine, where a library may be missing
-    from ebsif.image import inspection, network
+    from ebsif.images import inspection, network
 
     image = names.Names(options).image(options.image)
     settings = read_settings(options)

@@ -7,9 +7,9 @@ Credentials in it are replaced.
 
 from pathlib import Path
 
-from ebsif import output
+from ebsif.environments import crate, portable
 from ebsif.installed.names import Names, add_name_argument
-from ebsif.user import crate, portable
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif export mine -o crate --license CC0-1.0

@@ -15,15 +15,11 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif import eb, output
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.errors import UsageError
-from ebsif.installed import places
-from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
-from ebsif.installed.places import Installation
-from ebsif.user import bases, byhand, changing, environments, extending, repeating, requirements
-from ebsif.user.outcome import (
-    add_outcome,
+from ebsif.commands.options import add_outcome
+from ebsif.eb import framework
+from ebsif.environments import bases, byhand, changing, environments, extending, repeating
+from ebsif.environments.outcome import (
     check_name,
     choose_date,
     chosen,
@@ -35,6 +31,12 @@ from ebsif.user.outcome import (
     write,
     write_file,
 )
+from ebsif.errors import UsageError
+from ebsif.installed import places
+from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
+from ebsif.installed.places import Installation
+from ebsif.packages import requirements
+from ebsif.report import output
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -160,7 +162,7 @@ def parse_stage(text):
 
 def change(options, names, found):
     """Change an extension (Installation), or extend a module further under another name; return the exit status."""
-    eb.session(tuple(options.more))
+    framework.session(tuple(options.more))
     site = read_settings(options).site()
     container = bases.of_installation(found, site)
     environment = byhand.environment_of(found, container, byhand.base_of(found, names, site))
@@ -213,7 +215,7 @@ def repeat(options, names):
     """Install what a lock says; return the exit status."""
     require_name(options)
     require_place(options)
-    eb.session(tuple(options.more))
+    framework.session(tuple(options.more))
     record, site = repeating.read(options.from_lock), read_settings(options).site()
     if options.module:
         found = names.find(options.module)

@@ -6,10 +6,12 @@ name, with today's date.
 
 from pathlib import Path
 
-from ebsif import eb, files, output
-from ebsif.arguments import add_dry_run
+from ebsif import files
+from ebsif.commands.options import add_dry_run
+from ebsif.eb import framework
+from ebsif.environments import freezing
 from ebsif.installed.names import Names, add_name_argument
-from ebsif.user import freezing
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif freeze                      # the loaded module
@@ -44,5 +46,5 @@ def run(options):
                                      "--output")
     files.replace(path, text)
     print(path)
-    output.hint(f"install it with: {eb.command([path])}")
+    output.hint(f"install it with: {framework.command([path])}")
     return 0

@@ -9,11 +9,12 @@ line numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit 
 import sys
 from pathlib import Path
 
-from ebsif import files, output
+from ebsif import files
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FAILED, FOUND
-from ebsif.importing import cataloguefile, recipe
-from ebsif.importing.easyconfigfile import ImportingError
+from ebsif.migrate import cataloguefile, recipe
+from ebsif.migrate.easyconfigfile import ImportingError
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif import --site lumi PyTorch-*.eb > PyTorch.yaml

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif import output
-from ebsif.arguments import add_json
 from ebsif.catalogue.settings import add_settings_arguments
+from ebsif.commands.options import add_json
 from ebsif.errors import UsageError
-from ebsif.image import inspection, remote
+from ebsif.images import inspection, remote
+from ebsif.images.registry.reference import parse_source
 from ebsif.installed.names import Names, add_name_argument
-from ebsif.registry.reference import parse_source
-from ebsif.updating.sourced import sourced
+from ebsif.report import output
+from ebsif.update.sourced import sourced
 
 EXAMPLES = """\
   ebsif inspect image.sif

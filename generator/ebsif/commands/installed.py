@@ -13,15 +13,15 @@ import json
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif import output
-from ebsif.arguments import add_json
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.commands.options import add_json
 from ebsif.errors import FOUND, UsageError
-from ebsif.findings import ERROR, NOTE, WARNING
 from ebsif.installed import inventory, names, report
 from ebsif.installed.names import shown
 from ebsif.installed.versus import Catalogue
+from ebsif.report import output
+from ebsif.report.findings import ERROR, NOTE, WARNING
 
 EXAMPLES = """\
   ebsif installed                            # EasyBuild's prefix and MODULEPATH

@@ -12,15 +12,17 @@ import re
 import sys
 from pathlib import Path
 
-from ebsif import eb, files, output
-from ebsif.arguments import add_overwrite
+from ebsif import files
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.site import STAGED
+from ebsif.commands.options import add_overwrite
+from ebsif.eb import framework
 from ebsif.installed import lock, runtimecommand
 from ebsif.installed.names import Names, add_name_argument, shown
 from ebsif.jobs import data, job, record, submission
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif job PyTorch/2.7.1-... --nodes 4 -o train.sh -- train.py --epochs 10
@@ -163,7 +165,7 @@ def write(options, settings, profile):
                   data=tuple(map(data.parse, options.data)))
     if options.install:
         request = job.Request("", (f"install-{Path(options.install).name}",), **values)
-        more = [*eb.finding_easyblocks(has_own=True), *options.more]
+        more = [*framework.finding_easyblocks(has_own=True), *options.more]
         return job.install_script(options.install, more, request, profile)
     command = job.python_program(program) if program else ()
     needed = options.submit or options.interactive
@@ -229,7 +231,7 @@ def module_name(options, name, profile, needed):
         module, unknown = name, error
     there = names.installed_as(module)
     if there:
-        return module, there.use if eb.is_own(there.use) else None
+        return module, there.use if framework.is_own(there.use) else None
     # modules of the site may make it available
     available = runtimecommand.is_available(module, *profile.scheduler.modules)
     if available or (available is None and not unknown):

@@ -7,11 +7,11 @@ environment created by make-venv; with EBSIF_USER_SOFTWARE set, the kernel has t
 import json
 from pathlib import Path
 
-from ebsif import output
-from ebsif.arguments import add_json
+from ebsif.commands.options import add_json
+from ebsif.environments import kernels
 from ebsif.errors import UsageError
 from ebsif.installed.names import Names, complete_installed
-from ebsif.user import kernels
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif kernel install                     # the active environment, else the loaded module

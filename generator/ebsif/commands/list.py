@@ -9,13 +9,13 @@ import json
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif import output
-from ebsif.arguments import add_json
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
+from ebsif.commands.options import add_json
 from ebsif.errors import UsageError
-from ebsif.table import is_too_wide, print_columns, print_table
+from ebsif.report import output
+from ebsif.report.table import is_too_wide, print_columns, print_table
 
 EXAMPLES = """\
   ebsif list --site lumi

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.lockfile import is_complete
 
-from ebsif import files, output
-from ebsif.arguments import add_overwrite
+from ebsif import files
+from ebsif.commands.options import add_overwrite
 from ebsif.errors import UsageError
 from ebsif.installed import current, lock
 from ebsif.installed.changes import print_changes
 from ebsif.installed.names import Names, complete_installed
 from ebsif.installed.sbom import bill_of_materials
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif lock                          # of the loaded module

@@ -9,13 +9,13 @@ default resources. They belong in the directory www_lumi_modules (www_SITE_modul
 
 from pathlib import Path
 
-from ebsif import output
-from ebsif.arguments import add_overwrite
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.commands.options import add_overwrite
 from ebsif.errors import UsageError
 from ebsif.installed import places
 from ebsif.installed.names import Names, add_name_argument
-from ebsif.ondemand import writing
+from ebsif.publish.ondemand import writing
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif ood PyTorch/2.7.1-... --site lumi -o ~/ondemand/dev/jupyter-pytorch

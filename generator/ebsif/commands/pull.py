@@ -14,16 +14,11 @@ import shlex
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif import eb, output
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.errors import UsageError
-from ebsif.installed import lock, places
-from ebsif.installed.names import Names
-from ebsif.registry.opening import open_repository
-from ebsif.steps import Now, Steps, working
-from ebsif.user import artefact, extending, repeating
-from ebsif.user.outcome import (
-    add_outcome,
+from ebsif.commands.options import add_outcome
+from ebsif.eb import framework
+from ebsif.environments import artefact, extending, repeating
+from ebsif.environments.outcome import (
     check_name,
     choose_date,
     may_replace,
@@ -36,6 +31,12 @@ from ebsif.user.outcome import (
     write,
     write_file,
 )
+from ebsif.errors import UsageError
+from ebsif.images.registry.opening import open_repository
+from ebsif.installed import lock, places
+from ebsif.installed.names import Names
+from ebsif.report import output
+from ebsif.report.steps import Now, Steps, working
 
 EXAMPLES = """\
   # what is in it, and is its image here?
@@ -66,7 +67,7 @@ def run(options):
     options.name = options.name or name_in(record)
     extending.check_names(options.name)
     require_place(options)
-    eb.session(tuple(options.more))
+    framework.session(tuple(options.more))
     site = read_settings(options).site()
     try:
         container = repeating.base_of(record, Names(options).containers, site)

@@ -9,13 +9,13 @@ import contextlib
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif import output
+from ebsif.environments import artefact, portable
+from ebsif.images.registry.client import RegistryError
+from ebsif.images.registry.manifest import ContentError
+from ebsif.images.registry.opening import open_repository
 from ebsif.installed.names import Names, complete_installed
-from ebsif.registry.client import RegistryError
-from ebsif.registry.manifest import ContentError
-from ebsif.registry.opening import open_repository
-from ebsif.steps import Now, Steps
-from ebsif.user import artefact, portable
+from ebsif.report import output
+from ebsif.report.steps import Now, Steps
 
 EXAMPLES = """\
   ebsif push mine oras://registry.example/group/mine:1

@@ -9,9 +9,9 @@ environment of make-venv that are in use now.
 
 from pathlib import Path
 
-from ebsif import output
 from ebsif.installed import interpreter
 from ebsif.installed.names import Names, add_name_argument
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif python PyTorch/2.7.1-...

@@ -10,11 +10,11 @@ Run the command again when the catalogue has changed. It doesn't need ReFrame.
 
 from pathlib import Path
 
-from ebsif import output
-from ebsif.arguments import add_overwrite
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.reframe import writing
+from ebsif.commands.options import add_overwrite
+from ebsif.publish.reframe import writing
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif reframe --site lumi -o reframe

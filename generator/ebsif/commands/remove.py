@@ -10,13 +10,13 @@ import sys
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif import output
-from ebsif.arguments import add_dry_run
+from ebsif.commands.options import add_dry_run
 from ebsif.errors import FAILED
 from ebsif.files import is_there
 from ebsif.installed import places, removal
 from ebsif.installed.names import Names, add_name_argument, shown
-from ebsif.steps import working
+from ebsif.report import output
+from ebsif.report.steps import working
 
 EXAMPLES = """\
   ebsif remove mine --dry-run     # only list what would be removed

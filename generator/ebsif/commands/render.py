@@ -7,11 +7,11 @@ was rendered: it stays as it is, unless --overwrite is given.
 
 import sys
 
-from ebsif import output
-from ebsif.arguments import add_overwrite
 from ebsif.catalogue import reading, selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.commands.options import add_overwrite
 from ebsif.render import easyconfig, rendering
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif render --site lumi                   # write to easyconfigs/

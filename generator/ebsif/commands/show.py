@@ -9,17 +9,17 @@ from pathlib import Path
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.arguments import add_json
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
+from ebsif.commands.options import add_json
 from ebsif.files import is_there
 from ebsif.installed import current, imagestate, lock
 from ebsif.installed.names import Names, NamingError, add_name_argument, shown
-from ebsif.output import format_count
-from ebsif.pages.entry import DEFAULT_BADGES
+from ebsif.publish.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
 from ebsif.render.rendering import for_eb
+from ebsif.report.output import format_count
 
 EXAMPLES = """\
   ebsif show --site lumi PyTorch/2.7.0

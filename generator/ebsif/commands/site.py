@@ -10,9 +10,9 @@ import shlex
 from argparse import Namespace
 from pathlib import Path
 
-from ebsif import output
 from ebsif.catalogue import inheritance, newsite
 from ebsif.catalogue.settings import read_settings
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif site init mysite                           # mysite/site.yaml in this directory

@@ -13,16 +13,16 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ebsif import output
-from ebsif.arguments import add_json
 from ebsif.catalogue import writing
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.commands.options import add_json
 from ebsif.errors import FOUND, EbsifError
-from ebsif.findings import NOTE
-from ebsif.updating import lists, places, tags
-from ebsif.updating.comparison import Comparison
+from ebsif.report import output
+from ebsif.report.findings import NOTE
+from ebsif.update import lists, places, tags
+from ebsif.update.comparison import Comparison
 
 EXAMPLES = """\
   ebsif update --site lumi                                 # show what is new, moved or gone

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif import eb
 from ebsif.catalogue.settings import add_settings_arguments
+from ebsif.commands.options import add_outcome
+from ebsif.eb import framework
+from ebsif.environments import byhand, extending
+from ebsif.environments.outcome import chosen, write
 from ebsif.installed import compare, places
 from ebsif.installed.names import Names, add_name_argument
-from ebsif.user import byhand, extending
-from ebsif.user.outcome import add_outcome, chosen, write
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -31,7 +32,7 @@ def configure(parser):
 
 def run(options):
     """Write the easyconfig of the upgraded extension; return the exit status."""
-    eb.session(tuple(options.more))
+    framework.session(tuple(options.more))
     path = Names(options).easyconfig(options.easyconfig)
     if not isinstance(path, Path):
         raise extending.ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "

@@ -5,11 +5,11 @@ Nothing is installed. To install from the folder, name it in 'find_links' of the
 
 from pathlib import Path
 
-from ebsif import output
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments
+from ebsif.environments import wheelhouse
 from ebsif.installed.names import Names, add_name_argument
-from ebsif.user import wheelhouse
+from ebsif.report import output
 
 EXAMPLES = """\
   # on a node with network access

@@ -18,8 +18,8 @@ from easybuild.easyblocks.generic.container.lockfile import packages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 from packaging.version import InvalidVersion, Version
 
-from ebsif import output
 from ebsif.errors import EbsifError, how_to_add
+from ebsif.report import output
 
 # A package: normalized name, public version (local labels like +rocm6.2 are in no advisory).
 Pin = tuple[str, str]

@@ -7,7 +7,7 @@ from typing import Any
 from easybuild.easyblocks.generic.container import lockfile, requirements
 from easybuild.easyblocks.generic.container.texts import parse_binds
 
-from ebsif import eb
+from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import current, lock
 from ebsif.installed.names import Found
@@ -67,7 +67,7 @@ def facts_of_record(record):
 
 def facts_of_parameters(values):
     """Return the facts in the parameters of an easyconfig (dict of dict)."""
-    names = eb.source_names(values.get("sources") or [])
+    names = framework.source_names(values.get("sources") or [])
     known = {"image": {"file": Path(names[0]).name} if names else {}}
     known["bind"] = {}
     required, optional = parse_binds(values.get("binds") or [])
@@ -85,7 +85,7 @@ def facts_of_parameters(values):
 
 def parameters_of(path):
     """Return the parameters of an easyconfig (dict), as read by EasyBuild."""
-    read = eb.read(path)
+    read = framework.read(path)
     names = ("name", "version", "versionsuffix", "sources", "wrappers", "requirements", "init", "gpu", "conda_env",
              *BIND_PARAMETERS, *VARIABLE_PARAMETERS)
     return {name: read[name] for name in names if name in read}

@@ -9,10 +9,11 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif import output
+from ebsif.environments import environments
+from ebsif.environments.environments import Package
 from ebsif.installed.places import Installation
-from ebsif.user import environments, requirements
-from ebsif.user.environments import Package
+from ebsif.packages import requirements
+from ebsif.report import output
 
 # Properties of stages that contain only requirements.
 PLAIN = {"name", "requirements"}

@@ -17,12 +17,14 @@ from pathlib import Path
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.tables import RUNTIMES
 
-from ebsif import eb, output, processes
+from ebsif import processes
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
+from ebsif.eb import framework
 from ebsif.files import home, how_to_get_access, is_there
-from ebsif.findings import ERROR, NOTE, OK, Finding
 from ebsif.installed import lock
+from ebsif.report import output
+from ebsif.report.findings import ERROR, NOTE, OK, Finding
 
 LONGEST = 60  # seconds for a program to print its version
 VERSION_FILE = "container/files/VERSION"
@@ -89,13 +91,13 @@ def find_easybuild(modules):
     found = find_program("EasyBuild", ["eb", str(own)], remedy,
                          environment=None if shutil.which("eb") else {**os.environ, "EB_PYTHON": sys.executable})
     version = re.match(r"EasyBuild (\d+)\.(\d+)", found.text)
-    if version and tuple(map(int, version.groups())) < eb.OLDEST:
+    if version and tuple(map(int, version.groups())) < framework.OLDEST:
         return Finding(ERROR, found.subject, f"{found.text}, is too old: load or install EasyBuild "
-                       f"{'.'.join(map(str, eb.OLDEST))} or newer")
+                       f"{'.'.join(map(str, framework.OLDEST))} or newer")
     if found.level == OK and not importlib.util.find_spec("easybuild.tools"):
         return Finding(ERROR, found.subject, f"{found.text}, but {sys.executable}, which runs ebsif, can't import it: "
                        "add its Python packages to PYTHONPATH")
-    loaded = eb.container_modules(os.environ)
+    loaded = framework.container_modules(os.environ)
     if found.level == OK or not loaded:
         return found
     return dataclasses.replace(found, text=f"{found.text}; the commands of {', '.join(loaded)} hide those of this "
@@ -150,10 +152,11 @@ def remedy_for_easyblock(name, is_incomplete):
     from easybuild.tools.filetools import expand_glob_paths
 
     # EasyBuild names the directory of its links; it may refuse its configuration here, too, once it has read the list
-    with contextlib.suppress(eb.EasyBuildFailure), contextlib.redirect_stderr(io.StringIO()):
-        eb.session()
-    path = next((Path(path) for path in expand_glob_paths(eb.INCLUDED) if Path(path).stem == name), Path(f"{name}.py"))
-    if is_incomplete and eb.is_ours(path):
+    with contextlib.suppress(framework.EasyBuildFailure), contextlib.redirect_stderr(io.StringIO()):
+        framework.session()
+    included = map(Path, expand_glob_paths(framework.INCLUDED))
+    path = next((path for path in included if path.stem == name), Path(f"{name}.py"))
+    if is_incomplete and framework.is_ours(path):
         return f"Copy the directory easyblocks/generic/container of ebsif {VERSION} into {path.parent}"
     return f"Correct {path}, or take it out of include-easyblocks"
 
@@ -168,10 +171,10 @@ def find_easyblocks():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "ebsif-doctor-1.eb")
         path.write_text(EASYCONFIG, encoding="utf-8")
-        answer = eb.run([path, "--dry-run"])
+        answer = framework.run([path, "--dry-run"])
     if answer.returncode == 0:
         return [compare_versions(part, answer.stdout), find_easyconfigs()]
-    options = eb.finding_easyblocks() if "Failed to obtain class" in answer.stdout else []
+    options = framework.finding_easyblocks() if "Failed to obtain class" in answer.stdout else []
     if options:
         return [Finding(NOTE, part, f"eb finds them with {shlex.join(options)}, which ebsif adds when it runs eb"),
                 find_easyconfigs()]
@@ -198,7 +201,7 @@ def compare_versions(part, said):
 
 def find_easyconfigs():
     """Return a Finding on where eb finds easyconfigs by their names, and on those that are installed with ebsif."""
-    said = re.search(r"^robot-paths +\(\w\) = (.*)", eb.run(["--show-config"]).stdout, re.MULTILINE)
+    said = re.search(r"^robot-paths +\(\w\) = (.*)", framework.run(["--show-config"]).stdout, re.MULTILINE)
     places = said.group(1).split(", ") if said else []
     found = f"eb finds those in {', '.join(places) or 'no directory'} by name"
     spec = importlib.util.find_spec("easybuild.easyconfigs")

@@ -17,9 +17,10 @@ from easybuild.easyblocks.generic.container.lockfile import (
 )
 from easybuild.easyblocks.generic.container.texts import format_size, root_parts
 
-from ebsif import eb, files
+from ebsif import files
+from ebsif.eb import framework
 from ebsif.files import is_there
-from ebsif.image.checksum import sha256
+from ebsif.images.checksum import sha256
 from ebsif.installed.places import Installation
 
 # What is known of an image, from best to worst. Verified: by its SHA256; recorded: size and time are those recorded.
@@ -120,9 +121,9 @@ def central_places(installation):
     known, path = installation.record[lockfile.IMAGE], installation.easyconfig
     try:
         # this takes longer: nobody asks unless the image is nowhere else
-        values = eb.read(path) if path else {}
+        values = framework.read(path) if path else {}
         directories = values["image_dirs"] or []
-    except (eb.EasyBuildFailure, KeyError):
+    except (framework.EasyBuildFailure, KeyError):
         yield from (known[key] for key in ("source", "resolved") if known.get(key))
         return
     variable, root = root_parts(values["image_root"]) if directories else ("", "")

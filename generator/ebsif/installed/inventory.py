@@ -7,12 +7,12 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif import eb
+from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.files import is_there
-from ebsif.findings import ERROR, NOTE, WARNING, Finding
 from ebsif.installed import places
 from ebsif.installed.places import BESIDE, MODULES, Installation
+from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 
 # Software below a prefix of EasyBuild.
 SOFTWARE = "software"
@@ -49,7 +49,7 @@ def installations(named: Sequence[str] = ()) -> tuple[list[Installation], list[F
         for text in named:
             search.add(text)
     else:
-        software, modules = eb.prefix()
+        software, modules = framework.prefix()
         for directory in dict.fromkeys([modules, *places.directories_of_modules()]):
             search.add_modules(directory)
         search.add_software(software)

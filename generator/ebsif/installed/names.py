@@ -18,16 +18,16 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import lines_of
 from easybuild.easyblocks.generic.container.texts import shown_module
 
-from ebsif import output
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import is_there
-from ebsif.findings import Finding
 from ebsif.installed import imagestate, inventory, lock, places
 from ebsif.installed.lock import LockError
 from ebsif.installed.places import Installation
+from ebsif.report import output
+from ebsif.report.findings import Finding
 
 # Help for what `installations` takes.
 INSTALLED = ("an installed module, an installation, a prefix of EasyBuild, a directory of modules, or a part of a name "

@@ -10,7 +10,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from ebsif.catalogue.container import Container
 from ebsif.installed import imagestate, inventory, lock, places, usage
 from ebsif.installed.names import best_matches, catalogue_name, shown
-from ebsif.steps import working
+from ebsif.report.steps import working
 
 
 @dataclass(frozen=True)

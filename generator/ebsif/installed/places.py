@@ -16,7 +16,8 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import shown_module
 
-from ebsif import eb, files
+from ebsif import files
+from ebsif.eb import framework
 from ebsif.installed import lock
 
 # Modules below a prefix of EasyBuild.
@@ -141,7 +142,7 @@ class Installation:
     @property
     def load(self) -> str:
         """The command that loads the module."""
-        return eb.load_command(self.use, self.module)
+        return framework.load_command(self.use, self.module)
 
 
 def of_directory(root: Path) -> Installation:
@@ -280,7 +281,8 @@ def with_module_file(installation: Installation,
         return installation
     root = os.path.realpath(installation.root)
     prefixes = list(installation.root.absolute().parents)[2:3]
-    directories = dict.fromkeys([*(prefix / MODULES for prefix in prefixes), *directories_of_modules(), eb.prefix()[1]])
+    directories = dict.fromkeys(
+        [*(prefix / MODULES for prefix in prefixes), *directories_of_modules(), framework.prefix()[1]])
     named = (one for directory in directories for one in known([directory], installation.module))
     others = (one for directory in directories for one in (everything or module_files)(directory))
     return next((one for one in itertools.chain(named, others) if os.path.realpath(one.root) == root), installation)

@@ -15,12 +15,14 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.texts import modulerc_statements, shown_module
 
-from ebsif import eb, files, output
+from ebsif import files
+from ebsif.eb import framework
+from ebsif.environments import kernels
 from ebsif.errors import EbsifError
 from ebsif.installed import inventory, removed, sharing
 from ebsif.installed.names import shown
 from ebsif.installed.places import BESIDE, WRITTEN, Installation
-from ebsif.user import kernels
+from ebsif.report import output
 
 
 class RemovalError(EbsifError):
@@ -223,8 +225,8 @@ def add_archived_easyconfig(removal, root):
 def repositories(root):
     """Yield where EasyBuild may have archived the easyconfig of an installation: in its prefix, or as configured."""
     folders = [prefix / "ebfiles_repo" for prefix in list(root.parents)[2:3]]
-    if root.is_relative_to(os.path.realpath(eb.prefix()[0])):
-        folders.append(eb.repository())
+    if root.is_relative_to(os.path.realpath(framework.prefix()[0])):
+        folders.append(framework.repository())
     known = {os.path.realpath(folder): folder for folder in folders if folder}
     yield from known.values()
 

@@ -4,7 +4,8 @@ import contextlib
 import time
 from pathlib import Path
 
-from ebsif import eb, files
+from ebsif import files
+from ebsif.eb import framework
 
 TODAY = "%Y%m%d"
 
@@ -28,4 +29,4 @@ def of_today() -> set[str]:
 
 def place() -> Path:
     """Return the file with the names, beside the installations: other accounts may install there, too."""
-    return eb.prefix()[0] / ".ebsif-removed"
+    return framework.prefix()[0] / ".ebsif-removed"

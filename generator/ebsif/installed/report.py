@@ -15,15 +15,15 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.errors import EbsifError
-from ebsif.findings import ERROR, NOTE, WARNING, Finding
-from ebsif.image.packages import software_version
+from ebsif.images.packages import software_version
 from ebsif.installed import imagestate, softwarestate, usage
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.installed.versus import Catalogue
-from ebsif.steps import Now, Steps
+from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
+from ebsif.report.steps import Now, Steps
 
 
 @dataclass

@@ -10,7 +10,8 @@ from typing import Optional
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.lockfile import InstalledImage
 
-from ebsif import eb, files
+from ebsif import files
+from ebsif.eb import framework
 from ebsif.installed import inventory, places
 from ebsif.installed.places import Installation
 
@@ -52,7 +53,7 @@ def images_of(name: str, file: str) -> list[Path]:
     file
         File name of the image, to find it in installations without a record, too.
     """
-    software = eb.prefix()[0] / name
+    software = framework.prefix()[0] / name
     roots = [record.parents[2] for record in sorted(software.glob(f"*/{lockfile.RECORD}"))]
     roots += [root for directory in places.directories_of_modules() for path in sorted(directory.glob(f"{name}/*"))
               for root in [places.root_in(path)] if root]

@@ -6,11 +6,11 @@ from typing import Optional
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif.environments import environments
 from ebsif.errors import EbsifError
-from ebsif.findings import ERROR, NOTE, Finding
 from ebsif.installed import lock
 from ebsif.installed.places import Installation
-from ebsif.user import environments
+from ebsif.report.findings import ERROR, NOTE, Finding
 
 PACKED, UNPACKED, BOTH, GONE = "packed", "not packed", "packed and not packed", "gone"
 STATES = {(True, False): PACKED, (False, True): UNPACKED, (True, True): BOTH, (False, False): GONE}

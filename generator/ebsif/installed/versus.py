@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.check.easyconfigs import literals
-from ebsif.findings import NOTE, WARNING, Finding
 from ebsif.installed.names import catalogue_name
 from ebsif.installed.places import Installation
 from ebsif.render import easyconfig
 from ebsif.render.rendering import RENDERED, for_eb
+from ebsif.report.findings import NOTE, WARNING, Finding
 
 
 class Catalogue:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from easybuild.easyblocks.generic.container.schedulers import Scheduler
 
-from ebsif import output
 from ebsif.jobs.job import JobError
+from ebsif.report import output
 
 
 def submit(scheduler: Scheduler, text: str, segments: int = 1) -> list[str]:

@@ -7,15 +7,17 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif import eb, output, processes
+from ebsif import processes
 from ebsif.catalogue.site import Site
+from ebsif.eb import framework
 from ebsif.errors import EbsifError
-from ebsif.findings import ERROR, NOTE, Finding
 from ebsif.installed.health import files, hardware, machine, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.places import Installation
-from ebsif.steps import Now, Steps
+from ebsif.report import output
+from ebsif.report.findings import ERROR, NOTE, Finding
+from ebsif.report.steps import Now, Steps
 
 # Each stage needs what the earlier ones have checked.
 ON_DISK: Sequence[Sequence[Callable]] = (
@@ -43,9 +45,9 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
         This node.
     """
     node = node or Machine()
-    with contextlib.suppress(eb.EasyBuildFailure):
+    with contextlib.suppress(framework.EasyBuildFailure):
         # before there are threads, which read easyconfigs of modules with central images
-        eb.session()
+        framework.session()
     found = list(machine.examine(node, recorded_runtimes(installations)))
     stages = ON_DISK
     if any(one.level == ERROR for one in found):

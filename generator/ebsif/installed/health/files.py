@@ -11,10 +11,10 @@ from easybuild.easyblocks.generic.container.packages import built_for
 from easybuild.easyblocks.generic.container.requirements import lines_of, package_name
 
 from ebsif.files import is_there
-from ebsif.findings import Finding
 from ebsif.installed import imagestate, softwarestate
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.health.tables import LIBRARY_FOLDERS
+from ebsif.report.findings import Finding
 
 GPU_SOFTWARE = {"rocm": "ROCm", "cuda": "CUDA", "cu": "CUDA"}
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.packages import gpu_label
 
-from ebsif.findings import Finding
-from ebsif.image.network import PLUGIN
+from ebsif.images.network import PLUGIN
 from ebsif.installed import lock
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.health.tables import MPICH_LIBRARY, OLDEST_CUDA_DRIVER, OPENMPI_LIBRARY, ROCM_OF_DRIVER
+from ebsif.report.findings import Finding
 
 
 def driver(one: Subject) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from typing import Optional
 from easybuild.easyblocks.generic.container.tables import GPU_KINDS, RUNTIMES
 
 from ebsif import processes
-from ebsif.findings import ERROR, NOTE, OK, Finding
+from ebsif.report.findings import ERROR, NOTE, OK, Finding
 
 SQUASHFUSE = ("squashfuse_ll", "squashfuse")
 # where runtimes look for programs, besides PATH and their own directory (`binary path` in their configuration)

@@ -10,17 +10,18 @@ from functools import partial
 from pathlib import Path
 
 import ebsif
-from ebsif import output, processes
+from ebsif import processes
 from ebsif.errors import EbsifError
-from ebsif.findings import ERROR, NOTE, WARNING, Finding
-from ebsif.image.network import PLUGIN
+from ebsif.images.network import PLUGIN
 from ebsif.installed.health import running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import LONGEST as CONTAINER
 from ebsif.installed.health.subject import PROGRAMS, Subject
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
-from ebsif.steps import Now, Steps
+from ebsif.report import output
+from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
+from ebsif.report.steps import Now, Steps
 
 # Runs ebsif from where it is; PYTHONPATH, which the containers would have as well, needn't name that.
 MAIN = "import sys; sys.path.insert(1, sys.argv.pop(1)); from ebsif import cli; sys.exit(cli.main())"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from easybuild.easyblocks.generic.container.trial import remedy
 from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE
 
-from ebsif.findings import Finding
 from ebsif.installed import runtimecommand
 from ebsif.installed.health.subject import Subject
 from ebsif.processes import NoAnswer
+from ebsif.report.findings import Finding
 
 
 def load(one: Subject) -> Iterator[Finding]:

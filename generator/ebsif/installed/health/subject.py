@@ -15,16 +15,16 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from ebsif import processes
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
-from ebsif.findings import ERROR, NOTE, OK, WARNING, Finding
 from ebsif.installed import imagestate, lock, softwarestate
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.tables import KEY_PACKAGES
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
+from ebsif.report.findings import ERROR, NOTE, OK, WARNING, Finding
 
 PROGRAMS = Path(__file__).parent / "programs"
-PROBE = Path(__file__).parents[2] / "image/probes/image.sh"
+PROBE = Path(__file__).parents[2] / "images/probes/image.sh"
 LONGEST = 300  # seconds for one container; importing torch from a busy file system takes one or two minutes
 
 

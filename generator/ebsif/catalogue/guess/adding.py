@@ -1,0 +1,319 @@
+"""Turn an image into a record of the catalogue, from its name and content; guesses are marked for review."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+from ebsif.catalogue.families import all_components, family_values
+from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part
+from ebsif.catalogue.guess.familymatch import Candidate, candidates_in, choose, doubt_about
+from ebsif.catalogue.guess.programs import Programs
+from ebsif.catalogue.guess.template import insert_placeholders
+from ebsif.catalogue.guess.versionguess import guess_version, is_same, packages_named, packages_of
+from ebsif.catalogue.proposal import AddingError, Proposal
+from ebsif.catalogue.records import CatalogueFile
+from ebsif.images.inspection import Inspection
+from ebsif.images.packages import versions_by_name
+from ebsif.report.output import escape
+
+Ask = Callable[[str, Optional[str]], Optional[str]]
+
+# Labels with the homepage of the software; the placeholder if there are none.
+HOMEPAGE_LABELS = ("org.opencontainers.image.url", "org.opencontainers.image.source")
+NO_HOMEPAGE = "https://apptainer.org/"
+
+
+@dataclass
+class Image:
+    """
+    An image to add, and ways to find out more about it.
+
+    Parameters
+    ----------
+    found
+        The result of its inspection.
+    version
+        Its version, if named by the user.
+    programs
+        Returns which of some paths are programs in the image.
+    ask
+        Asks the user a question with a default; returns the answer, or None if nobody can answer.
+    """
+
+    found: Inspection
+    version: Optional[str] = None
+    programs: Programs = set
+    ask: Ask = lambda *_: None
+
+    @property
+    def file_name(self) -> str:
+        """Name of the image file, with links resolved."""
+        return Path(self.found.resolved).name
+
+    @property
+    def python(self) -> Optional[str]:
+        """Version of the image's Python, such as 3.12."""
+        return ".".join(self.found.python["version"].split(".")[:2]) if self.found.python else None
+
+    def version_of(self, software: str, package: Optional[str] = None) -> tuple[str, Optional[str]]:
+        """
+        Return the version of the software in the image, and what to review about it, if anything.
+
+        Raises
+        ------
+        AddingError
+            If neither the image nor the user provides it.
+        """
+        if self.version:
+            return self.version, None
+        version, review = guess_version(self.found, packages_named(software, package), self.file_name, software)
+        if version and not review or review == "from the file name":
+            return version, review
+        answer = self.ask(f"Version of {software}" + (f" ({review})" if review else ""), version)
+        if answer:
+            return checked(answer), None
+        if not version:
+            raise AddingError(f"the version of {software} is in neither labels, packages nor name of {self.file_name}: "
+                              "add --version VERSION")
+        return version, review
+
+
+def checked(version):
+    """Return a version typed by the user; raise AddingError if it is invalid."""
+    try:
+        return is_version_part(version)
+    except ValueError as error:
+        raise AddingError(f"version: '{escape(version)}' {error}") from None
+
+
+def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
+            version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
+    """
+    Return the record for an image.
+
+    Parameters
+    ----------
+    found
+        The result of inspecting the image.
+    documents
+        The files of the catalogue.
+    name, family, version
+        Named by the user.
+    programs, ask
+        See `Image`.
+
+    Raises
+    ------
+    AddingError
+        If no family fits and there is no name, the family does not exist, or the version is not known.
+    """
+    image = Image(found, version, programs, ask)
+    check_file_name(image.file_name)
+    candidates = [candidate for document in documents if name in (None, document.name)
+                  for candidate in candidates_in(document, image, family)]
+    if candidates:
+        return propose_for_family(image, choose(candidates, ask))
+    if family:
+        raise AddingError(f"no family '{family}' has images named like {image.file_name}: name another one, or leave "
+                          "it out and give a --name")
+    name = name or ask("Name of the software (no family of the catalogue has images with such a name)", None)
+    if not name:
+        raise AddingError(f"no family of the catalogue has images named like {image.file_name}: give a --name, and a "
+                          "family is begun for it")
+    same_name = next((document for document in documents if document.name == name and document.containers), None)
+    return propose_for_software(image, same_name) if same_name else propose_new_software(image, name)
+
+
+def check_file_name(file_name):
+    """Raise AddingError if a file name is not allowed in the catalogue."""
+    if PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
+        raise AddingError(f"'{escape(file_name)}' can't be the name of an image in the catalogue, which takes words in "
+                          "braces for placeholders, and lines without control characters: give the file another name")
+
+
+def propose_for_family(image, candidate):
+    """Return the proposal for an image of a known family."""
+    values = {"family": candidate.family}
+    reviews = {"family": candidate.doubt} if candidate.doubt else {}
+    fields = dict(candidate.fields)
+    take_version(image, candidate, fields, values, reviews)
+    take_date(image, candidate, fields, values, reviews)
+    values.update({key: fields.pop(key) for key in ("hash", "variant", "label") if key in fields})
+    take_python(image, candidate, fields, values, reviews)
+    components, differing = components_of(image.found, candidate.document, fields)
+    of_the_family = candidate.defaults["components"]
+    components = {key: version for key, version in components.items() if of_the_family.get(key) != version}
+    if components:
+        values["components"] = components
+    if differing:
+        reviews["components"] = "; ".join(differing)
+    values.update(conda_of(image.found, candidate))
+    values.update(identity_of(image.found))
+    return Proposal(candidate.document.name, candidate.family, values, reviews)
+
+
+def take_version(image, candidate, fields, values, reviews):
+    """Set the version: from the user, the file name, a component, or the image."""
+    name, package = candidate.document.name, candidate.defaults["package"]
+    in_name = fields.pop("version", None)
+    values["version"] = image.version or in_name or version_of_component(candidate.document, fields)
+    if not values["version"]:
+        values["version"], review = image.version_of(name, package)
+        if review:
+            reviews["version"] = review
+        return
+    packages = packages_of(image.found)
+    own = next((packages[one] for one in packages_named(name, package) if one in packages), "").split("+")[0]
+    if own and not image.version and not is_same(own, values["version"]):
+        reviews["version"] = f"from the file name; the package in the image is {own}"
+
+
+def version_of_component(document, fields):
+    """Return the component that is the version in all records of a file (str), or None."""
+    return next((value for name, value in fields.items() if document.containers and all(
+        all_components(document, record).get(name) == record.version for record in document.containers)), None)
+
+
+def take_date(image, candidate, fields, values, reviews):
+    """Set the date: from the file name, or the file's modification date if the family needs one."""
+    if "date" in fields:
+        values["date"] = fields.pop("date")
+    elif "{date}" in (candidate.defaults["suffix"] or ""):
+        written = None if image.found.source else Path(image.found.resolved).stat().st_mtime
+        values["date"] = image.found.created or time.strftime("%Y%m%d", time.localtime(written))
+        if not image.found.created:
+            reviews["date"] = "today" if image.found.source else "the day the file was written"
+
+
+def take_python(image, candidate, fields, values, reviews):
+    """Set the version of Python if it differs from the family's."""
+    in_name, inside = fields.pop("python", None), image.python
+    python = in_name or inside
+    differ = in_name and inside and in_name != inside
+    if python and (differ or python != candidate.defaults["python"]):
+        values["python"] = python
+    if differ:
+        reviews["python"] = f"from the file name; in the image it is {image.found.python['version']}"
+
+
+def components_of(found, document, fields):
+    """Return components (dict), and disagreements between file name and image (list of str)."""
+    components, differing = dict(fields), []
+    for key, version in found.components.items():
+        if key in components and not version.startswith(components[key]):
+            differing.append(f"{key} is {components[key]} in the file name, {version} in the image")
+        components.setdefault(key, version)
+    # packages that are components in other records of this name
+    packages = {**versions_by_name(found.listed), **packages_of(found)}
+    for key in sorted({key for record in document.containers for key in all_components(document, record)}):
+        version = packages.get(normal_name(key))
+        if version and key not in components:
+            components[key] = version
+    return components, differing
+
+
+def identity_of(found):
+    """Return the fields that say which image it is: its source, SHA256 and size (dict)."""
+    values = {"source": found.source} if found.source else {}
+    if found.sha256:
+        values["sha256"] = found.sha256
+        if found.size:
+            values["size"] = str(found.size)
+    return values
+
+
+def conda_of(found, candidate):
+    """Return path and name of the Conda environment (dict) if they differ from the family's."""
+    if found.init not in INIT_CONDA:
+        return {}
+    usual = {"conda_root": CONDA_ROOT, "conda_env": candidate.document.name.lower()}
+    found = {key: getattr(found, key) for key in usual}
+    return {key: value for key, value in found.items() if value and value != (candidate.defaults[key] or usual[key])}
+
+
+def file_template(file_name, version):
+    """Return a file name with a placeholder for the version (str), or unchanged if it doesn't contain the version."""
+    template = insert_placeholders(file_name, {"version": version})
+    return template if template != file_name else insert_placeholders(file_name, {"version": version}, glued=True)
+
+
+def propose_for_software(image, document):
+    """Return the proposal for known software with a new kind of file name, based on the family used last."""
+    families = list(dict.fromkeys(record.family for record in document.containers))
+    family = document.containers[-1].family
+    if len(families) > 1:
+        answer = image.ask(f"Family ({', '.join(families)})", family)
+        family = answer if answer in families else family
+    defaults = family_values(document, family)
+    image.version, review = image.version_of(document.name, defaults["package"])
+    candidate = Candidate(document, family, defaults, {}, doubt_about(image, defaults), 0)
+    proposal = propose_for_family(image, candidate)
+    doubts = ["its other images are named differently", *([candidate.doubt] if candidate.doubt else [])]
+    proposal.reviews["family"] = ", ".join(doubts)
+    if review:
+        proposal.reviews["version"] = review
+    version = {key: proposal.values.pop(key) for key in ("family", "version")}
+    proposal.values = {**version, "file": file_template(image.file_name, version["version"]), **proposal.values}
+    return proposal
+
+
+def propose_new_software(image, name):
+    """Return the proposal for new software, with a new family."""
+    found, reviews = image.found, {}
+    version, review = image.version_of(name)
+    if review:
+        reviews["version"] = review
+    family = {"file": file_template(image.file_name, version), "init": found.init}
+    if family["file"] == image.file_name:
+        reviews["file"] = "the name has no version, so it is that of this image alone: the next one needs its own"
+    family.update(python_of(image, name, reviews))
+    family.update(texts_of(found, name, reviews))
+    values = {"family": name.lower(), "version": version}
+    if found.components:
+        values["components"] = dict(found.components)
+    values.update(identity_of(found))
+    return Proposal(name, name.lower(), values, reviews, new_family=family)
+
+
+def python_of(image, name, reviews):
+    """Return the fields of a new family that concern Python (dict)."""
+    from easybuild.easyblocks.generic.container.probe import why_no_venv
+
+    found, family = image.found, {}
+    package = next((one for one in packages_named(name) if one in packages_of(found)), None)
+    if package and package != normal_name(name):
+        family["package"] = package
+    if found.python:
+        reason = why_no_venv(found.python)
+        family.update(venv=not reason, python=image.python)
+        if reason:
+            reviews["venv"] = reason
+    for key in ("conda_root", "conda_env"):
+        if getattr(found, key) and found.init.startswith("conda"):
+            family[key] = getattr(found, key)
+    return family
+
+
+def texts_of(found, name, reviews):
+    """Return homepage and description from an image's labels (dict); placeholders where it has none."""
+    homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))), None)
+    if not homepage:
+        reviews["homepage"] = "a placeholder, because the image has none: enter that of the software"
+    description = line_of(found.labels.get("org.opencontainers.image.description"))
+    if not description or PLACEHOLDER.search(description):
+        description = f"{name} in a container."
+        reviews["description"] = "a placeholder, because the image has none: say what the software does"
+    return {"homepage": homepage or NO_HOMEPAGE, "description": description}
+
+
+def line_of(label):
+    """Return a label as it can be in a record (str), or None."""
+    try:
+        return is_line((label or "").strip())
+    except ValueError:
+        return None

@@ -1,0 +1,74 @@
+"""Find the family of an image: those whose images have such file names, and the best one of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.tables import INIT_CONDA, INIT_IMAGE
+
+from ebsif.catalogue.families import family_values
+from ebsif.catalogue.guess.template import read_fields
+from ebsif.catalogue.records import CatalogueFile
+
+
+@dataclass
+class Candidate:
+    """A family whose images have such file names."""
+
+    document: CatalogueFile
+    family: str
+    defaults: dict
+    fields: dict
+    # why the image may not belong to it; the position of the last record that uses it
+    doubt: Optional[str]
+    last: int
+
+    @property
+    def alike(self):
+        """The number of components whose value is in the file name (int)."""
+        return len(self.fields.items() & self.defaults["components"].items())
+
+
+def candidates_in(document, image, wanted):
+    """Yield the families of a file whose images have such names; families without records only if they are named."""
+    for family, defaults, fields in families_named(document, image.file_name):
+        used = [index for index, record in enumerate(document.containers) if record.family == family]
+        if wanted in (None, family) and (used or wanted):
+            doubt = doubt_about(image, defaults)
+            yield Candidate(document, family, defaults, fields, doubt, max(used, default=-1))
+
+
+def families_named(document: CatalogueFile, file_name: str) -> Iterator[tuple[str, dict, dict]]:
+    """Yield the families of a file whose images have such names: name, values, and fields of the file name."""
+    for family in document.families:
+        defaults = family_values(document, family)
+        fields = read_fields(defaults["file"], file_name) if defaults["file"] else None
+        if fields is not None:
+            yield family, defaults, fields
+
+
+def doubt_about(image, defaults):
+    """Return why an image may not belong to a family (str), or None: activation distinguishes generations."""
+    init, wanted = image.found.init, defaults["init"] or INIT_IMAGE
+    # the Conda environment may be the same; with a venv, it matters how Python is activated
+    alike = {init, wanted} == set(INIT_CONDA) and not defaults["venv"]
+    # of an image in a registry only the configuration is known
+    if init and init != wanted and not alike:
+        return f"Python is activated by {init} here, by {wanted} in that family"
+    entry_point = defaults["entry_point"]
+    if entry_point and entry_point not in image.programs([entry_point]):
+        return f"it has no {entry_point}, the entry point of that family"
+    return None
+
+
+def choose(candidates, ask):
+    """
+    Return the best family: with most components in the file name, and among those the one used last.
+
+    If none matches, the user chooses.
+    """
+    best = max(candidates, key=lambda one: (not one.doubt, one.alike, one.last))
+    if best.doubt and len(candidates) > 1:
+        chosen = ask(f"Family ({', '.join(f'{one.family}: {one.doubt}' for one in candidates)})", best.family)
+        best = next((one for one in candidates if one.family == chosen), best)
+    return best

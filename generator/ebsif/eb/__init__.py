@@ -1,0 +1,1 @@
+"""EasyBuild: a session, its runs, their output."""

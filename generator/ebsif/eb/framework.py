@@ -1,0 +1,436 @@
+"""Run EasyBuild as a program in a clean environment, and use it as a library to read easyconfigs and settings."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Optional, Union
+
+from ebsif import files, modulestool
+from ebsif.errors import EbsifError
+from ebsif.report import output
+
+# One thread at a time reads easyconfigs.
+READING = threading.Lock()
+OLDEST = (5, 1)  # as in setup.cfg
+# In the home directory, what new shells read.
+START_FILES = (".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zprofile")
+
+# Our easyblocks, and the easyblocks that EasyBuild's configuration includes (known after `session`).
+EASYBLOCKS = ("containerinstall", "containervenv")
+INCLUDED: list[str] = []
+
+
+class EasyBuildFailure(EbsifError):
+    """EasyBuild is missing or failed; the message includes its own."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The location of a module: arguments of `module use` and `module load`, module file, installation directory."""
+
+    use: Path
+    module: str
+    file: Path
+    installation: Path
+
+    @property
+    def load(self) -> str:
+        """The command that loads the module."""
+        return load_command(self.use, self.module)
+
+
+def load_command(directory: Optional[Path], module: str) -> str:
+    """Return the command that loads a module, also tomorrow: with `module use` unless new shells search its place."""
+    use = "" if not directory or is_searched_later(directory) else f"module use {shlex.quote(str(directory))} && "
+    return f"{use}module load {module}"
+
+
+def is_searched_later(directory: Path) -> bool:
+    """
+    Return whether this shell searches a directory of modules, and so will new shells.
+
+    Of one of this account's own, MODULEPATH doesn't say that: `module use` or an environment of make-venv may have put
+    it there for this shell only.
+    """
+    return is_searched(directory) and (not is_own(directory) or is_named_at_start(directory))
+
+
+def is_named_at_start(directory: Path) -> bool:
+    """Return whether a file that new shells read names a directory of modules."""
+    name = re.compile(rf"""{re.escape(str(directory))}/?(?:[\s"';:]|\Z)""")
+    for file in START_FILES:
+        with contextlib.suppress(OSError):
+            text = (files.home() / file).read_text(encoding="utf-8", errors="replace")
+            if name.search(re.sub(r"~|\$HOME|\$\{HOME\}", lambda _: str(files.home()), text)):
+                return True
+    return False
+
+
+def is_searched(directory: Path) -> bool:
+    """Return whether a directory of modules is on MODULEPATH."""
+    searched = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
+    return os.path.realpath(directory) in searched
+
+
+def is_own(directory: Path) -> bool:
+    """Return whether a new shell may not search a directory of modules: it's this account's, or not on MODULEPATH."""
+    return not is_searched(directory) or directory.stat().st_uid == os.getuid()
+
+
+def command(arguments: Iterable[Union[str, Path]]) -> str:
+    """Return how a person runs eb, which refuses to while another module of the same software is loaded."""
+    loaded = os.environ.get("EBSIF_LOADED_MODULE")
+    words = ["eb", *finding_easyblocks(has_own=True), *map(str, arguments)]
+    return (f"module unload {loaded}; " if loaded else "") + shlex.join(words)
+
+
+def finding_easyblocks(has_own: bool = False) -> list[str]:
+    """
+    Return the options with which eb finds our easyblocks, after which it still finds those of the site.
+
+    None are needed if eb is installed with this command. A site's eb has another Python, and may ignore PYTHONPATH.
+
+    Parameters
+    ----------
+    has_own
+        Whether none are needed either if the site seems to have our easyblocks, perhaps of another version.
+    """
+    found = shutil.which("eb")
+    if not found or Path(found).parent == Path(sys.executable).parent:
+        return []
+    from easybuild.tools.filetools import expand_glob_paths
+
+    session()
+    ours = [importlib.util.find_spec(f"easybuild.easyblocks.generic.{name}").origin for name in EASYBLOCKS]
+    if has_own and (any(map(is_ours, expand_glob_paths(INCLUDED))) or
+                    str(Path(ours[0]).parents[3]) in os.environ.get("PYTHONPATH", "").split(":")):
+        return []
+    return [f"--include-easyblocks={','.join([*ours, *INCLUDED])}"]
+
+
+def is_ours(path: str) -> bool:
+    """Return whether a file is named as one of our easyblocks."""
+    return Path(path).stem in EASYBLOCKS
+
+
+def run(arguments: Sequence[Union[str, Path]]) -> subprocess.CompletedProcess[str]:
+    """
+    Run eb as a person would, and return its exit status and output, for questions that it answers quickly.
+
+    Raises
+    ------
+    EasyBuildFailure
+        If eb is not found.
+    """
+    with started(arguments, {}, stderr=subprocess.STDOUT) as process:
+        said, _ = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, said)
+
+
+@contextlib.contextmanager
+def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
+            stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+    """
+    Yield a running eb (subprocess.Popen), and wait for its end even if it is interrupted, because it cleans up.
+
+    It runs in an empty directory, because eb searches the current one, which may be large (S002-52).
+
+    Parameters
+    ----------
+    arguments
+        Arguments of eb, with full paths.
+    variables
+        Additional environment variables.
+    stderr
+        As for Popen; standard output is a pipe.
+
+    Raises
+    ------
+    EasyBuildFailure
+        If eb is not found.
+    """
+    environment = clean_environment()
+    command = [program(environment), *map(str, arguments)]
+    output.command(command)
+    with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder:
+        process = subprocess.Popen(command, cwd=folder, env={**environment, **variables}, text=True, errors="replace",
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
+        try:
+            yield process
+        finally:
+            while process.poll() is None:
+                # it gets each Ctrl-C, too
+                with contextlib.suppress(KeyboardInterrupt):
+                    process.wait()
+
+
+def program(environment: Mapping[str, str]) -> str:
+    """
+    Return the path of eb: the one on PATH, else the one that was installed with this command.
+
+    Raises
+    ------
+    EasyBuildFailure
+        If eb is not found.
+    """
+    found = shutil.which("eb", path=environment.get("PATH")) or shutil.which("eb", path=Path(sys.executable).parent)
+    if not found:
+        raise EasyBuildFailure("eb is not on PATH: load the site's EasyBuild module, or install easybuild with pip")
+    return found
+
+
+def clean_environment() -> dict[str, str]:
+    """
+    Return the environment without loaded container modules.
+
+    EasyBuild refuses to install a module that is loaded, and it can't run with their wrapper `python`.
+    """
+    environment = dict(os.environ)
+    loaded = container_modules(environment)
+    if loaded:
+        environment = unloaded(loaded, environment)
+    # the Python that runs EasyBuild; others on PATH may be wrappers of a container
+    if Path(program(environment)).parent == Path(sys.executable).parent and not environment.get("EB_INSTALLPYTHON"):
+        environment.setdefault("EB_PYTHON", sys.executable)
+    return environment
+
+
+def container_modules(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of the loaded container modules, recognized by their module files."""
+    names, files = (environment.get(name, "").split(":") for name in ("LOADEDMODULES", "_LMFILES_"))
+    found = []
+    for name, file in zip(names, files):
+        with contextlib.suppress(OSError):
+            if "CONTAINERROOT" in Path(file).read_text(encoding="utf-8", errors="replace"):
+                found.append(name)
+    return found
+
+
+def unloaded(modules, environment):
+    """Return an environment (dict) after unloading modules; unchanged if the modules tool can't unload them."""
+    if not modulestool.command(environment):
+        return environment
+    result = modulestool.run("without-modules.bash", *modules, environment=environment)
+    entries = modulestool.entries(result.stdout)
+    return entries if result.returncode == 0 and entries else environment
+
+
+def is_configured():
+    """
+    Return whether EasyBuild is already configured in this process, which is possible only once.
+
+    EasyBuild has no function for that; its ``set_up_configuration`` looks in the same place (5.1 to 5.3).
+    """
+    from easybuild.tools.config import BuildOptions
+
+    return BuildOptions in type(BuildOptions)._instances
+
+
+@lru_cache(maxsize=1)
+def session(arguments: tuple[str, ...] = ()) -> None:
+    """
+    Configure EasyBuild in this process to read easyconfigs, without a modules tool. Only the first call counts.
+
+    EasyBuild changes the directory for temporary files of the whole process; this is undone.
+
+    Parameters
+    ----------
+    arguments
+        Options of eb.
+
+    Raises
+    ------
+    EasyBuildFailure
+        If EasyBuild refuses its options, environment variables or configuration files.
+    """
+    from easybuild.tools import config, options, version
+
+    if is_configured():
+        return
+    if tuple(version.VERSION.version[:2]) < OLDEST:
+        raise EasyBuildFailure(f"ebsif needs EasyBuild {'.'.join(map(str, OLDEST))} or newer, and this is "
+                               f"{this_easybuild()}: load or install a newer EasyBuild")
+    environment, folder = dict(os.environ), tempfile.gettempdir()
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), including_others(options) as problems:
+            # --ignore-osdeps: otherwise EasyBuild complains if eb is not on PATH
+            parsed = options.parse_options(args=["--ignore-osdeps", *arguments])
+    except (Exception, SystemExit) as error:  # TypeError for a file that is not a configuration file, for example
+        text = said.getvalue().strip() if isinstance(error, SystemExit) else str(error).strip("'\"")
+        raise EasyBuildFailure(f"EasyBuild refuses its configuration: {text} ({this_easybuild()})") from None
+    finally:
+        if tempfile.gettempdir() != folder:
+            shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
+        tempfile.tempdir = folder
+        os.environ.clear()
+        os.environ.update(environment)
+    for problem in problems:
+        output.note(problem)
+    values = parsed.get_options_by_section("config")
+    # eb would refuse to run without a modules tool, but no module is loaded here
+    values["modules_tool"] = None
+    config.init(parsed.options, values)
+    config.init_build_options(cmdline_options=parsed.options)
+
+
+@contextlib.contextmanager
+def including_others(options):
+    """
+    Let EasyBuild include the easyblocks of its configuration, but of our easyblocks no copies of other versions.
+
+    Easyblocks for another EasyBuild, or another Python, may fail here. No command needs those of other software, so
+    messages (list of str) are enough, which this yields.
+
+    Parameters
+    ----------
+    options
+        The module easybuild.tools.options.
+    """
+    from easybuild.tools.build_log import EasyBuildError
+    from easybuild.tools.filetools import expand_glob_paths
+
+    include, problems = options.include_easyblocks, []
+
+    def include_others(folder, patterns):
+        INCLUDED[:] = patterns
+        others = [path for path in expand_glob_paths(patterns) if not is_ours(path)]
+        try:
+            if others:
+                include(folder, others)
+        except EasyBuildError as error:
+            problems.append(f"an easyblock that EasyBuild's configuration includes fails in {this_easybuild()}, but "
+                            f"may work in that of eb: {str(error).strip(chr(39))}")
+
+    options.include_easyblocks = include_others
+    try:
+        yield problems
+    finally:
+        options.include_easyblocks = include
+
+
+def this_easybuild() -> str:
+    """Return the version and the directory of the EasyBuild that this process uses, and its Python."""
+    from easybuild.tools import version
+
+    place = Path(version.__file__).parents[2]
+    return f"EasyBuild {version.VERSION} in {place}, with Python {'.'.join(map(str, sys.version_info[:2]))}"
+
+
+def read(path):
+    """
+    Return an easyconfig as EasyBuild reads it (easybuild.framework.easyconfig.easyconfig.EasyConfig).
+
+    Raises
+    ------
+    EasyBuildFailure
+        If EasyBuild can't read it.
+    """
+    from easybuild.framework.easyconfig.easyconfig import EasyConfig
+    from easybuild.tools.build_log import EasyBuildError
+
+    # EasyBuild isn't made for threads, and configuring it changes the environment for a moment
+    with READING:
+        session()
+        try:
+            return EasyConfig(str(path))
+        except EasyBuildError as error:
+            raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+
+
+def check_parameters(easyconfig):
+    """
+    Let the easyblock of an easyconfig (EasyConfig) check its parameters, as it does before an installation.
+
+    Raises
+    ------
+    EasyBuildFailure
+        If the easyblock refuses a parameter.
+    """
+    from easybuild.framework.easyconfig.easyconfig import get_easyblock_class
+    from easybuild.tools.build_log import EasyBuildError
+
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory() as folder:
+        # an easyblock opens a log and creates a directory for module files
+        tempfile.tempdir = folder
+        try:
+            get_easyblock_class(easyconfig["easyblock"])(easyconfig, logfile=os.devnull)
+        except EasyBuildError as error:
+            raise EasyBuildFailure(str(error).strip("'\"")) from None
+        finally:
+            tempfile.tempdir = before
+
+
+def source_paths() -> list[str]:
+    """Return EasyBuild's source paths, where it searches images."""
+    from easybuild.tools.config import source_paths
+
+    session()
+    return source_paths()
+
+
+def prefix() -> tuple[Path, Path]:
+    """Return EasyBuild's directories of installations and of module files."""
+    from easybuild.tools.config import build_option, install_path
+
+    session()
+    return Path(install_path()), Path(install_path("mod")) / build_option("suffix_modules_path")
+
+
+def other_directories() -> dict[str, Path]:
+    """Return the directories that EasyBuild needs besides those of `prefix`, by the option that names them."""
+    from easybuild.tools.config import build_path
+
+    session()
+    found = {"buildpath": Path(build_path())}
+    archive = repository()
+    # it fails if it can't create it; where it can't write to it, it archives nothing
+    if archive and not os.path.isdir(archive):  # noqa: PTH112 is_dir() fails below a closed directory
+        found["repositorypath"] = archive
+    return found
+
+
+def repository() -> Optional[Path]:
+    """Return the directory where EasyBuild archives easyconfigs; None if it isn't one."""
+    from easybuild.tools.config import get_repository, get_repositorypath
+
+    session()
+    return Path(*get_repositorypath()) if get_repository() == "FileRepository" else None
+
+
+def only_build(folder: Union[str, Path], last: str = "build") -> list[str]:
+    """Return the options with which eb builds in a folder up to a step, installs nothing, and writes nowhere else."""
+    # --rebuild: eb would skip the easyconfig if its module exists already
+    return [f"--buildpath={folder}/build", f"--installpath={folder}/install", f"--repositorypath={folder}/repository",
+            f"--stop={last}", "--rebuild"]
+
+
+def source_names(sources: Iterable[Union[str, dict]]) -> list[str]:
+    """Return the file names of sources, each of which is a string or a dict for EasyBuild."""
+    names = [source.get("filename") if isinstance(source, dict) else source for source in sources]
+    return [name for name in names if isinstance(name, str)]
+
+
+def place_of(path: Path) -> Place:
+    """Return the place where the module of an easyconfig is or would be installed."""
+    from easybuild.framework.easyconfig.easyconfig import ActiveMNS
+    from easybuild.tools.config import build_option, get_module_syntax, install_path
+
+    easyconfig = read(path)
+    use = Path(install_path("mod")) / build_option("suffix_modules_path") / easyconfig.mod_subdir
+    suffix = ".lua" if get_module_syntax() == "Lua" else ""
+    return Place(use, easyconfig.short_mod_name, use / f"{easyconfig.short_mod_name}{suffix}",
+                 Path(install_path()) / ActiveMNS().det_install_subdir(easyconfig))

@@ -1,0 +1,120 @@
+"""
+The environment of a module as an RO-Crate: files and metadata for the repository of a paper.
+
+https://www.researchobject.org/ro-crate/specification
+"""
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from easybuild.easyblocks.generic.container import lockfile
+
+from ebsif import version
+from ebsif.environments.portable import LOCK, Portable
+from ebsif.errors import EbsifError, how_to_add
+from ebsif.installed.sbom import BILL_OF_MATERIALS
+
+METADATA = "ro-crate-metadata.json"
+SPDX = "https://spdx.org/licenses/"
+# name, description and media type of the files
+FILES = {
+    LOCK: ("Lock", "Image and all packages with their exact versions, to repeat the installation", "application/json"),
+    BILL_OF_MATERIALS: ("Software bill of materials", "The packages of image and module (CycloneDX)",
+                        "application/vnd.cyclonedx+json"),
+}
+EASYCONFIG = ("Easyconfig", "With it, EasyBuild installs the module", "text/plain")
+HOMEPAGE = re.compile(r"""^homepage\s*=\s*(['"])(?P<url>https?://[^'"\s]+)\1""", re.MULTILINE)
+# a name in SPDX's list, and no expression
+LICENSE = re.compile(r"(?!LicenseRef-)[A-Za-z0-9.-]+")
+
+
+class CrateError(EbsifError):
+    """A crate can't be written; the message says why and what to do."""
+
+
+def write(portable: Portable, directory: Path) -> None:
+    """
+    Write a crate with lock, bill of materials, easyconfig and metadata.
+
+    Parameters
+    ----------
+    portable
+        The environment.
+    directory
+        The directory, which must not exist, or be empty.
+
+    Raises
+    ------
+    CrateError
+        If something is there, or the library for crates is not installed.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise CrateError(f"{directory} exists already: name another directory, or remove it")
+    try:
+        # takes long to import
+        from rocrate.rocrate import ROCrate
+    except ImportError:
+        raise CrateError(f"the library rocrate is missing: {how_to_add('rocrate')}") from None
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as work:
+        sources, finished = Path(work, "files"), Path(work, "crate")
+        sources.mkdir()
+        crate = ROCrate()
+        describe(crate, portable)
+        for name, text in portable.texts.items():
+            (sources / name).write_text(text, encoding="utf-8")
+            title, description, kind = FILES.get(name, EASYCONFIG)
+            crate.add_file(sources / name, name, record_size=True, properties={
+                "name": title, "description": description, "encodingFormat": kind, "about": {"@id": "#module"}})
+        crate.write(finished)
+        finished.replace(directory)
+
+
+def describe(crate: Any, portable: Portable) -> None:
+    """Add metadata to a crate (ROCrate): what it is, its license, the module with its packages, and the image."""
+    from rocrate.model.contextentity import ContextEntity
+
+    root = crate.root_dataset
+    root["name"] = f"Software environment {portable.module}"
+    root["description"] = f"The software of the module {portable.module}, installed with EasyBuild and ebsif " \
+        f"{version()}: Python packages on top of the container image {portable.image['file']}."
+    root["datePublished"] = portable.installed.date().isoformat()
+    root["license"] = crate.add(ContextEntity(crate, *license_of(portable)))
+    image = crate.add(ContextEntity(crate, "#image", image_of(portable)))
+    root["mainEntity"] = crate.add(ContextEntity(crate, "#module", {**module_of(portable), "isBasedOn": image}))
+    root["mentions"] = image
+
+
+def license_of(portable: Portable) -> tuple[str, dict[str, Any]]:
+    """Return identifier and properties of the license, which a crate must have."""
+    name = portable.license
+    if not name:
+        return "#license", {"@type": "CreativeWork", "name": "not stated",
+                            "description": "Whoever wrote this crate has stated no license."}
+    if not LICENSE.fullmatch(name):
+        return "#license", {"@type": "CreativeWork", "name": name, "description": "A license expression of SPDX"}
+    return f"{SPDX}{name}", {"@type": "CreativeWork", "name": name, "description": f"{name} in SPDX's list of licenses",
+                             "url": f"{SPDX}{name}"}
+
+
+def module_of(portable: Portable) -> dict[str, Any]:
+    """Return the properties of the module: its version and its packages."""
+    module = portable.record.get(lockfile.MODULE, {})
+    homepage = HOMEPAGE.search(portable.texts.get(portable.easyconfig or "", ""))
+    return {
+        # software must have a page
+        **({"@type": "SoftwareApplication", "url": homepage.group("url")} if homepage else {"@type": "CreativeWork"}),
+        "name": portable.module, "version": f"{module.get('version', '')}{module.get('versionsuffix', '')}",
+        "softwareRequirements": portable.packages}
+
+
+def image_of(portable: Portable) -> dict[str, Any]:
+    """Return the properties of the image: its file and digest, and where it is from."""
+    image = portable.image
+    found = {"@type": "CreativeWork", "additionalType": "container image (SIF)", "name": image["file"],
+             "identifier": f"sha256:{image['sha256']}", "description": "The container image, by the SHA256 of its file"}
+    if image.get("source_digest"):
+        found["isBasedOn"] = image["source"]
+    return found

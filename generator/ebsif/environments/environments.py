@@ -1,0 +1,269 @@
+"""Read the exact requirements of a virtual environment, a directory or a SquashFS file."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Optional
+from urllib.parse import quote, unquote, urlsplit
+
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+from ebsif import files
+from ebsif.packages.requirements import RequirementsError, Wanted
+
+# every new venv has these ...
+TOOLS = {"pip"}
+# ... and up to Python 3.11 these
+OLD_TOOLS = {"setuptools", "wheel"}
+# what `python -m venv` creates in bin/
+OF_VENV = re.compile(r"(python|pip)[0-9.]*|[Aa]ctivate.*")
+# what make-venv adds, and what its programs contain
+OF_MAKE_VENV = {"host-bin", "container-packages.pth", "ebsif_imports.py", "ebsif_pip_hints.py"}
+PROGRAM_OF_IMAGE = b"# a program of the image, run by the Python of this environment (ebsif)\n"
+PACKAGES = re.compile(r"(?:(?P<root>.+)/)?lib/python3\.(?P<minor>\d+)/site-packages")
+METADATA = (".dist-info", ".egg-info")
+
+
+@dataclass
+class Tree:
+    """
+    The files of an environment.
+
+    Attributes
+    ----------
+    paths
+        Relative paths of all files.
+    folder
+        Directory with the metadata of packages.
+    """
+
+    paths: set[PurePosixPath]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Package:
+    """
+    An installed package.
+
+    Attributes
+    ----------
+    name, version
+        From its metadata.
+    line
+        The requirement that installs it again; None if nothing can.
+    said
+        What the user should know about it, or None.
+    requires
+        The packages that it needs, as in its metadata.
+    """
+
+    name: str
+    version: str
+    line: Optional[str]
+    said: Optional[str]
+    requires: tuple[str, ...] = ()
+
+
+def packages(path: Path) -> dict[str, Package]:
+    """
+    Return all packages in an environment by their normalized name, those for installing others included.
+
+    Raises
+    ------
+    RequirementsError
+        If it can't be read or contains no environment.
+    """
+    with opened(path) as tree:
+        _, folder, _ = find(tree, path)
+        found = [package_in(tree.folder / info) for info in sorted(children(tree, folder)) if info.suffix in METADATA]
+    return {normal_name(one.name): one for one in found if one}
+
+
+def read(path: Path) -> Wanted:
+    """
+    Return the packages of an environment with exact versions, and those that can't be installed elsewhere.
+
+    Parameters
+    ----------
+    path
+        A directory, or a SquashFS file.
+
+    Raises
+    ------
+    RequirementsError
+        If it can't be read, or contains no environment or no packages.
+    """
+    with opened(path) as tree:
+        root, packages, minor = find(tree, path)
+        wanted, owned = Wanted(), set()
+        for info in sorted(children(tree, packages)):
+            if info.suffix in METADATA:
+                add_package(tree, info, minor, wanted, owned)
+        others = sorted(map(str, not_of_packages(tree, root, packages, owned)))
+        if others:
+            wanted.impossible.append(f"not part of a package, not taken over: {', '.join(others)}")
+    if not wanted.lines:
+        raise RequirementsError(f"{path} contains no package that pip can install"
+                                + "".join(f"\n  {text}" for text in wanted.impossible))
+    return wanted
+
+
+@contextmanager
+def opened(path):
+    """Yield the files of a directory or SquashFS file (Tree)."""
+    if path.is_dir():
+        yield Tree({PurePosixPath(folder).relative_to(path) / name
+                    for folder, folders, files in os.walk(path) for name in [*folders, *files]}, path)
+        return
+    if not path.is_file():
+        raise RequirementsError(f"{path} doesn't exist: a directory or a SquashFS file is required")
+    lines = unsquash(path, "-l").splitlines()
+    paths = {PurePosixPath(line).relative_to("squashfs-root") for line in lines if line.startswith("squashfs-root/")}
+    with tempfile.TemporaryDirectory(prefix="ebsif-environment-") as folder:
+        place = Path(folder) / "environment"
+        # what is read of an environment: metadata, and the programs beside its packages
+        wanted = [str(one) for one in paths
+                  if one.suffix in METADATA or (one.name == "bin" and one.parent / "lib" in paths)]
+        if wanted:
+            unsquash(path, "-no-xattrs", "-no-progress", "-d", place, *wanted)
+        yield Tree(paths, place)
+
+
+def unsquash(path, *arguments):
+    """Run unsquashfs on a file, with options and names of files in it; return its output."""
+    options = [word for word in arguments if not isinstance(word, str) or word.startswith("-")]
+    names = [re.sub(r"([\\*?\[\]])", r"\\\1", word) for word in arguments if word not in options]
+    program = shutil.which("unsquashfs")
+    if not program:
+        raise RequirementsError(f"{path} can't be read: unsquashfs is not on PATH (install squashfs-tools)")
+    done = subprocess.run([program, *options, path, *names], capture_output=True, text=True, errors="replace",
+                          stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
+        raise RequirementsError(f"{path} can't be read as a SquashFS file: {said[-1]}")
+    return done.stdout
+
+
+def find(tree, path):
+    """Return the environment and its package directory (two PurePosixPath), and the minor version of its Python."""
+    found = {PurePosixPath(match.group("root") or "."): (one, int(match.group("minor")))
+             for one in tree.paths for match in [PACKAGES.fullmatch(str(one))] if match}
+    # an environment inside another one belongs to a package
+    outer = [root for root in found if not any(other in root.parents for other in found)]
+    # user software of a module: its venv, whatever else somebody has put there
+    outer = [root for root in outer if root.parent == PurePosixPath("venv")] or outer
+    if not outer:
+        raise RequirementsError(f"{path} contains no Python environment (lib/python3.*/site-packages)")
+    if len(outer) > 1:
+        raise RequirementsError(f"{path} contains several environments ({', '.join(sorted(map(str, outer)))}): use "
+                                "the directory of one (unpack a SquashFS file with unsquashfs)")
+    return (outer[0], *found[outer[0]])
+
+
+def children(tree, folder):
+    """Return the paths directly in a folder (set of PurePosixPath)."""
+    return {path for path in tree.paths if path.parent == folder}
+
+
+def add_package(tree, info, minor, wanted, owned):
+    """Add a package, or the reason why it can't be installed elsewhere, to `wanted`, and its files to `owned`."""
+    folder = tree.folder / info
+    owned |= files_of(folder, info)
+    package = package_in(folder)
+    if not package:
+        wanted.impossible.append(f"{info.name}: no name or version in its metadata, not taken over")
+        return
+    if normal_name(package.name) in TOOLS | (OLD_TOOLS if minor < 12 else set()):
+        return
+    if package.line:
+        wanted.lines.append(package.line)
+    if package.said:
+        wanted.impossible.append(f"{package.name} {package.version}: {package.said}")
+
+
+def package_in(folder):
+    """Return the package whose metadata is in a folder (Package), None if it has no name or version."""
+    # takes long to import, and isn't needed when the Tab key is pressed
+    from email.parser import HeaderParser
+
+    metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
+    name, version = metadata["Name"], metadata["Version"]
+    return Package(name, version, *requirement(name, version, text_of(folder / "direct_url.json")),
+                   tuple(metadata.get_all("Requires-Dist", []))) if name and version else None
+
+
+def text_of(path):
+    """Return the text of a file (str); empty if it can't be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def files_of(folder, info):
+    """Return the files of a package in pip's record, and their directories (set of PurePosixPath)."""
+    paths = {info}
+    for line in text_of(folder / "RECORD").splitlines():
+        # names with a comma are in quotes
+        name = line[1:].partition('"')[0] if line.startswith('"') else line.partition(",")[0]
+        paths.add(PurePosixPath(os.path.normpath(info.parent / name)))
+    for name in text_of(folder / "top_level.txt").split():
+        paths |= {info.parent / name, info.parent / f"{name}.py"}
+    return paths | {parent for path in paths for parent in path.parents}
+
+
+def requirement(name, version, direct_url):
+    """
+    Return the requirement for a package (None if there is none), and a message for the user (str or None).
+
+    Parameters
+    ----------
+    name, version : str
+    direct_url : str
+        Where pip got the package (PEP 610); empty if it came from an index.
+    """
+    exact = f"{name}=={version}"
+    if not direct_url:
+        return exact, None
+    try:
+        origin = json.loads(direct_url)
+        url, source = origin["url"], origin.get("vcs_info")
+        editable = origin.get("dir_info", {}).get("editable")
+        part = f"#subdirectory={quote(origin['subdirectory'])}" if "subdirectory" in origin else ""
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return exact, "its direct_url.json can't be read: this version comes from the package index"
+    if source:
+        return f"{name} @ {source['vcs']}+{url}@{source['commit_id']}{part}", None
+    if editable:
+        return None, f"installed in development mode (pip install -e) from {url}, not taken over"
+    if not url.startswith("file:"):
+        return f"{name} @ {url}{part}", None
+    path = Path(unquote(urlsplit(url).path))
+    if files.is_there(path):
+        return (path.as_uri() if " " in str(path) else str(path)), None
+    return exact, f"{path}, which it was installed from, no longer exists: this version comes from the package index"
+
+
+def not_of_packages(tree, root, packages, owned):
+    """Return the paths in site-packages, in bin/ and next to them that belong to no package (set of PurePosixPath)."""
+    own = {root / name for name in ("bin", "include", "lib", "lib64", "pyvenv.cfg")} | {root, *root.parents}
+    places = children(tree, packages) | children(tree, root) | children(tree, root / "bin") | \
+        {path for parent in root.parents for path in children(tree, parent)}
+    return {path for path in places - owned - own if path.name != "__pycache__" and path.name not in OF_MAKE_VENV
+            and not (path.parent == root / "bin" and (OF_VENV.fullmatch(path.name) or is_of_image(tree.folder / path)))}
+
+
+def is_of_image(path):
+    """Return whether a program runs one of the image: make-venv has written it."""
+    try:
+        with path.open("rb") as file:
+            return PROGRAM_OF_IMAGE in file.read(1000)
+    except OSError:
+        return False

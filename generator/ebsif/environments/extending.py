@@ -1,0 +1,196 @@
+"""Add packages of a user to a container: the container with its own version suffix, and a check with pip."""
+
+import itertools
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Optional, Union
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
+from easybuild.easyblocks.generic.container.texts import normal_name
+from pydantic import ValidationError
+
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.records import Stage
+from ebsif.eb import framework
+from ebsif.errors import EbsifError
+from ebsif.installed import inventory, lock, places, removed, sharing
+from ebsif.installed.names import shown
+from ebsif.installed.places import Installation
+from ebsif.packages import requirements
+from ebsif.packages.formats.wanted import Image
+
+# Ends the description of an extension.
+ADDITION = "\nWith additional packages of the user's choice."
+
+
+class ExtendingError(EbsifError):
+    """A container can't be extended; the message says why and what to do."""
+
+
+def extend(container: Container, wanted: Union[list, dict], name: str, date: str) -> Container:
+    """
+    Return a container with packages on top, whose module can't replace that of the plain container.
+
+    Parameters
+    ----------
+    container
+        The container to extend.
+    wanted
+        Stages, lines of a requirements.txt, or the lock of an installation to repeat.
+    name, date
+        Parts of the version suffix.
+
+    Raises
+    ------
+    ExtendingError
+        If the container can't have packages on top, or the name is not valid in a suffix.
+    """
+    if not container.venv:
+        raise ExtendingError(f"{container.module} can't be extended: it has no user software ('venv' in the catalogue, "
+                             "the easyblock ContainerVenv in an easyconfig)")
+    check_names(name, date)
+    lines = wanted
+    if are_stages(wanted):
+        try:
+            lines = [Stage.model_validate(stage) for stage in wanted]
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ExtendingError(f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
+                                 "(docs/easyconfigs.md lists the properties of stages)") from None
+    description = container.fill(container.description or container.name).strip()
+    description = f"{description.removesuffix(ADDITION)}{ADDITION}"
+    # the name of the image does not change with that of the module, nor where it is if the site has it
+    image = container.site.extension_image if container.image != "central" else container.image
+    # the user's module is new and visible, whatever has become of its base
+    warnings = [*container.warnings, f"its base {container.archive_message}"] if container.archived else \
+        container.warnings
+    return container.replace(
+        file=container.file_name, image=image, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
+        description=description, aliases=[], archived=None, warnings=warnings)
+
+
+def on_top(container: Container, wanted: list, name: str) -> list:
+    """
+    Return the stages of a container followed by new ones, each with a name of its own (E-04).
+
+    Parameters
+    ----------
+    container
+        The container to extend.
+    wanted
+        Stages, or lines of a requirements.txt.
+    name
+        Name of the extension, to tell new stages from earlier ones.
+    """
+    stages = stages_of(as_parameter(container.requirements))
+    return append(stages, wanted, name) if stages else wanted
+
+
+def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
+    """Return stages followed by new ones, which get another name if there is a stage of that name; see `on_top`."""
+    joined = list(stages)
+    for stage in stages_of(wanted):
+        taken = {one.get("name") for one in joined}
+        candidates = (f"{stage['name']} ({name}{number})" for number in ("", *(f" {one}" for one in range(2, 100))))
+        if stage.get("name") in taken:
+            stage["name"] = next(one for one in candidates if one not in taken)
+        joined.append(stage)
+    return joined
+
+
+def newest(module: str, name: str) -> Optional[Installation]:
+    """Return the installed extension of a module that a name stands for: the newest one; None if there is none."""
+    found = [one for one in inventory.everything() if one.base == module and one.extension[0] == name]
+    return max(found, key=lambda one: selection.natural_key(shown(one)), default=None)
+
+
+def of_today(module: str, name: str) -> dict[int, Installation]:
+    """Return the installed extensions of a module with a name and today's date, by their number: the first is 1."""
+    found = {number_today(module, name, shown(one)): one for one in inventory.everything()}
+    return {number: one for number, one in found.items() if number}
+
+
+def free_dates(module: str, name: str) -> Iterator[str]:
+    """
+    Yield today's date with the numbers after those of the extensions that are or were installed; the first has none.
+
+    Environments and interpreters of a removed one must not start another one.
+    """
+    today = time.strftime(removed.TODAY)
+    used = [*of_today(module, name), *(number_today(module, name, one) for one in removed.of_today())]
+    for number in itertools.count(max(used, default=0) + 1):
+        yield today if number == 1 else f"{today}.{number}"
+
+
+def number_today(module: str, name: str, text: str) -> int:
+    """Return the number of an extension of a module with a name and today's date; 0 for other modules."""
+    start = f"{module}-{name}-{time.strftime(removed.TODAY)}"
+    found = re.fullmatch(rf"{re.escape(start)}(?:\.(\d+))?", text)
+    return int(found.group(1) or 1) if found else 0
+
+
+def check_names(*names: str) -> None:
+    """Raise ExtendingError unless names are valid in a version suffix."""
+    for text in names:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", text):
+            raise ExtendingError(f"'{text}' is not valid in a version suffix (letters, digits, _ and . only)")
+
+
+def sources(container: Container) -> str:
+    """
+    Return eb's option for the directories that may contain the image: EasyBuild's source paths, those of the catalogue,
+    and installations with that image.
+    """
+    stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
+    loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
+    found = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
+             if path.name == container.file_name and path.is_file()]
+    return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *found])))
+
+
+def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,
+                extras: Sequence[str] = (), groups: Sequence[str] = ()) -> tuple[list, list[str]]:
+    """
+    Return the stages in one file, or in several files with names (name, path), and messages.
+
+    Extras and dependency groups are those of the project in the file, or in each of them.
+    """
+    image = known_image(container)
+    if path:
+        wanted = requirements.read(requirements.path_of(path), image, extras, groups)
+        return requirements.split_into_stages(wanted.lines), wanted.impossible
+    stages, impossible = [], []
+    for name, file in per_stage:
+        wanted = requirements.read(requirements.path_of(file), image, extras, groups)
+        impossible += wanted.impossible
+        stage = {"name": name, "requirements": wanted.lines}
+        made = requirements.split_into_stages(wanted.lines)
+        if isinstance(made[0], dict):
+            stage["no_build_isolation"] = True
+        stages.append(stage)
+    return stages, impossible
+
+
+def known_image(container: Container) -> Image:
+    """Return what the catalogue, or the record of an installation, says about the image of a container."""
+    packages = selection.components_of(container)
+    python = packages.pop("python", None)
+    digest = container.sha256
+    modules = places.known(places.directories_of_modules(), container.module)
+    roots = [getattr(container, "root", None), *(one.root for one in modules)]
+    for root in roots:
+        if root and (root / lockfile.RECORD).is_file():
+            record = lock.read(root)
+            digest = record[lockfile.IMAGE].get("sha256", digest)
+            python = record.get(lockfile.VERSIONS, {}).get("python", python)
+            packages.update({normal_name(name): version for name, version
+                             in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()})
+            break
+    # the catalogue may say just 3
+    return Image(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages, digest)

@@ -1,0 +1,254 @@
+"""Jupyter kernels that start in the container of a module, in a person's own list or below a prefix."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.install import (
+    INTERPRETER,
+    KERNEL_USER_SOFTWARE,
+    KERNEL_VENV,
+    LOGO,
+    SUBSTITUTED,
+    kernel_name,
+    kernel_spec,
+    kernel_title,
+)
+from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
+
+from ebsif import files
+from ebsif.environments import environments
+from ebsif.errors import EbsifError
+from ebsif.installed import current, interpreter
+from ebsif.installed.names import Names, NamingError, shown
+from ebsif.installed.places import Installation
+from ebsif.report import output
+
+PACKAGE = "ipykernel"
+# what Jupyter accepts as the name of a kernel, without . and ..
+NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*")
+# the line that extend-venv-activate writes
+MODULE = re.compile(r"^ *(_EBSIF_MODULE=.*)$", re.MULTILINE)
+
+
+class KernelError(EbsifError):
+    """A kernel can't be installed or removed; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """
+    A kernel in a list of Jupyter.
+
+    Attributes
+    ----------
+    folder
+        Its directory, which has its name.
+    module
+        The module; None for kernels of others.
+    program
+        The interpreter that starts it.
+    venv, own
+        Its environment (make-venv) and user software (EBSIF_USER_SOFTWARE), if it has one.
+    """
+
+    folder: Path
+    module: Optional[str]
+    program: Path
+    venv: Optional[Path] = None
+    own: Optional[Path] = None
+
+    @property
+    def missing(self) -> Optional[Path]:
+        """The first path that it needs and that doesn't exist."""
+        needed = (self.program, self.venv, self.own)
+        return next((path for path in needed if path and not files.is_there(path)), None)
+
+    @property
+    def data(self) -> dict[str, Optional[str]]:
+        """The fields, for JSON."""
+        paths = {"folder": self.folder, "program": self.program, "environment": self.venv, "user_software": self.own,
+                 "missing": self.missing}
+        return {"name": self.folder.name, "module": self.module,
+                **{key: str(path) if path else None for key, path in paths.items()}}
+
+
+def user_folder() -> Path:
+    """Return the directory with the kernels of this account, as Jupyter finds it."""
+    data = os.environ.get("XDG_DATA_HOME") or files.home() / ".local/share"
+    return Path(os.environ.get("JUPYTER_DATA_DIR") or Path(data, "jupyter"), "kernels")
+
+
+def folder_of(prefix: Optional[Path]) -> Path:
+    """Return the directory with the kernels below a prefix, or those of this account."""
+    return prefix.absolute() / "share/jupyter/kernels" if prefix else user_folder()
+
+
+def read(folder: Path) -> Optional[Kernel]:
+    """Return the kernel in a directory; None if there is none that can be read."""
+    try:
+        spec = json.loads((folder / "kernel.json").read_text(encoding="utf-8"))
+        module = spec.get("metadata", {}).get("ebsif", {}).get("module")
+        # as Jupyter does: the kernel of an installation may be linked here
+        program = spec["argv"][0].replace("{resource_dir}", str(folder))
+        paths = (spec.get("env", {}).get(name) for name in (KERNEL_VENV, KERNEL_USER_SOFTWARE))
+        return Kernel(folder, module, Path(program), *(Path(path) if path else None for path in paths))
+    except (OSError, ValueError, AttributeError, LookupError, TypeError):
+        return None
+
+
+def installed(folder: Path) -> Iterator[Kernel]:
+    """Yield the kernels of modules in a directory, by name."""
+    for path in sorted(folder.glob("*/kernel.json")):
+        kernel = read(path.parent)
+        if kernel and kernel.module:
+            yield kernel
+
+
+def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[Path]]:
+    """
+    Return the installation with a name, or that of an environment which make-venv has created, and that one.
+
+    Without a name, this is the loaded module, with its active environment.
+    """
+    venv = Path(text).expanduser().absolute() if text else None
+    if not venv or not files.is_there(venv / "host-bin"):
+        found = names.installation(text)
+        active = None if text else interpreter.environment_on(found)
+        return found, active and Path(active)
+    found = MODULE.search((venv / "bin/activate").read_text(encoding="utf-8", errors="replace"))
+    if not found:
+        raise KernelError(f"{venv}/bin/activate names no module; to add one: extend-venv-activate "
+                          f"{shlex.quote(str(venv))} MODULE")
+    module = shlex.split(found.group(1))[0].partition("=")[2]
+    try:
+        # another one with a similar name would not start in this environment
+        return names.installation(module, careful=True), venv
+    except NamingError as error:
+        raise KernelError(f"{venv} is an environment of the module {module}: {error}. To correct the name: "
+                          f"extend-venv-activate {shlex.quote(str(venv))} MODULE") from error
+
+
+def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]) -> Kernel:
+    """
+    Install a kernel.
+
+    Parameters
+    ----------
+    names
+        Resolves the name.
+    text
+        The module or the environment; None for the loaded module, with its active environment.
+    folder
+        The directory with kernels.
+    name
+        The name of the kernel (default: one that follows from module, environment or user software).
+
+    Raises
+    ------
+    KernelError
+        If the module can't run kernels, has no ipykernel, or the name belongs to another kernel.
+    """
+    found, venv = subject(names, text)
+    own = os.environ.get(USER_SOFTWARE_VARIABLE)
+    own = Path(own).absolute() if own else None
+    module = shown(found)
+    label = venv.name if venv else own.name if own else None
+    # Jupyter only knows lower case
+    name = name.lower() if name else kernel_name(f"{module}-{label}" if label else module)
+    if not NAME.fullmatch(name):
+        raise KernelError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only, no . at the start")
+    program = Path(os.path.abspath(found.root)) / INTERPRETER  # noqa: PTH100 links stay: they may change
+    if not files.is_there(program):
+        raise KernelError(f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
+                          f"version of ebsif (install it again: {found.rebuild})")
+    check_package(found, module, venv, own)
+    kernel = Kernel(folder / name, module, program, venv, own)
+    replaced = next((path for path in (venv, own) if path and "$" in str(path)), None)
+    if replaced or SUBSTITUTED.search(str(program)):
+        part = "$" if replaced else "name in braces"
+        raise KernelError(f"Jupyter may replace the {part} in {replaced or program}, and then the kernel can't start: "
+                          "use a path without it, such as a link")
+    make_room_for(kernel)
+    title = kernel_title(module) + (f", {label}" if label else "")
+    kernel.folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(LOGO, kernel.folder / Path(LOGO).name)
+    text = kernel_spec(str(program), title, module, str(venv or ""), str(own or ""))
+    files.replace(kernel.folder / "kernel.json", text)
+    return kernel
+
+
+def make_room_for(kernel):
+    """Say that a kernel replaces another one of ours; raise KernelError if it would replace that of another program."""
+    earlier = read(kernel.folder)
+    if earlier and earlier.module:
+        if (earlier.module, earlier.venv, earlier.own) != (kernel.module, kernel.venv, kernel.own):
+            whose = earlier.venv or earlier.own or earlier.module
+            output.note(f"this replaces the kernel {kernel.folder.name} of {output.escape(whose)}")
+    elif files.is_there(kernel.folder / "kernel.json"):
+        raise KernelError(f"{kernel.folder} is a kernel of another program: choose another name with --name")
+    if kernel.folder.is_symlink():
+        # otherwise the files of an installation would be replaced
+        kernel.folder.unlink()
+
+
+def check_package(found, module, venv, own):
+    """Raise KernelError with the command that adds ipykernel, unless image, user software or environment have it."""
+    record = found.record if own else current.record_of(found)
+    keys = [lockfile.IMAGE_PACKAGES] if own else [lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES]
+    names = {normal_name(line.split("==", 1)[0]) for key in keys for line in record.get(key, [])}
+    if own:
+        place = next((own / one for one in (SQUASHFS, DIRECTORY) if files.is_there(own / one)), None)
+        names |= set(environments.packages(place) if place else ())
+    if PACKAGE in names or venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info")):
+        return
+    # that changes an extension; from another module it makes one
+    remedy = f"ebsif extend {module} --add {PACKAGE}{'' if found.extension else ' --name jupyter'} --install"
+    where = module
+    if venv:
+        where, remedy = venv, f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
+    elif own:
+        where, remedy = own, "; ".join(adding(module, own))
+    raise KernelError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
+
+
+def adding(module: str, own: Path) -> Iterator[str]:
+    """Yield the commands that add ipykernel to user software in a directory."""
+    yield f"module load {module}"
+    unpacked, packed = files.is_there(own / DIRECTORY), files.is_there(own / SQUASHFS)
+    if not unpacked:
+        yield "unmake-squashfs"
+    if packed:
+        # the module would use the file
+        yield f"rm {shlex.quote(str(own / SQUASHFS))}"
+    if packed or not unpacked:
+        yield f"module unload {module}; module load {module}"
+    yield f"start-shell -c 'pip install {PACKAGE}'"
+
+
+def remove(folder: Path, name: str) -> Kernel:
+    """
+    Remove a kernel of a module.
+
+    Raises
+    ------
+    KernelError
+        If there is none with this name.
+    """
+    kernel = read(folder / name.lower()) if NAME.fullmatch(name.lower()) else None
+    if not kernel or not kernel.module:
+        known = ", ".join(one.folder.name for one in installed(folder)) or "none"
+        raise KernelError(f"{folder} has no kernel '{name}' of a module (there: {known})")
+    if kernel.folder.is_symlink():
+        kernel.folder.unlink()
+    else:
+        shutil.rmtree(kernel.folder)
+    return kernel

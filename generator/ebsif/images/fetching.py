@@ -1,0 +1,81 @@
+"""Fetch an image, as the installation of its module would, which then finds it there."""
+
+import contextlib
+import io
+import math
+import sys
+from pathlib import Path
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.texts import format_size
+
+from ebsif.eb import framework
+from ebsif.errors import EbsifError
+from ebsif.images.checksum import sha256 as sha256_of
+from ebsif.report import output
+from ebsif.report.steps import Now, Steps
+
+
+class FetchError(EbsifError):
+    """An image can't be fetched; the message says why and what to do."""
+
+
+def fetched(target: Path, size: int) -> Now:
+    """Return how much of an image (its path) is fetched, of so many bytes; not what is converted after that."""
+    sizes = [part.stat().st_size for part in target.parent.glob(f".{target.name}.*/**/*") if part.is_file()]
+    done = min(sum(sizes), size or math.inf)
+    return Now(format_size(done) + (f" of {format_size(size)}" if size else ""), done, size)
+
+
+def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: int = 0,
+          sha256: Optional[str] = None) -> tuple[Path, ImageSource]:
+    """
+    Fetch an image, unless it is there already; show progress.
+
+    Parameters
+    ----------
+    source
+        Where it is, with its digest if that is known.
+    name
+        Name of the SIF file.
+    folder
+        The directory for it (default: EasyBuild's source path).
+    size
+        Size in bytes of what is fetched; 0 if it is not known.
+    sha256
+        That of the SIF file, if it is known.
+
+    Returns
+    -------
+    tuple of Path and ImageSource
+        The SIF file, and the source with its digest, which a note beside the file (``.source.json``) keeps.
+
+    Raises
+    ------
+    FetchError
+        If it can't be fetched, or isn't what it should be; nothing of it is left under its name then.
+    """
+    # they take long to import
+    from easybuild.easyblocks.generic.container import image, imagefetch
+    from easybuild.tools.build_log import EasyBuildError
+
+    framework.session()
+    target = (folder or Path(framework.source_paths()[0])).absolute() / name
+
+    # what EasyBuild prints is for the output of eb
+    said = sys.stderr if output.is_verbose() else io.StringIO()
+    try:
+        with Steps() as steps, contextlib.redirect_stdout(said):
+            if target.exists():
+                image.check_note(str(target), source)
+            else:
+                steps.begin(f"fetching {name}", watch=lambda: fetched(target, size))
+                imagefetch.fetch(source, str(target), sha256)
+    except EasyBuildError as error:
+        raise FetchError(str(error).strip("'\"")) from None
+    noted = image.noted_source(str(target))
+    if not noted and sha256 != sha256_of(target):
+        raise FetchError(f"{target} exists already, and nothing says that it is the image from {source}: move it away, "
+                         "or name another directory")
+    return target, noted or source

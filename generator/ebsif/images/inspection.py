@@ -1,0 +1,244 @@
+"""Inspect an image: its file, its labels, and its content."""
+
+import ast
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+from easybuild.easyblocks.generic.container import sif, tables
+from easybuild.easyblocks.generic.container.tables import (
+    INIT_CONDA_INJECTED,
+    INIT_IMAGE,
+    INIT_NONE,
+    INIT_VENV_IN_IMAGE,
+)
+
+from ebsif.errors import EbsifError
+from ebsif.images.checksum import sha256
+from ebsif.images.packages import read_packages
+from ebsif.report import output
+
+PROBES = Path(__file__).parent / "probes"
+
+# The value of WITH_CONDA, the command that activates Conda in an image.
+CONDA = re.compile(r"(?:source|\.) (\S+)/bin/activate (\S+)\s*\Z")
+
+# Labels that every build sets.
+UNIMPORTANT_LABELS = re.compile(r"org\.label-schema\.(?!version$)|org\.opencontainers\.image\.ref")
+
+# The entry point of an OCI image, in the runscript of a SIF file that was made from it.
+ENTRY_POINT = re.compile(r"^OCI_(ENTRYPOINT|CMD)='(.+)'$", re.MULTILINE)
+
+
+class InspectionError(EbsifError):
+    """An image can't be inspected; the message says why and what to do."""
+
+
+@dataclass
+class Inspection:
+    """The findings on an image."""
+
+    path: str
+    resolved: str
+    size: int
+    sha256: Optional[str] = None
+    labels: dict = field(default_factory=dict)
+    definition: str = ""
+    help: str = ""
+    runscript: str = ""
+    entry_point: dict = field(default_factory=dict)
+    apps: dict = field(default_factory=dict)
+    signers: list = field(default_factory=list)
+    system: str = ""
+    bash: str = ""
+    environment: dict = field(default_factory=dict)
+    components: dict = field(default_factory=dict)
+    plugins: list = field(default_factory=list)
+    libraries: list = field(default_factory=list)
+    python: Optional[dict] = None
+    init: str = INIT_NONE
+    conda_root: Optional[str] = None
+    conda_env: Optional[str] = None
+    conda: list = field(default_factory=list)
+    # versions of packages by kind and name, as the image lists them itself, and where
+    listed: dict = field(default_factory=dict)
+    listed_in: str = ""
+    # of an image in a registry: where it is, with its digest, and the day it was made (20261231)
+    source: Optional[str] = None
+    created: Optional[str] = None
+
+    @property
+    def file_name(self) -> str:
+        """File name of the image as the user named it, or for which it is fetched."""
+        return Path(self.resolved if self.source else self.path).name
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All fields, for JSON."""
+        return asdict(self)
+
+
+def inspect(path: Path, checksum: bool = True) -> Inspection:
+    """
+    Inspect an image.
+
+    Parameters
+    ----------
+    path
+        The image; links are resolved.
+    checksum
+        Whether to read the whole file for its SHA256.
+
+    Raises
+    ------
+    InspectionError
+        If there is no container runtime, or it can't start this image.
+    """
+    check_file(path)
+    resolved = path.resolve()
+    found = Inspection(path=str(path.absolute()), resolved=str(resolved), size=resolved.stat().st_size)
+    read_labels(found)
+    found.signers = sif.signers(resolved)
+    read_system(found)
+    read_python(found)
+    if checksum:
+        found.sha256 = sha256(resolved)
+    return found
+
+
+def check_file(path):
+    """Raise InspectionError if the path is not a file."""
+    if path.is_dir():
+        raise InspectionError(f"{path} is a directory, not an image (a SIF file); if it is a sandbox, convert it with: "
+                              f"apptainer build image.sif {shlex.quote(str(path))}")
+    if not path.is_file():
+        raise InspectionError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
+
+
+def find_runtime():
+    """Return the path of the container runtime (str); raise InspectionError if none is found."""
+    runtime = tables.find_runtime()
+    if not runtime:
+        raise InspectionError("neither apptainer nor singularity is on PATH: run this where one of them is")
+    return runtime
+
+
+def run_runtime(*arguments, text=""):
+    """Run the container runtime in the environment of installations, with a text as input; return CompletedProcess."""
+    from easybuild.easyblocks.generic.container.runtime import passed_variables
+
+    words = [find_runtime(), *arguments]
+    output.command(words)
+    return subprocess.run(words, input=text, capture_output=True, text=True, errors="replace", check=False,
+                          env=passed_variables(os.environ))
+
+
+def run_in_image(found, *command, text=""):
+    """Run a command in an image (Inspection), without variables and files of the host; return CompletedProcess."""
+    return run_runtime("--silent", "exec", "--cleanenv", "--no-home", "--pwd", "/", found.resolved, *command, text=text)
+
+
+def read_labels(found):
+    """Read the metadata of the image: labels, definition file, help, runscript, apps."""
+    result = run_runtime("inspect", "--json", "--all", found.resolved)
+    try:
+        attributes = json.loads(result.stdout)["data"]["attributes"]
+    except (ValueError, KeyError, TypeError):
+        return
+    labels = attributes.get("labels") or {}
+    found.labels = {name: text for name, text in labels.items() if not UNIMPORTANT_LABELS.match(name)}
+    found.definition = attributes.get("deffile") or ""
+    found.help = attributes.get("helpfile") or ""
+    found.runscript = attributes.get("runscript") or ""
+    found.entry_point = {name.lower(): text for name, text in ENTRY_POINT.findall(found.runscript)}
+    found.apps = {name: (app or {}).get("helpfile", "") for name, app in sorted((attributes.get("apps") or {}).items())}
+
+
+def read_system(found):
+    """Read the content of the image that can be found without its Python."""
+    result = run_in_image(found, "sh", "-c", probe("image.sh"))
+    lines = [line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line]
+    if ["end", "yes"] not in lines:
+        reason = result.stderr.strip().splitlines()[-1:] or ["no message from the container runtime"]
+        # runtimes can start some other files, too
+        what = "can't be started as a container" if sif.is_sif(found.resolved) else "is not a SIF file"
+        raise InspectionError(f"{found.path} {sif.damage(found.resolved, result.stderr) or f'{what}: {reason[0]}'}")
+    for name, value in lines:
+        read_line(found, name, value)
+    found.listed = read_packages("\n".join(value for name, value in lines if name == "list"))
+    found.listed_in = "/.sbom.json" if found.listed else ""
+
+
+def read_line(found, name, value):
+    """Add a line of the probe's output to the findings."""
+    if name.startswith("environment."):
+        found.environment[name[len("environment.") :]] = value
+    elif name == "network-plugin":
+        found.plugins.append(value)
+    elif name == "network-library":
+        found.libraries.append(value)
+    elif name in ("system", "bash"):
+        setattr(found, name, value)
+    elif name == "conda":
+        prefix, _, version = value.rpartition(" ")
+        found.conda.append({"prefix": prefix, "python": version})
+    elif name not in ("end", "list"):
+        found.components[name] = value
+
+
+def read_python(found):
+    """Read which Python the image has, and how it is activated."""
+    program, start = read_program("installed-packages.py"), probe("python.sh")
+    own = python_in(run_in_image(found, "sh", "-c", start, text=program))
+    activation = found.environment.get("WITH_CONDA", "")
+    conda = CONDA.match(activation)
+    if conda:
+        found.conda_root, found.conda_env = conda.groups()
+        prefix = f"{found.conda_root}/envs/{found.conda_env}"
+        if own and own["prefix"] == prefix:
+            found.python, found.init = own, INIT_IMAGE
+            return
+        activated = python_in(run_in_image(found, "bash", "-c", start, "bash", activation, text=program))
+        if activated:
+            found.python, found.init = activated, INIT_CONDA_INJECTED
+            return
+    found.python = own
+    if own:
+        found.init = INIT_IMAGE if own["prefix"] == own["base_prefix"] else INIT_VENV_IN_IMAGE
+
+
+def programs(found: Inspection, names: Collection[str]) -> set[str]:
+    """Return those of the names or paths that are programs in an image."""
+    folder = f"{found.python['prefix']}/bin" if found.python else "/bin"
+    result = run_in_image(found, "sh", "-c", probe("present-programs.sh"), "sh", folder, *names)
+    return set(result.stdout.split("\n")) & set(names)
+
+
+def python_in(result):
+    """Return the output of the Python probe (dict), with package versions by name; None if it did not run."""
+    try:
+        python = ast.literal_eval(result.stdout)
+    except (ValueError, SyntaxError):
+        return None
+    # of duplicates, the first on sys.path is the one that is imported
+    python["packages"] = {name: version for name, version, _ in reversed(python["packages"])}
+    return python
+
+
+def read_program(name):
+    """Return the text of one of the easyblocks' programs that run in an image (str)."""
+    wing = importlib.util.find_spec("easybuild.easyblocks.generic.container").origin
+    folder = Path(wing).resolve().parent / "files" / "share" / "ebsif"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def probe(name):
+    """Return the text of one of the probes that run in an image (str)."""
+    return (PROBES / name).read_text(encoding="utf-8")

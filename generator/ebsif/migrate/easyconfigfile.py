@@ -1,0 +1,123 @@
+"""Read the parameters of an easyconfig with EasyBuild's parser, and find their line numbers."""
+
+import ast
+import warnings
+from pathlib import Path
+from typing import Any, Optional
+
+from ebsif.catalogue.fieldtypes import is_version_part
+from ebsif.eb import framework
+from ebsif.errors import EbsifError
+from ebsif.migrate.reader import shortened
+
+# Types of parameters, and of their items.
+TYPES = {
+    **dict.fromkeys(("modluafooter", "homepage", "description", "versionsuffix", "name", "version", "moduleclass",
+                     "usage"), (str, str)),
+    **dict.fromkeys(("modextravars", "container_env"), (dict, str)), "files_to_copy": (list, (str, list, tuple)),
+    **dict.fromkeys(("postinstallcmds", "binds", "image_dirs"), (list, str)),
+    "sanity_check_paths": (dict, str), "sanity_check_commands": (list, object)}
+
+
+class ImportingError(EbsifError):
+    """An easyconfig can't be imported; the message says why."""
+
+
+class Source:
+    """
+    The text of an easyconfig, for line numbers.
+
+    Parameters
+    ----------
+    path
+        The easyconfig.
+    """
+
+    def __init__(self, path: Path):
+        """Parse the easyconfig, which is valid Python because EasyBuild has already run it."""
+        text = path.read_text(encoding="utf-8")
+        self.lines = text.splitlines()
+        with warnings.catch_warnings():
+            # many easyconfigs have backslashes that Python warns about
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+        self.assigned = {target.id: node for node in tree.body if isinstance(node, ast.Assign)
+                         for target in node.targets if isinstance(target, ast.Name)}
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        self.used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+
+    def of(self, name: str, index: Optional[int] = None) -> int:
+        """Return the line of a parameter or variable, or of an item if it is a list (from 1)."""
+        node = self.assigned.get(name)
+        if node is None:
+            return 1
+        items = getattr(node.value, "elts", [])
+        return items[index].lineno if index is not None and index < len(items) else node.lineno
+
+    def having(self, text: str, otherwise: int) -> int:
+        """Return the first line containing a text, comments and escapes aside, or another line if none does."""
+        wanted = bare(text)
+        found = [number for number, line in enumerate(self.lines, 1)
+                 if wanted and wanted in bare(line) and not line.lstrip().startswith("#")]
+        return found[0] if found else otherwise
+
+
+def bare(text):
+    """Return a text for comparison: without backslashes, doubled braces and surrounding blanks."""
+    return text.strip().replace("\\", "").replace("{{", "{").replace("}}", "}")
+
+
+def parsed(path: Path) -> dict[str, Any]:
+    """Return parameters and variables of an easyconfig, with only templates for names and versions resolved."""
+    values = run_parser(path)
+    missing = [name for name in ("name", "version", "sources") if not values.get(name)]
+    if missing:
+        raise ImportingError(f"{path}: {', '.join(missing)} is missing: this is not the easyconfig of a container")
+    if not isinstance(values["sources"], (list, tuple)):
+        values["sources"] = [values["sources"]]
+    check_types(path, values)
+    return {name: templates_filled(value, values) for name, value in values.items()}
+
+
+def run_parser(path):
+    """Return the values from EasyBuild's parser (dict)."""
+    from easybuild.framework.easyconfig.parser import EasyConfigParser
+    from easybuild.tools.build_log import EasyBuildError
+
+    if not path.is_file():
+        raise ImportingError(f"there is no file {path}")
+    framework.session()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return EasyConfigParser(str(path)).get_config_dict()
+    except EasyBuildError as error:
+        raise ImportingError(f"{path}: {str(error).strip(chr(39))}") from None
+
+
+def check_types(path, values):
+    """Raise ImportingError for values of the wrong type, or for a name that is not allowed in the catalogue."""
+    try:
+        is_version_part(values["name"])
+        is_version_part(values["version"])
+    except ValueError as error:
+        raise ImportingError(f"{path}: the catalogue can't have this name or version: {error}") from None
+    for name, (kind, items) in TYPES.items():
+        value = values.get(name) or kind()
+        if not isinstance(value, kind) or not all(isinstance(item, items) for item in value):
+            raise ImportingError(f"{path}: {name} is not what EasyBuild expects: {shortened(value)}")
+
+
+def templates_filled(value, values):
+    """Return a value with EasyBuild's templates for name and version resolved; %(installdir)s stays."""
+    if isinstance(value, str):
+        known = {name: str(values.get(name) or "") for name in ("name", "version", "versionsuffix")}
+        known["namelower"] = known["name"].lower()
+        for name, text in known.items():
+            value = value.replace(f"%({name})s", text)
+        return value
+    if isinstance(value, (list, tuple)):
+        return [templates_filled(item, values) for item in value]
+    if isinstance(value, dict):
+        return {key: templates_filled(item, values) for key, item in value.items()}
+    return value

@@ -1,0 +1,48 @@
+"""The names that Conda packages have for pip, from a table in conda-names.txt, which says where it comes from."""
+
+from functools import lru_cache
+from importlib import resources
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+TABLE = "conda-names.txt"
+
+# What the table doesn't know, or where the packages on PyPI have another name than their metadata
+EXCEPTIONS = {
+    # wheels on PyPI
+    "cmake": "cmake", "faiss": "faiss-cpu", "faiss-cpu": "faiss-cpu", "msgpack-python": "msgpack", "ninja": "ninja",
+    # several packages of Conda for one of pip
+    "opencv": "opencv-python", "py-opencv": "opencv-python", "pytorch-gpu": "torch", "ray-core": "ray",
+    "ray-default": "ray", "tensorflow-gpu": "tensorflow", "pillow-simd": "pillow",
+    # only for Conda's solver
+    "pytorch-cuda": None, "pytorch-mutex": None, "cpuonly": None,
+}
+
+
+def find(name: str) -> tuple[bool, Optional[str]]:
+    """
+    Return whether a Conda package is known, and its name for pip; None if it is not a Python package.
+
+    Parameters
+    ----------
+    name
+        In lower case.
+    """
+    if name in EXCEPTIONS:
+        return True, EXCEPTIONS[name]
+    text = table()
+    start = text.find(f"\n{name}\n")
+    if start >= 0:
+        return True, normal_name(name)
+    start = text.find(f"\n{name} ")
+    if start < 0:
+        return False, None
+    other = text[start + 1:].split("\n", 1)[0].split(" ")[1]
+    return True, None if other == "-" else other
+
+
+@lru_cache
+def table():
+    """Return the text of the table (str), beginning with a line break."""
+    return "\n" + (resources.files("ebsif.packages.formats") / TABLE).read_text(encoding="utf-8")

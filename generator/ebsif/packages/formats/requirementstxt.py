@@ -1,0 +1,111 @@
+"""Read a requirements.txt, and make its lines independent of where it is."""
+
+import codecs
+import re
+import shlex
+from pathlib import Path
+
+from ebsif.packages.formats.wanted import RequirementsError
+
+# A blank in a path, rather than before extras, a marker or an option.
+BLANK = r"\s+(?![\[;\s-])"
+# A line that pip takes for a file or directory: because of its beginning, a slash, or its suffix.
+LOCAL = re.compile(
+    rf"(?P<path>\.(?:[^\s;\[]|{BLANK})*|(?:[^/\s;\[@:]|{BLANK})+/(?:[^\s;\[@:]|{BLANK})*|"
+    rf"(?:[^\s;\[@:/]|{BLANK})+\.(?:whl|zip|tar\.\w+))(?P<rest>[\[;\s].*)?")
+# Options with a file, a directory or a URL.
+WITH_PLACE = re.compile(r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-links|editable))"
+                        r"(?:\s*=\s*|\s+|(?<=^-[rcfe]))(?P<place>.+)")
+
+
+def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
+    """Return the requirements in a requirements.txt, with those of the files that it includes."""
+    if path.resolve() in outer:
+        raise RequirementsError(f"{path} includes itself")
+    try:
+        content = path.read_bytes()
+        # PowerShell writes it so, and pip reads it
+        is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = content.decode("utf-16" if is_wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequirementsError(f"{path} can't be read: {error}") from None
+    lines = []
+    for number, line in logical_lines(text):
+        lines += lines_for(line, f"{path}:{number}", path.parent, (*outer, path.resolve()))
+    return lines
+
+
+def logical_lines(text):
+    """Yield (number, line) for the lines of a requirements.txt; a backslash at the end joins a line with the next."""
+    begun, number = "", 1
+    for index, line in enumerate(text.splitlines(), 1):
+        if not begun:
+            number = index
+        begun += line.lstrip() if begun else line
+        if line.endswith("\\"):
+            begun = begun[:-1].rstrip() + " "
+            continue
+        yield number, begun
+        begun = ""
+    if begun:
+        yield number, begun
+
+
+def lines_for(line, where, folder, outer):
+    """
+    Return the requirements (list of str) that a line stands for, with absolute paths, so that they work anywhere.
+
+    Parameters
+    ----------
+    line : str
+        A line of a file.
+    where : str
+        File and line, for messages.
+    folder : Path
+        Directory that relative paths start from.
+    outer : tuple of Path
+        The files that are being read.
+
+    Raises
+    ------
+    RequirementsError
+        If a file is missing, or the module would depend on a directory that may disappear.
+    """
+    bare = re.sub(r"(^|\s)#.*", "", line).strip()
+    if not bare:
+        return []
+    option, local = WITH_PLACE.fullmatch(bare), LOCAL.fullmatch(bare)
+    if option:
+        place = first_word(option.group("place"), where)
+        name = option.group("option").lstrip("-")[0]
+        if name == "r":
+            return lines_of(resolve(folder / place, where), outer)
+        if name == "e" and not re.match(r"\w+\+\w+://", place):
+            raise RequirementsError(f"{where}: '{bare}' would break the module as soon as the directory is removed: "
+                                    "install a copy (without -e), or use make-venv during development")
+        if "://" in place or place.startswith("/"):
+            return [bare]
+        return [f"{option.group('option')} {shlex.quote(str(resolve(folder / place, where)))}"]
+    if local and not bare.startswith("-"):
+        path = resolve(folder / local.group("path"), where)
+        # a path in a requirement can't contain a blank
+        return [(path.as_uri() if " " in str(path) else str(path)) + (local.group("rest") or "")]
+    return [bare]
+
+
+def first_word(text, where):
+    """Return the first word of what follows an option (str): pip splits options like a shell, which removes quotes."""
+    try:
+        first, *_ = shlex.split(text)
+    except ValueError:
+        raise RequirementsError(f"{where}: {text} can't be read: a quotation mark is missing") from None
+    if not first:
+        raise RequirementsError(f"{where}: there is nothing between the quotation marks")
+    return first
+
+
+def resolve(path, where):
+    """Return the absolute path (Path) of what a line names; raise RequirementsError if it does not exist."""
+    if not path.exists():
+        raise RequirementsError(f"{where}: {path} can't be read: it does not exist")
+    return path.resolve()

@@ -1,0 +1,1 @@
+"""What is made for others from catalogue and modules: pages, checks for ReFrame, apps for Open OnDemand."""

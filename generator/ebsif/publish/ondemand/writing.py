@@ -1,0 +1,227 @@
+"""Write an interactive app for Open OnDemand that starts JupyterLab in a container, or the files of a course."""
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Optional
+from urllib.parse import urlsplit
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.credentials import Credentials
+from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
+
+from ebsif import files
+from ebsif.catalogue.site import Partition, Site
+from ebsif.errors import EbsifError
+from ebsif.installed import current, interpreter
+from ebsif.installed.places import Installation
+from ebsif.templating import environment
+
+MEGABYTES = {"": 1, "M": 1, "K": 1 / 1024, "G": 1024, "T": 1024 * 1024}
+
+
+class OnDemandError(EbsifError):
+    """Files for Open OnDemand can't be written; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course: its name, the repository with its notebooks, what to check out, and the notebook that opens first."""
+
+    name: str
+    repository: Optional[str] = None
+    reference: Optional[str] = None
+    notebook: Optional[str] = None
+
+    def __post_init__(self):
+        """Check what others will read or run."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.name):
+            raise OnDemandError(f"'{self.name}' can't be the name of a course: use letters, digits and _ . - only")
+        if self.repository and Credentials.find(self.repository):
+            raise OnDemandError("the URL of the repository contains a password or token, which everybody in the course "
+                                "could read: use one without")
+        if (self.reference or self.notebook) and not self.repository:
+            raise OnDemandError("--ref and --notebook are for the repository of the course: name it with --repository")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that the portal's app for courses reads."""
+        values = {"_COURSE_BASE_NAME": self.name, "_COURSE_NOTEBOOK_TYPE": "lab"}
+        if self.repository:
+            folder = PurePosixPath(urlsplit(self.repository).path).name.removesuffix(".git")
+            values.update(_COURSE_GIT_REPO=self.repository, _COURSE_GIT_REF=self.reference or "")
+            if self.notebook:
+                # it is cloned into the directory of the course
+                values["_COURSE_NOTEBOOK"] = f"{folder}/{self.notebook}"
+        return values
+
+
+def write_app(installation: Installation, site: Site, cluster: Optional[str], place: Path,
+              overwrite: bool = False) -> None:
+    """
+    Write an interactive app.
+
+    Parameters
+    ----------
+    installation
+        The module, with its module file.
+    site
+        The profile of the site, for partitions, accounts and defaults.
+    cluster
+        Open OnDemand's name of the cluster; None for the name of the site.
+    place
+        The directory of the app.
+    overwrite
+        See `files.filled`.
+
+    Raises
+    ------
+    OnDemandError
+        If the module has no JupyterLab, or Open OnDemand doesn't support the site's scheduler.
+    """
+    check_jupyterlab(installation)
+    kind = site.scheduler.kind
+    templates = our_templates()
+    if f"schedulers/{kind}.rb.j2" not in templates.list_templates():
+        raise OnDemandError(f"Open OnDemand has no support for the scheduler of {site.name}, {kind}")
+    values = {**form_values(site), "cluster": cluster or site.name, "kind": kind, "module": installation.module,
+              "native_options": [word for line in site.scheduler.options for word in shlex.split(line)],
+              "modules": site.scheduler.modules, "interpreter": str(interpreter.of(installation)),
+              "title": f"JupyterLab ({shown_module(installation.module)})"}
+    names = templates.list_templates(filter_func=lambda name: name.startswith("app/"))
+    texts = {name: templates.get_template(name).render(values) for name in names}
+    with files.filled(place, "ood", overwrite) as made:
+        for name, text in texts.items():
+            path = made / name.removeprefix("app/").removesuffix(".j2")
+            files.replace(path, text)
+            if path.name.startswith("script.sh"):
+                # Open OnDemand keeps the mode of the script that it starts
+                files.make_executable(path)
+
+
+def form_values(site: Site) -> dict[str, Any]:
+    """Return what form and submission need to know of a site."""
+    scheduler = site.scheduler
+    default, chosen = default_partition(site)
+    nodes = {name: node_data(one) for name, one in scheduler.partitions.items()} or {"": {"exclusive": False}}
+    groups = scheduler.account.groups
+    form = ["account"] if groups else ["bc_account"] if scheduler.account.required else []
+    form += ["bc_queue"] if scheduler.partitions else []
+    form += ["cpus", *(["gpus"] if any(one.gpus for one in scheduler.partitions.values()) else []), "bc_num_hours",
+             "directory", "user_software"]
+    return {"groups": groups, "required": scheduler.account.required, "nodes": nodes, "default": default, "form": form,
+            "options": {name: option_data(one, "gpus" in form) for name, one in scheduler.partitions.items()},
+            "cpus": chosen.cpus_per_task, "gpus": min(1, chosen.gpus), "hours": hours(scheduler.time)}
+
+
+def default_partition(site: Site) -> tuple[Optional[str], Partition]:
+    """Return name and Partition of the first partition where jobs share nodes, else of the site's default one."""
+    shared = next((name for name, one in site.scheduler.partitions.items() if not one.exclusive), None)
+    return site.scheduler.partition(shared)
+
+
+def node_data(partition: Partition) -> dict[str, Any]:
+    """Return what a node of a partition has; memory in MB."""
+    return {"cpus": partition.tasks * partition.cpus_per_task, "gpus": partition.gpus, "memory": megabytes(partition),
+            "exclusive": partition.exclusive, "qos": partition.qos}
+
+
+def option_data(partition, with_gpus):
+    """Return the limits of a partition (dict), as Open OnDemand's dynamic forms read them."""
+    node = node_data(partition)
+    data = {"data-hide-cpus": True} if partition.exclusive else {"data-max-cpus": node["cpus"]}
+    if with_gpus and (partition.exclusive or not partition.gpus):
+        data.update({"data-hide-gpus": True, "data-set-gpus": partition.gpus})
+    elif with_gpus:
+        data["data-max-gpus"] = partition.gpus
+    return data
+
+
+def megabytes(partition: Partition) -> Optional[int]:
+    """Return the memory of a node in MB; None if the profile doesn't say, or in another notation."""
+    found = re.fullmatch(r"(\d+)([KMGT]?)B?", (partition.memory or "").upper())
+    return found and int(int(found.group(1)) * MEGABYTES[found.group(2)])
+
+
+def hours(time: str) -> int:
+    """Return a duration (hours:minutes:seconds) in whole hours, rounded up."""
+    whole, minutes, seconds = map(int, time.split(":"))
+    return whole + math.ceil((minutes * 60 + seconds) / 3600)
+
+
+def write_course(installation: Installation, site: Site, course: Course, place: Path,
+                 overwrite: bool = False) -> list[Path]:
+    """
+    Write the two files that LUMI's and CSC's app 'Jupyter for courses' reads; return their paths.
+
+    Parameters
+    ----------
+    installation
+        The module, with its module file.
+    site
+        The profile of the site, for the resources.
+    course
+        The course.
+    place
+        The directory: ``www_<site>_modules`` of the project.
+    overwrite
+        See `files.write_new`.
+
+    Raises
+    ------
+    OnDemandError
+        If the module has no JupyterLab, or there is no module file.
+    """
+    check_jupyterlab(installation)
+    if not installation.use:
+        raise OnDemandError(f"the module file of {installation.module} is neither on MODULEPATH nor below EasyBuild's "
+                            "prefix, so that the course can't load it: add its directory with `module use`")
+    name, partition = default_partition(site)
+    node = node_data(partition)
+    memory = node["memory"] and node["memory"] * partition.cpus_per_task // node["cpus"] // 1024
+    resources = {"cores": partition.cpus_per_task, "time": f"{hours(site.scheduler.time):02}:00:00", "partition": name,
+                 "mem": f"{memory}GB" if memory else None, "gpus": min(1, partition.gpus) or None}
+    templates = our_templates()
+    module = place / f"{course.name}.lua"
+    table = place / f"{course.name}-resources.yml"
+    texts = {
+        module: templates.get_template("course/course.lua.j2").render(
+            module=installation.module, course=course.name, use=str(installation.use),
+            interpreter=str(interpreter.of(installation).parent), variables=course.variables),
+        table: "".join(f"{key}: {json.dumps(value)}\n" for key, value in resources.items() if value)}
+    files.write_new(texts, overwrite)
+    return list(texts)
+
+
+def check_jupyterlab(installation: Installation) -> None:
+    """Raise OnDemandError if neither the image nor the user software of a module has JupyterLab."""
+    record: Mapping[str, Any] = current.record_of(installation)
+    pins = [*record.get(lockfile.IMAGE_PACKAGES, []), *record.get(lockfile.VENV_PACKAGES, [])]
+    if "jupyterlab" not in {normal_name(pin.split("==", 1)[0]) for pin in pins}:
+        raise OnDemandError(
+            f"{installation.module} has no JupyterLab, neither in the image nor in user software; add it with:\n"
+            f"  ebsif extend {installation.module} --add jupyterlab --name jupyter --install")
+
+
+def lua_text(text: str) -> str:
+    """Return a text as Lua reads it."""
+    return '"' + re.sub(r'[\\"\x00-\x1f\x7f]', lambda match: f"\\{ord(match[0]):03}", text) + '"'
+
+
+def our_templates():
+    """Return the templates, with filters for Ruby, YAML and Lua."""
+    templates = environment("ebsif.publish.ondemand", "ebsif.jobs")
+    templates.filters.update(
+        # text in a template of Open OnDemand's
+        erb=lambda text: text.replace("<%", "<%%"),
+        json=json.dumps,
+        lua=lua_text,
+        # in a tag of such a template
+        ruby=lambda text: "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("%>", "%%>") + "'",
+        # JSON is YAML
+        yaml=json.dumps)
+    return templates

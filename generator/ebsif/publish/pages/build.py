@@ -1,0 +1,167 @@
+"""Build web pages about the containers of sites, from the catalogue and the records of installations."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
+from easybuild.easyblocks.generic.container.texts import format_size
+
+from ebsif import files, version
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.site import Account, Site
+from ebsif.installed import places
+from ebsif.jobs import job
+from ebsif.publish.pages import layout
+from ebsif.publish.pages.entry import pages, public
+from ebsif.publish.pages.timeline import timeline
+from ebsif.render import easyconfig
+from ebsif.report.output import format_count
+
+BRAND = "Containers"
+
+
+def build(sites: list[tuple[Site, list[Container]]], directory: Path,
+          records: Optional[Mapping[str, dict[str, Any]]] = None, overwrite: bool = False) -> int:
+    """
+    Build the pages of sites in a directory, whose earlier pages are replaced when all are complete.
+
+    Parameters
+    ----------
+    sites
+        The sites and their containers.
+    directory
+        Directory for the HTML.
+    records
+        The records of installations, by module, for the lists of packages.
+    overwrite
+        See `files.filled`.
+
+    Returns
+    -------
+    int
+        The number of containers.
+
+    Raises
+    ------
+    OverwriteError
+        If files would be lost that this function has not written.
+    """
+    with files.filled(directory, "docs", overwrite) as made:
+        return write_pages([(site, pages(containers, records)) for site, containers in sites], made)
+
+
+def records_of(containers: Iterable[Container]) -> dict[str, dict[str, Any]]:
+    """Return the records of the installed modules that have the images of containers, by module."""
+    names = {one.module: one.file_name for one in containers}
+    return {one.module: one.record for one in places.known(places.directories_of_modules())
+            if one.module in names and not one.damage and one.record[lockfile.IMAGE]["file"] == names[one.module]}
+
+
+def write_pages(sites, directory):
+    """Write all pages to a directory; return the number of containers."""
+    layout.copy_static(directory)
+    common = {"brand": BRAND, "version": version(), "name_of": name_of,
+              "links": [(f"About {name_of(site)}", f"{site.name}/index.html") for site, _ in sites]}
+    everything = [page for _, some in sites for page in some]
+    versions = versions_of(everything)
+    layout.write(directory, "index.html", "index.html", title=BRAND, number=counted(everything),
+                 versions=json.dumps(versions), inside=lambda page: json.dumps(inside_of(page, versions)),
+                 aliases=json.dumps(sorted({page.alias for page in everything if page.alias})),
+                 sites=[(site, *grouped(some), timeline(some)) for site, some in sites], **common)
+    for site, some in sites:
+        layout.write(directory, f"{site.name}/index.html", "site.html", title=f"Containers on {name_of(site)}",
+                     site=site, timeline=timeline(some), number=counted(some), **common)
+        for page, near in zip(some, neighbors(some)):
+            layout.write(directory, page.address, "container.html", title=page.short_name, **values_of(page), **near,
+                         **common)
+    return len(everything)
+
+
+def name_of(site):
+    """Return the name of a site as its description begins, for people: LUMI, whose name is lumi (str)."""
+    written = re.match(rf"{re.escape(site.name)}\b", site.description, re.IGNORECASE)
+    return written[0] if written else site.name
+
+
+def counted(some):
+    """Return how many current and archived containers pages are about: "43 containers, and 2 archived" (str)."""
+    archived = sum(bool(page.container.archived) for page in some)
+    return format_count(len(some) - archived, "container") + (f", and {archived} archived" if archived else "")
+
+
+def grouped(some):
+    """Return pages by software, newest first: the current containers and the archived ones (two lists of groups)."""
+    newest = sorted(some, key=lambda page: selection.date_key(page.container), reverse=True)
+    order = list(dict.fromkeys(page.container.name for page in newest))
+    by_name = sorted(newest, key=lambda page: order.index(page.container.name))
+    return [[(name, list(group)) for name, group in groupby(
+        (page for page in by_name if bool(page.container.archived) is archived), lambda page: page.container.name)]
+        for archived in (False, True)]
+
+
+def versions_of(some):
+    """Return all versions of each component (dict of list of str), oldest first, without what identifies builds."""
+    found: dict[str, set[str]] = {}
+    for page in some:
+        for name, one in page.contents.items():
+            found.setdefault(name, set()).update([public(one)] if one else [])
+    return {name: sorted(found[name], key=selection.version_key) for name in sorted(found)}
+
+
+def inside_of(page, versions):
+    """Return the contents of a container: the place of each version in the list of its component, None if unknown."""
+    return {name: versions[name].index(public(one)) if one else None for name, one in page.contents.items()}
+
+
+def neighbors(some):
+    """Return the previous page, the next one, and those with the same image, for each page (list of dict)."""
+    by_container = {page.container: page for page in some}
+    newer, same_image = {}, {}
+    for page in some:
+        newer.setdefault(page.before, page)
+        same_image.setdefault((page.container.name, page.container.file_name), []).append(page)
+    images = [same_image[page.container.name, page.container.file_name] for page in some]
+    return [{"previous": by_container.get(page.before), "newer": newer.get(page.container),
+             "same_image": [other for other in same if other is not page]} for page, same in zip(some, images)]
+
+
+def values_of(page):
+    """Return the values for the template of a container's page, without its neighbors (dict)."""
+    container = page.container
+    size = container.size or page.image.get("size")
+    return {
+        "page": page, "container": container, "parameters": easyconfig.parameters(container),
+        "script": job_script(container), "size": format_size(size) if size else None,
+        "inside": [("component", page.components), *page.packages.items()],
+        "sha256": container.sha256 or page.image.get("sha256"),
+        "requirements": requirements(container),
+    }
+
+
+def requirements(container):
+    """Return the requirements of a container as text (str), with a heading for each stage."""
+    if not container.venv or not container.requirements:
+        return ""
+    stages = stages_of(as_parameter(container.requirements))
+    texts = [requirement_text(stage.get("requirements")).strip() for stage in stages]
+    if not container.stages:
+        return "\n".join(texts)
+    return "\n\n".join(f"# stage {stage.get('name', number)}\n{text}".rstrip()
+                       for number, (stage, text) in enumerate(zip(stages, texts), 1))
+
+
+def job_script(container):
+    """Return an example of a batch script (str): a training on two nodes, with a placeholder for the account."""
+    site = container.site
+    account = "your_account" if site.scheduler.account.required else None
+    # don't publish the account of the user who builds the pages
+    anybody = site.model_copy(update={"scheduler": site.scheduler.model_copy(update={"account": Account()})})
+    request = job.Request(module=container.module, command=("train.py",), nodes=2, account=account)
+    return job.script(request, anybody)

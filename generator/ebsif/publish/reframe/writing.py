@@ -1,0 +1,98 @@
+"""Write the directory that ReFrame reads: its configuration, the checks, and the modules and the site as data."""
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from easybuild.easyblocks.generic.container.tables import INIT_NONE
+
+from ebsif import files
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.site import Site
+from ebsif.errors import EbsifError
+
+FILES = Path(__file__).parent / "files"
+ALL_REDUCE = Path(__file__).parents[2] / "installed/health/programs/allreduce.py"
+LAUNCHERS = {"slurm": "srun", "pbs": "mpiexec"}
+
+
+class ReframeError(EbsifError):
+    """Checks can't be written; the message says why and what to do."""
+
+
+def write(site: Site, containers: Sequence[Container], partitions: Sequence[str], place: Path,
+          overwrite: bool = False) -> int:
+    """
+    Write the directory; return the number of modules.
+
+    Parameters
+    ----------
+    site
+        The site.
+    containers
+        The containers to check; archived ones are left out.
+    partitions
+        Names of partitions; the site's default one if empty.
+    place
+        The directory.
+    overwrite
+        See `files.filled`.
+
+    Raises
+    ------
+    ReframeError
+        If there is nothing to check, or ReFrame doesn't support the site's scheduler.
+    SiteError
+        If there is no partition of that name.
+    """
+    if site.scheduler.kind not in LAUNCHERS:
+        raise ReframeError(f"{site.name} uses {site.scheduler.kind}, but the checks only support "
+                           f"{' and '.join(LAUNCHERS)}")
+    modules = {one.module: module_data(one) for one in containers if not one.archived}
+    if not modules:
+        raise ReframeError(f"no container to check in the catalogue of {site.name}: archived ones are left out")
+    data = {"site": site_data(site, partitions or [None]), "modules": modules}
+    with files.filled(place, "reframe", overwrite) as made:
+        shutil.copytree(FILES, made, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        shutil.copy(ALL_REDUCE, made / "programs")
+        (made / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    return len(modules)
+
+
+def module_data(one: Container) -> dict[str, Any]:
+    """Return what the checks need to know of a container."""
+    wrappers = one.wrappers
+    names = [wrappers] if isinstance(wrappers, str) else list(wrappers or [])
+    wrapper = next((name for name in ("python", "python3") if name in names), "python" if "all" in names else "")
+    return {"image": re.escape(one.file_name), "python": one.init != INIT_NONE, "wrapper": wrapper,
+            "venv": one.venv is not False and one.init != INIT_NONE}
+
+
+def site_data(site: Site, partitions: Sequence[Optional[str]]) -> dict[str, Any]:
+    """Return what ReFrame's configuration and the checks need to know of a site."""
+    scheduler = site.scheduler
+    return {
+        "name": site.name, "description": site.description, "scheduler": scheduler.kind,
+        "launcher": LAUNCHERS[scheduler.kind], "launch_options": scheduler.launch_options, "modules": scheduler.modules,
+        "account_variables": scheduler.account.variables,
+        "partitions": [partition_data(scheduler, *scheduler.partition(name)) for name in partitions],
+    }
+
+
+def partition_data(scheduler, name, partition):
+    """Return the entry for a partition (dict)."""
+    slurm = scheduler.kind == "slurm"
+    access = [f"--partition={name}" if slurm else f"-q {name}"] if name else []
+    if slurm:
+        access += [f"--qos={partition.qos}"] if partition.qos else []
+        access += [f"--mem={partition.memory}"] if partition.memory else []
+    return {"name": re.sub(r"[^A-Za-z0-9_-]", "_", name or "default"), "access": [*access, *scheduler.options],
+            "tasks": partition.tasks, "cpus": partition.cpus_per_task, "gpus": partition.gpus}
+
+
+def is_available() -> bool:
+    """Return whether ReFrame is on PATH."""
+    return bool(shutil.which("reframe"))

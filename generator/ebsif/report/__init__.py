@@ -1,0 +1,1 @@
+"""What commands print: findings, tables, progress."""

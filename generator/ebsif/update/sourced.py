@@ -1,0 +1,141 @@
+"""Find out what a record needs to know of an image that is not here; fetch it only if that is necessary."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Optional
+from urllib.parse import urlsplit
+
+from easybuild.easyblocks.generic.container.imagesource import CONVERTED, HTTPS, ImageSource
+
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.guess.familymatch import families_named
+from ebsif.catalogue.guess.programs import Programs
+from ebsif.catalogue.proposal import AddingError
+from ebsif.catalogue.records import CatalogueFile
+from ebsif.images import fetching, inspection, remote
+from ebsif.images.inspection import Inspection
+from ebsif.images.remote import Remote
+
+# What a tag looks like that is a version.
+VERSION = re.compile(r"v?(\d[\w.+-]*)")
+
+
+@dataclass(frozen=True)
+class Sourced:
+    """
+    An image from a source.
+
+    Attributes
+    ----------
+    source : ImageSource
+        With its digest.
+    found : Inspection
+        What is known of it.
+    programs : callable
+        Returns which of some names are programs in the image.
+    path : Path, optional
+        The file that was fetched.
+    """
+
+    source: ImageSource
+    found: Inspection
+    programs: Programs
+    path: Optional[Path] = None
+
+    @property
+    def name(self) -> str:
+        """Name of the software, if no family has such images: that of the repository."""
+        return (self.source.repository or "").rpartition("/")[2]
+
+    @property
+    def version(self) -> Optional[str]:
+        """Version of the software, if no family has such images: the tag, if it looks like one."""
+        match = VERSION.fullmatch(self.source.tag or "")
+        return match.group(1) if match else None
+
+
+def fits(documents: Iterable[CatalogueFile], name: str) -> bool:
+    """Return whether a family has images with such a name."""
+    return any(True for document in documents for _ in families_named(document, name))
+
+
+def name_of(found: Remote, documents: Iterable[CatalogueFile]) -> str:
+    """Return the name for the SIF file: one that a family has, if there is one, else that of the tag."""
+    documents = list(documents)
+    return next((name for name in found.names if fits(documents, name)), found.default)
+
+
+def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optional[Path] = None,
+            whole: bool = False, named: bool = True) -> Sourced:
+    """
+    Return what is known of an image; fetch it if its family isn't known from what registry or layout tell.
+
+    Parameters
+    ----------
+    source
+        Where it is.
+    documents
+        The files of the catalogue.
+    folder
+        The directory for the image, if it is fetched (default: EasyBuild's source path).
+    whole
+        Whether to fetch it in any case.
+    named
+        Whether the software has a name even if no family has such images.
+
+    Raises
+    ------
+    EbsifError
+        If the image is not there, or can't be fetched or inspected; if there is no name, before anything is fetched.
+    """
+    known = remote.look(source) if remote.is_readable(source) else None
+    name = name_of(known, documents) if known else file_name(source)
+    is_of_family = fits(documents, name)
+    if known and is_of_family and not whole:
+        return Sourced(known.source, known.named(name), known.programs)
+    if not (named or is_of_family or source.repository):
+        raise AddingError(f"no family of the catalogue has images named like {name}: give a --name, and a "
+                          "family is begun for it")
+    if not known:
+        return fetched(source, name, folder)
+    return fetched(known.source, name, folder, known)
+
+
+def fetched(source, name, folder, known: Optional[Remote] = None) -> Sourced:
+    """Return what is known of an image after fetching it; `known` is what a registry or layout tells."""
+    sha256 = known.found.sha256 if known else None
+    path, resolved = fetching.fetch(source, name, folder, known.layers if known else 0, sha256)
+    found = inspection.inspect(path, checksum=not sha256)
+    found.source, found.sha256 = str(resolved), sha256 or found.sha256
+    if resolved.kind in CONVERTED:
+        # another conversion makes another file
+        found.sha256 = None
+    if known:
+        found.created = known.found.created
+        if not found.listed:
+            found.listed, found.listed_in = known.found.listed, known.found.listed_in
+    return Sourced(resolved, found, partial(inspection.programs, found), path)
+
+
+def file_name(source: ImageSource) -> str:
+    """Return the name for the SIF file of a source that tells nothing before it is fetched."""
+    name = Path(urlsplit(source.path).path if source.kind == HTTPS else source.path).name
+    return name if name.endswith(".sif") else f"{name.partition('.tar')[0]}.sif"
+
+
+def same_image(container: Container, found: Inspection) -> Optional[bool]:
+    """Return whether the image of a record is one from a source, None if the record doesn't say."""
+    digest = ImageSource.parse(container.source).digest if container.source else None
+    if digest and found.source:
+        return digest == ImageSource.parse(found.source).digest
+    return container.sha256 == found.sha256 if container.sha256 and found.sha256 else None
+
+
+def is_copy(found: Inspection, containers: Iterable[Container]) -> Optional[str]:
+    """Return what to say about an image that is the same as that of a record, under another name; None for others."""
+    same = next((one for one in containers if same_image(one, found)), None)
+    return same and (f"is a copy of {same.file_name}, the image of {same.module} ({same.place}): the new record makes "
+                     "a second module of it")

@@ -1,0 +1,146 @@
+"""Compare the catalogue of a site with the tags in registries (see `Comparison` for directories)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
+
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.selection import natural_key
+from ebsif.errors import EbsifError
+from ebsif.images import remote
+from ebsif.images.registry.client import MissingError
+from ebsif.images.registry.login import drop_variables
+from ebsif.images.registry.opening import open_repository
+from ebsif.images.registry.repository import Repository
+from ebsif.report import output
+from ebsif.report.findings import NOTE, WARNING, Finding
+from ebsif.report.steps import Now, Steps
+from ebsif.update.comparison import Comparison
+from ebsif.update.places import images_of
+from ebsif.update.sourced import name_of
+
+
+@dataclass
+class KnownRepository:
+    """A repository, and the records with images from it, with their sources."""
+
+    source: ImageSource
+    records: list[tuple[Container, ImageSource]] = field(default_factory=list)
+
+    @property
+    def place(self) -> ImageSource:
+        """The repository, without tag and digest."""
+        return self.with_tag(None)
+
+    @property
+    def name(self) -> str:
+        """The name of the repository."""
+        return str(self.place)
+
+    def with_tag(self, tag: Optional[str]) -> ImageSource:
+        """Return the source of a tag."""
+        return ImageSource(self.source.kind, self.source.host, self.source.repository, tag)
+
+
+def repositories(comparison: Comparison) -> list[KnownRepository]:
+    """Return the repositories that the site, its families and its records name."""
+    found: dict[str, KnownRepository] = {}
+    for text in (name for images in images_of(comparison.profile, comparison.documents)
+                 for name in images.repositories):
+        one = KnownRepository(ImageSource.parse(text))
+        found.setdefault(one.name, one)
+    for container in comparison.containers:
+        source = ImageSource.parse(container.source) if container.source else None
+        if source and source.kind in IN_REGISTRY:
+            one = KnownRepository(source)
+            found.setdefault(one.name, one).records.append((container, source))
+    return list(found.values())
+
+
+def compare(comparison: Comparison, known: list[KnownRepository]) -> None:
+    """Compare the catalogue with repositories; user and password in variables are only for a single registry."""
+    if len({one.source.host for one in known if one.source.host}) > 1 and drop_variables():
+        output.note("several registries are asked: user and password in variables (DOCKER_PASSWORD ...) are sent to "
+                    "none of them, only logins of `apptainer registry login` are used")
+    for one in known:
+        try:
+            repository = open_repository(one.place)
+            with Steps() as steps:
+                # which may not answer
+                steps.begin(f"asking {one.source.host}", important=False)
+                tags = sorted((tag for tag in repository.tags() if is_of_image(tag, comparison)), key=natural_key)
+        except (EbsifError, OSError) as error:
+            comparison.findings.append(Finding(WARNING, one.name, f"its tags can't be read: {error}"))
+            continue
+        check_records(comparison, one, repository)
+        check_tags(comparison, one, repository, tags)
+
+
+def is_of_image(tag, comparison):
+    """Return whether a tag is that of an image: tools keep signatures and the like under the digest of an image."""
+    return not tag.startswith("sha256-") and not comparison.is_ignored(tag)
+
+
+def check_records(comparison, known, repository):
+    """Say of which records the image is gone, or the tag has become another image."""
+    for container, source in known.records:
+        if container.archived or not source.digest:
+            continue
+        try:
+            repository.resolve(source.digest)
+        except MissingError as error:
+            comparison.say_of(WARNING, container, f"its image can't be fetched from {source} any longer: {error}. "
+                              "Bring it back, write another 'source', or archive the record ('archived')")
+        except (EbsifError, OSError) as error:
+            comparison.say_of(WARNING, container, f"it is unknown whether its image is still at {source}, which could "
+                              f"not be asked: {error}")
+
+
+def check_tags(comparison, known, repository: Repository, tags):
+    """Propose records for the tags whose images no record has; say what other tags stand for."""
+    by_digest = {source.digest: container for container, source in known.records}
+    by_tag = {source.tag: (container, source) for container, source in known.records if source.tag}
+    with Steps() as steps:
+        position = [0]
+        steps.begin(f"tags of {known.source.repository}", important=False,
+                    watch=lambda: Now(f"{position[0]} of {len(tags)}", position[0], len(tags)))
+        for tag, digest in resolved(comparison, known, repository, tags):
+            position[0] += 1
+            container, source = by_tag.get(tag, (None, None))
+            if container and source.digest not in (None, digest):
+                comparison.say_of(WARNING, container, f"the tag of {source} is another image by now, {digest}: the "
+                                  "record and its module stay with the earlier one")
+            elif digest in by_digest:
+                if not container:
+                    note_alias(comparison, known, tag, digest, by_digest[digest])
+            elif proposed := propose(comparison, known, tag, digest):
+                by_digest[digest] = proposed
+
+
+def resolved(comparison, known, repository, tags) -> Iterator[tuple[str, str]]:
+    """Yield each tag with its digest; a tag that can't be read becomes a finding. Names of versions come first."""
+    for tag in sorted(tags, key=lambda tag: not any(map(str.isdigit, tag))):
+        try:
+            yield tag, repository.resolve(tag)
+        except (EbsifError, OSError) as error:
+            comparison.findings.append(Finding(WARNING, str(known.with_tag(tag)), f"can't be read: {error}"))
+
+
+def note_alias(comparison, known, tag, digest, container):
+    """Say that a tag is another name of a known image (R-12)."""
+    comparison.findings.append(Finding(
+        NOTE, str(known.with_tag(tag)), f"is {digest} today, the image of {container.module}; it may be another one "
+        "tomorrow, so records name the digest"))
+
+
+def propose(comparison, known, tag, digest):
+    """Propose the record of a tag's image and return its container; if that is impossible, say why and return None."""
+    source = known.with_tag(tag)
+    try:
+        found = remote.look(source.with_digest(digest))
+        return comparison.propose_remote(found, name_of(found, comparison.documents))
+    except (EbsifError, OSError) as error:
+        comparison.say_unadded(error, subject=str(source))
+        return None
