@@ -185,6 +185,11 @@ def test_files_that_a_hostile_image_has_replaced(tmp_path, name):
         assert "TOPSECRET" not in str(error.value)
         (folder / name).unlink()
         os.mkfifo(folder / name)
+    (folder / name).unlink()
+    with (folder / name).open("w") as file:
+        file.truncate(300 * 1024 ** 2)
+    with pytest.raises(EasyBuildError, match="something else"):
+        read(str(folder), name)
     # the whole folder may be a link, too
     shutil.rmtree(folder)
     (tmp_path / "elsewhere").mkdir()
