@@ -1,12 +1,14 @@
 """From a requirements.txt to a module: ebsif extend."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ebsif.environments import environments
+from ebsif.packages import requirements, venv
+from ebsif.packages.formats.wanted import Image
 from parts import wheel_settings
 from support import CONTAINER_FILES, make_wheel
 
@@ -168,6 +170,25 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
     assert verdict.startswith("yes: Base/1.0-20250101-mine-")
 
 
+def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
+    """E-12: uv itself writes the lock and reads it, offline: with hashes, without what the image's packages need."""
+    monkeypatch.setenv("PATH", str(Path(os.environ["EBSIF_TEST_UV"]).parent), prepend=":")
+    (tmp_path / "wheels").mkdir()
+    for name, needs in (("direct", ["indirect"]), ("indirect", []), ("torch", ["cuda"]), ("cuda", []), ("trainer", [])):
+        make_wheel(tmp_path / "wheels", name, requires=needs)
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "0"\nrequires-python = ">=3.9"\ndependencies = ["direct", "torch"]\n'
+        '[project.optional-dependencies]\ntrain = ["trainer"]\n[dependency-groups]\ndev = ["cuda"]\n'
+        '[[tool.uv.index]]\nurl = "./wheels"\nformat = "flat"\ndefault = true\n')
+    subprocess.run(["uv", "lock", "--offline", "--quiet", "--project", tmp_path], check=True)
+    wanted = requirements.read(tmp_path / "uv.lock", Image("3.11", {"torch": "1.0+rocm"}), ["train"])
+    assert wanted.lines[0] == f"--find-links {tmp_path}/wheels" and not wanted.impossible
+    assert [line.split(" --hash=sha256:")[0] for line in wanted.lines[1:]] == [
+        "direct==1.0", "indirect==1.0", "torch==1.0", "trainer==1.0"]
+    with pytest.raises(requirements.RequirementsError, match="uv.lock can't be read by uv: .*nope"):
+        requirements.read(tmp_path / "uv.lock", extras=["nope"])
+
+
 def test_stages_of_a_users_own(place, site):
     """Stages keep the order of the command line."""
     for name in ("a", "b"):
@@ -212,6 +233,6 @@ def test_programs_in_a_squashfs_file_that_make_venv_has_written(tmp_path):
     note = re.search(r'^NOTE = "(.*)\\n"$', text, re.MULTILINE)[1]
     (environment / "bin/torchrun").write_text(f"#!/bin/sh\n{note}\n")
     subprocess.run(["mksquashfs", environment, packed, "-quiet", "-no-progress"], check=True)
-    found = environments.read(packed).impossible
-    assert found == environments.read(environment).impossible
+    found = venv.read(packed).impossible
+    assert found == venv.read(environment).impossible
     assert "bin/myscript" in found[-1] and "torchrun" not in found[-1]

@@ -3,8 +3,7 @@
 import subprocess
 
 import pytest
-from ebsif.environments import environments
-from ebsif.packages import requirements
+from ebsif.packages import requirements, venv
 
 
 def test_an_environment_in_a_squashfs_file(tmp_path):
@@ -18,14 +17,14 @@ def test_an_environment_in_a_squashfs_file(tmp_path):
     packed = tmp_path / "env.sqsh"
     subprocess.run(["mksquashfs", tmp_path / "env", packed, "-processors", "1", "-no-xattrs", "-quiet", "-no-progress"],
                    check=True)
-    wanted = environments.read(packed)
+    wanted = venv.read(packed)
     assert wanted.lines == ["optuna==4.5.0"]
     assert len(wanted.impossible) == 2
-    assert wanted == environments.read(tmp_path / "env")
+    assert wanted == venv.read(tmp_path / "env")
 
 
 def test_other_files(tmp_path):
     """Issue 19, point 6: the error names the file."""
     (tmp_path / "text").write_text("no SquashFS file\n")
     with pytest.raises(requirements.RequirementsError, match="text can't be read as a SquashFS file: "):
-        environments.read(tmp_path / "text")
+        venv.read(tmp_path / "text")

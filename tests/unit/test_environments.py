@@ -5,8 +5,7 @@ import os
 import re
 
 import pytest
-from ebsif.environments import environments
-from ebsif.packages import requirements
+from ebsif.packages import requirements, venv
 from support import CONTAINER_FILES
 
 
@@ -57,7 +56,7 @@ def environment(tmp_path):
 def test_packages_of_an_environment(environment):
     """Issue 19, point 6: every package with version and origin; whatever can't be a requirement is named."""
     built = environment.parent / "built wheel-1.0-py3-none-any.whl"
-    wanted = environments.read(environment)
+    wanted = venv.read(environment)
     assert wanted.lines == [
         built.as_uri(), "cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz",
         "gone==1.0", "labeled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0",
@@ -78,7 +77,7 @@ def test_a_wheel_in_a_closed_directory(monkeypatch):
     origin = json.dumps({"url": "file:///root/a-1.0.whl", "archive_info": {}})
     with monkeypatch.context() as closed:
         closed.setattr(os, "stat", denied)
-        line, said = environments.requirement("a", "1.0", origin)
+        line, said = venv.requirement("a", "1.0", origin)
     assert line == "a==1.0" and said.startswith("/root/a-1.0.whl, which it was installed from, no longer exists")
 
 
@@ -88,7 +87,7 @@ def test_an_environment_of_make_venv(environment):
     program = environment / "bin/torchrun"
     note = re.search(r'^NOTE = "(.*)\\n"$', (files / "image-programs.py").read_text(), re.MULTILINE)[1]
     program.write_text(f"#!/bin/sh\n{note}\n")
-    before = environments.read(environment).impossible
+    before = venv.read(environment).impossible
     assert "bin/myscript" in before[-1] and "torchrun" not in before[-1]
     packages = environment / "lib/python3.12/site-packages"
     for path in (CONTAINER_FILES / "site-packages").iterdir():
@@ -97,7 +96,7 @@ def test_an_environment_of_make_venv(environment):
     (packages / "container-packages.pth").touch()
     assert '"$directory/host-bin"' in (CONTAINER_FILES / "bin/make-venv").read_text()
     (environment / "host-bin").mkdir()
-    assert environments.read(environment).impossible == before
+    assert venv.read(environment).impossible == before
 
 
 def test_an_environment_in_user_software(environment, tmp_path):
@@ -106,12 +105,12 @@ def test_an_environment_in_user_software(environment, tmp_path):
     (outer / "venv").mkdir(parents=True)
     environment.rename(outer / "venv/pytorch")
     (outer / "notes").touch()
-    wanted = environments.read(outer)
+    wanted = venv.read(outer)
     assert "optuna==4.5.0" in wanted.lines
     assert wanted.impossible[-1].startswith("not part of a package, not taken over: notes, venv/pytorch/bin/myscript, ")
     package(outer / "venv/other/lib/python3.12/site-packages", "x")
     with pytest.raises(requirements.RequirementsError, match="several environments .*venv/other, venv/pytorch"):
-        environments.read(outer)
+        venv.read(outer)
 
 
 @pytest.mark.parametrize(("name", "expected"), [
@@ -124,4 +123,4 @@ def test_no_environment(tmp_path, name, expected):
     (tmp_path / "empty").mkdir()
     (tmp_path / "bare/lib/python3.12/site-packages").mkdir(parents=True)
     with pytest.raises(requirements.RequirementsError, match=expected):
-        environments.read(tmp_path / name)
+        venv.read(tmp_path / name)

@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.options import add_outcome
 from ebsif.eb import framework
-from ebsif.environments import bases, byhand, changing, environments, extending, repeating
+from ebsif.environments import bases, byhand, changing, extending, repeating
 from ebsif.environments.outcome import (
     check_name,
     choose_date,
@@ -35,7 +35,7 @@ from ebsif.errors import UsageError
 from ebsif.installed import places
 from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
 from ebsif.installed.places import Installation
-from ebsif.packages import requirements
+from ebsif.packages import requirements, venv
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -141,7 +141,7 @@ def wanted_packages(options, container):
     if options.add:
         return requirements.split_into_stages(changing.parse(options.add))
     if options.from_venv:
-        wanted = environments.read(options.from_venv)
+        wanted = venv.read(options.from_venv)
         stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
     else:
         stages, impossible = extending.stages_from(

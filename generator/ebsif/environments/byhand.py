@@ -11,14 +11,15 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.site import Site
-from ebsif.environments import bases, environments
-from ebsif.environments.environments import Package
+from ebsif.environments import bases
 from ebsif.environments.extension import Environment, add_lines
 from ebsif.errors import EbsifError
 from ebsif.installed import current, lock
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
-from ebsif.packages.requirementline import lines_of, name_in, parsed
+from ebsif.packages import venv
+from ebsif.packages.requirements import lines_of, name_in, parsed
+from ebsif.packages.venv import Package
 from ebsif.report import output
 
 
@@ -50,7 +51,7 @@ def environment_of(installation: Installation, container: Container, base: Optio
     if packages is None:
         packages = {normal_name(name): Package(name, version, f"{name}=={version}", None)
                     for name, version in recorded.items()}
-    for name in environments.TOOLS:
+    for name in venv.TOOLS:
         packages.pop(name, None)
     image = {normal_name(name): version for name, version in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()}
     stages = stages_of(as_parameter(container.requirements))
@@ -67,7 +68,7 @@ def add_changes_by_hand(environment, before):
     """Adapt stages to the packages that were added, changed or removed by hand since the installation."""
     packages = environment.packages
     changed = {name for name, package in packages.items() if before.get(name, package.version) != package.version}
-    environment.changed_by_hand = before.keys() - environments.TOOLS != packages.keys() or bool(changed)
+    environment.changed_by_hand = before.keys() - venv.TOOLS != packages.keys() or bool(changed)
     stages = []
     for stage in environment.stages:
         lines = [line for text in requirement_text(stage.get("requirements")).splitlines()
@@ -129,7 +130,7 @@ def report_left_behind(installation: Installation, name: str, wanted: list) -> N
     asked = {name_in(line) for stage in stages_of(wanted) for line in lines_of(stage)}
     before = {normal_name(one) for one in lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))}
     added = {one: package for one, package in (current.packages_of(installation) or {}).items()
-             if one not in before | environments.TOOLS}
+             if one not in before | venv.TOOLS}
     lines = [line for line in lines_for(added) if name_in(line) not in asked]
     if lines:
         output.note(f"{installation.module} has packages that were added by hand, which are not taken along: "

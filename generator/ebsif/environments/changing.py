@@ -12,7 +12,7 @@ from ebsif.environments.extension import Environment, add_lines, who_needs
 from ebsif.errors import EbsifError
 from ebsif.installed.places import Installation
 from ebsif.packages.formats import requirementstxt
-from ebsif.packages.requirementline import lines_of, name_in, parsed
+from ebsif.packages.requirements import lines_of, name_in, parsed
 
 BUILD_TOOLS = "build tools"
 

@@ -163,11 +163,11 @@ def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], conta
     """
     image = known_image(container)
     if path:
-        wanted = requirements.read(requirements.path_of(path), image, extras, groups)
+        wanted = requirements.read(Path(path), image, extras, groups)
         return requirements.split_into_stages(wanted.lines), wanted.impossible
     stages, impossible = [], []
     for name, file in per_stage:
-        wanted = requirements.read(requirements.path_of(file), image, extras, groups)
+        wanted = requirements.read(Path(file), image, extras, groups)
         impossible += wanted.impossible
         stage = {"name": name, "requirements": wanted.lines}
         made = requirements.split_into_stages(wanted.lines)

@@ -8,11 +8,11 @@ from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.environments import extending
-from ebsif.environments.environments import Package
 from ebsif.installed import current
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import Image
-from ebsif.packages.requirementline import extras_in, lines_of, name_in, parsed, with_extras
+from ebsif.packages.requirements import extras_in, lines_of, name_in, parsed, with_extras
+from ebsif.packages.venv import Package
 
 
 @dataclass

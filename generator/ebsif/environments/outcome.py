@@ -23,7 +23,7 @@ from ebsif.errors import FOUND
 from ebsif.installed import inventory, removal
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import WRITTEN, Installation
-from ebsif.packages.requirementline import lines_of, name_in
+from ebsif.packages.requirements import lines_of, name_in
 from ebsif.render import easyconfig
 from ebsif.report import output
 from ebsif.report.steps import format_time
