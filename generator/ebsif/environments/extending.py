@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
@@ -37,19 +37,8 @@ def extend(container: Container, wanted: Union[list, dict], name: str, date: str
     """
     Return a container with packages on top, whose module can't replace that of the plain container.
 
-    Parameters
-    ----------
-    container
-        The container to extend.
-    wanted
-        Stages, lines of a requirements.txt, or the lock of an installation to repeat.
-    name, date
-        Parts of the version suffix.
-
-    Raises
-    ------
-    ExtendingError
-        If the container can't have packages on top, or the name is not valid in a suffix.
+    `wanted` are stages, lines of a requirements.txt, or the lock of an installation to repeat; name and date become
+    part of the version suffix. Raise ExtendingError if the container can't be extended, or a name is not valid there.
     """
     if not container.venv:
         raise ExtendingError(f"{container.module} can't be extended: it has no user software ('venv' in the catalogue, "
@@ -79,14 +68,7 @@ def on_top(container: Container, wanted: list, name: str) -> list:
     """
     Return the stages of a container followed by new ones, each with a name of its own (E-04).
 
-    Parameters
-    ----------
-    container
-        The container to extend.
-    wanted
-        Stages, or lines of a requirements.txt.
-    name
-        Name of the extension, to tell new stages from earlier ones.
+    `wanted` are stages or lines; the name of the extension tells its stages from those of the container.
     """
     stages = stages_of(as_parameter(container.requirements))
     return append(stages, wanted, name) if stages else wanted
@@ -106,7 +88,7 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
 
 def newest(module: str, name: str) -> Optional[Installation]:
     """Return the installed extension of a module that a name stands for: the newest one; None if there is none."""
-    found = [one for one in inventory.everything() if one.base == module and one.extension[0] == name]
+    found = [one for one in inventory.everything() if one.base == module and one.extension and one.extension[0] == name]
     return max(found, key=lambda one: selection.natural_key(shown(one)), default=None)
 
 
@@ -169,7 +151,7 @@ def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], conta
     for name, file in per_stage:
         wanted = requirements.read(Path(file), image, extras, groups)
         impossible += wanted.impossible
-        stage = {"name": name, "requirements": wanted.lines}
+        stage: dict[str, Any] = {"name": name, "requirements": wanted.lines}
         made = requirements.split_into_stages(wanted.lines)
         if isinstance(made[0], dict):
             stage["no_build_isolation"] = True
