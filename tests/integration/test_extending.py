@@ -110,9 +110,10 @@ def test_an_easyconfig_that_eb_is_installing(place, site):
     lock = site.prefix / "eb/software/.locks" / (str(site.prefix / "eb/software" / MODULE).replace("/", "_") + ".lock")
     lock.mkdir(parents=True)
     for option, said in (("--install", "exists already, with different content"), ("--rebuild", "until it is done")):
-        result = place("--add", "hello", option, "--", *site.eb_options, status=3)
-        assert f"eb is installing {MODULE}" in result.stderr and said in result.stderr
+        result = place("--add", "hello", option, "-o", ".", "--", *site.eb_options, status=3)
+        assert said in result.stderr
         assert path.read_text() == text
+    assert f"eb is installing {MODULE}" in result.stderr
 
 
 def test_checking_before_installing(place, site, wheels, base_image):
