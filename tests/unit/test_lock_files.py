@@ -85,7 +85,7 @@ sdist = {{ url = "https://example.org/a-1.tar.gz", hashes = {{ sha512 = "1" }} }
 name = "b"
 version = "1"
 marker = "python_version < '3.11'"
-index = "{INDEX}"
+index = "https://pypi.org/simple"
 sdist = {{ path = "b-1.tar.gz", hashes = {{ sha256 = "2" }} }}
 [[packages]]
 name = "c"

@@ -13,15 +13,18 @@ With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, i
 that its stages install. Nothing is installed.
 """
 
+from argparse import Namespace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.options import add_outcome, request_of
 from ebsif.eb import framework
 from ebsif.environments import bases, change, extending, repeating, wheelhouse
+from ebsif.environments.change import Environment
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.outcome import (
     Companion,
@@ -100,7 +103,7 @@ def configure(parser):
     add_outcome(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write an easyconfig, check or install it; return the exit status."""
     if options.wheelhouse:
         return fill_wheelhouse(options)
@@ -112,14 +115,14 @@ def run(options):
     names = Names(options)
     if options.from_lock:
         return repeat(options, names)
-    found = names.find(options.module)
-    if isinstance(found, Path) and (found.parent.parent / lockfile.RECORD).is_file():
-        found = places.of_directory(found.parent.parent)
-    if isinstance(found, Installation) and shown(found) not in {one.module_or_version for one in names.containers}:
-        return change_extension(options, names, found)
+    base = names.find(options.module)
+    if isinstance(base, Path) and (base.parent.parent / lockfile.RECORD).is_file():
+        base = places.of_directory(base.parent.parent)
+    if isinstance(base, Installation) and shown(base) not in {one.module_or_version for one in names.containers}:
+        return change_extension(options, names, base)
     if options.remove:
         raise ExtendingError("--remove changes an extension, but "
-                             f"{getattr(found, 'module', found)} is not one (`ebsif list --mine`)")
+                             f"{getattr(base, 'module', base)} is not one (`ebsif list --mine`)")
     require_packages(options)
     container = bases.chosen(names, options.module, read_settings(options).site())
     wanted = wanted_packages(options, container)
@@ -129,14 +132,14 @@ def run(options):
     return make_new(options, extension)
 
 
-def make_new(options, extension):
+def make_new(options: Namespace, extension: Extension) -> int:
     """Make an extension whose name may be taken; return the exit status."""
     request = request_of(options)
     check_name(request, extension, options.add)
     return make(request, extension)
 
 
-def fill_wheelhouse(options):
+def fill_wheelhouse(options: Namespace) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
     if options.add or options.remove or options.name:
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
@@ -156,20 +159,20 @@ def fill_wheelhouse(options):
     return 0
 
 
-def require_packages(options):
+def require_packages(options: Namespace) -> None:
     """Raise UsageError if a new extension would have no packages or no name."""
     if not any((options.requirements, options.stage, options.from_venv, options.add)):
         raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add is required")
     require_name(options)
 
 
-def require_name(options):
+def require_name(options: Namespace) -> None:
     """Raise UsageError if a new extension has no name."""
     if not options.name:
         raise UsageError("--name is required for a new extension (it becomes part of the module's name)")
 
 
-def wanted_packages(options, container):
+def wanted_packages(options: Namespace, container: Container) -> list:
     """Return the packages that the options name, as stages or lines, and report what can't be installed."""
     if options.add:
         return requirements.split_into_stages(change.parse(options.add))
@@ -185,7 +188,7 @@ def wanted_packages(options, container):
     return stages
 
 
-def parse_stage(text):
+def parse_stage(text: str) -> tuple[str, str]:
     """Return the name and file of --stage NAME=FILE."""
     name, sign, file = text.partition("=")
     if not (name and sign and file):
@@ -193,7 +196,7 @@ def parse_stage(text):
     return name, file
 
 
-def change_extension(options, names, installation):
+def change_extension(options: Namespace, names: Names, installation: Installation) -> int:
     """Change an extension, or extend an installed module further under another name; return the exit status."""
     framework.session(tuple(options.more))
     site = read_settings(options).site()
@@ -222,7 +225,7 @@ def change_extension(options, names, installation):
     return status
 
 
-def add_on_top(options, environment, container):
+def add_on_top(options: Namespace, environment: Environment, container: Container) -> None:
     """Add the stages of a new extension to those of its base."""
     if options.remove:
         raise ExtendingError(
@@ -232,7 +235,7 @@ def add_on_top(options, environment, container):
     environment.stages = extending.append(environment.stages, wanted_packages(options, container), options.name)
 
 
-def change_packages(options, environment, container):
+def change_packages(options: Namespace, environment: Environment, container: Container) -> bool:
     """Change the packages of an extension as the options say; return whether anything is different."""
     before = environment.asked
     if options.remove:
@@ -244,7 +247,7 @@ def change_packages(options, environment, container):
     return options.rebuild or environment.changed_by_hand or environment.asked != before
 
 
-def repeat(options, names):
+def repeat(options: Namespace, names: Names) -> int:
     """Install what a lock says; return the exit status."""
     require_name(options)
     request = request_of(options)
@@ -252,9 +255,9 @@ def repeat(options, names):
     framework.session(tuple(options.more))
     record, site = repeating.read(options.from_lock), read_settings(options).site()
     if options.module:
-        found = names.find(options.module)
-        container = bases.without_extension(bases.of_installation(found, site), found) \
-            if isinstance(found, Installation) else bases.chosen(names, options.module, site)
+        base = names.find(options.module)
+        container = bases.without_extension(bases.of_installation(base, site), base) \
+            if isinstance(base, Installation) else bases.chosen(names, options.module, site)
     else:
         container = repeating.base_of(record, names.containers, site)
     check_name(request, Extension(container, options.name, record[lockfile.STAGES]))

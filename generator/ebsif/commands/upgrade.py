@@ -1,5 +1,6 @@
 """Move an extension to a newer container: write an easyconfig with the same packages on top of that container."""
 
+from argparse import Namespace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
@@ -30,7 +31,7 @@ def configure(parser):
     add_outcome(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the easyconfig of the upgraded extension; return the exit status."""
     framework.session(tuple(options.more))
     names = Names(options)

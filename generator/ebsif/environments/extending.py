@@ -88,14 +88,15 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
 
 def newest(module: str, name: str) -> Optional[Installation]:
     """Return the installed extension of a module that a name stands for: the newest one; None if there is none."""
-    found = [one for one in inventory.everything() if one.base == module and one.extension and one.extension[0] == name]
-    return max(found, key=lambda one: selection.natural_key(shown(one)), default=None)
+    extensions = [one for one in inventory.everything()
+                  if one.base == module and one.extension and one.extension[0] == name]
+    return max(extensions, key=lambda one: selection.natural_key(shown(one)), default=None)
 
 
 def of_today(module: str, name: str) -> dict[int, Installation]:
     """Return the installed extensions of a module with a name and today's date, by their number: the first is 1."""
-    found = {number_today(module, name, shown(one)): one for one in inventory.everything()}
-    return {number: one for number, one in found.items() if number}
+    numbered = {number_today(module, name, shown(one)): one for one in inventory.everything()}
+    return {number: one for number, one in numbered.items() if number}
 
 
 def free_dates(module: str, name: str) -> Iterator[str]:
@@ -113,8 +114,8 @@ def free_dates(module: str, name: str) -> Iterator[str]:
 def number_today(module: str, name: str, text: str) -> int:
     """Return the number of an extension of a module with a name and today's date; 0 for other modules."""
     start = f"{module}-{name}-{time.strftime(removed.TODAY)}"
-    found = re.fullmatch(rf"{re.escape(start)}(?:\.(\d+))?", text)
-    return int(found.group(1) or 1) if found else 0
+    match = re.fullmatch(rf"{re.escape(start)}(?:\.(\d+))?", text)
+    return int(match.group(1) or 1) if match else 0
 
 
 def check_names(*names: str) -> None:
@@ -131,9 +132,9 @@ def sources(container: Container) -> str:
     """
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
-    found = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
-             if path.name == container.file_name and path.is_file()]
-    return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *found])))
+    folders = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
+               if path.name == container.file_name and path.is_file()]
+    return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *folders])))
 
 
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,

@@ -169,30 +169,30 @@ def names_of(stages: list[dict]) -> list[str]:
 
 def problem(done: running.Result, container: Container, folder: str) -> str:
     """Return why requirements can't be installed; raise ExtendingError if it isn't because of the requirements."""
-    said = "\n".join([*done.program, done.error])
-    if "no such option: --dry-run" in said:
+    text = "\n".join([*done.program, done.error])
+    if "no such option: --dry-run" in text:
         raise ExtendingError("--check needs pip 22.2 or newer in the image: leave it out")
-    if "Couldn't find file" in said:
+    if "Couldn't find file" in text:
         places = [str(path.parent) for _, path in container.image_places]
         raise ExtendingError(
             f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
             f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
-    text = done.reason.removesuffix(" See its output above or in the log.")
+    reason = done.reason.removesuffix(" See its output above or in the log.")
     logs = [log.read_text(errors="replace") for log in Path(folder).glob("build/**/stages/*/pip.log")]
-    if not re.match(r"pip failed in stage|Stage '", text) or Diagnosis(said, "".join(logs)).machine:
+    if not re.match(r"pip failed in stage|Stage '", reason) or Diagnosis(text, "".join(logs)).machine:
         done.print_program()
-        raise ExtendingError(text)
-    return text
+        raise ExtendingError(reason)
+    return reason
 
 
 def replacing(error: str, stages: list[dict]) -> list[dict]:
     """Return the stages with 'allow_replace' as an error of a stage suggests it; none if it doesn't."""
-    found = re.search(r"stage '([^']*)'(?:(?!stage ').)*'allow_replace': \[(.*?)\]", error, re.IGNORECASE | re.DOTALL)
-    if not found:
+    match = re.search(r"stage '([^']*)'(?:(?!stage ').)*'allow_replace': \[(.*?)\]", error, re.IGNORECASE | re.DOTALL)
+    if not match:
         return []
-    names = re.findall("'(.*?)'", found.group(2))
+    names = re.findall("'(.*?)'", match.group(2))
     return [{**stage, "allow_replace": [*stage.get("allow_replace", []), *names]}
-            if stage["name"] == found.group(1) else stage for stage in stages]
+            if stage["name"] == match.group(1) else stage for stage in stages]
 
 
 def show_packages(plan: Plan) -> None:

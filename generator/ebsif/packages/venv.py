@@ -66,8 +66,8 @@ def packages(path: Path) -> dict[str, Package]:
     """
     with opened(path) as tree:
         _, folder, _ = find(tree, path)
-        found = [package_in(tree.folder / info) for info in sorted(tree.children(folder)) if info.suffix in METADATA]
-    return {normal_name(package.name): package for package in found if package}
+        inside = [package_in(tree.folder / info) for info in sorted(tree.children(folder)) if info.suffix in METADATA]
+    return {normal_name(package.name): package for package in inside if package}
 
 
 def read(path: Path) -> Wanted:
@@ -129,10 +129,10 @@ def unsquash(path: Path, options: list[str], names: Iterable[str] = ()) -> str:
 
 def find(tree: Tree, path: Path) -> tuple[PurePosixPath, PurePosixPath, int]:
     """Return the environment and its package directory, and the minor version of its Python."""
-    found = {PurePosixPath(match.group("root") or "."): (one, int(match.group("minor")))
-             for one in tree.paths for match in [PACKAGES.fullmatch(str(one))] if match}
+    folders = {PurePosixPath(match.group("root") or "."): (folder, int(match.group("minor")))
+               for folder in tree.paths for match in [PACKAGES.fullmatch(str(folder))] if match}
     # an environment inside another one belongs to a package
-    outer = [root for root in found if not any(other in root.parents for other in found)]
+    outer = [root for root in folders if not any(other in root.parents for other in folders)]
     # user software of a module: its venv, whatever else somebody has put there
     outer = [root for root in outer if root.parent == PurePosixPath("venv")] or outer
     if not outer:
@@ -140,7 +140,7 @@ def find(tree: Tree, path: Path) -> tuple[PurePosixPath, PurePosixPath, int]:
     if len(outer) > 1:
         raise RequirementsError(f"{path} contains several environments ({', '.join(sorted(map(str, outer)))}): use "
                                 "the directory of one (unpack a SquashFS file with unsquashfs)")
-    return (outer[0], *found[outer[0]])
+    return (outer[0], *folders[outer[0]])
 
 
 def add_package(folder: Path, minor: int, wanted: Wanted) -> None:

@@ -26,6 +26,7 @@ from ebsif.packages.formats.wanted import (
 if TYPE_CHECKING:
     from packaging.pylock import Package
 
+PYPI = "pypi.org"  # the index of pip, or what a mirror has
 # Hashes that pip checks
 ALGORITHMS = ("sha256", "sha384", "sha512")
 # only what was named: neither the project itself nor the groups that uv installs by default; nothing is looked up
@@ -208,7 +209,7 @@ class Locked:
             self.places[f"--find-links {shlex.quote(str(folder))}"] = None
         elif without_credentials(place) in self.declared_indexes:
             self.places[f"--extra-index-url {place}"] = None
-        else:
+        elif parts.netloc != PYPI:
             self.unused[place] = None
 
     @functools.cached_property
