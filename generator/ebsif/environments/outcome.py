@@ -62,8 +62,8 @@ class Request:
 
     @property
     def folder(self) -> Path:
-        """The directory for the easyconfig: by default the current one, or that of this account if it is installed."""
-        return self.output or (own_folder() if self.installs else Path())
+        """The directory for the easyconfig: by default the current one, or that of this account for installations."""
+        return self.output or (own_folder() if self.installs or self.check else Path())
 
     @property
     def again(self) -> bool:

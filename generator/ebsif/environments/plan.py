@@ -10,7 +10,7 @@ from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.requirements import package_name, stages_of
+from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
 from ebsif.catalogue.container import Container
@@ -19,6 +19,7 @@ from ebsif.catalogue.records import Stage
 from ebsif.eb import framework, running
 from ebsif.environments.extending import ExtendingError, sources
 from ebsif.installed import lock
+from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
 from ebsif.report.steps import Now, Steps
@@ -107,8 +108,8 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])
     image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
     installed = {normal_name(one.name) for one in added}
-    names = [name for name in names_of(stages) if name in image_packages and name not in {*installed, *before}]
-    return Plan(added, sorted((name, image_packages[name]) for name in set(names)), len(set(before) - installed),
+    there = sorted((names_in(stages) & image_packages.keys()) - installed - before.keys())
+    return Plan(added, [(name, image_packages[name]) for name in there], len(set(before) - installed),
                 artifacts=artifacts_in(items), warned=done.warned)
 
 
@@ -158,13 +159,6 @@ def size_of(download: dict) -> Optional[int]:
             return int(answer.headers["Content-Length"])
     except (OSError, http.client.HTTPException, ValueError, TypeError):
         return None
-
-
-def names_of(stages: list[dict]) -> list[str]:
-    """Return the normalized names of the packages in stages."""
-    from easybuild.easyblocks.generic.container.stages import Stage
-
-    return [package_name(line) for stage in Stage.from_parameter(stages) for line in stage.requirement_list]
 
 
 def problem(done: running.Result, container: Container, folder: str) -> str:

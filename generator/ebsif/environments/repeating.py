@@ -14,11 +14,12 @@ from ebsif.catalogue.records import Stage
 from ebsif.catalogue.site import Site
 from ebsif.environments import bases, plan
 from ebsif.environments.extending import known_image
-from ebsif.environments.plan import REASONS, Addition, Plan, names_of
+from ebsif.environments.plan import REASONS, Addition, Plan
 from ebsif.errors import EbsifError
 from ebsif.installed import imagestate, inventory, lock
 from ebsif.installed.names import shown
 from ebsif.packages import venv
+from ebsif.packages.requirements import names_in
 
 
 class RepeatingError(EbsifError):
@@ -204,7 +205,7 @@ def check(container: Container, record: dict[str, Any], options: Sequence[str] =
 def recorded_plan(record: dict[str, Any], size: int) -> Plan:
     """Return the plan to take all recorded packages from one file of a certain size."""
     asked, dependency = REASONS
-    named = set(names_of(record[lockfile.STAGES]))
+    named = names_in(record[lockfile.STAGES])
     added = [Addition(name, version, None, asked if normal_name(name) in named else dependency)
              for name, version in lock.pins(record[lockfile.VENV_PACKAGES]).items() if name not in venv.TOOLS]
     return Plan(sorted(added, key=lambda one: (REASONS.index(one.why), one.name.lower())), total=size)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_name, requirement_text, stages_of
+from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_lines, package_name
 
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
@@ -90,19 +90,17 @@ def split_into_stages(lines: list[str]) -> Union[list[str], list[dict]]:
 
 def lines_of(stage: dict[str, Any]) -> list[str]:
     """Return the requirement lines of a stage, without comments and options."""
-    lines = (line.strip() for line in requirement_text(stage.get("requirements")).splitlines())
-    return [line for line in lines if line and not line.startswith(("#", "-"))]
+    return package_lines(stage.get("requirements"))
 
 
 def name_in(line: str) -> str:
     """Return the normalized package name of a requirement line; empty for comments and options."""
-    line = line.partition(" #")[0].strip()
-    return "" if not line or line.startswith(("#", "-")) else package_name(line)
+    return next(map(package_name, package_lines(line)), "")
 
 
 def names_in(wanted: Any) -> set[str]:
     """Return the normalized names of the packages in stages, or in lines of a requirements.txt."""
-    return {name_in(line) for stage in stages_of(wanted) for line in lines_of(stage)} - {""}
+    return set(map(package_name, package_lines(wanted)))
 
 
 def parsed(line: str) -> "Optional[Requirement]":
