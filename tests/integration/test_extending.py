@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.packages import requirements, venv
+from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import Image
 from parts import wheel_settings
-from support import CONTAINER_FILES, make_wheel
+from support import make_wheel
 
 MODULE = "Base/1.0-20250101-mine-20260101"
 CATALOGUE = """\
@@ -218,22 +218,3 @@ def test_a_container_that_can_not_be_extended(place, site, tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 3
     assert "Base/2.0-none can't be extended: it has no user software" in result.stderr
-
-
-def test_programs_in_a_squashfs_file_that_make_venv_has_written(tmp_path):
-    """Issue 20, point 2: programs that make-venv has written are read there, too, and not called the user's."""
-    environment, packed = tmp_path / "environment", tmp_path / "environment.squashfs"
-    package = environment / "lib/python3.12/site-packages/optuna-4.5.0.dist-info"
-    package.mkdir(parents=True)
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: optuna\nVersion: 4.5.0\n")
-    (package / "RECORD").touch()
-    (environment / "bin").mkdir()
-    (environment / "pyvenv.cfg").touch()
-    (environment / "bin/myscript").touch()
-    text = (CONTAINER_FILES / "share/ebsif/image-programs.py").read_text()
-    note = re.search(r'^NOTE = "(.*)\\n"$', text, re.MULTILINE)[1]
-    (environment / "bin/torchrun").write_text(f"#!/bin/sh\n{note}\n")
-    subprocess.run(["mksquashfs", environment, packed, "-quiet", "-no-progress"], check=True)
-    found = venv.read(packed).impossible
-    assert found == venv.read(environment).impossible
-    assert "bin/myscript" in found[-1] and "torchrun" not in found[-1]

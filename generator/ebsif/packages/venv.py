@@ -22,11 +22,8 @@ from ebsif.packages.formats.wanted import RequirementsError, Wanted
 TOOLS = {"pip"}
 # ... and up to Python 3.11 these
 OLD_TOOLS = {"setuptools", "wheel"}
-# what `python -m venv` creates in bin/
-OF_VENV = re.compile(r"(python|pip)[0-9.]*|[Aa]ctivate.*")
-# what make-venv adds, and what its programs contain
-OF_MAKE_VENV = {"host-bin", "container-packages.pth", "ebsif_imports.py", "ebsif_pip_hints.py"}
-PROGRAM_OF_IMAGE = b"# a program of the image, run by the Python of this environment (ebsif)\n"
+# beside packages, what Python creates, and what make-venv adds
+NO_MODULES = {"__pycache__", "container-packages.pth", "ebsif_imports.py", "ebsif_pip_hints.py"}
 PACKAGES = re.compile(r"(?:(?P<root>.+)/)?lib/python3\.(?P<minor>\d+)/site-packages")
 METADATA = (".dist-info", ".egg-info")
 
@@ -65,7 +62,7 @@ def packages(path: Path) -> dict[str, Package]:
     Raise RequirementsError if it can't be read or contains no environment.
     """
     with opened(path) as tree:
-        _, folder, _ = find(tree, path)
+        folder, _ = find(tree, path)
         inside = [package_in(tree.folder / info) for info in sorted(tree.children(folder)) if info.suffix in METADATA]
     return {normal_name(package.name): package for package in inside if package}
 
@@ -77,13 +74,13 @@ def read(path: Path) -> Wanted:
     Raise RequirementsError if it can't be read, or contains no environment or no packages.
     """
     with opened(path) as tree:
-        root, packages, minor = find(tree, path)
+        packages, minor = find(tree, path)
         wanted, owned = Wanted(), set()
         for info in sorted(tree.children(packages)):
             if info.suffix in METADATA:
                 owned |= files_of(tree.folder / info, info)
                 add_package(tree.folder / info, minor, wanted)
-        others = sorted(map(str, not_of_packages(tree, root, packages, owned)))
+        others = [str(path) for path in sorted(tree.children(packages) - owned) if path.name not in NO_MODULES]
         if others:
             wanted.impossible.append(f"not part of a package, not taken over: {', '.join(others)}")
     if not wanted.lines:
@@ -105,11 +102,9 @@ def opened(path: Path) -> Iterator[Tree]:
     paths = {PurePosixPath(line).relative_to("squashfs-root") for line in lines if line.startswith("squashfs-root/")}
     with tempfile.TemporaryDirectory(prefix="ebsif-environment-") as folder:
         place = Path(folder) / "environment"
-        # what is read of an environment: metadata, and the programs beside its packages
-        wanted = [str(inside) for inside in paths
-                  if inside.suffix in METADATA or (inside.name == "bin" and inside.parent / "lib" in paths)]
-        if wanted:
-            unsquash(path, ["-no-xattrs", "-no-progress", "-d", str(place)], wanted)
+        metadata = [str(inside) for inside in paths if inside.suffix in METADATA]
+        if metadata:
+            unsquash(path, ["-no-xattrs", "-no-progress", "-d", str(place)], metadata)
         yield Tree(paths, place)
 
 
@@ -127,8 +122,8 @@ def unsquash(path: Path, options: list[str], names: Iterable[str] = ()) -> str:
     return done.stdout
 
 
-def find(tree: Tree, path: Path) -> tuple[PurePosixPath, PurePosixPath, int]:
-    """Return the environment and its package directory, and the minor version of its Python."""
+def find(tree: Tree, path: Path) -> tuple[PurePosixPath, int]:
+    """Return the directory of packages of an environment, and the minor version of its Python."""
     folders = {PurePosixPath(match.group("root") or "."): (folder, int(match.group("minor")))
                for folder in tree.paths for match in [PACKAGES.fullmatch(str(folder))] if match}
     # an environment inside another one belongs to a package
@@ -140,7 +135,7 @@ def find(tree: Tree, path: Path) -> tuple[PurePosixPath, PurePosixPath, int]:
     if len(outer) > 1:
         raise RequirementsError(f"{path} contains several environments ({', '.join(sorted(map(str, outer)))}): use "
                                 "the directory of one (unpack a SquashFS file with unsquashfs)")
-    return (outer[0], *folders[outer[0]])
+    return folders[outer[0]]
 
 
 def add_package(folder: Path, minor: int, wanted: Wanted) -> None:
@@ -214,22 +209,3 @@ def requirement(name: str, version: str, direct_url: str) -> tuple[Optional[str]
     if files.is_there(path):
         return (path.as_uri() if " " in str(path) else str(path)), None
     return exact, f"{path}, which it was installed from, no longer exists: this version comes from the package index"
-
-
-def not_of_packages(tree: Tree, root: PurePosixPath, packages: PurePosixPath,
-                    owned: set[PurePosixPath]) -> set[PurePosixPath]:
-    """Return the paths in site-packages, in bin/ and next to them that belong to no package."""
-    own = {root / name for name in ("bin", "include", "lib", "lib64", "pyvenv.cfg")} | {root, *root.parents}
-    places = tree.children(packages) | tree.children(root) | tree.children(root / "bin") | \
-        {path for parent in root.parents for path in tree.children(parent)}
-    return {path for path in places - owned - own if path.name != "__pycache__" and path.name not in OF_MAKE_VENV
-            and not (path.parent == root / "bin" and (OF_VENV.fullmatch(path.name) or is_of_image(tree.folder / path)))}
-
-
-def is_of_image(path: Path) -> bool:
-    """Return whether a program runs one of the image: make-venv has written it."""
-    try:
-        with path.open("rb") as file:
-            return PROGRAM_OF_IMAGE in file.read(1000)
-    except OSError:
-        return False
