@@ -158,7 +158,11 @@ def make(request: Request, extension: Extension) -> int:
             companion.write(place, again)
         write_file(path, text, again)
         if request.installs:
-            return install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))])
+            status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))])
+            for place in beside if not request.output else ():
+                # the installation has it, and user software is large
+                place.unlink()
+            return status
     for one in (*beside, path):
         print(one)
     output.hint(f"install it with: {framework.command([path])}")
