@@ -1,14 +1,16 @@
 """From a requirements.txt to a module: ebsif extend."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ebsif.environments import environments
+from ebsif.packages import requirements
+from ebsif.packages.formats.wanted import Image
 from parts import wheel_settings
-from support import CONTAINER_FILES, make_wheel
+from support import make_wheel
 
 MODULE = "Base/1.0-20250101-mine-20260101"
 CATALOGUE = """\
@@ -108,9 +110,10 @@ def test_an_easyconfig_that_eb_is_installing(place, site):
     lock = site.prefix / "eb/software/.locks" / (str(site.prefix / "eb/software" / MODULE).replace("/", "_") + ".lock")
     lock.mkdir(parents=True)
     for option, said in (("--install", "exists already, with different content"), ("--rebuild", "until it is done")):
-        result = place("--add", "hello", option, "--", *site.eb_options, status=3)
-        assert f"eb is installing {MODULE}" in result.stderr and said in result.stderr
+        result = place("--add", "hello", option, "-o", ".", "--", *site.eb_options, status=3)
+        assert said in result.stderr
         assert path.read_text() == text
+    assert f"eb is installing {MODULE}" in result.stderr
 
 
 def test_checking_before_installing(place, site, wheels, base_image):
@@ -168,6 +171,25 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
     assert verdict.startswith("yes: Base/1.0-20250101-mine-")
 
 
+def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
+    """E-12: uv itself writes the lock and reads it, offline: with hashes, without what the image's packages need."""
+    monkeypatch.setenv("PATH", str(Path(os.environ["EBSIF_TEST_UV"]).parent), prepend=":")
+    (tmp_path / "wheels").mkdir()
+    for name, needs in (("direct", ["indirect"]), ("indirect", []), ("torch", ["cuda"]), ("cuda", []), ("trainer", [])):
+        make_wheel(tmp_path / "wheels", name, requires=needs)
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "0"\nrequires-python = ">=3.9"\ndependencies = ["direct", "torch"]\n'
+        '[project.optional-dependencies]\ntrain = ["trainer"]\n[dependency-groups]\ndev = ["cuda"]\n'
+        '[[tool.uv.index]]\nurl = "./wheels"\nformat = "flat"\ndefault = true\n')
+    subprocess.run(["uv", "lock", "--offline", "--quiet", "--project", tmp_path], check=True)
+    wanted = requirements.read(tmp_path / "uv.lock", Image("3.11", {"torch": "1.0+rocm"}), ["train"])
+    assert wanted.lines[0] == f"--find-links {tmp_path}/wheels" and not wanted.impossible
+    assert [line.split(" --hash=sha256:")[0] for line in wanted.lines[1:]] == [
+        "direct==1.0", "indirect==1.0", "torch==1.0", "trainer==1.0"]
+    with pytest.raises(requirements.RequirementsError, match="uv.lock can't be read by uv: .*nope"):
+        requirements.read(tmp_path / "uv.lock", extras=["nope"])
+
+
 def test_stages_of_a_users_own(place, site):
     """Stages keep the order of the command line."""
     for name in ("a", "b"):
@@ -196,22 +218,3 @@ def test_a_container_that_can_not_be_extended(place, site, tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 3
     assert "Base/2.0-none can't be extended: it has no user software" in result.stderr
-
-
-def test_programs_in_a_squashfs_file_that_make_venv_has_written(tmp_path):
-    """Issue 20, point 2: programs that make-venv has written are read there, too, and not called the user's."""
-    environment, packed = tmp_path / "environment", tmp_path / "environment.squashfs"
-    package = environment / "lib/python3.12/site-packages/optuna-4.5.0.dist-info"
-    package.mkdir(parents=True)
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: optuna\nVersion: 4.5.0\n")
-    (package / "RECORD").touch()
-    (environment / "bin").mkdir()
-    (environment / "pyvenv.cfg").touch()
-    (environment / "bin/myscript").touch()
-    text = (CONTAINER_FILES / "share/ebsif/image-programs.py").read_text()
-    note = re.search(r'^NOTE = "(.*)\\n"$', text, re.MULTILINE)[1]
-    (environment / "bin/torchrun").write_text(f"#!/bin/sh\n{note}\n")
-    subprocess.run(["mksquashfs", environment, packed, "-quiet", "-no-progress"], check=True)
-    found = environments.read(packed).impossible
-    assert found == environments.read(environment).impossible
-    assert "bin/myscript" in found[-1] and "torchrun" not in found[-1]

@@ -104,13 +104,17 @@ def check_an_extension_of_an_extension(family):
     output = family.site.bash(f"module load {MORE} && singularity exec $SIF python -c 'import byhand, greeting, hello; "
                               "print(byhand.__name__)'; module load Example/base; echo $SIF").stdout
     assert output.split() == ["byhand", str(family.image(BASE))]
-    text = (family.site.work / f"{MORE.replace('/', '-')}.eb").read_text()
+    # C-04: not in the working directory
+    name = f"{MORE.replace('/', '-')}.eb"
+    assert not (family.site.work / name).exists()
+    text = (family.site.home / ".local/share/ebsif/easyconfigs" / name).read_text()
     assert text.count("of the user's choice") == 1
     # from the directory, and from the easyconfig, what is written is the same
     kept = family.root(FIRST) / "easybuild" / f"{FIRST.replace('/', '-')}.eb"
     for place in (family.root(FIRST), kept):
         command[2] = str(place)
         family.site.run([*command[:-1], *options])
+        assert (family.site.work / name).read_text() == text
 
 
 def check_after_reinstalling_the_base(family):

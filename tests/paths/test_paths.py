@@ -77,8 +77,9 @@ def check_the_first_week(said, mine):
 
 
 def check_the_modules(person, mine):
-    """E-03: an earlier module stays, and others keep their versions."""
+    """E-03, C-04: an earlier module stays, others keep their versions, and the working directory stays clean."""
     site = person.site
+    assert [path.name for path in site.work.glob("*.eb*")] == [f"{mine.replace('/', '-')}.2.eb"]
     own = site.home / ".local/easybuild/software"
     records = [json.loads((own / f"{mine}{number}/share/ebsif/lock.json").read_text())
                for number in ("", ".2", ".3")]

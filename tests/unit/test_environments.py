@@ -2,11 +2,9 @@
 
 import json
 import os
-import re
 
 import pytest
-from ebsif.environments import environments
-from ebsif.packages import requirements
+from ebsif.packages import requirements, venv
 from support import CONTAINER_FILES
 
 
@@ -45,19 +43,14 @@ def environment(tmp_path):
     (packages / "a,b.py").touch()
     (packages / "__pycache__").mkdir()
     (packages / "old-3.0.egg-info").write_text("Name: old\nVersion: 3.0\n")
-    (root / "bin").mkdir()
-    for name in ("python3", "activate.fish", "optuna", "myscript"):
-        (root / "bin" / name).touch()
     (root / "lib64").symlink_to("lib")
-    (root / "pyvenv.cfg").touch()
-    (root / "data").mkdir()
     return root
 
 
 def test_packages_of_an_environment(environment):
     """Issue 19, point 6: every package with version and origin; whatever can't be a requirement is named."""
     built = environment.parent / "built wheel-1.0-py3-none-any.whl"
-    wanted = environments.read(environment)
+    wanted = venv.read(environment)
     assert wanted.lines == [
         built.as_uri(), "cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz",
         "gone==1.0", "labeled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0",
@@ -66,8 +59,7 @@ def test_packages_of_an_environment(environment):
     assert broken == "broken-1.0.dist-info: no name or version in its metadata, not taken over"
     assert gone.startswith("gone 1.0: /none/gone-1.0.whl, which it was installed from, no longer exists: this version")
     assert mine.startswith("mine 1.0: installed in development mode (pip install -e) from file:///home/me/mine")
-    assert others == ("not part of a package, not taken over: bin/myscript, data, "
-                      "lib/python3.12/site-packages/byhand.py")
+    assert others == "not part of a package, not taken over: lib/python3.12/site-packages/byhand.py"
 
 
 def test_a_wheel_in_a_closed_directory(monkeypatch):
@@ -78,26 +70,19 @@ def test_a_wheel_in_a_closed_directory(monkeypatch):
     origin = json.dumps({"url": "file:///root/a-1.0.whl", "archive_info": {}})
     with monkeypatch.context() as closed:
         closed.setattr(os, "stat", denied)
-        line, said = environments.requirement("a", "1.0", origin)
+        line, said = venv.requirement("a", "1.0", origin)
     assert line == "a==1.0" and said.startswith("/root/a-1.0.whl, which it was installed from, no longer exists")
 
 
 def test_an_environment_of_make_venv(environment):
-    """Issue 20, point 2: what make-venv has added, which the image or the next module has too, is not the user's."""
-    files = CONTAINER_FILES / "share/ebsif"
-    program = environment / "bin/torchrun"
-    note = re.search(r'^NOTE = "(.*)\\n"$', (files / "image-programs.py").read_text(), re.MULTILINE)[1]
-    program.write_text(f"#!/bin/sh\n{note}\n")
-    before = environments.read(environment).impossible
-    assert "bin/myscript" in before[-1] and "torchrun" not in before[-1]
+    """Issue 20, point 2: what make-venv has added beside the packages is not the user's."""
+    before = venv.read(environment).impossible
     packages = environment / "lib/python3.12/site-packages"
     for path in (CONTAINER_FILES / "site-packages").iterdir():
         (packages / path.name).touch()
-    assert "'container-packages.pth'" in (files / "make-venv.py").read_text()
+    assert "'container-packages.pth'" in (CONTAINER_FILES / "share/ebsif/make-venv.py").read_text()
     (packages / "container-packages.pth").touch()
-    assert '"$directory/host-bin"' in (CONTAINER_FILES / "bin/make-venv").read_text()
-    (environment / "host-bin").mkdir()
-    assert environments.read(environment).impossible == before
+    assert venv.read(environment).impossible == before
 
 
 def test_an_environment_in_user_software(environment, tmp_path):
@@ -105,13 +90,12 @@ def test_an_environment_in_user_software(environment, tmp_path):
     outer = tmp_path / "user-software"
     (outer / "venv").mkdir(parents=True)
     environment.rename(outer / "venv/pytorch")
-    (outer / "notes").touch()
-    wanted = environments.read(outer)
+    wanted = venv.read(outer)
     assert "optuna==4.5.0" in wanted.lines
-    assert wanted.impossible[-1].startswith("not part of a package, not taken over: notes, venv/pytorch/bin/myscript, ")
+    assert wanted.impossible[-1].endswith(": venv/pytorch/lib/python3.12/site-packages/byhand.py")
     package(outer / "venv/other/lib/python3.12/site-packages", "x")
     with pytest.raises(requirements.RequirementsError, match="several environments .*venv/other, venv/pytorch"):
-        environments.read(outer)
+        venv.read(outer)
 
 
 @pytest.mark.parametrize(("name", "expected"), [
@@ -124,4 +108,4 @@ def test_no_environment(tmp_path, name, expected):
     (tmp_path / "empty").mkdir()
     (tmp_path / "bare/lib/python3.12/site-packages").mkdir(parents=True)
     with pytest.raises(requirements.RequirementsError, match=expected):
-        environments.read(tmp_path / name)
+        venv.read(tmp_path / name)

@@ -485,9 +485,9 @@ def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     assert unreadable.level == "error" and "its user software can't be read" in unreadable.text
     # another one, which can be read; these tests need no mksquashfs
     eb_prefix.add(root, "einops", "0.8.2")
-    content, read = root.with_name("content"), softwarestate.environments.packages
+    content, read = root.with_name("content"), softwarestate.venv.packages
     (root / "user-software").rename(content)
-    monkeypatch.setattr(softwarestate.environments, "packages",
+    monkeypatch.setattr(softwarestate.venv, "packages",
                         lambda path: read(content if path.suffix == ".squashfs" else path))
     for verify in (False, True):
         repacked = softwarestate.change(one, softwarestate.examine(one, verify))

@@ -8,46 +8,6 @@ from ebsif.packages.requirements import RequirementsError
 # an index that the lock files name, and one that the project declares, with credentials that locks don't have
 INDEX, OWN_INDEX = "https://index.example.org/simple", "https://example.org/own"
 PROJECT_INDEXES = '[[tool.uv.index]]\nname = "own"\nurl = "https://bob@example.org/own/"\n'
-HASHES = {letter: f"sha256:{letter * 64}" for letter in "abcdef"}
-
-
-def uv_package(name, more="", version="1.0", source=f'{{ registry = "{INDEX}" }}', file="a", wheel="py3-none-any"):
-    """Return a package of a uv.lock."""
-    files = (f'wheels = [{{ url = "https://example.org/{name.replace("-", "_")}-{version}-{wheel}.whl", '
-             f'hash = "{HASHES[file]}" }}]\n') if file else ""
-    return f'[[package]]\nname = "{name}"\nversion = "{version}"\nsource = {source}\n{files}{more}'
-
-
-PROJECT = uv_package("mine", source='{ editable = "." }', file="", more="""\
-dependencies = [
-    { name = "direct", extra = ["fast"] },
-    { name = "old", marker = "python_full_version < '3.11'" },
-    { name = "torch" },
-    { name = "forked", version = "1.0", marker = "python_full_version < '3.12'" },
-    { name = "forked", version = "2.0", marker = "python_full_version >= '3.12'" },
-    { name = "private" },
-]
-[package.optional-dependencies]
-train = [{ name = "trainer" }]
-cpu = [{ name = "chosen", marker = "extra == 'extra-4-mine-cpu' or extra != 'extra-4-mine-gpu'" }]
-gpu = [{ name = "unchosen", marker = "extra == 'extra-4-mine-cpu'" }, { name = "trainer" }]
-[package.dev-dependencies]
-dev = [{ name = "tester" }, { name = "repository" }, { name = "member" }]
-""")
-UV = "\n".join([
-    'version = 1\nrevision = 3\nrequires-python = ">=3.10"\n', PROJECT,
-    uv_package("direct", 'dependencies = [{ name = "indirect" }]\n[package.optional-dependencies]\n'
-               'fast = [{ name = "faster" }]\nslow = [{ name = "slower" }]\n', file="b"),
-    uv_package("torch", 'dependencies = [{ name = "cuda" }]\n', version="2.6.0", file="c"),
-    *(uv_package(name) for name in ("indirect", "faster", "slower", "old", "cuda", "trainer", "chosen", "unchosen",
-                                    "tester")),
-    uv_package("forked"), uv_package("forked", version="2.0", file="d"),
-    uv_package("private", source=f'{{ registry = "{OWN_INDEX}" }}', version="1.0+rocm", file="e"),
-    uv_package("repository", source='{ git = "https://example.org/r?rev=main#0123" }', file=""),
-    uv_package("member", 'dependencies = [{ name = "slower" }]\n', source='{ directory = "libs/member" }', file=""),
-])
-ALWAYS = ["direct==1.0", "faster==1.0", "forked==1.0", "indirect==1.0", "private==1.0+rocm", "torch==2.6.0"]
-TORCH = Image("3.11", {"torch": "2.6.0+rocm6.2"})
 
 
 def names(wanted):
@@ -62,53 +22,49 @@ def not_searched(path, *indexes):
 
 
 @pytest.fixture
-def lock(tmp_path):
-    """A uv.lock with the project that declares one of its indexes."""
-    (tmp_path / "pyproject.toml").write_text(PROJECT_INDEXES)
+def uv(tmp_path, monkeypatch):
+    """A program that writes a pylock.toml without what was pruned, as uv does; returns the file with its arguments."""
+    program, arguments = tmp_path / "bin/uv", tmp_path / "arguments"
+    program.parent.mkdir()
+    program.write_text(f"""#!/bin/sh
+echo "$@" >>{arguments}
+case "$*" in
+*" x "*) echo "error: Extra \\`x\\` is not defined" >&2; exit 2 ;;
+*"--prune torch"*) cat {tmp_path}/pruned ;;
+*) cat {tmp_path}/exported ;;
+esac
+""")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    return arguments
+
+
+def exported(name, version="1.0"):
+    """Return a package in the pylock.toml that uv writes."""
+    return (f'[[packages]]\nname = "{name}"\nversion = "{version}"\nindex = "{INDEX}"\nwheels = [{{ url = '
+            f'"https://example.org/{name}-{version}-py3-none-any.whl", hashes = {{ sha256 = "{"a" * 64}" }} }}]\n')
+
+
+def test_a_lock_of_uv(tmp_path, uv, monkeypatch):
+    """E-12: as uv exports it, with hashes; what only the image's packages need is left out."""
     path = tmp_path / "uv.lock"
-    path.write_text(UV)
-    return path
-
-
-def test_a_lock_of_uv(lock):
-    """Everything that the project needs in the image, with hashes; what the image's packages need is not followed."""
-    wanted = requirements.read(lock, TORCH)
-    assert names(wanted) == ALWAYS
-    assert wanted.lines[:2] == [f"--extra-index-url {OWN_INDEX}", f"direct==1.0 --hash={HASHES['b']}"]
-    assert wanted.impossible == [not_searched(lock, INDEX)]
-    without = requirements.read(lock, Image("3.10.14"))
-    assert names(without) == sorted([*ALWAYS, "cuda==1.0", "old==1.0"])
-    assert "forked==2.0" in names(requirements.read(lock, Image("3.12")))
-
-
-def test_extras_and_groups_of_a_lock_of_uv(lock):
-    """Markers of uv for extras that exclude each other; entries without a hash are named."""
-    wanted = requirements.read(lock, TORCH, ["Train", "cpu"])
-    assert names(wanted) == sorted([*ALWAYS, "chosen==1.0", "trainer==1.0"])
-    assert names(requirements.read(lock, TORCH, ["gpu"])) == sorted([*ALWAYS, "trainer==1.0"])
-    wanted = requirements.read(lock, TORCH, [], ["dev"])
-    assert names(wanted) == sorted([*ALWAYS, "slower==1.0", "tester==1.0"])
-    assert wanted.impossible == [
-        f"{lock}: repository is not installed: it comes from a repository (https://example.org/r?rev=main#0123), which "
-        "has no hash: install it in a stage of its own",
-        f"{lock}: member is not installed: it is the directory libs/member: build a wheel of it",
-        not_searched(lock, INDEX)]
-
-
-def test_files_for_other_pythons_and_systems(tmp_path):
-    """Only the hashes of files that may be installed are kept."""
-    files = ["cp310-cp310-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_28_x86_64", "cp39-abi3-linux_x86_64",
-             "cp311-cp311-win_amd64", "cp311-cp311-musllinux_1_1_x86_64", "py3-none-any"]
-    wheels = ", ".join(f'{{ path = "x-1-{tag}.whl", hash = "{one}" }}' for tag, one in zip(files, HASHES.values()))
-    folder = tmp_path / "a project"
-    path = folder / "uv.lock"
-    (folder / "wheels").mkdir(parents=True)
-    path.write_text(
-        'version = 1\n[[package]]\nname = "mine"\nsource = { virtual = "." }\ndependencies = [{ name = "x" }]\n'
-        f'[[package]]\nname = "x"\nversion = "1"\nsource = {{ registry = "wheels" }}\nwheels = [{wheels}]\n')
-    kept = " ".join(f"--hash={HASHES[letter]}" for letter in "bcf")
-    assert requirements.read(path, Image("3.11")).lines == [f"--find-links '{folder}/wheels'", f"x==1 {kept}"]
-    assert HASHES["a"] in requirements.read(path).lines[1]
+    path.write_text("version = 1\n")
+    head = 'lock-version = "1.0"\ncreated-by = "uv"\nrequires-python = ">=3.10"\n'
+    (tmp_path / "exported").write_text(head + exported("direct") + exported("cuda") + exported("torch", "2.6.0"))
+    (tmp_path / "pruned").write_text(head + exported("direct"))
+    wanted = requirements.read(path, Image("3.11"), ["train"], ["dev"])
+    assert names(wanted) == ["cuda==1.0", "direct==1.0", "torch==2.6.0"]
+    assert all(f" --hash=sha256:{'a' * 64}" in line for line in wanted.lines)
+    assert wanted.impossible == [not_searched(path, INDEX)]
+    assert uv.read_text().endswith(f" --extra train --group dev --project {tmp_path}\n")
+    assert names(requirements.read(path, Image("3.11", {"torch": "2.6.0+rocm6.2"}))) == ["direct==1.0", "torch==2.6.0"]
+    with pytest.raises(RequirementsError, match="\n  torch 2.6.0, but the image has 2.7.0\n"):
+        requirements.read(path, Image("3.11", {"torch": "2.7.0"}))
+    with pytest.raises(RequirementsError, match="uv.lock can't be read by uv: Extra `x` is not defined$"):
+        requirements.read(path, Image("3.11"), ["x"])
+    monkeypatch.setenv("PATH", "/none")
+    with pytest.raises(RequirementsError, match="needs uv.*: install it.*or run `uv export --format pylock.toml"):
+        requirements.read(path, Image("3.11"))
 
 
 PYLOCK = f"""\
@@ -129,7 +85,7 @@ sdist = {{ url = "https://example.org/a-1.tar.gz", hashes = {{ sha512 = "1" }} }
 name = "b"
 version = "1"
 marker = "python_version < '3.11'"
-index = "{INDEX}"
+index = "https://pypi.org/simple"
 sdist = {{ path = "b-1.tar.gz", hashes = {{ sha256 = "2" }} }}
 [[packages]]
 name = "c"
@@ -187,30 +143,40 @@ def test_a_pylock(tmp_path):
     assert requirements.read(path, Image("3.11"), ["train"]).impossible == [not_searched(path, INDEX, OWN_INDEX)]
 
 
+def test_files_for_other_pythons_and_systems(tmp_path):
+    """Only the hashes of files that may be installed are kept."""
+    files = ["cp310-cp310-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_28_x86_64", "cp39-abi3-linux_x86_64",
+             "cp311-cp311-win_amd64", "cp311-cp311-musllinux_1_1_x86_64", "py3-none-any"]
+    wheels = ", ".join(f'{{ path = "wheels/x-1-{tag}.whl", hashes = {{ sha256 = "{number}" }} }}'
+                       for number, tag in enumerate(files))
+    folder = tmp_path / "a project"
+    path = folder / "pylock.toml"
+    (folder / "wheels").mkdir(parents=True)
+    path.write_text('lock-version = "1.0"\ncreated-by = "tests"\n[[packages]]\nname = "x"\nversion = "1"\n'
+                    f'index = "file://{folder}/wheels"\nwheels = [{wheels}]\n')
+    kept = " ".join(f"--hash=sha256:{number}" for number in (1, 2, 5))
+    assert requirements.read(path, Image("3.11")).lines == [f"--find-links '{folder}/wheels'", f"x==1 {kept}"]
+    assert "--hash=sha256:0" in requirements.read(path).lines[1]
+
+
 @pytest.mark.parametrize(("text", "image", "chosen", "expected"), [
-    (UV, Image("3.11", {"torch": "2.7.0+rocm6.2", "direct": "0.9"}), {},
-     "other versions than the image, whose packages can't be replaced:\n  direct 1.0, but the image has 0.9\n"
-     "  torch 2.6.0, but the image has 2.7.0+rocm6.2\nLock it again with the versions of the image (with uv: "
-     'constraint-dependencies = ["direct==0.9", "torch==2.7.0"] in [tool.uv])'),
-    (UV, Image("3.9"), {}, "requires Python >=3.10, but the image has Python 3.9"),
-    (UV, Image(), {}, "depends on the Python of the image, whose version is not known"),
-    (UV, TORCH, {"extras": ["x"]}, "has no extra 'x' (known: cpu, gpu, train)"),
-    (UV, TORCH, {"groups": ["x"]}, "has no dependency group 'x' (known: dev)"),
-    ("version = 2\n", TORCH, {}, "format version 2 is not supported (only 1)"),
-    ("version = 1\n", TORCH, {}, "has no project"),
-    ("version = 1\npackage = [{name = 'a', source = {}}]\n", TORCH, {}, "is not a valid uv.lock"),
-    (UV.replace(HASHES["b"], "md5:1"), TORCH, {}, "has no file of direct 1.0 for this image with a hash"),
-    (UV.replace("direct-1.0-py3-none-any", "direct-1.0-cp39-cp39-win32"), TORCH, {}, "has no file of direct 1.0"),
-    (PYLOCK.replace("1.0", "2.0"), TORCH, {}, "is not a valid pylock.toml"),
-    (PYLOCK.replace("'linux'", "'darwin'"), TORCH, {},
+    (PYLOCK, Image("3.11", {"a": "2+rocm", "g": "1"}), {},
+     "other versions than the image, whose packages can't be replaced:\n  a 1, but the image has 2+rocm\n"
+     "  g 2, but the image has 1\nLock it again with the versions of the image (with uv: constraint-dependencies = "
+     '["a==2", "g==1"] in [tool.uv])'),
+    (PYLOCK, Image(), {}, "depends on the Python of the image, whose version is not known"),
+    (PYLOCK.replace("2.0", "1").replace("sha256 = \"5", "md5 = \"5"), Image("3.11"), {},
+     "has no file of g 2 for this image with a hash"),
+    (PYLOCK.replace("1.0", "2.0"), Image("3.11"), {}, "is not a valid lock file"),
+    (PYLOCK.replace("'linux'", "'darwin'"), Image("3.11"), {},
      "is locked for other environments: sys_platform == \"darwin\"; "),
     (PYLOCK, Image("3.9"), {}, "requires Python >=3.10, but the image has Python 3.9"),
-    (PYLOCK, TORCH, {"extras": ["x"]}, "has no extra 'x' (known: train)"),
-    (PYLOCK, Image("3.11", {"a": "2"}), {}, "\n  a 1, but the image has 2\n"),
+    (PYLOCK, Image("3.11"), {"extras": ["x"]}, "has no extra 'x' (known: train)"),
+    (PYLOCK, Image("3.11"), {"groups": ["x"]}, "has no dependency group 'x' (known: dev, docs)"),
 ])
 def test_locks_that_can_not_be_used(tmp_path, text, image, chosen, expected):
     """The error names the file, the problem and the remedy."""
-    path = tmp_path / ("pylock.toml" if text.startswith("lock-version") else "uv.lock")
+    path = tmp_path / "pylock.toml"
     path.write_text(text)
     with pytest.raises(RequirementsError) as error:
         requirements.read(path, image, **chosen)

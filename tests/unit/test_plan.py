@@ -1,5 +1,6 @@
 """What `ebsif extend --check` says about what pip would install."""
 
+import dataclasses
 import json
 import os
 import re
@@ -95,16 +96,15 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "stat", denied)
     # of root as well
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed)
-    options = Namespace(dry_run=False, install=True, rebuild=False, more=[], output=tmp_path)
+    request = outcome.Request("extend", install=True, output=tmp_path)
     remedy = f"because you can't write to {closed}: choose one of your own (export EASYBUILD_PREFIX="
     for home, place in ((tmp_path, "$HOME/.local/easybuild, "), (closed, "DIRECTORY, ")):
         # no advice that can't be followed
         monkeypatch.setenv("HOME", str(home))
         with pytest.raises(extending.ExtendingError, match=re.escape(remedy + place)):
-            outcome.require_place(options)
-    options.output = closed
+            outcome.require_place(request)
     with pytest.raises(extending.ExtendingError, match=f"written to {closed}, .* of your own \\(-o DIRECTORY\\)"):
-        outcome.require_place(options)
+        outcome.require_place(dataclasses.replace(request, output=closed))
 
 
 @pytest.mark.parametrize(("earlier", "expected"), [

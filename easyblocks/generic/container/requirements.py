@@ -86,6 +86,12 @@ def lines_of(value: Any) -> List[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
+def package_lines(value: Any) -> List[str]:
+    """Return the lines of all stages that name a package, without comments; of the options, -e does."""
+    lines = (re.sub(r'(^|\s)#.*', '', line).strip() for line in lines_of(value))
+    return [line for line in lines if line and (not line.startswith('-') or re.match('-e|--editable', line))]
+
+
 # --- single lines
 
 

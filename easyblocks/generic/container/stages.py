@@ -20,7 +20,7 @@ from easybuild.tools.build_log import EasyBuildError
 
 from .texts import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind, variable_problem
 from .credentials import REMEDY, Credentials
-from .requirements import NEEDS_TORCH, are_stages, local_path, package_name, requirement_text, stages_of
+from .requirements import NEEDS_TORCH, are_stages, local_path, package_lines, package_name, requirement_text, stages_of
 
 # Packages that builds without isolation commonly need (S000-22).
 NEEDED_WITHOUT_ISOLATION = ('setuptools', 'wheel', 'ninja', 'packaging')
@@ -128,8 +128,7 @@ class Stage(SimpleNamespace):
     @property
     def requirement_list(self) -> List[str]:
         """The requirement lines, without comments, blank lines and options."""
-        lines = [re.sub(r'(^|\s)#.*', '', line).strip() for line in self.requirements.splitlines()]
-        return [line for line in lines if line and (not line.startswith('-') or re.match('-e|--editable', line))]
+        return package_lines(self.requirements)
 
     @property
     def build_options(self) -> List[str]:

@@ -8,34 +8,38 @@ their versions.
 
 An extension has the date of today (-20261122). If there is one of today with other packages, the new one is
 -20261122.2, and the earlier module stays as it is until you remove it. With --rebuild, it is replaced.
+
+With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, in the image, the wheel of every package
+that its stages install. Nothing is installed.
 """
 
-import sys
+from argparse import Namespace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_outcome
+from ebsif.commands.options import add_outcome, request_of
 from ebsif.eb import framework
-from ebsif.environments import bases, byhand, changing, environments, extending, repeating
+from ebsif.environments import bases, change, extending, repeating, wheelhouse
+from ebsif.environments.change import Environment
+from ebsif.environments.extending import ExtendingError
 from ebsif.environments.outcome import (
+    Companion,
+    Extension,
     check_name,
-    choose_date,
-    chosen,
-    may_replace,
+    make,
     nothing_to_do,
-    removed_after_failure,
     require_place,
-    show_plan,
-    write,
     write_file,
 )
 from ebsif.errors import UsageError
 from ebsif.installed import places
 from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
 from ebsif.installed.places import Installation
-from ebsif.packages import requirements
+from ebsif.packages import requirements, venv
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -60,6 +64,8 @@ EXAMPLES = """\
   ebsif extend PyTorch/2.7.0 --from-venv optuna-env.sqsh --name optuna
   # the same environment as somebody else's, from their `ebsif lock > lock.json`
   ebsif extend --from-lock lock.json --name theirs --install
+  # collect wheels, for an installation without network access
+  ebsif extend PyTorch-mine.eb --wheelhouse ~/wheels
 """
 
 MORE = "OPTION_OF_eb"
@@ -80,6 +86,8 @@ def configure(parser):
                            "their exact versions")
     what.add_argument("--from-lock", metavar="FILE", type=Path,
                       help="install exactly what `ebsif lock` has written to FILE, on the container with its image")
+    what.add_argument("--wheelhouse", metavar="DIRECTORY", type=Path,
+                      help="only collect the wheels of an easyconfig or extension in this directory")
     parser.add_argument("--extra", metavar="NAME", action="append", default=[],
                         help="also install an extra of the project in pyproject.toml or its lock file (repeatable)")
     parser.add_argument("--group", metavar="NAME", action="append", default=[],
@@ -95,8 +103,10 @@ def configure(parser):
     add_outcome(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write an easyconfig, check or install it; return the exit status."""
+    if options.wheelhouse:
+        return fill_wheelhouse(options)
     given = [options.requirements, options.stage, options.from_venv, options.from_lock, options.add or options.remove]
     if sum(map(bool, given)) > 1:
         raise UsageError("--add and --remove can't be combined with the other ways to name packages")
@@ -105,145 +115,160 @@ def run(options):
     names = Names(options)
     if options.from_lock:
         return repeat(options, names)
-    found = names.find(options.module)
-    if isinstance(found, Path) and (found.parent.parent / lockfile.RECORD).is_file():
-        found = places.of_directory(found.parent.parent)
-    if isinstance(found, Installation) and shown(found) not in {one.module_or_version for one in names.containers}:
-        return change(options, names, found)
+    base = names.find(options.module)
+    if isinstance(base, Path) and (base.parent.parent / lockfile.RECORD).is_file():
+        base = places.of_directory(base.parent.parent)
+    if isinstance(base, Installation) and shown(base) not in {one.module_or_version for one in names.containers}:
+        return change_extension(options, names, base)
     if options.remove:
-        raise extending.ExtendingError("--remove changes an extension, but "
-                                       f"{getattr(found, 'module', found)} is not one (`ebsif list --mine`)")
+        raise ExtendingError("--remove changes an extension, but "
+                             f"{getattr(base, 'module', base)} is not one (`ebsif list --mine`)")
     require_packages(options)
-    container = chosen(options)
+    container = bases.chosen(names, options.module, read_settings(options).site())
     wanted = wanted_packages(options, container)
-    for one in places.known(places.directories_of_modules(), container.module)[:1]:
-        byhand.report_left_behind(one, options.name, wanted)
-    stages = extending.on_top(container, wanted, options.name)
-    check_name(options, container, stages, options.add)
-    return write(options, container, stages, options.name)
+    for installation in places.known(places.directories_of_modules(), container.module)[:1]:
+        change.report_left_behind(installation, options.name, wanted)
+    extension = Extension(container, options.name, extending.on_top(container, wanted, options.name))
+    return make_new(options, extension)
 
 
-def require_packages(options):
+def make_new(options: Namespace, extension: Extension) -> int:
+    """Make an extension whose name may be taken; return the exit status."""
+    request = request_of(options)
+    check_name(request, extension, options.add)
+    return make(request, extension)
+
+
+def fill_wheelhouse(options: Namespace) -> int:
+    """Fill a wheelhouse and list its wheels; return 0."""
+    if options.add or options.remove or options.name:
+        raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
+    try:
+        easyconfig = Names(options).easyconfig(options.module)
+    except selection.UnknownName:
+        if not options.module.endswith(".eb"):
+            raise
+        # eb may find it
+        easyconfig = options.module
+    wheels = wheelhouse.fill(easyconfig, options.wheelhouse, options.more)
+    for wheel in wheels:
+        print(wheel)
+    folder = options.wheelhouse.resolve()
+    output.hint(f"{output.format_count(len(wheels), 'wheel')}; to install without network, add to each stage of the "
+                f"easyconfig: 'find_links': ['{folder}'], 'options': ['--no-index']")
+    return 0
+
+
+def require_packages(options: Namespace) -> None:
     """Raise UsageError if a new extension would have no packages or no name."""
     if not any((options.requirements, options.stage, options.from_venv, options.add)):
         raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add is required")
     require_name(options)
 
 
-def require_name(options):
+def require_name(options: Namespace) -> None:
     """Raise UsageError if a new extension has no name."""
     if not options.name:
         raise UsageError("--name is required for a new extension (it becomes part of the module's name)")
 
 
-def wanted_packages(options, container):
+def wanted_packages(options: Namespace, container: Container) -> list:
     """Return the packages that the options name, as stages or lines, and report what can't be installed."""
     if options.add:
-        return requirements.split_into_stages(changing.parse(options.add))
+        return requirements.split_into_stages(change.parse(options.add))
     if options.from_venv:
-        wanted = environments.read(options.from_venv)
+        wanted = venv.read(options.from_venv)
         stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
     else:
         stages, impossible = extending.stages_from(
             options.requirements, [parse_stage(text) for text in options.stage], container, options.extra,
             options.group)
     for text in impossible:
-        print(f"ebsif: {text}", file=sys.stderr)
+        output.note(text)
     return stages
 
 
-def parse_stage(text):
-    """Return the name and file of --stage NAME=FILE (tuple of str)."""
+def parse_stage(text: str) -> tuple[str, str]:
+    """Return the name and file of --stage NAME=FILE."""
     name, sign, file = text.partition("=")
     if not (name and sign and file):
-        raise extending.ExtendingError(f"--stage {text}: should be NAME=FILE")
+        raise ExtendingError(f"--stage {text}: should be NAME=FILE")
     return name, file
 
 
-def change(options, names, found):
-    """Change an extension (Installation), or extend a module further under another name; return the exit status."""
+def change_extension(options: Namespace, names: Names, installation: Installation) -> int:
+    """Change an extension, or extend an installed module further under another name; return the exit status."""
     framework.session(tuple(options.more))
     site = read_settings(options).site()
-    container = bases.of_installation(found, site)
-    environment = byhand.environment_of(found, container, byhand.base_of(found, names, site))
-    name, date = found.extension or (None, None)
-    changed = True
-    if name and options.name in (None, name):
-        options.name, container = name, bases.without_extension(container, found)
-        changed = change_packages(options, environment, container)
+    container = bases.of_installation(installation, site)
+    environment = change.environment_of(installation, container, names, site)
+    name, date = installation.extension or (None, None)
+    is_same = name and options.name in (None, name)
+    if is_same:
+        options.name, container = name, bases.without_extension(container, installation)
+        if not change_packages(options, environment, container):
+            return nothing_to_do(installation)
         if options.rebuild:
             options.date = options.date or date
     else:
         add_on_top(options, environment, container)
-        check_name(options, container, environment.stages, options.add)
-    for text in environment.said:
-        output.note(text)
-    if not changed:
-        return nothing_to_do(found)
-    container, stages = changing.pinned(container, environment), changing.simplest(environment.stages)
-    changing.start_from(found)
-    status = write(options, container, stages, options.name, environment.pins)
-    module = extending.extend(container, stages, options.name, options.date).module
-    if name == options.name and module != found.module and (options.install or options.rebuild) and status == 0:
-        output.hint(f"the earlier module stays as it is: {found.load} (to remove it: ebsif remove {found.module})")
+    extension = Extension(change.pinned(container, environment), options.name, change.simplest(environment.stages),
+                          environment.pins)
+    change.start_from(installation)
+    if not is_same:
+        return make_new(options, extension)
+    request = request_of(options)
+    status = make(request, extension)
+    if request.install and not request.again and status == 0:
+        output.hint(f"the earlier module stays as it is: {installation.load} (to remove it: ebsif remove "
+                    f"{installation.module})")
     return status
 
 
-def add_on_top(options, environment, container):
-    """Add the stages of a new extension to those of its base (Environment)."""
+def add_on_top(options: Namespace, environment: Environment, container: Container) -> None:
+    """Add the stages of a new extension to those of its base."""
     if options.remove:
-        raise extending.ExtendingError(
+        raise ExtendingError(
             f"--remove changes an extension: leave out --name {options.name}" if options.name else
             f"--remove changes an extension, but {environment.module} is not one (`ebsif list --mine`)")
     require_packages(options)
     environment.stages = extending.append(environment.stages, wanted_packages(options, container), options.name)
 
 
-def change_packages(options, environment, container):
-    """Change the packages of an extension (Environment) as the options say; return whether anything is different."""
+def change_packages(options: Namespace, environment: Environment, container: Container) -> bool:
+    """Change the packages of an extension as the options say; return whether anything is different."""
     before = environment.asked
     if options.remove:
-        changing.remove(environment, options.remove)
+        change.remove(environment, options.remove)
     if options.add:
-        changing.add(environment, changing.parse(options.add), options.name)
+        change.add(environment, change.parse(options.add), options.name)
     elif options.requirements or options.stage or options.from_venv:
-        changing.replace(environment, wanted_packages(options, container), options.name)
+        change.replace(environment, wanted_packages(options, container), options.name)
     return options.rebuild or environment.changed_by_hand or environment.asked != before
 
 
-def repeat(options, names):
+def repeat(options: Namespace, names: Names) -> int:
     """Install what a lock says; return the exit status."""
     require_name(options)
-    require_place(options)
+    request = request_of(options)
+    require_place(request)
     framework.session(tuple(options.more))
     record, site = repeating.read(options.from_lock), read_settings(options).site()
     if options.module:
-        found = names.find(options.module)
-        container = bases.without_extension(bases.of_installation(found, site), found) \
-            if isinstance(found, Installation) else chosen(options)
+        base = names.find(options.module)
+        container = bases.without_extension(bases.of_installation(base, site), base) \
+            if isinstance(base, Installation) else bases.chosen(names, options.module, site)
     else:
         container = repeating.base_of(record, names.containers, site)
-    check_name(options, container, record[lockfile.STAGES])
+    check_name(request, Extension(container, options.name, record[lockfile.STAGES]))
     if repeating.has_other_image(container, record):
         output.note(f"{container.module} has another image than {options.from_lock}: the packages in "
                     f"{options.from_lock} are installed in the same versions, except those that the image already has")
         container, stages = repeating.adapted(container, record)
-        return write(options, container, changing.simplest(stages), options.name)
-    container = repeating.repeated(container, record)
-    same = choose_date(options, container, options.name,
-                       lambda path, _: repeating.is_same(path, record))
-    if same:
-        return nothing_to_do(same)
-    extended = extending.extend(container, {}, options.name, options.date)
-    if options.check:
-        status = show_plan(options, extended, repeating.check(extended, record, options.more, options.image))
-        if status is not None:
-            return status
-        options.check = False
-    path = options.output / extended.easyconfig_name
-    lock = path.with_suffix(lockfile.COPY_SUFFIX)
-    with removed_after_failure(lock):
-        if not options.dry_run:
-            write_file(lock, options.from_lock.read_text(encoding="utf-8"),
-                       may_replace(options, path, extended.module), "lock")
-        return write(options, container, {"lock": lock.name}, options.name)
+        return make(request, Extension(container, options.name, change.simplest(stages)))
+    text = options.from_lock.read_text(encoding="utf-8")
+    return make(request, Extension(
+        repeating.repeated(container, record), options.name,
+        companions={"lock": Companion(lockfile.COPY_SUFFIX, lambda path, again: write_file(path, text, again, "lock"))},
+        is_same=lambda path: repeating.is_same(path, record),
+        planned=lambda extended: repeating.check(extended, record, options.more, options.image)))

@@ -1,7 +1,12 @@
 """Options that several commands have, under one name."""
 
 import argparse
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ebsif.environments.outcome import Request
 
 
 def add_dry_run(parser: argparse.ArgumentParser, text: str) -> None:
@@ -24,8 +29,9 @@ def add_outcome(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that write the easyconfig of an extension."""
     parser.add_argument("--date", help="date at the end of the version suffix (default: today, with a number if there "
                                        "is an extension of today)")
-    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=Path(),
-                        help="directory for the easyconfig (default: the current one)")
+    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
+                        help="directory for the easyconfig (default: the current one; with --install "
+                             "~/.local/share/ebsif/easyconfigs)")
     parser.add_argument("--image", metavar="FILE", type=Path,
                         help="image to use for --check, if eb does not find it")
     add_dry_run(parser, "only print the easyconfig")
@@ -35,3 +41,12 @@ def add_outcome(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rebuild", action="store_true",
                         help="replace an easyconfig of the same name (the old one is kept as .old), and install "
                              "again")
+
+
+def request_of(options: argparse.Namespace) -> "Request":
+    """Return what the options of `add_outcome` ask for."""
+    # only the commands that need it import EasyBuild
+    from ebsif.environments.outcome import Request
+
+    return Request(options.command, sys.argv[1:], options.date, options.output, options.image,
+                   options.dry_run, options.check, options.install, options.rebuild, tuple(options.more))

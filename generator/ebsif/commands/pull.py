@@ -8,27 +8,26 @@ This installs code that nobody has signed: pull only from people you trust, and 
 """
 
 import contextlib
+import functools
 import itertools
 import shlex
+from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_outcome
+from ebsif.commands.options import add_outcome, request_of
 from ebsif.eb import framework
 from ebsif.environments import artefact, extending, repeating
 from ebsif.environments.outcome import (
+    Companion,
+    Extension,
     check_name,
-    choose_date,
-    may_replace,
-    nothing_to_do,
-    removed_after_failure,
+    make,
     require_place,
     require_replaceable,
     set_aside,
-    show_plan,
-    write,
     write_file,
 )
 from ebsif.errors import UsageError
@@ -63,33 +62,31 @@ def run(options):
     """Write the easyconfig, the lock and the user software, check or install them; return the exit status."""
     with working("reading what is there"):
         found = artefact.read(open_repository(options.reference))
-    record = found.record
-    options.name = options.name or name_in(record)
-    extending.check_names(options.name)
-    require_place(options)
+    record, request = found.record, request_of(options)
+    name = options.name or name_in(record)
+    extending.check_names(name)
+    require_place(request)
     framework.session(tuple(options.more))
     site = read_settings(options).site()
     try:
         container = repeating.base_of(record, Names(options).containers, site)
     except repeating.MissingImageError as error:
-        raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(options, found)}") from None
+        raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(request, found, name)}") from None
     container = repeating.repeated(container, record)
-    check_name(options, container, record[lockfile.STAGES])
-    same = choose_date(options, container, options.name, lambda path, _: repeating.is_same(path, record))
-    if same:
-        return nothing_to_do(same)
+    check_name(request, Extension(container, name, record[lockfile.STAGES]))
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
-    if options.check:
-        planned = repeating.recorded_plan(record, found.squashfs.size)
-        planned.problem = artefact.problem(found)
-        status = show_plan(options, extending.extend(container, {}, options.name, options.date), planned)
-        if status is not None:
-            return status
-        options.check = False
-    extended = extending.extend(container, {}, options.name, options.date)
-    path = options.output / extended.easyconfig_name
-    with removed_after_failure(path.with_suffix(lockfile.COPY_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)):
-        return write(options, container, fetch(options, found, path, extended.module), options.name)
+    return make(request, Extension(
+        container, name, is_same=lambda path: repeating.is_same(path, record), planned=lambda _: planned(found),
+        companions={"squashfs": Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found)),
+                    "lock": Companion(lockfile.COPY_SUFFIX, lambda path, again: write_file(
+                        path, found.text(artefact.LOCK), again, "lock"))}))
+
+
+def planned(found):
+    """Return the plan to take all packages from the user software, and what is wrong with it."""
+    plan = repeating.recorded_plan(found.record, found.squashfs.size)
+    plan.problem = artefact.problem(found)
+    return plan
 
 
 def name_in(record):
@@ -100,30 +97,21 @@ def name_in(record):
     return named.group("name")
 
 
-def offer_lock(options, found):
+def offer_lock(request, found, name):
     """Write the lock, unless the command only looks, and return how it can be used on another image (str)."""
-    text, name = found.text(artefact.LOCK), repeating.module_of(found.record).replace("/", "-")
-    path, numbers = options.output / f"{name}{lockfile.COPY_SUFFIX}", itertools.count(2)
+    text, module = found.text(artefact.LOCK), repeating.module_of(found.record).replace("/", "-")
+    folder, numbers = request.output or Path(), itertools.count(2)
+    path = folder / f"{module}{lockfile.COPY_SUFFIX}"
     # another one of that name may belong to an easyconfig
     while path.exists() and path.read_bytes() != text.encode():
-        path = options.output / f"{name}.{next(numbers)}{lockfile.COPY_SUFFIX}"
-    only_looks = options.dry_run or (options.check and not (options.install or options.rebuild))
+        path = folder / f"{module}.{next(numbers)}{lockfile.COPY_SUFFIX}"
+    only_looks = request.dry_run or (request.check and not request.installs)
     if not only_looks:
         write_file(path, text, False, "lock")
+        print(path)
     return ("its user software fits no other image. To install the packages of its lock on another one: " + (
         "`ebsif pull` without --check or --dry-run writes the lock, then " if only_looks else "") +
-        f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {options.name} --install")
-
-
-def fetch(options, found, path, module):
-    """Write lock and user software beside the easyconfig of a module; return the parameter that names them (dict)."""
-    locked, squashfs = path.with_suffix(lockfile.COPY_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
-    if not options.dry_run:
-        again = may_replace(options, path, module)
-        fetch_user_software(found, squashfs, again)
-        write_file(locked, found.text(artefact.LOCK), again, "lock")
-        print(squashfs)
-    return {"lock": locked.name, "squashfs": squashfs.name}
+        f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {name} --install")
 
 
 def fetch_user_software(found, path, again):

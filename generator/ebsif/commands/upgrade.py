@@ -1,14 +1,15 @@
 """Move an extension to a newer container: write an easyconfig with the same packages on top of that container."""
 
+from argparse import Namespace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif.catalogue.settings import add_settings_arguments
-from ebsif.commands.options import add_outcome
+from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.commands.options import add_outcome, request_of
 from ebsif.eb import framework
-from ebsif.environments import byhand, extending
-from ebsif.environments.outcome import chosen, write
+from ebsif.environments import bases, change, extending
+from ebsif.environments.outcome import Extension, make
 from ebsif.installed import compare, places
 from ebsif.installed.names import Names, add_name_argument
 
@@ -30,17 +31,18 @@ def configure(parser):
     add_outcome(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the easyconfig of the upgraded extension; return the exit status."""
     framework.session(tuple(options.more))
-    path = Names(options).easyconfig(options.easyconfig)
+    names = Names(options)
+    path = names.easyconfig(options.easyconfig)
     if not isinstance(path, Path):
         raise extending.ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "
                                        "`ebsif extend` on the newer one")
     stages, name, _ = compare.extension_of(path)
-    container = chosen(options)
-    status = write(options, container, stages, name)
+    container = bases.chosen(names, options.module, read_settings(options).site())
+    status = make(request_of(options), Extension(container, name, stages))
     root = path.parent.parent
     if (root / lockfile.RECORD).is_file():
-        byhand.report_left_behind(places.of_directory(root), f"{container.module}-{name}-{options.date}", stages)
+        change.report_left_behind(places.of_directory(root), name, stages)
     return status

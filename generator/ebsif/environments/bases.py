@@ -1,21 +1,24 @@
 """What an extension can be made of that is not in the catalogue: an easyconfig, or an installation."""
 
+import contextlib
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.lockfile import InstalledImage
 from easybuild.easyblocks.generic.container.requirements import lock_of, stages_of
 
-from ebsif.catalogue.container import Container
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.catalogue.families import EMPTY
 from ebsif.catalogue.site import Site
 from ebsif.eb import framework
+from ebsif.eb.easyconfig import written_values
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
+from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
-from ebsif.migrate.easyconfigfile import run_parser
 
 # Parameters that are written from fields, or that another module must not have.
 OWN_FIELD = {
@@ -48,21 +51,11 @@ class EasyconfigContainer(Container):
 
 def read(path: Path, site: Site) -> Container:
     """
-    Return the container that an easyconfig describes.
+    Return the container that an easyconfig describes; of the site, only how extensions share images counts.
 
-    Parameters
-    ----------
-    path
-        The easyconfig.
-    site
-        The site, which says how extensions share images; everything else is in the easyconfig.
-
-    Raises
-    ------
-    EbsifError
-        If the easyconfig can't be read, or is not that of a container.
+    Raise BaseError if it is not that of a container module.
     """
-    written, read = run_parser(path), framework.read(path)
+    written, read = written_values(path), framework.read(path)
     names = framework.source_names(read["sources"])
     if read["easyblock"] not in ("ContainerInstall", "ContainerVenv") or len(names) != 1:
         raise BaseError(f"{path} is not the easyconfig of a container module, so it can't be extended")
@@ -80,7 +73,7 @@ def read(path: Path, site: Site) -> Container:
     return EasyconfigContainer(read["name"], values, neutral, path, 0)
 
 
-def requirements_of(path, value):
+def requirements_of(path: Path, value: Any) -> Any:
     """Return the requirements in an easyconfig: stages or lines; for the lock of another installation, its stages."""
     if not lock_of(value):
         return value or None
@@ -90,44 +83,32 @@ def requirements_of(path, value):
     return stages_of(lock.read(root).get(lockfile.STAGES))
 
 
-def definition_file(path, name):
+def definition_file(path: Path, name: str) -> str:
     """Return where the definition of the image is: in the installation if it's there, else beside the easyconfig."""
     kept = path.parent.parent / "share/docker-defs" / Path(name).name
     return str(kept) if kept.is_file() else name
 
 
 def of_installation(installation: Installation, site: Site) -> Container:
-    """
-    Return the container that the easyconfig of an installation describes; see `read`.
-
-    Raises
-    ------
-    EbsifError
-        If there is none, or it can't be read.
-    """
+    """Return the container that the easyconfig of an installation describes; raise BaseError if there is none."""
     if not installation.easyconfig:
         raise BaseError(installation.lack)
-    container = read(installation.easyconfig, site)
-    return container if is_as_installed(installation) else container.replace(
-        requirements=stages_of(installation.record[lockfile.STAGES]))
-
-
-def is_as_installed(installation: Installation) -> bool:
-    """
-    Return whether the requirements in the copy of the easyconfig are those in the record of the installation.
-
-    eb copies the easyconfig after the last step: it may have been changed meanwhile.
-    """
-    from easybuild.easyblocks.generic.container.stages import Stage
-
-    if not installation.easyconfig or lockfile.STAGES not in installation.record:
-        return True
-    value = framework.read(installation.easyconfig).get("requirements")
-    return bool(lock_of(value)) or [one.record for one in Stage.from_parameter(value)] == installation.record[
-        lockfile.STAGES]
+    return read(installation.easyconfig, site)
 
 
 def without_extension(container: Container, installation: Installation) -> Container:
     """Return the container of an extension with the version suffix of the one that it extends."""
     end = "-".join(["", *(installation.extension or ())])
     return container.replace(suffix=container.versionsuffix.removesuffix(end))
+
+
+def chosen(names: Names, text: Optional[str], site: Site) -> Container:
+    """Return the container with a name: one of the catalogue, else that of an installation or easyconfig."""
+    found = names.find(text)
+    if isinstance(found, Container):
+        return found
+    if isinstance(found, Installation):
+        with contextlib.suppress(CatalogueError):
+            return selection.find_one(names.containers, shown(found), parts=False)
+    path = names.easyconfig(text)
+    return read(Path(path), site)

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
@@ -37,19 +37,8 @@ def extend(container: Container, wanted: Union[list, dict], name: str, date: str
     """
     Return a container with packages on top, whose module can't replace that of the plain container.
 
-    Parameters
-    ----------
-    container
-        The container to extend.
-    wanted
-        Stages, lines of a requirements.txt, or the lock of an installation to repeat.
-    name, date
-        Parts of the version suffix.
-
-    Raises
-    ------
-    ExtendingError
-        If the container can't have packages on top, or the name is not valid in a suffix.
+    `wanted` are stages, lines of a requirements.txt, or the lock of an installation to repeat; name and date become
+    part of the version suffix. Raise ExtendingError if the container can't be extended, or a name is not valid there.
     """
     if not container.venv:
         raise ExtendingError(f"{container.module} can't be extended: it has no user software ('venv' in the catalogue, "
@@ -79,14 +68,7 @@ def on_top(container: Container, wanted: list, name: str) -> list:
     """
     Return the stages of a container followed by new ones, each with a name of its own (E-04).
 
-    Parameters
-    ----------
-    container
-        The container to extend.
-    wanted
-        Stages, or lines of a requirements.txt.
-    name
-        Name of the extension, to tell new stages from earlier ones.
+    `wanted` are stages or lines; the name of the extension tells its stages from those of the container.
     """
     stages = stages_of(as_parameter(container.requirements))
     return append(stages, wanted, name) if stages else wanted
@@ -106,14 +88,15 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
 
 def newest(module: str, name: str) -> Optional[Installation]:
     """Return the installed extension of a module that a name stands for: the newest one; None if there is none."""
-    found = [one for one in inventory.everything() if one.base == module and one.extension[0] == name]
-    return max(found, key=lambda one: selection.natural_key(shown(one)), default=None)
+    extensions = [one for one in inventory.everything()
+                  if one.base == module and one.extension and one.extension[0] == name]
+    return max(extensions, key=lambda one: selection.natural_key(shown(one)), default=None)
 
 
 def of_today(module: str, name: str) -> dict[int, Installation]:
     """Return the installed extensions of a module with a name and today's date, by their number: the first is 1."""
-    found = {number_today(module, name, shown(one)): one for one in inventory.everything()}
-    return {number: one for number, one in found.items() if number}
+    numbered = {number_today(module, name, shown(one)): one for one in inventory.everything()}
+    return {number: one for number, one in numbered.items() if number}
 
 
 def free_dates(module: str, name: str) -> Iterator[str]:
@@ -131,8 +114,8 @@ def free_dates(module: str, name: str) -> Iterator[str]:
 def number_today(module: str, name: str, text: str) -> int:
     """Return the number of an extension of a module with a name and today's date; 0 for other modules."""
     start = f"{module}-{name}-{time.strftime(removed.TODAY)}"
-    found = re.fullmatch(rf"{re.escape(start)}(?:\.(\d+))?", text)
-    return int(found.group(1) or 1) if found else 0
+    match = re.fullmatch(rf"{re.escape(start)}(?:\.(\d+))?", text)
+    return int(match.group(1) or 1) if match else 0
 
 
 def check_names(*names: str) -> None:
@@ -149,9 +132,9 @@ def sources(container: Container) -> str:
     """
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
-    found = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
-             if path.name == container.file_name and path.is_file()]
-    return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *found])))
+    folders = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
+               if path.name == container.file_name and path.is_file()]
+    return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *folders])))
 
 
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,
@@ -163,13 +146,13 @@ def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], conta
     """
     image = known_image(container)
     if path:
-        wanted = requirements.read(requirements.path_of(path), image, extras, groups)
+        wanted = requirements.read(Path(path), image, extras, groups)
         return requirements.split_into_stages(wanted.lines), wanted.impossible
     stages, impossible = [], []
     for name, file in per_stage:
-        wanted = requirements.read(requirements.path_of(file), image, extras, groups)
+        wanted = requirements.read(Path(file), image, extras, groups)
         impossible += wanted.impossible
-        stage = {"name": name, "requirements": wanted.lines}
+        stage: dict[str, Any] = {"name": name, "requirements": wanted.lines}
         made = requirements.split_into_stages(wanted.lines)
         if isinstance(made[0], dict):
             stage["no_build_isolation"] = True

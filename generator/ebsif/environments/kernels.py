@@ -25,11 +25,11 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
 from ebsif import files
-from ebsif.environments import environments
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter
 from ebsif.installed.names import Names, NamingError, shown
 from ebsif.installed.places import Installation
+from ebsif.packages.venv import packages
 from ebsif.report import output
 
 PACKAGE = "ipykernel"
@@ -207,7 +207,7 @@ def check_package(found, module, venv, own):
     names = {normal_name(line.split("==", 1)[0]) for key in keys for line in record.get(key, [])}
     if own:
         place = next((own / one for one in (SQUASHFS, DIRECTORY) if files.is_there(own / one)), None)
-        names |= set(environments.packages(place) if place else ())
+        names |= set(packages(place) if place else ())
     if PACKAGE in names or venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info")):
         return
     # that changes an extension; from another module it makes one

@@ -2,28 +2,28 @@
 
 import contextlib
 import itertools
+import os
 import shlex
 import sys
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.requirements import stages_of
 
 from ebsif import files
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import CatalogueError, Container
-from ebsif.catalogue.settings import read_settings
+from ebsif.catalogue.container import Container
 from ebsif.eb import framework, running
-from ebsif.environments import bases, closedplaces, extending, plan
+from ebsif.environments import extending, plan
+from ebsif.environments.extending import ExtendingError
+from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
 from ebsif.installed import inventory, removal
-from ebsif.installed.names import Names, shown
+from ebsif.installed.names import shown
 from ebsif.installed.places import WRITTEN, Installation
-from ebsif.packages.requirementline import lines_of, name_in
+from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
 from ebsif.report.steps import format_time
@@ -31,160 +31,205 @@ from ebsif.report.steps import format_time
 # Options of eb to install a module again.
 FORCING = frozenset(("--rebuild", "--force", "-f"))
 HEADER = WRITTEN + "{}`: yours to change."
-WRITING = ("extend", "pull", "upgrade")
+# Where EasyBuild installs by default, below the home directory.
+DEFAULT_PREFIX = ".local/easybuild"
 
 
-def chosen(options: Namespace) -> Container:
-    """Return the container that the options name: one of the catalogue, else that of an installation or easyconfig."""
-    names = Names(options)
-    found = names.find(options.module)
-    if isinstance(found, Container):
-        return found
-    if isinstance(found, Installation):
-        with contextlib.suppress(CatalogueError):
-            return selection.find_one(names.containers, shown(found), parts=False)
-    framework.session(tuple(options.more))
-    return bases.read(names.easyconfig(options.module), read_settings(options).site())
-
-
-def write(options: Namespace, container: Container, stages: Union[list, dict], name: str,
-          kept: Iterable[str] = ()) -> int:
+@dataclass(frozen=True)
+class Request:
     """
-    Write the easyconfig of an extended container, check it, install it; return the exit status.
+    What is to be done with an extension: the options of a command, which was typed with `words`.
 
-    Parameters
-    ----------
-    options
-        The options.
-    container, stages, name
-        See `extending.extend`.
-    kept
-        Constraints: packages of the extension that is changed, which keep their version.
+    `output` is the directory for the easyconfig, `image` what to check with if eb doesn't find it, and `more` are
+    options of eb.
     """
-    installing = options.install or options.rebuild
-    if installing or options.check:
+
+    command: str
+    words: Sequence[str] = ()
+    date: Optional[str] = None
+    output: Optional[Path] = None
+    image: Optional[Path] = None
+    dry_run: bool = False
+    check: bool = False
+    install: bool = False
+    rebuild: bool = False
+    more: Sequence[str] = ()
+
+    @property
+    def installs(self) -> bool:
+        """Whether the module is installed."""
+        return self.install or self.rebuild
+
+    @property
+    def folder(self) -> Path:
+        """The directory for the easyconfig: by default the current one, or that of this account for installations."""
+        return self.output or (own_folder() if self.installs or self.check else Path())
+
+    @property
+    def again(self) -> bool:
+        """Whether a module is to be installed again if it is there."""
+        return self.rebuild or not FORCING.isdisjoint(self.more)
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A file that an easyconfig names: the suffix that replaces `.eb`, and what writes it, perhaps over another one."""
+
+    suffix: str
+    write: Callable[[Path, bool], None]
+
+
+@dataclass(frozen=True)
+class Extension:
+    """
+    An extension to make: packages on top of a container, under a name.
+
+    `wanted` are stages or lines of a requirements.txt, and `kept` constraints: packages of the extension that is
+    changed, which keep their version. The extension may repeat a lock instead, which is a companion, by the key of the
+    easyconfig parameter `requirements`; `is_same` then says whether an easyconfig repeats it, and `planned` what pip
+    would do.
+    """
+
+    base: Container
+    name: str
+    wanted: Sequence[Union[str, dict]] = ()
+    kept: Sequence[str] = ()
+    companions: Mapping[str, Companion] = field(default_factory=dict)
+    is_same: Optional[Callable[[Path], bool]] = None
+    planned: Optional[Callable[[Container], Plan]] = None
+
+    def container(self, date: str) -> Container:
+        """Return the extended container with a date; see `extending.extend`."""
+        extended = extending.extend(self.base, self.wanted, self.name, date)
+        names = {key: Path(extended.easyconfig_name).with_suffix(companion.suffix).name
+                 for key, companion in self.companions.items()}
+        return extending.extend(self.base, names, self.name, date) if names else extended
+
+    def module(self, date: str) -> str:
+        """Return the name of its module with a date."""
+        return f"{self.base.module}-{self.name}-{date}"
+
+    def text(self, date: str, command: str) -> str:
+        """Return the text of its easyconfig with a date, as written by a command."""
+        return easyconfig.render(self.container(date), HEADER.format(command))
+
+    def is_in(self, path: Path, date: str) -> bool:
+        """Return whether an easyconfig is that of this extension, whichever command has written it."""
+        if self.is_same:
+            return self.is_same(path)
+        first, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        return first.startswith(WRITTEN) and rest == self.text(date, "").partition("\n")[2]
+
+    def plan(self, date: str, request: Request) -> Plan:
+        """Return what pip would do."""
+        extended = self.container(date)
+        return self.planned(extended) if self.planned else plan.check(extended, request.more, request.image, self.kept)
+
+
+def own_folder() -> Path:
+    """Return the directory with the easyconfigs of extensions that this account installs, below its data directory."""
+    return Path(os.environ.get("XDG_DATA_HOME") or files.home() / ".local/share", "ebsif/easyconfigs")
+
+
+def make(request: Request, extension: Extension) -> int:
+    """Write the easyconfig of an extension, check it, install it, or collect its wheels; return the exit status."""
+    if request.installs or request.check:
         # report mistakes in eb's options or configuration before anything is written
-        framework.session(tuple(options.more))
-    require_place(options)
-
-    def text_with(date):
-        return easyconfig.render(extending.extend(container, stages, name, date), HEADER.format(options.command))
-
-    same = choose_date(options, container, name, lambda path, date: has_content(path, text_with(date)))
+        framework.session(tuple(request.more))
+    require_place(request)
+    date, same = choose_date(request, extension)
     if same:
         return nothing_to_do(same)
-    extended, text = extending.extend(container, stages, name, options.date), text_with(options.date)
-    if options.check:
-        status = show_plan(options, extended, plan.check(extended, options.more, options.image, kept))
+    if request.check:
+        status = show_plan(request, extension, date)
         if status is not None:
             return status
-    if options.dry_run:
+    text = extension.text(date, request.command)
+    if request.dry_run:
         print(text, end="")
         return 0
-    path = options.output / extended.easyconfig_name
-    if path.exists() and has_content(path, text):
+    path = request.folder / extension.container(date).easyconfig_name
+    if not extension.companions and path.exists() and extension.is_in(path, date):
         text = path.read_text(encoding="utf-8")
-    with removed_after_failure(path):
-        write_file(path, text, may_replace(options, path, extended.module))
-        if installing:
-            return install(path, options.rebuild, [*options.more, extending.sources(extended)])
+    beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
+    with removed_after_failure(path, *beside):
+        again = may_replace(request, path, extension.module(date))
+        for place, companion in beside.items():
+            companion.write(place, again)
+        write_file(path, text, again)
+        if request.installs:
+            status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))])
+            for place in beside if not request.output else ():
+                # the installation has it, and user software is large
+                place.unlink()
+            return status
+    for one in (*beside, path):
+        print(one)
     output.hint(f"install it with: {framework.command([path])}")
-    output.hint(f"then: module load {extended.module}")
+    output.hint(f"then: module load {extension.module(date)}")
     return 0
 
 
-def check_name(options: Namespace, container: Container, wanted: list, added: Sequence[str] = ()) -> None:
+def check_name(request: Request, extension: Extension, added: Sequence[str] = ()) -> None:
     """
     Say which packages the name of a new extension would no longer stand for, because an earlier one has that name.
 
-    Parameters
-    ----------
-    options
-        The options, with the name.
-    container
-        The container to extend.
-    wanted
-        All that the new extension has: stages, or lines of a requirements.txt.
-    added
-        The packages that the command line adds, which are not meant as all that the extension has.
-
-    Raises
-    ------
-    ExtendingError
-        If there is an earlier one with other packages, and the new one is made by adding some.
+    `added` are the packages that the command line adds, which are not meant as all that the extension has: raise
+    ExtendingError if any would be lost.
     """
     # --prefix and others say where it would be
-    framework.session(tuple(options.more))
-    earlier = extending.newest(container.module, options.name)
+    framework.session(tuple(request.more))
+    name = extension.name
+    earlier = extending.newest(extension.base.module, name)
     if not earlier or earlier.damage:
         return
-    before, now = names_in(earlier.record.get(lockfile.STAGES, [])), names_in(wanted)
-    lost = ", ".join(sorted(before - now))
+    lost = ", ".join(sorted(names_in(earlier.record.get(lockfile.STAGES, [])) - names_in(list(extension.wanted))))
     if lost and added:
-        raise extending.ExtendingError(
-            f"`{options.name}` exists ({shown(earlier)}); to add to it: ebsif extend {options.name} --add "
-            f"{shlex.join(added)}; otherwise choose another --name")
+        raise ExtendingError(f"`{name}` exists ({shown(earlier)}); to add to it: ebsif extend {name} --add "
+                             f"{shlex.join(added)}; otherwise choose another --name")
     if lost:
-        output.note(f"the new `{options.name}` is made without {lost}, which {shown(earlier)} was made with")
+        output.note(f"the new `{name}` is made without {lost}, which {shown(earlier)} was made with")
 
 
-def names_in(wanted: list) -> set[str]:
-    """Return the normalized names of the packages in stages, or lines of a requirements.txt."""
-    return {name_in(line) for stage in stages_of(wanted) for line in lines_of(stage)} - {""}
+def show_plan(request: Request, extension: Extension, date: str) -> Optional[int]:
+    """Show what pip would do; return the exit status, or None if the installation follows."""
+    planned, module = extension.plan(date, request), extension.module(date)
+    is_replaced = not request.again and installed_as(module) is not None
+    if is_replaced:
+        output.note(f"{module} is installed already, with other packages: it would be replaced")
+    plan.show(planned, extension.container(date), install_command(request.words, is_replaced))
+    if not planned.problem and request.installs:
+        return None
+    wrong = None if planned.problem else closed_place(request)
+    if wrong:
+        output.note(f"but {wrong}")
+    return FOUND if planned.problem else 0
 
 
-def show_plan(options: Namespace, extended: Container, planned: plan.Plan) -> Optional[int]:
-    """Show a plan for an extension; return the exit status, or None if the installation follows."""
-    installed = None if asks_again(options) else installed_as(extended.module)
-    if installed:
-        output.note(f"{installed.module} is installed already, with other packages: it would be replaced")
-    plan.show(planned, extended, install_command(sys.argv[1:], bool(installed)))
-    if planned.problem or not (options.install or options.rebuild):
-        wrong = None if planned.problem else closed_place(options)
-        if wrong:
-            output.note(f"but {wrong}")
-        return FOUND if planned.problem else 0
-    return None
-
-
-def choose_date(options: Namespace, container: Container, name: str,
-                is_same: Callable[[Path, str], bool]) -> Optional[Installation]:
+def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[Installation]]:
     """
-    Set `options.date` if it isn't set: today, with a number if there is an extension of today with other packages.
+    Return the date of an extension, and its installation if there is nothing to do.
 
-    Parameters
-    ----------
-    options
-        The options, with --date and --rebuild.
-    container, name
-        The container to extend, and the name of the extension.
-    is_same
-        Whether an easyconfig with a certain date is of the same packages.
-
-    Returns
-    -------
-    Installation
-        The newest extension of today, or that of the date, if it is what was asked for, and is not to be installed
-        again; else None.
+    The date is that of the request, else today, with a number if there is an extension of today with other packages.
     """
-    if options.date:
-        there = installed_as(f"{container.module}-{name}-{options.date}") if options.check or options.install else None
-        return there if there and there.easyconfig and not asks_again(options) and is_same(
-            there.easyconfig, options.date) and bases.is_as_installed(there) else None
-    earlier = extending.of_today(container.module, name)
+    def is_done(installation: Installation, date: str) -> bool:
+        path = installation.easyconfig
+        return path is not None and not request.again and extension.is_in(path, date)
+
+    if request.date:
+        there = installed_as(extension.module(request.date)) if request.check or request.install else None
+        return request.date, there if there and is_done(there, request.date) else None
+    earlier = extending.of_today(extension.base.module, extension.name)
     last = earlier[max(earlier)] if earlier else None
     if last and last.extension:
-        options.date = last.extension[1]
-        if asks_again(options):
-            return None
-        if last.easyconfig and is_same(last.easyconfig, options.date) and bases.is_as_installed(last):
-            return last
-    for options.date in extending.free_dates(container.module, name):
-        module = f"{container.module}-{name}-{options.date}"
-        path = options.output / f"{module.replace('/', '-')}.eb"
-        if not path.exists() or may_replace(options, path, module) or is_same(path, options.date):
+        date = last.extension[1]
+        if request.again or is_done(last, date):
+            return date, None if request.again else last
+    for date in extending.free_dates(extension.base.module, extension.name):
+        path = request.folder / f"{extension.module(date).replace('/', '-')}.eb"
+        if not path.exists() or request.rebuild or extension.is_in(path, date):
             break
-    return None
+    return date, None
 
 
 def nothing_to_do(installation: Installation) -> int:
@@ -194,59 +239,26 @@ def nothing_to_do(installation: Installation) -> int:
     return 0
 
 
-def asks_again(options: Namespace) -> bool:
-    """Return whether a module is to be installed again if it is there."""
-    return options.rebuild or not FORCING.isdisjoint(options.more)
-
-
 def installed_as(module: str) -> Optional[Installation]:
     """Return the installation of a module."""
     return next((one for one in inventory.everything() if shown(one) == module), None)
 
 
-def may_replace(options: Namespace, path: Path, module: str) -> bool:
-    """
-    Return whether the easyconfig of a module may be replaced: --rebuild says so, or it is left over.
-
-    While eb installs the module, it may not: eb reads the easyconfig again at the end.
-    """
-    if not (options.rebuild or ((options.install or options.check) and is_left_over(path, module))):
-        return False
-    lock = removal.easybuild_lock(framework.place_of(path.resolve()).installation) if path.exists() else None
-    if not lock:
-        return True
-    if options.rebuild:
-        raise extending.ExtendingError(f"{path} is in use: {removal.locked(module, lock)}")
-    output.note(f"eb is installing {module}")
-    return False
-
-
-def is_left_over(path: Path, module: str) -> bool:
-    """Return whether we have written an easyconfig whose module is not installed: because it failed, for example."""
-    return path.exists() and path.read_text(encoding="utf-8").startswith(tuple(map(HEADER.format, WRITING))) and \
-        not installed_as(module)
-
-
-def has_content(path: Path, text: str) -> bool:
-    """Return whether an easyconfig is a text, whichever command has written it, as the first line says."""
-    found, sign, rest = path.read_text(encoding="utf-8").partition("\n")
-    return found.startswith(WRITTEN) and sign + rest == "".join(text.partition("\n")[1:])
+def may_replace(request: Request, path: Path, module: str) -> bool:
+    """Return whether an easyconfig may be replaced; raise ExtendingError while eb installs it, and reads it again."""
+    lock = removal.easybuild_lock(framework.place_of(path.resolve()).installation) \
+        if request.rebuild and path.exists() else None
+    if lock:
+        raise ExtendingError(f"{path} is in use: {removal.locked(module, lock)}")
+    return request.rebuild
 
 
 def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> None:
-    """
-    Write an easyconfig or another file; a different one with that name is renamed if `again` is true.
-
-    Raises
-    ------
-    ExtendingError
-        If there is a different one, and `again` is false.
-    """
+    """Write an easyconfig or another file; if `again` is true, a different one of that name is renamed first."""
     if path.exists() and path.read_bytes() != text.encode():
         require_replaceable(path, again)
         set_aside(path, kind)
     files.replace(path, text)
-    print(path)
 
 
 @contextlib.contextmanager
@@ -262,15 +274,14 @@ def removed_after_failure(*paths: Path) -> Iterator[None]:
     except Exception:
         for path in filter(Path.exists, new):
             path.unlink()
-            output.note(f"removed {path}, because the installation failed")
         raise
 
 
 def require_replaceable(path: Path, again: bool) -> None:
     """Raise ExtendingError because of a file with other content, unless it is to be replaced."""
     if not again:
-        raise extending.ExtendingError(f"{path} exists already, with different content: use --rebuild to replace "
-                                       "and install it again, or choose another --name or --date")
+        raise ExtendingError(f"{path} exists already, with different content: use --rebuild to replace and install it "
+                             "again, or choose another --name or --date")
 
 
 def set_aside(path: Path, kind: str) -> None:
@@ -287,7 +298,7 @@ def install(path: Path, again: bool, more: list[str]) -> int:
     """Install an easyconfig, and print how to load the module; return the exit status."""
     place = framework.place_of(path.resolve())
     if place.file.exists() and not again and FORCING.isdisjoint(more) and not is_installed(path, place):
-        raise extending.ExtendingError(
+        raise ExtendingError(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
             "again, or choose another --name or --date")
     start, begun = time.monotonic(), time.time()
@@ -298,7 +309,7 @@ def install(path: Path, again: bool, more: list[str]) -> int:
         raise
     if done.status:
         done.print_program()
-        raise extending.ExtendingError(done.message)
+        raise ExtendingError(done.message)
     if place.file.exists():
         if not done.skipped:
             output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}"
@@ -310,8 +321,8 @@ def install(path: Path, again: bool, more: list[str]) -> int:
     return 0
 
 
-def outcome_of_interruption(place, begun):
-    """Return whether a module is installed (str) after an interruption of eb, which began at a time."""
+def outcome_of_interruption(place: framework.Place, begun: float) -> str:
+    """Return whether a module is installed after an interruption of eb, which began at a time."""
     if not place.file.exists():
         return f"interrupted: {place.module} is not installed"
     # eb writes the module file last
@@ -319,41 +330,57 @@ def outcome_of_interruption(place, begun):
     return f"interrupted: {place.module} is {'installed' if done else 'as it was before'}"
 
 
-def require_place(options: Namespace) -> None:
-    """
-    Check that EasyBuild can install into its directories if it is going to, before anything is written.
-
-    Raises
-    ------
-    ExtendingError
-        If not; the message says how to choose another place.
-    """
-    wrong = None if options.dry_run or not (options.install or options.rebuild) else closed_place(options)
-    if wrong:
-        raise extending.ExtendingError(wrong)
-
-
-def closed_place(options: Namespace) -> Optional[str]:
-    """Return why an installation can't write where it has to, and what to do; None if it can."""
-    if closed := closedplaces.closed_part(options.output.resolve()):
-        return (f"the easyconfig can't be written to {options.output.resolve()}, because you can't write to {closed}: "
-                "choose a directory of your own (-o DIRECTORY)")
-    framework.session(tuple(options.more))
-    return closedplaces.closed_place(framework.prefix(), framework.other_directories(),
-                                     "at the end of the command: -- ")
-
-
-def is_installed(path, place):
+def is_installed(path: Path, place: framework.Place) -> bool:
     """Return whether an installation was made from an easyconfig as it is now; eb keeps a copy of what it used."""
     copy = place.installation / "easybuild" / path.name
     return copy.is_file() and copy.read_bytes() == path.read_bytes()
 
 
 def install_command(arguments: Sequence[str], again: bool = False) -> str:
-    """Return the command line that installs what one with --check has checked, perhaps in place of a module."""
+    """Return the command that installs what one with --check has checked, perhaps in place of a module."""
     # argparse also accepts --che, for example
     words = [word for word in arguments if not ("--check".startswith(word) and len(word) > len("--c"))]
     if again or not {"--install", "--rebuild"} & set(words):
         end = words.index("--") if "--" in words else len(words)
         words.insert(end, "--rebuild" if again else "--install")
     return shlex.join(["ebsif", *words])
+
+
+# --- directories in which an installation has to write
+
+
+def require_place(request: Request) -> None:
+    """Raise ExtendingError if EasyBuild is going to install and can't write to its directories, or we to ours."""
+    wrong = None if request.dry_run or not request.installs else closed_place(request)
+    if wrong:
+        raise ExtendingError(wrong)
+
+
+def closed_place(request: Request) -> Optional[str]:
+    """Return why an installation can't write where it has to, and what to do; None if it can."""
+    folder = request.output or own_folder()
+    if closed := closed_part(folder):
+        return (f"the easyconfig can't be written to {folder.resolve()}, because you can't write to {closed}: choose a "
+                "directory of your own (-o DIRECTORY)")
+    framework.session(tuple(request.more))
+    how = "at the end of the command: -- "
+    for directory in framework.prefix():
+        if closed := closed_part(directory):
+            home = os.environ.get("HOME")
+            own = f"$HOME/{DEFAULT_PREFIX}" if home and not closed_part(Path(home, DEFAULT_PREFIX)) else "DIRECTORY"
+            return (f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
+                    f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or {how}--prefix=DIRECTORY)")
+    for option, directory in framework.other_directories().items():
+        if closed := closed_part(directory):
+            variable = f"EASYBUILD_{option.upper().replace('-', '_')}"
+            return (f"EasyBuild can't write to {directory}, its {option}, because you can't write to {closed}: choose "
+                    f"a directory of your own (export {variable}=DIRECTORY, or {how}--{option}=DIRECTORY)")
+    return None
+
+
+def closed_part(directory: Path) -> Optional[Path]:
+    """Return the part of a path, or all of it, that keeps this account from writing there; None if it can."""
+    there = directory.absolute()
+    while not files.is_there(there):
+        there = there.parent
+    return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there

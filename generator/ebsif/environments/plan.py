@@ -10,7 +10,7 @@ from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.requirements import package_name, stages_of
+from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
 from ebsif.catalogue.container import Container
@@ -19,6 +19,7 @@ from ebsif.catalogue.records import Stage
 from ebsif.eb import framework, running
 from ebsif.environments.extending import ExtendingError, sources
 from ebsif.installed import lock
+from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
 from ebsif.report.steps import Now, Steps
@@ -30,18 +31,7 @@ TIMEOUT = 10  # seconds, for the size of a file
 
 @dataclass(frozen=True)
 class Addition:
-    """
-    A package to install.
-
-    Attributes
-    ----------
-    name, version
-        As its metadata says.
-    size
-        Size of its file in bytes, if known.
-    why
-        Why it is installed.
-    """
+    """A package to install: name and version of its metadata, size of its file in bytes, one of REASONS."""
 
     name: str
     version: str
@@ -52,26 +42,12 @@ class Addition:
 @dataclass
 class Plan:
     """
-    What pip would do.
+    What pip would do: the packages to install, sorted by the reason, then by size, and those that are there.
 
-    Attributes
-    ----------
-    added
-        The packages to install, sorted by the reason, then by size.
-    there
-        Packages that were asked for and are in the image already (name, version).
-    before
-        How many packages of the extension that is changed stay as they are.
-    problem
-        Why the requirements can't be installed; empty if they can.
-    replacing
-        The stages that would allow the conflicting packages of the image to be replaced, if that is the problem.
-    artifacts
-        The files that pip would install, as `artifacts_in` returns them.
-    total
-        Size of what is fetched if that is one file with all packages.
-    warned
-        Whether a warning was shown.
+    `there` are packages that were asked for and are in the image, `before` is the number of packages of the extension
+    that is changed which stay. `problem` is why the requirements can't be installed, `replacing` the stages that would
+    allow the conflicting packages of the image to be replaced. `artifacts` are the files that pip would install, as
+    `artifacts_in` returns them; `total` is the size if all packages are in one file.
     """
 
     added: list[Addition] = field(default_factory=list)
@@ -100,23 +76,9 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     Return what pip does: eb builds in a temporary directory, and imports what was asked for (F-10).
 
     This works as in an installation. Stages that are too heavy for a login node are only planned by pip; then nothing
-    is imported, because other packages may need those of such a stage.
-
-    Parameters
-    ----------
-    container
-        A container with requirements.
-    options
-        More options for eb.
-    image
-        The image, if eb does not find it.
-    kept
-        Constraints: packages of the extension that is changed, which keep their version.
-
-    Raises
-    ------
-    ExtendingError
-        If the check itself fails: no image, no network, eb refuses its options.
+    is imported, because other packages may need those of such a stage. `options` are more options for eb, `image` is
+    for an eb that doesn't find it, and packages in `kept` keep their version. Raise ExtendingError if the check itself
+    fails: no image, no network, eb refuses its options.
     """
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.packages import artifacts_in
@@ -146,12 +108,12 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])
     image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
     installed = {normal_name(one.name) for one in added}
-    names = [name for name in names_of(stages) if name in image_packages and name not in {*installed, *before}]
-    return Plan(added, sorted((name, image_packages[name]) for name in set(names)), len(set(before) - installed),
+    there = sorted((names_in(stages) & image_packages.keys()) - installed - before.keys())
+    return Plan(added, [(name, image_packages[name]) for name in there], len(set(before) - installed),
                 artifacts=artifacts_in(items), warned=done.warned)
 
 
-def only_planned(stages):
+def only_planned(stages: list[dict]) -> list[dict]:
     """Return stages of which pip only plans those that are heavy."""
     changed = [dict(stage) for stage in stages]
     for stage in changed:
@@ -163,14 +125,7 @@ def only_planned(stages):
 
 
 def additions(items: Iterable[dict]) -> list[Addition]:
-    """
-    Return the packages in pip's reports: first those that were asked for, then the largest.
-
-    Parameters
-    ----------
-    items
-        The items of the reports.
-    """
+    """Return the packages in the items of pip's reports: first those that were asked for, then the largest."""
     from concurrent.futures import ThreadPoolExecutor
 
     unique = {normal_name(item["metadata"]["name"]): item for item in items}
@@ -180,9 +135,9 @@ def additions(items: Iterable[dict]) -> list[Addition]:
                     watch=lambda: Now(f"{len(sizes)} of {len(unique)}", len(sizes), len(unique)))
         for size in pool.map(size_of, [item["download_info"] for item in unique.values()]):
             sizes.append(size)
-    found = [Addition(item["metadata"]["name"], item["metadata"]["version"], size,
+    added = [Addition(item["metadata"]["name"], item["metadata"]["version"], size,
                       REASONS[not item.get("requested")]) for item, size in zip(unique.values(), sizes)]
-    return sorted(found, key=lambda one: (REASONS.index(one.why), -(one.size or 0), one.name.lower()))
+    return sorted(added, key=lambda package: (REASONS.index(package.why), -(package.size or 0), package.name.lower()))
 
 
 def size_of(download: dict) -> Optional[int]:
@@ -206,49 +161,35 @@ def size_of(download: dict) -> Optional[int]:
         return None
 
 
-def names_of(stages: list[dict]) -> list[str]:
-    """Return the normalized names of the packages in stages."""
-    from easybuild.easyblocks.generic.container.stages import Stage
-
-    return [package_name(line) for stage in Stage.from_parameter(stages) for line in stage.requirement_list]
-
-
 def problem(done: running.Result, container: Container, folder: str) -> str:
-    """
-    Return why requirements can't be installed.
-
-    Raises
-    ------
-    ExtendingError
-        If it isn't because of the requirements.
-    """
-    said = "\n".join([*done.program, done.error])
-    if "no such option: --dry-run" in said:
+    """Return why requirements can't be installed; raise ExtendingError if it isn't because of the requirements."""
+    text = "\n".join([*done.program, done.error])
+    if "no such option: --dry-run" in text:
         raise ExtendingError("--check needs pip 22.2 or newer in the image: leave it out")
-    if "Couldn't find file" in said:
+    if "Couldn't find file" in text:
         places = [str(path.parent) for _, path in container.image_places]
         raise ExtendingError(
             f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
             f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
-    text = done.reason.removesuffix(" See its output above or in the log.")
+    reason = done.reason.removesuffix(" See its output above or in the log.")
     logs = [log.read_text(errors="replace") for log in Path(folder).glob("build/**/stages/*/pip.log")]
-    if not re.match(r"pip failed in stage|Stage '", text) or Diagnosis(said, "".join(logs)).machine:
+    if not re.match(r"pip failed in stage|Stage '", reason) or Diagnosis(text, "".join(logs)).machine:
         done.print_program()
-        raise ExtendingError(text)
-    return text
+        raise ExtendingError(reason)
+    return reason
 
 
-def replacing(error, stages):
+def replacing(error: str, stages: list[dict]) -> list[dict]:
     """Return the stages with 'allow_replace' as an error of a stage suggests it; none if it doesn't."""
-    found = re.search(r"stage '([^']*)'(?:(?!stage ').)*'allow_replace': \[(.*?)\]", error, re.IGNORECASE | re.DOTALL)
-    if not found:
+    match = re.search(r"stage '([^']*)'(?:(?!stage ').)*'allow_replace': \[(.*?)\]", error, re.IGNORECASE | re.DOTALL)
+    if not match:
         return []
-    names = re.findall("'(.*?)'", found.group(2))
+    names = re.findall("'(.*?)'", match.group(2))
     return [{**stage, "allow_replace": [*stage.get("allow_replace", []), *names]}
-            if stage["name"] == found.group(1) else stage for stage in stages]
+            if stage["name"] == match.group(1) else stage for stage in stages]
 
 
-def show_packages(plan):
+def show_packages(plan: Plan) -> None:
     """Print the packages of a plan."""
     rows = [("+", f"{one.name} {one.version}", "" if one.size is None else format_size(one.size), one.why)
             for one in plan.added]
@@ -260,18 +201,7 @@ def show_packages(plan):
 
 
 def show(plan: Plan, container: Container, command: str) -> None:
-    """
-    Print a plan, the verdict, and what to type next.
-
-    Parameters
-    ----------
-    plan
-        What pip would do.
-    container
-        The extension.
-    command
-        The command that installs it.
-    """
+    """Print a plan for an extension, the verdict, and the command that installs it."""
     show_packages(plan)
     if not plan.problem:
         number = len(plan.added) + plan.before

@@ -12,12 +12,14 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Stage
 from ebsif.catalogue.site import Site
-from ebsif.environments import bases, environments, plan
+from ebsif.environments import bases, plan
 from ebsif.environments.extending import known_image
-from ebsif.environments.plan import REASONS, Addition, Plan, names_of
+from ebsif.environments.plan import REASONS, Addition, Plan
 from ebsif.errors import EbsifError
 from ebsif.installed import imagestate, inventory, lock
 from ebsif.installed.names import shown
+from ebsif.packages import venv
+from ebsif.packages.requirements import names_in
 
 
 class RepeatingError(EbsifError):
@@ -162,7 +164,7 @@ def adapted(container: Container, record: dict[str, Any]) -> tuple[Container, li
     """
     there = known_image(container).packages
     pins = [f"{name}=={version}" for name, version in lock.pins(record[lockfile.VENV_PACKAGES]).items()
-            if normal_name(name) not in there and name not in environments.TOOLS]
+            if normal_name(name) not in there and name not in venv.TOOLS]
     return container.replace(parameters={**container.parameters, "constraints": pins}), record[lockfile.STAGES]
 
 
@@ -203,7 +205,7 @@ def check(container: Container, record: dict[str, Any], options: Sequence[str] =
 def recorded_plan(record: dict[str, Any], size: int) -> Plan:
     """Return the plan to take all recorded packages from one file of a certain size."""
     asked, dependency = REASONS
-    named = set(names_of(record[lockfile.STAGES]))
+    named = names_in(record[lockfile.STAGES])
     added = [Addition(name, version, None, asked if normal_name(name) in named else dependency)
-             for name, version in lock.pins(record[lockfile.VENV_PACKAGES]).items() if name not in environments.TOOLS]
+             for name, version in lock.pins(record[lockfile.VENV_PACKAGES]).items() if name not in venv.TOOLS]
     return Plan(sorted(added, key=lambda one: (REASONS.index(one.why), one.name.lower())), total=size)

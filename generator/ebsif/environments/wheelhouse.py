@@ -15,29 +15,10 @@ class WheelhouseError(EbsifError):
 
 def fill(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()) -> list[Path]:
     """
-    Let EasyBuild build the user software of an easyconfig in a temporary directory, and keep a wheel of each package.
+    Let EasyBuild build the user software of an easyconfig in a temporary directory; return the wheels of its packages.
 
     This works as in an installation: in the image, stage by stage, with the image's packages protected. Nothing is
-    installed, and an existing installation is not changed.
-
-    Parameters
-    ----------
-    easyconfig
-        A file, or the name of an easyconfig that EasyBuild finds.
-    folder
-        Folder for the wheels; it is created if necessary.
-    options
-        More options for eb.
-
-    Returns
-    -------
-    list of Path
-        The wheels in the folder, sorted.
-
-    Raises
-    ------
-    WheelhouseError
-        If eb fails.
+    installed. The easyconfig is a file, or a name that EasyBuild finds. Raise WheelhouseError if eb fails.
     """
     # imported here because EasyBuild takes long to load
     from easybuild.easyblocks.generic.container.pip import FILL_VARIABLE

@@ -9,10 +9,9 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.environments import environments
-from ebsif.environments.environments import Package
 from ebsif.installed.places import Installation
-from ebsif.packages import requirements
+from ebsif.packages import requirements, venv
+from ebsif.packages.venv import Package
 from ebsif.report import output
 
 # Properties of stages that contain only requirements.
@@ -33,7 +32,7 @@ def packages_of(installation: Installation) -> Optional[dict[str, Package]]:
     if not place or lockfile.STAGES not in installation.record:
         return None
     try:
-        return environments.packages(place)
+        return venv.packages(place)
     except requirements.RequirementsError as error:
         output.note(f"{error}; packages are listed as they were installed")
         return None
@@ -69,7 +68,7 @@ def pinned_stages(record: dict[str, Any], packages: dict[str, Package]) -> list[
     packages
         The packages in user software.
     """
-    left = {name: package for name, package in packages.items() if name not in environments.TOOLS}
+    left = {name: package for name, package in packages.items() if name not in venv.TOOLS}
     in_image = {normal_name(line.split("==", 1)[0]) for line in record.get(lockfile.IMAGE_PACKAGES, [])}
     stages = []
     for stage in record[lockfile.STAGES]:

@@ -6,10 +6,10 @@ from typing import Optional
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.environments import environments
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.installed.places import Installation
+from ebsif.packages import venv
 from ebsif.report.findings import ERROR, NOTE, Finding
 
 PACKED, UNPACKED, BOTH, GONE = "packed", "not packed", "packed and not packed", "gone"
@@ -114,4 +114,4 @@ def packages(installation: Installation, state: Optional[SoftwareState]) -> dict
     if state.is_changed is False:
         return recorded_packages(installation)
     name = "user-software" if state.state == UNPACKED else "user-software.squashfs"
-    return {key: one.version for key, one in environments.packages(installation.root / name).items()}
+    return {key: one.version for key, one in venv.packages(installation.root / name).items()}

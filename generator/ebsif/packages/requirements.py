@@ -1,39 +1,35 @@
-"""Read the requirements of users, in any of the formats that they bring, and turn them into stages."""
+"""Requirements of users: read from any of the formats that they bring, turned into stages; what single lines say."""
 
+import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
-from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_name
+from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_lines, package_name
 
 from ebsif.catalogue.yamlerrors import DocumentError
-from ebsif.packages.formats import condafile, pylock, pyproject, requirementstxt, uvlock
+from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
 from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 FORMATS = "requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml"
 BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
 
 
+# --- files
+
+
 def read(path: Path, image: Optional[Image] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()) -> Wanted:
     """
-    Return the requirements in a file.
+    Return the requirements in a file of any format, with extras and dependency groups of its project.
 
-    Parameters
-    ----------
-    path
-        ``requirements.txt`` (and what it includes), ``pyproject.toml``, Conda's ``environment.yml``, ``uv.lock``, or
-        ``pylock.toml``.
-    image
-        What is known about the image.
-    extras, groups
-        Names of extras and dependency groups to install too.
-
-    Raises
-    ------
-    RequirementsError
-        If the file can't be read, has no requirements, or can't be used with the image.
+    Raise RequirementsError if it can't be read, has no requirements, or can't be used with the image.
     """
+    if not path.is_file():
+        raise RequirementsError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
     try:
         wanted = read_format(path, image or Image(), extras, groups)
     except (OSError, UnicodeDecodeError, DocumentError) as error:
@@ -46,14 +42,14 @@ def read(path: Path, image: Optional[Image] = None, extras: Sequence[str] = (), 
     return wanted
 
 
-def read_format(path, image, extras, groups):
-    """Return the requirements in a file, whose name tells its format (Wanted)."""
-    if pylock.is_pylock(path):
-        return pylock.read(path, image, extras, groups)
+def read_format(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
+    """Return the requirements in a file, whose name tells its format."""
+    if lockfiles.is_pylock(path):
+        return lockfiles.read_pylock(path, image, extras, groups)
     if path.suffix == ".toml":
         return pyproject.read(path, image, extras, groups)
     if path.name == "uv.lock":
-        return uvlock.read(path, image, extras, groups)
+        return lockfiles.read_uv(path, image, extras, groups)
     if path.suffix == ".lock" or path.name == "Pipfile":
         raise RequirementsError(
             f"{path} can't be read (only {FORMATS}): let the tool that wrote it export a requirements.txt with hashes, "
@@ -82,16 +78,49 @@ def split_into_stages(lines: list[str]) -> Union[list[str], list[dict]]:
     others = [line for line in asked if line not in needy]
     names = {package_name(line) for line in others}
     tools = [name for name in BUILD_TOOLS if name not in names]
-    first = [{"name": "requirements", "requirements": [*options, *others]}] if others else []
+    first: list[dict[str, Any]] = [{"name": "requirements", "requirements": [*options, *others]}] if others else []
     return [
         *([{"name": "build tools", "requirements": tools}] if tools else []), *first,
         {"name": "built against torch", "requirements": [*options, *needy], "no_build_isolation": True},
     ]
 
 
-def path_of(text: str) -> Path:
-    """Return the path of an existing file."""
-    path = Path(text)
-    if not path.is_file():
-        raise RequirementsError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
-    return path
+# --- lines
+
+
+def lines_of(stage: dict[str, Any]) -> list[str]:
+    """Return the requirement lines of a stage, without comments and options."""
+    return package_lines(stage.get("requirements"))
+
+
+def name_in(line: str) -> str:
+    """Return the normalized package name of a requirement line; empty for comments and options."""
+    return next(map(package_name, package_lines(line)), "")
+
+
+def names_in(wanted: Any) -> set[str]:
+    """Return the normalized names of the packages in stages, or in lines of a requirements.txt."""
+    return set(map(package_name, package_lines(wanted)))
+
+
+def parsed(line: str) -> "Optional[Requirement]":
+    """Return a requirement line as a requirement of packaging; None if it has another form."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    with contextlib.suppress(InvalidRequirement):
+        return Requirement(re.split(r"\s(?:#|--)", line)[0].strip())
+    return None
+
+
+def extras_in(line: str) -> set[str]:
+    """Return the extras in a requirement line."""
+    requirement = parsed(line)
+    return requirement.extras if requirement else set()
+
+
+def with_extras(line: str, extras: set[str]) -> str:
+    """Return a requirement line for another version of a package, with the extras that were asked for before."""
+    requirement = parsed(line)
+    if not extras or not requirement or requirement.extras:
+        return line
+    return f"{requirement.name}[{','.join(sorted(extras))}]{line.strip()[len(requirement.name):]}"

@@ -1,5 +1,6 @@
 """The names that Conda packages have for pip, from a table in conda-names.txt, which says where it comes from."""
 
+import re
 from functools import lru_cache
 from importlib import resources
 from typing import Optional
@@ -21,28 +22,15 @@ EXCEPTIONS = {
 
 
 def find(name: str) -> tuple[bool, Optional[str]]:
-    """
-    Return whether a Conda package is known, and its name for pip; None if it is not a Python package.
-
-    Parameters
-    ----------
-    name
-        In lower case.
-    """
+    """Return whether a Conda package (in lower case) is known, and its name for pip; None if it has none."""
     if name in EXCEPTIONS:
         return True, EXCEPTIONS[name]
-    text = table()
-    start = text.find(f"\n{name}\n")
-    if start >= 0:
-        return True, normal_name(name)
-    start = text.find(f"\n{name} ")
-    if start < 0:
-        return False, None
-    other = text[start + 1:].split("\n", 1)[0].split(" ")[1]
-    return True, None if other == "-" else other
+    line = re.search(rf"^{re.escape(name)}(?: (\S+))?$", table(), re.MULTILINE)
+    other = (line[1] or normal_name(name)) if line else None
+    return bool(line), None if other == "-" else other
 
 
 @lru_cache
-def table():
-    """Return the text of the table (str), beginning with a line break."""
-    return "\n" + (resources.files("ebsif.packages.formats") / TABLE).read_text(encoding="utf-8")
+def table() -> str:
+    """Return the text of the table."""
+    return (resources.files("ebsif.packages.formats") / TABLE).read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 import codecs
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from ebsif.packages.formats.wanted import RequirementsError
@@ -35,8 +36,8 @@ def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
     return lines
 
 
-def logical_lines(text):
-    """Yield (number, line) for the lines of a requirements.txt; a backslash at the end joins a line with the next."""
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield number and text of the lines of a requirements.txt; a backslash at the end joins a line with the next."""
     begun, number = "", 1
     for index, line in enumerate(text.splitlines(), 1):
         if not begun:
@@ -51,25 +52,12 @@ def logical_lines(text):
         yield number, begun
 
 
-def lines_for(line, where, folder, outer):
+def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> list[str]:
     """
-    Return the requirements (list of str) that a line stands for, with absolute paths, so that they work anywhere.
+    Return the requirements that a line stands for, with absolute paths, so that they work anywhere.
 
-    Parameters
-    ----------
-    line : str
-        A line of a file.
-    where : str
-        File and line, for messages.
-    folder : Path
-        Directory that relative paths start from.
-    outer : tuple of Path
-        The files that are being read.
-
-    Raises
-    ------
-    RequirementsError
-        If a file is missing, or the module would depend on a directory that may disappear.
+    `where` is the file and line, for messages; relative paths start from `folder`; `outer` are the files that are being
+    read. Raise RequirementsError if a file is missing, or the module would depend on a directory that may disappear.
     """
     bare = re.sub(r"(^|\s)#.*", "", line).strip()
     if not bare:
@@ -93,8 +81,8 @@ def lines_for(line, where, folder, outer):
     return [bare]
 
 
-def first_word(text, where):
-    """Return the first word of what follows an option (str): pip splits options like a shell, which removes quotes."""
+def first_word(text: str, where: str) -> str:
+    """Return the first word of what follows an option: pip splits options like a shell, which removes quotes."""
     try:
         first, *_ = shlex.split(text)
     except ValueError:
@@ -104,8 +92,8 @@ def first_word(text, where):
     return first
 
 
-def resolve(path, where):
-    """Return the absolute path (Path) of what a line names; raise RequirementsError if it does not exist."""
+def resolve(path: Path, where: str) -> Path:
+    """Return the absolute path of what a line names; raise RequirementsError if it does not exist."""
     if not path.exists():
         raise RequirementsError(f"{where}: {path} can't be read: it does not exist")
     return path.resolve()

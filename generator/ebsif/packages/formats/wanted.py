@@ -1,12 +1,21 @@
 """What all formats of requirements share: what is read from a file, and what is known about the image."""
 
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ebsif.errors import EbsifError
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 # packaging is imported only where it is needed: most requirements are those of a requirements.txt
+if TYPE_CHECKING:
+    from packaging.markers import Marker
 
 # Pythons that images may have, if the version is not known
 PYTHONS = [f"3.{minor}" for minor in range(6, 17)]
@@ -31,14 +40,8 @@ class Image:
     """
     What is known about an image without looking into it.
 
-    Attributes
-    ----------
-    python
-        Version of its Python, with or without the patch release.
-    packages
-        Versions of its packages by normalized name; there may be more packages.
-    sha256
-        The SHA256 of its file, if it is known.
+    That is the version of its Python, with or without the patch release; versions of some of its packages by normalized
+    name; the SHA256 of its file.
     """
 
     python: Optional[str] = None
@@ -46,20 +49,15 @@ class Image:
     sha256: Optional[str] = None
 
     @property
-    def pythons(self) -> list[str]:
-        """The first and the last version that its Python may have, for each minor version that is possible."""
-        if self.python and self.python.count(".") > 1:
-            return [self.python]
-        return [f"{minor}.{patch}" for minor in ([self.python] if self.python else PYTHONS)
-                for patch in (0, LAST_PATCH)]
-
-    @property
     def marker_environments(self) -> list[dict[str, str]]:
-        """The values of environment markers in the image, for each version that its Python may have."""
+        """The values of environment markers in the image, for the first and last release that its Python may be."""
+        known = self.python and self.python.count(".") > 1
+        pythons = [self.python] if known else [f"{minor}.{patch}" for minor in (
+            [self.python] if self.python else PYTHONS) for patch in (0, LAST_PATCH)]
         return [{"python_version": ".".join(version.split(".")[:2]), "python_full_version": version,
                  "implementation_version": version, "implementation_name": "cpython",
                  "platform_python_implementation": "CPython", "sys_platform": "linux", "platform_system": "Linux",
-                 "os_name": "posix"} for version in self.pythons]
+                 "os_name": "posix"} for version in map(str, pythons)]
 
     def has_python(self, versions: str) -> bool:
         """Return whether its Python may satisfy a version specification of pip; patch releases are compatible."""
@@ -68,38 +66,34 @@ class Image:
         asked, minor = SpecifierSet(versions), ".".join((self.python or "").split(".")[:2])
         return not self.python or any(asked.contains(f"{minor}.{patch}") for patch in range(LAST_PATCH + 1))
 
-    def applies(self, path: Path, marker: Any, extras: frozenset[str] = frozenset(),
+    def applies(self, path: Path, marker: "Optional[Marker]", extras: frozenset[str] = frozenset(),
                 groups: frozenset[str] = frozenset()) -> bool:
         """
-        Return whether an environment marker in a file (packaging.markers.Marker or None) is true in the image.
+        Return whether an environment marker in a lock file is true in the image.
 
-        If the patch release of its Python matters and is not known, the marker counts as true: one package more does
-        no harm.
-
-        Raises
-        ------
-        RequirementsError
-            If that depends on the version of Python, which is not known.
+        If the patch release of its Python matters and is not known, the marker counts as true: an extra package is
+        harmless. Raise RequirementsError if the version of its Python matters and is not known.
         """
         if marker is None:
             return True
-        found = {marker.evaluate({**values, "extras": extras, "dependency_groups": groups}, context="lock_file")
-                 for values in self.marker_environments}
-        if len(found) > 1 and not self.python:
+        results = {marker.evaluate({**values, "extras": extras, "dependency_groups": groups}, context="lock_file")
+                   for values in self.marker_environments}
+        if len(results) > 1 and not self.python:
             raise RequirementsError(f"{path}: '{marker}' depends on the Python of the image, whose version is not "
                                     "known: extend a container of the catalogue, or use a requirements.txt")
-        return any(found)
+        return any(results)
 
 
-def check_python(path: Path, asked: Optional[str], image: Image) -> None:
-    """
-    Check that the Python of the image satisfies a ``requires-python``.
+def load_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file; raise RequirementsError if it is not valid TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise RequirementsError(f"{path} can't be read: {error}") from None
 
-    Raises
-    ------
-    RequirementsError
-        If it doesn't; the message names both versions.
-    """
+
+def check_python(path: Path, asked: Any, image: Image) -> None:
+    """Raise RequirementsError if the Python of the image doesn't satisfy a `requires-python`."""
     from packaging.specifiers import InvalidSpecifier
 
     try:
@@ -114,18 +108,11 @@ def check_python(path: Path, asked: Optional[str], image: Image) -> None:
 
 def texts(value: Any, path: Path, name: str, more: Any = str) -> list:
     """Return a value if it is a list of strings (or of `more`); raise RequirementsError otherwise."""
-    if not isinstance(value, list) or not all(isinstance(one, (str, more)) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, (str, more)) for item in value):
         raise RequirementsError(f"{path}: {name} should be a list of requirements, each a string")
     return value
 
 
-def table(value: Any, path: Path, name: str) -> dict:
-    """Return a value if it is a table of TOML; raise RequirementsError otherwise."""
-    if not isinstance(value, dict):
-        raise RequirementsError(f"{path}: {name} should be a table")
-    return value
-
-
-def known_or_none(names) -> str:
-    """Return names for the end of a message."""
-    return f"known: {', '.join(sorted(names)) or 'none'}"
+def unknown(path: Path, kind: str, name: str, known: Iterable[str]) -> RequirementsError:
+    """Return the error for an extra or dependency group that a file doesn't have."""
+    return RequirementsError(f"{path} has no {kind} '{name}' (known: {', '.join(sorted(known)) or 'none'})")

@@ -1,4 +1,4 @@
-"""Read the exact requirements of a virtual environment, a directory or a SquashFS file."""
+"""The packages in a virtual environment, a directory or a SquashFS file, and their exact requirements."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,53 +16,36 @@ from urllib.parse import quote, unquote, urlsplit
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import files
-from ebsif.packages.requirements import RequirementsError, Wanted
+from ebsif.packages.formats.wanted import RequirementsError, Wanted
 
 # every new venv has these ...
 TOOLS = {"pip"}
 # ... and up to Python 3.11 these
 OLD_TOOLS = {"setuptools", "wheel"}
-# what `python -m venv` creates in bin/
-OF_VENV = re.compile(r"(python|pip)[0-9.]*|[Aa]ctivate.*")
-# what make-venv adds, and what its programs contain
-OF_MAKE_VENV = {"host-bin", "container-packages.pth", "ebsif_imports.py", "ebsif_pip_hints.py"}
-PROGRAM_OF_IMAGE = b"# a program of the image, run by the Python of this environment (ebsif)\n"
+# beside packages, what Python creates, and what make-venv adds
+NO_MODULES = {"__pycache__", "container-packages.pth", "ebsif_imports.py", "ebsif_pip_hints.py"}
 PACKAGES = re.compile(r"(?:(?P<root>.+)/)?lib/python3\.(?P<minor>\d+)/site-packages")
 METADATA = (".dist-info", ".egg-info")
 
 
 @dataclass
 class Tree:
-    """
-    The files of an environment.
-
-    Attributes
-    ----------
-    paths
-        Relative paths of all files.
-    folder
-        Directory with the metadata of packages.
-    """
+    """The relative paths of all files of an environment, and a directory with the metadata of its packages."""
 
     paths: set[PurePosixPath]
     folder: Path
+
+    def children(self, folder: PurePosixPath) -> set[PurePosixPath]:
+        """Return the paths directly in a folder."""
+        return {path for path in self.paths if path.parent == folder}
 
 
 @dataclass(frozen=True)
 class Package:
     """
-    An installed package.
+    An installed package, with name, version and needs from its metadata.
 
-    Attributes
-    ----------
-    name, version
-        From its metadata.
-    line
-        The requirement that installs it again; None if nothing can.
-    said
-        What the user should know about it, or None.
-    requires
-        The packages that it needs, as in its metadata.
+    `line` is the requirement that installs it again, None if nothing can; `said` is what the user should know.
     """
 
     name: str
@@ -75,38 +59,28 @@ def packages(path: Path) -> dict[str, Package]:
     """
     Return all packages in an environment by their normalized name, those for installing others included.
 
-    Raises
-    ------
-    RequirementsError
-        If it can't be read or contains no environment.
+    Raise RequirementsError if it can't be read or contains no environment.
     """
     with opened(path) as tree:
-        _, folder, _ = find(tree, path)
-        found = [package_in(tree.folder / info) for info in sorted(children(tree, folder)) if info.suffix in METADATA]
-    return {normal_name(one.name): one for one in found if one}
+        folder, _ = find(tree, path)
+        inside = [package_in(tree.folder / info) for info in sorted(tree.children(folder)) if info.suffix in METADATA]
+    return {normal_name(package.name): package for package in inside if package}
 
 
 def read(path: Path) -> Wanted:
     """
     Return the packages of an environment with exact versions, and those that can't be installed elsewhere.
 
-    Parameters
-    ----------
-    path
-        A directory, or a SquashFS file.
-
-    Raises
-    ------
-    RequirementsError
-        If it can't be read, or contains no environment or no packages.
+    Raise RequirementsError if it can't be read, or contains no environment or no packages.
     """
     with opened(path) as tree:
-        root, packages, minor = find(tree, path)
+        packages, minor = find(tree, path)
         wanted, owned = Wanted(), set()
-        for info in sorted(children(tree, packages)):
+        for info in sorted(tree.children(packages)):
             if info.suffix in METADATA:
-                add_package(tree, info, minor, wanted, owned)
-        others = sorted(map(str, not_of_packages(tree, root, packages, owned)))
+                owned |= files_of(tree.folder / info, info)
+                add_package(tree.folder / info, minor, wanted)
+        others = [str(path) for path in sorted(tree.children(packages) - owned) if path.name not in NO_MODULES]
         if others:
             wanted.impossible.append(f"not part of a package, not taken over: {', '.join(others)}")
     if not wanted.lines:
@@ -116,34 +90,31 @@ def read(path: Path) -> Wanted:
 
 
 @contextmanager
-def opened(path):
-    """Yield the files of a directory or SquashFS file (Tree)."""
+def opened(path: Path) -> Iterator[Tree]:
+    """Yield the files of a directory or SquashFS file."""
     if path.is_dir():
         yield Tree({PurePosixPath(folder).relative_to(path) / name
                     for folder, folders, files in os.walk(path) for name in [*folders, *files]}, path)
         return
     if not path.is_file():
         raise RequirementsError(f"{path} doesn't exist: a directory or a SquashFS file is required")
-    lines = unsquash(path, "-l").splitlines()
+    lines = unsquash(path, ["-l"]).splitlines()
     paths = {PurePosixPath(line).relative_to("squashfs-root") for line in lines if line.startswith("squashfs-root/")}
     with tempfile.TemporaryDirectory(prefix="ebsif-environment-") as folder:
         place = Path(folder) / "environment"
-        # what is read of an environment: metadata, and the programs beside its packages
-        wanted = [str(one) for one in paths
-                  if one.suffix in METADATA or (one.name == "bin" and one.parent / "lib" in paths)]
-        if wanted:
-            unsquash(path, "-no-xattrs", "-no-progress", "-d", place, *wanted)
+        metadata = [str(inside) for inside in paths if inside.suffix in METADATA]
+        if metadata:
+            unsquash(path, ["-no-xattrs", "-no-progress", "-d", str(place)], metadata)
         yield Tree(paths, place)
 
 
-def unsquash(path, *arguments):
+def unsquash(path: Path, options: list[str], names: Iterable[str] = ()) -> str:
     """Run unsquashfs on a file, with options and names of files in it; return its output."""
-    options = [word for word in arguments if not isinstance(word, str) or word.startswith("-")]
-    names = [re.sub(r"([\\*?\[\]])", r"\\\1", word) for word in arguments if word not in options]
+    escaped = [re.sub(r"([\\*?\[\]])", r"\\\1", name) for name in names]
     program = shutil.which("unsquashfs")
     if not program:
         raise RequirementsError(f"{path} can't be read: unsquashfs is not on PATH (install squashfs-tools)")
-    done = subprocess.run([program, *options, path, *names], capture_output=True, text=True, errors="replace",
+    done = subprocess.run([program, *options, path, *escaped], capture_output=True, text=True, errors="replace",
                           stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
@@ -151,12 +122,12 @@ def unsquash(path, *arguments):
     return done.stdout
 
 
-def find(tree, path):
-    """Return the environment and its package directory (two PurePosixPath), and the minor version of its Python."""
-    found = {PurePosixPath(match.group("root") or "."): (one, int(match.group("minor")))
-             for one in tree.paths for match in [PACKAGES.fullmatch(str(one))] if match}
+def find(tree: Tree, path: Path) -> tuple[PurePosixPath, int]:
+    """Return the directory of packages of an environment, and the minor version of its Python."""
+    folders = {PurePosixPath(match.group("root") or "."): (folder, int(match.group("minor")))
+               for folder in tree.paths for match in [PACKAGES.fullmatch(str(folder))] if match}
     # an environment inside another one belongs to a package
-    outer = [root for root in found if not any(other in root.parents for other in found)]
+    outer = [root for root in folders if not any(other in root.parents for other in folders)]
     # user software of a module: its venv, whatever else somebody has put there
     outer = [root for root in outer if root.parent == PurePosixPath("venv")] or outer
     if not outer:
@@ -164,21 +135,14 @@ def find(tree, path):
     if len(outer) > 1:
         raise RequirementsError(f"{path} contains several environments ({', '.join(sorted(map(str, outer)))}): use "
                                 "the directory of one (unpack a SquashFS file with unsquashfs)")
-    return (outer[0], *found[outer[0]])
+    return folders[outer[0]]
 
 
-def children(tree, folder):
-    """Return the paths directly in a folder (set of PurePosixPath)."""
-    return {path for path in tree.paths if path.parent == folder}
-
-
-def add_package(tree, info, minor, wanted, owned):
-    """Add a package, or the reason why it can't be installed elsewhere, to `wanted`, and its files to `owned`."""
-    folder = tree.folder / info
-    owned |= files_of(folder, info)
+def add_package(folder: Path, minor: int, wanted: Wanted) -> None:
+    """Add the package whose metadata is in a folder, or the reason why it can't be installed elsewhere."""
     package = package_in(folder)
     if not package:
-        wanted.impossible.append(f"{info.name}: no name or version in its metadata, not taken over")
+        wanted.impossible.append(f"{folder.name}: no name or version in its metadata, not taken over")
         return
     if normal_name(package.name) in TOOLS | (OLD_TOOLS if minor < 12 else set()):
         return
@@ -188,8 +152,8 @@ def add_package(tree, info, minor, wanted, owned):
         wanted.impossible.append(f"{package.name} {package.version}: {package.said}")
 
 
-def package_in(folder):
-    """Return the package whose metadata is in a folder (Package), None if it has no name or version."""
+def package_in(folder: Path) -> Optional[Package]:
+    """Return the package whose metadata is in a folder, None if it has no name or version."""
     # takes long to import, and isn't needed when the Tab key is pressed
     from email.parser import HeaderParser
 
@@ -199,16 +163,16 @@ def package_in(folder):
                    tuple(metadata.get_all("Requires-Dist", []))) if name and version else None
 
 
-def text_of(path):
-    """Return the text of a file (str); empty if it can't be read."""
+def text_of(path: Path) -> str:
+    """Return the text of a file; empty if it can't be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
         return ""
 
 
-def files_of(folder, info):
-    """Return the files of a package in pip's record, and their directories (set of PurePosixPath)."""
+def files_of(folder: Path, info: PurePosixPath) -> set[PurePosixPath]:
+    """Return the files of a package in pip's record, and their directories."""
     paths = {info}
     for line in text_of(folder / "RECORD").splitlines():
         # names with a comma are in quotes
@@ -219,15 +183,11 @@ def files_of(folder, info):
     return paths | {parent for path in paths for parent in path.parents}
 
 
-def requirement(name, version, direct_url):
+def requirement(name: str, version: str, direct_url: str) -> tuple[Optional[str], Optional[str]]:
     """
-    Return the requirement for a package (None if there is none), and a message for the user (str or None).
+    Return the requirement for a package (None if there is none), and a message for the user.
 
-    Parameters
-    ----------
-    name, version : str
-    direct_url : str
-        Where pip got the package (PEP 610); empty if it came from an index.
+    `direct_url` is where pip got the package (PEP 610); empty if it came from an index.
     """
     exact = f"{name}=={version}"
     if not direct_url:
@@ -249,21 +209,3 @@ def requirement(name, version, direct_url):
     if files.is_there(path):
         return (path.as_uri() if " " in str(path) else str(path)), None
     return exact, f"{path}, which it was installed from, no longer exists: this version comes from the package index"
-
-
-def not_of_packages(tree, root, packages, owned):
-    """Return the paths in site-packages, in bin/ and next to them that belong to no package (set of PurePosixPath)."""
-    own = {root / name for name in ("bin", "include", "lib", "lib64", "pyvenv.cfg")} | {root, *root.parents}
-    places = children(tree, packages) | children(tree, root) | children(tree, root / "bin") | \
-        {path for parent in root.parents for path in children(tree, parent)}
-    return {path for path in places - owned - own if path.name != "__pycache__" and path.name not in OF_MAKE_VENV
-            and not (path.parent == root / "bin" and (OF_VENV.fullmatch(path.name) or is_of_image(tree.folder / path)))}
-
-
-def is_of_image(path):
-    """Return whether a program runs one of the image: make-venv has written it."""
-    try:
-        with path.open("rb") as file:
-            return PROGRAM_OF_IMAGE in file.read(1000)
-    except OSError:
-        return False

@@ -1,0 +1,363 @@
+"""Change an installed extension: add, remove or replace packages, while all others keep their exact versions."""
+
+import contextlib
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.selection import did_you_mean
+from ebsif.catalogue.site import Site
+from ebsif.environments import bases, extending
+from ebsif.errors import EbsifError
+from ebsif.installed import current, lock
+from ebsif.installed.names import Names
+from ebsif.installed.places import Installation
+from ebsif.packages import requirements, venv
+from ebsif.packages.formats import requirementstxt
+from ebsif.packages.formats.wanted import Image
+from ebsif.packages.requirements import extras_in, lines_of, name_in, parsed, with_extras
+from ebsif.packages.venv import Package
+from ebsif.report import output
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+BUILD_TOOLS = "build tools"
+
+
+class ChangingError(EbsifError):
+    """An extension can't be changed as requested; the message says why and what to do."""
+
+
+@dataclass
+class Environment:
+    """
+    The packages on top of an image, and what was asked for to get them.
+
+    `stages` are what the user asked for, including packages added by hand; the first of them, `inherited` in number,
+    are those of the base. `packages` are in user software, and `image` has versions, both by normalized name.
+    `needed_before` are the packages that the stages needed before they were changed.
+    """
+
+    module: str
+    stages: list[dict[str, Any]]
+    inherited: int
+    packages: dict[str, Package]
+    image: dict[str, str]
+    python: Optional[str] = None
+    changed_by_hand: bool = False
+    needed_before: frozenset[str] = frozenset()
+
+    @property
+    def own(self) -> list[dict[str, Any]]:
+        """The stages of the extension itself."""
+        return self.stages[self.inherited :]
+
+    @property
+    def lines(self) -> list[str]:
+        """All requirement lines."""
+        return [line for stage in self.stages for line in lines_of(stage)]
+
+    @property
+    def asked(self) -> list[tuple]:
+        """What was asked for, to compare: the stages without comments."""
+        return [(stage.get("name"), lines_of(stage)) for stage in self.stages]
+
+    @property
+    def pins(self) -> list[str]:
+        """
+        The packages that keep their version, as requirements: all that are still needed.
+
+        A package for which another version is asked for may change, and so may those that it needs.
+        """
+        changing = {*self.needed_by(line for line in self.lines if not self.suits(line)), *self.unneeded}
+        return [f"{package.name}=={package.version}" for name, package in sorted(self.packages.items())
+                if name not in changing and "/" not in (package.line or "")]
+
+    def suits(self, line: str) -> bool:
+        """Return whether the installed version of a package satisfies a requirement line."""
+        package, wanted = self.packages.get(name_in(line)), parsed(line)
+        return not (package and wanted) or wanted.specifier.contains(package.version, prereleases=True)
+
+    def needed_by(self, lines: Iterable[str]) -> dict[str, Package]:
+        """Return the packages that requirement lines name, and all that these need, by normalized name."""
+        needed: dict[str, Package] = {}
+        done = set()
+        left = [(name_in(line), frozenset(extras_in(line))) for line in lines]
+        while left:
+            name, extras = left.pop()
+            if (name, extras) in done or name not in self.packages:
+                continue
+            done.add((name, extras))
+            needed[name] = self.packages[name]
+            left += [(normal_name(one.name), frozenset(one.extras))
+                     for one in map(parsed, self.packages[name].requires) if one and self.applies(one, extras)]
+        return needed
+
+    def applies(self, wanted: "Requirement", extras: Iterable[str]) -> bool:
+        """Return whether a package with these extras has a requirement in the image."""
+        return not wanted.marker or any(
+            wanted.marker.evaluate({**values, "extra": extra})
+            for values in Image(self.python).marker_environments for extra in (*extras, ""))
+
+    @property
+    def unneeded(self) -> dict[str, Package]:
+        """
+        The packages that the stages no longer need, by normalized name.
+
+        Some are needed by packages of the image with an extra, whose metadata isn't here. So only those count that the
+        stages needed before.
+        """
+        needed = self.needed_by(self.lines)
+        return {name: package for name, package in self.packages.items()
+                if name not in needed and name in self.needed_before}
+
+    def who_needs(self, name: str) -> str:
+        """Return the names of the packages that need a package, with a verb."""
+        users = [package.name for other, package in sorted(self.needed_by(self.lines).items()) if other != name and any(
+            normal_name(wanted.name) == name and self.applies(wanted, ())
+            for wanted in map(parsed, package.requires) if wanted)]
+        return f"{' and '.join(users) or 'another package'} need{'' if len(users) > 1 else 's'}"
+
+
+# --- what an installed extension has now
+
+
+def environment_of(installation: Installation, container: Container, names: Names, site: Site) -> Environment:
+    """
+    Return the current packages of an installation, and what was asked for, with the changes made by hand.
+
+    The container is that of its easyconfig.
+    """
+    record = installation.record
+    recorded = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
+    packages = current.packages_of(installation)
+    if packages is None:
+        packages = {normal_name(name): Package(name, version, f"{name}=={version}", None)
+                    for name, version in recorded.items()}
+    packages = {name: package for name, package in packages.items() if name not in venv.TOOLS}
+    image = {normal_name(name): version for name, version in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()}
+    stages, base = stages_of(as_parameter(container.requirements)), base_of(installation, names, site)
+    inherited = number_shared(stages, stages_of(as_parameter(base.requirements)) if base else [])
+    environment = Environment(installation.module, stages, inherited, packages, image,
+                              record.get(lockfile.VERSIONS, {}).get("python"))
+    add_changes_by_hand(environment, {normal_name(name): version for name, version in recorded.items()})
+    environment.needed_before = frozenset(environment.needed_by(environment.lines))
+    return environment
+
+
+def base_of(installation: Installation, names: Names, site: Site) -> Optional[Container]:
+    """Return the container that an extension extends: of the catalogue or installed; None if it's gone."""
+    with contextlib.suppress(EbsifError):
+        # not another module whose name begins with that of the base
+        found = names.find(installation.base, careful=True)
+        return bases.of_installation(found, site) if isinstance(found, Installation) else found
+    return None
+
+
+def number_shared(stages: Sequence[dict], inherited: Sequence[dict]) -> int:
+    """Return how many stages at the beginning are also those of another container."""
+    number = 0
+    for one, other in zip(stages, inherited):
+        if one.get("name") != other.get("name") or lines_of(one) != lines_of(other):
+            break
+        number += 1
+    return number
+
+
+def add_changes_by_hand(environment: Environment, before: Mapping[str, str]) -> None:
+    """Adapt stages to the packages that were added, changed or removed by hand since the installation."""
+    packages = environment.packages
+    changed = {name for name, package in packages.items() if before.get(name, package.version) != package.version}
+    environment.changed_by_hand = before.keys() - venv.TOOLS != packages.keys() or bool(changed)
+    environment.stages = [
+        {**stage, "requirements": [line for text in requirement_text(stage.get("requirements")).splitlines()
+                                   for line in line_now(text, environment, changed, before)]}
+        for stage in environment.stages]
+    added = {name: package for name, package in packages.items() if name not in before}
+    lines = lines_for(added)
+    if lines:
+        output.note(f"{environment.module} has packages that were added by hand, which are taken along: "
+                    f"{', '.join(lines)}")
+        add_lines(environment, lines, "by hand")
+    for package in added.values():
+        if package.said:
+            output.note(f"{package.name} {package.version}: {package.said}")
+
+
+def line_now(text: str, environment: Environment, changed: set[str], before: Mapping[str, str]) -> list[str]:
+    """Return a requirement line as it has to be to get the current packages: one line or none."""
+    name = name_in(text)
+    package = environment.packages.get(name)
+    if not name or (package and name not in changed and " @ " not in (package.line or "")):
+        return [text] if text.strip() else []
+    if name in before and not package and name not in environment.image:
+        output.note(f"{name} was removed by hand, so it is left out")
+        return []
+    return current.pinned(text, dict(environment.packages), set(environment.image)) if package else [text]
+
+
+def lines_for(added: Mapping[str, Package]) -> list[str]:
+    """Return the requirements for packages, by normalized name, without those that others of them need."""
+    needed = {normal_name(one.name) for package in added.values() for one in map(parsed, package.requires) if one}
+    return [package.line for name, package in sorted(added.items()) if name not in needed and package.line]
+
+
+def report_left_behind(installation: Installation, name: str, wanted: Sequence) -> None:
+    """
+    Say which packages were added by hand to an installation, for a new extension that doesn't have them.
+
+    `name` is that of the new extension; the packages in `wanted`, stages or requirement lines, are not named.
+    """
+    before = {normal_name(one) for one in lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))}
+    added = {one: package for one, package in (current.packages_of(installation) or {}).items()
+             if one not in before | venv.TOOLS}
+    asked = requirements.names_in(wanted)
+    lines = [line for line in lines_for(added) if name_in(line) not in asked]
+    if lines:
+        output.note(f"{installation.module} has packages that were added by hand, which are not taken along: "
+                    f"{', '.join(lines)} (to add them once it is installed: ebsif extend {name} --add "
+                    f"{shlex.join(lines)} --install)")
+
+
+# --- changes
+
+
+def parse(texts: Iterable[str]) -> list[str]:
+    """
+    Return packages of the command line as lines of a requirements.txt, with absolute paths.
+
+    Raise ChangingError or RequirementsError if one is no requirement, or a file doesn't exist.
+    """
+    lines = [line for text in texts for line in requirementstxt.lines_for(text, "--add", Path(), ())]
+    for line in lines:
+        if "/" not in line and not parsed(line):
+            raise ChangingError(f"--add '{line}' is not a requirement: write a name, with or without versions, such as "
+                                "'einops>=0.8', or the path of a wheel")
+    return lines
+
+
+def add(environment: Environment, lines: Iterable[str], name: str) -> None:
+    """Add packages, except those that are there already."""
+    asked = set(map(name_in, environment.lines))
+    new = []
+    for line in lines:
+        package, inside = environment.packages.get(name_in(line)), environment.image.get(name_in(line))
+        there, wanted = package.version if package else inside, parsed(line)
+        if there and wanted and not wanted.url and wanted.specifier.contains(there, prereleases=True) and (
+                not package or name_in(line) in asked) and not wanted.extras:
+            output.note(f"{name_in(line)} {there} is in {environment.module if package else 'the image'} already")
+        else:
+            new.append(line)
+    add_lines(environment, new, name)
+
+
+def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None:
+    """
+    Add requirement lines to the stages of the extension: each replaces the one for the same package.
+
+    If a new stage is necessary, it has the name. Raise ChangingError if a locked package would lose its hash: in one
+    call of pip, all packages have one or none.
+    """
+    left = []
+    for line in lines:
+        places = [(stage, number) for stage in environment.own for number, one in enumerate(stage["requirements"])
+                  if name_in(one) and name_in(one) == name_in(line)]
+        for stage, number in places:
+            before = stage["requirements"][number]
+            if "--hash" in before and "--hash" not in line:
+                raise ChangingError(f"{name_in(line)} was installed from a lock file, with a hash: give the new one, "
+                                    f"too (--add '{name_in(line)}==VERSION --hash=sha256:...'), or lock it again and "
+                                    "use -r")
+            stage["requirements"][number] = with_extras(line, extras_in(before))
+        left += [] if places else [line]
+    if not left:
+        return
+    made = stages_of(requirements.split_into_stages(left))
+    last = environment.own[-1:] if len(made) == 1 else []
+    if last and not set(last[0]) - current.PLAIN and not any("--hash" in line for line in last[0]["requirements"]):
+        last[0]["requirements"] += left
+        return
+    environment.stages = [{**stage, "requirements": list(stage["requirements"])}
+                          for stage in extending.append(environment.stages, made, name)]
+
+
+def replace(environment: Environment, wanted: list, name: str) -> None:
+    """Replace the packages of the extension with others: stages, or lines of a requirements.txt."""
+    environment.stages = extending.append(environment.stages[: environment.inherited], wanted, name)
+
+
+def remove(environment: Environment, names: Sequence[str]) -> None:
+    """Remove packages, and the stages that were there for them; raise ChangingError if one isn't the extension's."""
+    for text in names:
+        name = normal_name(text)
+        stages = [stage for stage in environment.own if name in map(name_in, stage["requirements"])]
+        if not stages:
+            raise ChangingError(why_not_removable(environment, name, text))
+        for stage in stages:
+            stage["requirements"] = [line for line in stage["requirements"] if name_in(line) != name]
+    own = [stage for stage in environment.own if lines_of(stage)]
+    if not any(stage.get("no_build_isolation") for stage in own):
+        own = [stage for stage in own if not stage["name"].startswith(BUILD_TOOLS)]
+    if not own:
+        raise ChangingError(f"nothing would be left of {environment.module}: remove it (ebsif remove "
+                            f"{environment.module})")
+    environment.stages[environment.inherited :] = own
+    report_removal(environment, [normal_name(name) for name in names])
+
+
+def report_removal(environment: Environment, names: Sequence[str]) -> None:
+    """Say which packages go with the removed ones, and which removed ones stay because others need them."""
+    gone = environment.unneeded
+    more = [f"{package.name} {package.version}" for name, package in sorted(gone.items()) if name not in names]
+    if more:
+        output.note(f"also removed, because nothing else needs them: {', '.join(more)}")
+    for name in names:
+        if name not in environment.packages and name in environment.image:
+            output.note(f"{name} stays, because it is in the image")
+        elif name not in gone:
+            output.note(f"{name} stays, because {environment.who_needs(name)} it")
+
+
+def why_not_removable(environment: Environment, name: str, text: str) -> str:
+    """Return why a package can't be removed from an extension."""
+    if any(name in map(name_in, stage["requirements"]) for stage in environment.stages[: environment.inherited]):
+        return f"{text} belongs to the module that {environment.module} extends: remove it there"
+    if name in environment.packages:
+        return f"{text} can't be removed alone: {environment.who_needs(name)} it"
+    if name in environment.image:
+        return f"{text} {environment.image[name]} is in the image, from which nothing can be removed"
+    asked = [name_in(line) for stage in environment.own for line in lines_of(stage) if name_in(line)]
+    return (f"{environment.module} has no package {text}{did_you_mean(name, asked)} (it was made with: "
+            f"{', '.join(asked)})")
+
+
+# --- how the changed extension is installed
+
+
+def pinned(container: Container, environment: Environment) -> Container:
+    """Return a container in which the packages of an environment keep their versions."""
+    return container.replace(parameters={**container.parameters, "constraints": environment.pins})
+
+
+def start_from(installation: Installation) -> None:
+    """Let eb start with the packages of an installation, where that leads to the same result."""
+    from easybuild.easyblocks.generic.container.venv import REUSE_VARIABLE
+
+    os.environ[REUSE_VARIABLE] = str(installation.root)
+
+
+def simplest(stages: list[dict[str, Any]]) -> list[Any]:
+    """Return stages as lines if there is only one, with nothing but requirements."""
+    only, *others = stages
+    return only["requirements"] if not others and only == {
+        "name": "requirements", "requirements": only.get("requirements")} else stages

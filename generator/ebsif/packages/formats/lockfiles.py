@@ -1,0 +1,245 @@
+"""Read lock files: pylock.toml (PEP 751), and uv.lock, which uv writes as such a file."""
+
+import functools
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from easybuild.easyblocks.generic.container.texts import normal_name
+
+from ebsif.packages.formats.wanted import (
+    Image,
+    RequirementsError,
+    Wanted,
+    check_python,
+    load_toml,
+    tomllib,
+    unknown,
+)
+
+if TYPE_CHECKING:
+    from packaging.pylock import Package
+
+PYPI = "pypi.org"  # the index of pip, or what a mirror has
+# Hashes that pip checks
+ALGORITHMS = ("sha256", "sha384", "sha512")
+# only what was named: neither the project itself nor the groups that uv installs by default; nothing is looked up
+UV_EXPORT = ("export", "--frozen", "--offline", "--quiet", "--no-emit-workspace", "--no-default-groups", "--format",
+             "pylock.toml")
+
+
+def is_pylock(path: Path) -> bool:
+    """Return whether a file has the name of a lock file: pylock.toml or pylock.NAME.toml."""
+    from packaging.pylock import is_valid_pylock_path
+
+    return is_valid_pylock_path(path)
+
+
+def read_pylock(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
+    """
+    Return the locked packages that an image needs, with their hashes.
+
+    Raise RequirementsError if the file is invalid or not for this image, or has other versions than the image.
+    """
+    return wanted_of(path, packages_in(path, load_toml(path), image, extras, groups), image)
+
+
+def read_uv(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
+    """
+    Return the locked packages of a project that an image needs; see `read_pylock`.
+
+    Packages of the image need nothing that it lacks, so what only they need is left out.
+    """
+    chosen = [word for option, names in (("--extra", extras), ("--group", groups)) for name in names
+              for word in (option, name)]
+    packages = packages_in(path, exported(path, chosen), image)
+    there = [package.name for package in packages if package.name in image.packages]
+    pruned = [word for name in there for word in ("--prune", name)]
+    needed = {package.name for package in packages_in(path, exported(path, [*chosen, *pruned]), image)} if there else {
+        package.name for package in packages}
+    return wanted_of(path, [package for package in packages if package.name in {*needed, *there}], image)
+
+
+def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
+    """Return a uv.lock as the content of a pylock.toml; raise RequirementsError if uv can't."""
+    program = shutil.which("uv")
+    if not program:
+        raise RequirementsError(f"{path} needs uv, which is not on PATH: install it (pip install uv), or run `uv "
+                                "export --format pylock.toml -o pylock.toml` where it is, and use that file")
+    done = subprocess.run([program, *UV_EXPORT, *options, "--project", path.absolute().parent], text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, errors="replace", check=False)
+    if done.returncode:
+        raise RequirementsError(f"{path} can't be read by uv: {done.stderr.strip().removeprefix('error: ')}")
+    try:
+        return tomllib.loads(done.stdout)
+    except tomllib.TOMLDecodeError as error:
+        raise RequirementsError(f"{path} can't be read by this uv, which writes no pylock.toml ({error}): update "
+                                "uv") from None
+
+
+def packages_in(path: Path, values: dict[str, Any], image: Image, extras: Sequence[str] = (),
+                groups: Sequence[str] = ()) -> "list[Package]":
+    """Return the packages in the content of a pylock.toml that an image needs."""
+    from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
+
+    try:
+        content = Pylock.from_dict(values)
+    except (PylockValidationError, PylockUnsupportedVersionError) as error:
+        raise RequirementsError(f"{path} is not a valid lock file: {error}") from None
+    for kind, names, known in (("extra", extras, content.extras),
+                               ("dependency group", groups, content.dependency_groups)):
+        for name in names:
+            if normal_name(name) not in map(normal_name, known or []):
+                raise unknown(path, kind, name, known or [])
+    check_python(path, content.requires_python, image)
+    if content.environments and not any(image.applies(path, marker) for marker in content.environments):
+        raise RequirementsError(f"{path} is locked for other environments: "
+                                f"{'; '.join(map(str, content.environments))}")
+    chosen = (frozenset(map(normal_name, extras)),
+              frozenset(map(normal_name, [*groups, *(content.default_groups or [])])))
+    packages = [package for package in content.packages if image.applies(path, package.marker, *chosen)]
+    for package in packages:
+        check_python(path, package.requires_python, image)
+    return packages
+
+
+def wanted_of(path: Path, packages: "Iterable[Package]", image: Image) -> Wanted:
+    """Return locked packages as requirements with hashes, and those that have none as messages."""
+    locked = Locked(path, image)
+    for package in packages:
+        locked.add(package)
+    return locked.wanted()
+
+
+@dataclass
+class Locked:
+    """Collects the packages of a lock file as requirements for one image."""
+
+    path: Path
+    image: Image
+    lines: dict[str, str] = field(default_factory=dict)
+    places: dict[str, None] = field(default_factory=dict)
+    unused: dict[str, None] = field(default_factory=dict)
+    conflicts: list[tuple[str, str, str]] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+    def add(self, package: "Package") -> None:
+        """Add a package, or the reason why it is left out."""
+        if package.vcs:
+            self.leave_out(package, f"it comes from a repository ({package.vcs.url or package.vcs.path}, commit "
+                           f"{package.vcs.commit_id}), which has no hash: install it in a stage of its own")
+        elif package.directory:
+            self.leave_out(package, f"it is the directory {package.directory.path}: build a wheel of it")
+        elif package.archive:
+            url = package.archive.url or (self.path.parent / str(package.archive.path)).resolve().as_uri()
+            self.add_line(package, {unquote(urlsplit(url).path): package.archive.hashes}, url)
+        else:
+            files: list[Any] = [*(package.wheels or []), *([package.sdist] if package.sdist else [])]
+            self.add_line(package, {file.filename: file.hashes for file in files})
+            for place in [package.index] if package.index else [file.path or file.url or "" for file in files]:
+                # without an index, files elsewhere than here are in that of pip
+                if package.index or not place.startswith(("http:", "https:")):
+                    self.search(place)
+
+    def leave_out(self, package: "Package", why: str) -> None:
+        """Name a package that is not installed."""
+        self.messages.append(f"{self.path}: {package.name} is not installed: {why}")
+
+    def add_line(self, package: "Package", files: Any, url: str = "") -> None:
+        """Add the requirement for a package with the hashes of its files, by name; `url` if it is in no index."""
+        name, version = package.name, str(package.version or "")
+        hashes = sorted({f"{kind}:{value}" for file, found in files.items() if self.is_for_image(file)
+                         for kind, value in found.items() if kind in ALGORITHMS})
+        if not hashes:
+            # with hashes for some packages, pip wants them for all
+            raise RequirementsError(f"{self.path} has no file of {name} {version} for this image with a hash that pip "
+                                    f"can check ({', '.join(ALGORITHMS)}): lock it again, from an index with hashes")
+        if version and self.is_in_image(name, version):
+            # pip accepts the package of the image; if it isn't there after all, the index may have it
+            url = ""
+        line = " ".join([f"{name} @ {url}" if url else f"{name}=={version}", *(f"--hash={one}" for one in hashes)])
+        if self.lines.setdefault(name, line) != line:
+            raise RequirementsError(f"{self.path} has several versions of {name} for this image: lock it for one "
+                                    "environment")
+
+    def is_for_image(self, file: str) -> bool:
+        """Return whether a file may be installed in the image: most of the wheels in a lock file are for others."""
+        from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+        if not file.endswith(".whl"):
+            return True
+        try:
+            tags = parse_wheel_filename(file.rpartition("/")[2])[3]
+        except InvalidWheelFilename:
+            return False
+        minor = int(self.image.python.split(".")[1]) if self.image.python else None
+        return any(
+            (tag.platform == "any" or re.match("(many)?linux", tag.platform))
+            and (minor is None or not tag.interpreter.startswith("cp") or tag.interpreter == f"cp3{minor}"
+                 or tag.abi == "abi3" and int(tag.interpreter[3:] or 0) <= minor) for tag in tags)
+
+    def is_in_image(self, name: str, version: str) -> bool:
+        """Return whether the image is known to have a package; another version is a conflict."""
+        from packaging.specifiers import SpecifierSet
+
+        there = self.image.packages.get(name)
+        # 2.7.1+rocm6.2.4 is 2.7.1
+        same = bool(there) and (there == version or SpecifierSet(f"=={version}").contains(there, prereleases=True))
+        if there and not same:
+            self.conflicts.append((name, version, there))
+        return same
+
+    def search(self, place: str) -> None:
+        """
+        Let pip search a directory with packages, or an index that the project declares, in addition to its own index.
+
+        Other indexes are those that happened to be configured where the file was locked; here, pip's own take their
+        place. The hashes tell whether they have the same files.
+        """
+        parts = urlsplit(place)
+        if parts.scheme in ("", "file"):
+            folder = self.path.parent / unquote(parts.path)
+            folder = (folder if folder.is_dir() else folder.parent).resolve()
+            self.places[f"--find-links {shlex.quote(str(folder))}"] = None
+        elif without_credentials(place) in self.declared_indexes:
+            self.places[f"--extra-index-url {place}"] = None
+        elif parts.netloc != PYPI:
+            self.unused[place] = None
+
+    @functools.cached_property
+    def declared_indexes(self) -> set[str]:
+        """The URLs of the indexes that the project beside the lock file declares."""
+        project = self.path.with_name("pyproject.toml")
+        try:
+            indexes = load_toml(project)["tool"]["uv"]["index"] if project.is_file() else []
+            return {without_credentials(index["url"]) for index in indexes}
+        except (AttributeError, KeyError, TypeError):  # no such table, or another form, which uv refuses
+            return set()
+
+    def wanted(self) -> Wanted:
+        """Return the requirements; raise RequirementsError if the image has other versions, which stay."""
+        if self.conflicts:
+            listed = "".join(f"\n  {name} {version}, but the image has {there}"
+                             for name, version, there in sorted(self.conflicts))
+            # indexes don't have the image's builds (+rocm), but those with the same version fit
+            pins = ", ".join(f'"{name}=={there.partition("+")[0]}"' for name, _, there in sorted(self.conflicts))
+            raise RequirementsError(
+                f"{self.path} has other versions than the image, whose packages can't be replaced:{listed}\nLock it "
+                f"again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), or "
+                "choose a container that has the locked versions (ebsif list --has NAME==VERSION)")
+        note = [f"{self.path}: pip searches the index that it is configured for, not {', '.join(self.unused)} (to add "
+                f"an index, declare it in {self.path.with_name('pyproject.toml')} as [[tool.uv.index]])"]
+        return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))],
+                      [*self.messages, *(note if self.unused else [])])
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL in the form in which lock files of uv have it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
