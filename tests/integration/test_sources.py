@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ebsif.catalogue import yamlfile
 from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, Descriptor
-from ebsif.images.registry.opening import open_repository
+from ebsif.images.registry.reference import open_repository
 from ebsif_command import run_ebsif
 from httpfiles import SIF_LAYER
 from registry import ACCOUNT, PASSWORD
