@@ -1,6 +1,5 @@
 """Compare the catalogue of a site with the tags in registries (see `Comparison` for directories)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -10,9 +9,9 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
 from ebsif.images import remote
-from ebsif.images.registry.client import MissingError
+from ebsif.images.registry.connection import MissingError
 from ebsif.images.registry.login import drop_variables
-from ebsif.images.registry.opening import open_repository
+from ebsif.images.registry.reference import open_repository
 from ebsif.images.registry.repository import Repository
 from ebsif.report import output
 from ebsif.report.findings import NOTE, WARNING, Finding
@@ -47,15 +46,15 @@ class KnownRepository:
 def repositories(comparison: Comparison) -> list[KnownRepository]:
     """Return the repositories that the site, its families and its records name."""
     found: dict[str, KnownRepository] = {}
-    for text in (name for images in images_of(comparison.profile, comparison.documents)
-                 for name in images.repositories):
-        one = KnownRepository(ImageSource.parse(text))
-        found.setdefault(one.name, one)
+    for images in images_of(comparison.profile, comparison.documents):
+        for text in images.repositories:
+            named = KnownRepository(ImageSource.parse(text))
+            found.setdefault(named.name, named)
     for container in comparison.containers:
         source = ImageSource.parse(container.source) if container.source else None
         if source and source.kind in IN_REGISTRY:
-            one = KnownRepository(source)
-            found.setdefault(one.name, one).records.append((container, source))
+            named = KnownRepository(source)
+            found.setdefault(named.name, named).records.append((container, source))
     return list(found.values())
 
 
@@ -78,13 +77,13 @@ def compare(comparison: Comparison, known: list[KnownRepository]) -> None:
         check_tags(comparison, one, repository, tags)
 
 
-def is_of_image(tag, comparison):
+def is_of_image(tag: str, comparison: Comparison) -> bool:
     """Return whether a tag is that of an image: tools keep signatures and the like under the digest of an image."""
     return not tag.startswith("sha256-") and not comparison.is_ignored(tag)
 
 
-def check_records(comparison, known, repository):
-    """Say of which records the image is gone, or the tag has become another image."""
+def check_records(comparison: Comparison, known: KnownRepository, repository: Repository) -> None:
+    """Say of which records the image is gone."""
     for container, source in known.records:
         if container.archived or not source.digest:
             continue
@@ -98,49 +97,43 @@ def check_records(comparison, known, repository):
                               f"not be asked: {error}")
 
 
-def check_tags(comparison, known, repository: Repository, tags):
+def check_tags(comparison: Comparison, known: KnownRepository, repository: Repository, tags: list[str]) -> None:
     """Propose records for the tags whose images no record has; say what other tags stand for."""
     by_digest = {source.digest: container for container, source in known.records}
     by_tag = {source.tag: (container, source) for container, source in known.records if source.tag}
+    done = 0
     with Steps() as steps:
-        position = [0]
         steps.begin(f"tags of {known.source.repository}", important=False,
-                    watch=lambda: Now(f"{position[0]} of {len(tags)}", position[0], len(tags)))
-        for tag, digest in resolved(comparison, known, repository, tags):
-            position[0] += 1
+                    watch=lambda: Now(f"{done} of {len(tags)}", done, len(tags)))
+        # version tags are resolved before aliases
+        for tag in sorted(tags, key=lambda tag: not any(map(str.isdigit, tag))):
+            done += 1
+            place = known.with_tag(tag)
+            try:
+                digest = repository.resolve(tag)
+            except (EbsifError, OSError) as error:
+                comparison.findings.append(Finding(WARNING, str(place), f"can't be read: {error}"))
+                continue
             container, source = by_tag.get(tag, (None, None))
-            if container and source.digest not in (None, digest):
+            if container and source and source.digest not in (None, digest):
                 comparison.say_of(WARNING, container, f"the tag of {source} is another image by now, {digest}: the "
                                   "record and its module stay with the earlier one")
-            elif digest in by_digest:
-                if not container:
-                    note_alias(comparison, known, tag, digest, by_digest[digest])
-            elif proposed := propose(comparison, known, tag, digest):
-                by_digest[digest] = proposed
+            elif digest not in by_digest:
+                proposed = propose(comparison, place, digest)
+                if proposed:
+                    by_digest[digest] = proposed
+            elif not container:
+                # R-12
+                comparison.findings.append(Finding(
+                    NOTE, str(place), f"is {digest} today, the image of {by_digest[digest].module}. A tag can change, "
+                    "so records name the digest"))
 
 
-def resolved(comparison, known, repository, tags) -> Iterator[tuple[str, str]]:
-    """Yield each tag with its digest; a tag that can't be read becomes a finding. Names of versions come first."""
-    for tag in sorted(tags, key=lambda tag: not any(map(str.isdigit, tag))):
-        try:
-            yield tag, repository.resolve(tag)
-        except (EbsifError, OSError) as error:
-            comparison.findings.append(Finding(WARNING, str(known.with_tag(tag)), f"can't be read: {error}"))
-
-
-def note_alias(comparison, known, tag, digest, container):
-    """Say that a tag is another name of a known image (R-12)."""
-    comparison.findings.append(Finding(
-        NOTE, str(known.with_tag(tag)), f"is {digest} today, the image of {container.module}; it may be another one "
-        "tomorrow, so records name the digest"))
-
-
-def propose(comparison, known, tag, digest):
-    """Propose the record of a tag's image and return its container; if that is impossible, say why and return None."""
-    source = known.with_tag(tag)
+def propose(comparison: Comparison, place: ImageSource, digest: str) -> Optional[Container]:
+    """Propose the record of a tag's image and return its container; if that is impossible, say why."""
     try:
-        found = remote.look(source.with_digest(digest))
+        found = remote.look(place.with_digest(digest))
         return comparison.propose_remote(found, name_of(found, comparison.documents))
     except (EbsifError, OSError) as error:
-        comparison.say_unadded(error, subject=str(source))
+        comparison.say_unadded(error, subject=str(place))
         return None
