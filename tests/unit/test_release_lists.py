@@ -225,8 +225,8 @@ def test_servers_that_can_t_be_asked(place, capsys):
     place.files.is_basic = True
     assert place.update() == 1
     said = capsys.readouterr().out
-    assert f"{place.list}: warning: {UNREADABLE}{place.files.host} answers 401 (Unauthorized): files at URLs are " \
-        "fetched without a login. Fetch the file yourself, or have it put into a registry" in said
+    assert f"{place.list}: warning: {UNREADABLE}{place.files.host} answers 401 (Unauthorized): lists are read " \
+        "without a login. Add its images by hand with `ebsif add`, or" in said
     assert f"Tool/2.9-full-1: it is unknown whether its image is still at {place.url}/{OLD}: " in said
     place.name_lists("http://127.0.0.1:9/images")
     assert place.update() == 1

@@ -4,6 +4,7 @@ A list is text: lines of sha256sum, or a name or URL on each line, relative to w
 """
 
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 from typing import NamedTuple, Optional
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import Request
@@ -72,7 +73,9 @@ def images_in(comparison: Comparison, address: str) -> list[Entry]:
             steps.begin(f"asking {urlsplit(address).netloc}", important=False)
             listed = list(entries(*read(address)))
     except TransferError as error:
-        comparison.say(WARNING, f"can't be read, so its images are unknown: {error}", address)
+        remedy = ": lists are read without a login. Add its images by hand with `ebsif add`, or have them put into a " \
+            "registry, where the runtime's login is used" if error.code == HTTPStatus.UNAUTHORIZED else ""
+        comparison.say(WARNING, f"can't be read, so its images are unknown: {error}{remedy}", address)
         return []
     urls = {entry.url for entry in listed}
     images = []

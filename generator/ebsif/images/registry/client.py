@@ -14,7 +14,6 @@ from http import HTTPStatus
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, Optional, Union
-from urllib.error import HTTPError
 from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import Request
 
@@ -29,8 +28,6 @@ from ebsif.images.registry.connection import (
     content_of,
     open_url,
     place_of,
-    refusal,
-    send,
 )
 from ebsif.images.registry.login import Login, login_for
 from ebsif.images.registry.manifest import INDEX, MANIFESTS, MOST, ContentError, Descriptor, Manifest
@@ -90,29 +87,28 @@ class RegistryRepository(Repository):
 
     def send(self, method: str, url: str, actions: str, headers: dict[str, str], data: Any) -> HTTPResponse:
         """Send a request, again with the runtime's login if the registry wants one, and return the answer."""
+        is_own = place_of(url) == place_of(self.url)
         for is_last in (False, True):
             request = Request(url, data, headers, method=method)
-            if place_of(url) == place_of(self.url) and actions in self.authorizations:
+            if is_own and actions in self.authorizations:
                 request.add_unredirected_header("Authorization", self.authorizations[actions])
             try:
-                return send(request, self.host)
-            except HTTPError as error:
-                error.close()
-                is_own = place_of(error.geturl() or "") == place_of(self.url)
-                if is_last or error.code != HTTPStatus.UNAUTHORIZED or not is_own:
-                    raise self.refusal(error.code, error.reason) from None
-                self.authorizations[actions] = self.authorization(error.headers.get("WWW-Authenticate") or "", actions)
+                return open_url(request, self.host)
+            except TransferError as error:
+                if is_last or not (is_own and error.challenge):
+                    raise self.explained(error) from None
+                self.authorizations[actions] = self.authorization(error.challenge, actions)
         raise AssertionError("the second attempt returns or raises")
 
-    def refusal(self, code: int, reason: str) -> TransferError:
-        """Return the error for a status, with what to do."""
-        if code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+    def explained(self, error: TransferError) -> TransferError:
+        """Return an error with what to do."""
+        remedy = ""
+        if error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             what = "the login in use has no access there; log in again" if self.login else "log in"
-            return TransferError(f"{self.host} answers {code} ({reason}): {what} with `apptainer registry login "
-                                 f"--username NAME docker://{self.host}`", code)
-        if code == HTTPStatus.NOT_FOUND:
-            return MissingError(f"{self.host} answers 404: it has no image of this name, tag or digest", code)
-        return refusal(code, f"{self.host} answers {code} ({reason})")
+            remedy = f": {what} with `apptainer registry login --username NAME docker://{self.host}`"
+        elif isinstance(error, MissingError):
+            remedy = ": it has no image of this name, tag or digest"
+        return type(error)(f"{error}{remedy}", error.code)
 
     def authorization(self, challenge: str, actions: str) -> str:
         """Return the header for a challenge, the value of WWW-Authenticate (RFC 7235)."""
@@ -121,7 +117,7 @@ class RegistryRepository(Repository):
             return basic(self.login)
         values = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         if kind.lower() != "bearer" or "realm" not in values:
-            raise self.refusal(HTTPStatus.UNAUTHORIZED, "login required")
+            raise self.explained(TransferError(f"{self.host} wants a login", HTTPStatus.UNAUTHORIZED))
         return f"Bearer {self.token(values, f'repository:{self.name}:{actions}')}"
 
     def token(self, challenge: Mapping[str, str], scope: str) -> str:
@@ -145,9 +141,10 @@ class RegistryRepository(Repository):
                 content = json.loads(content_of(answer, MOST))
             token = content.get("token") or content.get("access_token")
         except TransferError as error:
-            if error.code in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-                raise self.refusal(HTTPStatus.UNAUTHORIZED, "login refused") from None
-            raise
+            if error.code not in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+                raise
+            refused = TransferError(f"{self.host} refuses the login", HTTPStatus.UNAUTHORIZED)
+            raise self.explained(refused) from None
         except (ValueError, AttributeError):
             token = None
         if not isinstance(token, str):

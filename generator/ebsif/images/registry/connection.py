@@ -20,28 +20,27 @@ from ebsif.errors import EbsifError
 
 TIMEOUT = 60  # seconds without any data
 
-# What a connection may raise; HTTPError is an answer, and handled before.
+# What a connection may raise.
 BROKEN = (URLError, HTTPException, socket.timeout, ConnectionError, ssl.SSLError)
 # What stays as it is in a URL (RFC 3986, 2.2); other characters, such as blanks in names of files, are percent-encoded.
 LEGAL = "%:/?#[]@!$&'()*+,;=~"
 
 
 class TransferError(EbsifError):
-    """A server can't be reached, refuses (with an HTTP status), or sends something else than it should."""
+    """
+    A server can't be reached, refuses, or sends something else than it should; the message has no secrets.
 
-    def __init__(self, text: str, code: Optional[int] = None):
-        """Set the text (without secrets) and the HTTP status, None without an answer."""
+    `code` is the HTTP status, None without an answer. `challenge` says how the server that was asked wants a login.
+    """
+
+    def __init__(self, text: str, code: Optional[int] = None, challenge: str = ""):
+        """Keep what is known."""
         super().__init__(text)
-        self.code = code
+        self.code, self.challenge = code, challenge
 
 
 class MissingError(TransferError):
     """Something is not on a server, or no longer."""
-
-
-def refusal(code: int, text: str) -> TransferError:
-    """Return the error for an HTTP status."""
-    return (MissingError if code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE) else TransferError)(text, code)
 
 
 class SameHost(HTTPRedirectHandler):
@@ -85,37 +84,25 @@ def check_next(url: str, earlier: str) -> None:
                             f"{' or '.join(f'{name}://' for name in allowed)} is followed from there")
 
 
-def send(request: Request, host: Optional[str] = None) -> HTTPResponse:
-    """
-    Send a request, follow redirects, and return the answer; messages call the server `host`.
-
-    Raise HTTPError for statuses of errors, TransferError if there is no connection.
-    """
-    request.full_url = quote(request.full_url, LEGAL)
+def open_url(request: Request, host: Optional[str] = None) -> HTTPResponse:
+    """Send a request, follow redirects, and return the answer. Raise TransferError, which calls the server `host`."""
+    url = request.full_url = quote(request.full_url, LEGAL)
     # as people write it; with a proxy, this becomes that
     server = request.host
     try:
         return build_opener(SameHost, Proxies).open(request, timeout=TIMEOUT)
-    except HTTPError:
-        raise
+    except HTTPError as error:
+        error.close()
+        kind = MissingError if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE) else TransferError
+        is_own = error.code == HTTPStatus.UNAUTHORIZED and place_of(error.geturl() or "") == place_of(url)
+        raise kind(f"{host or server} answers {error.code} ({error.reason})", error.code,
+                   error.headers.get("WWW-Authenticate") or "" if is_own else "") from None
     except BROKEN as error:
         reason = getattr(error, "reason", None) or error
         proxy = f" through the proxy {request.host}" if request.host != server else ""
         words = ERRORS.get(getattr(reason, "errno", None) or 0) or (
             f"{getattr(reason, 'strerror', None) or reason}. Check its name, and the network and proxy of this node")
         raise TransferError(f"no connection to {host or server}{proxy}: {words}") from None
-
-
-def open_url(request: Request) -> HTTPResponse:
-    """Send a request without the login of a registry, and return the answer. Raise TransferError if that fails."""
-    try:
-        return send(request)
-    except HTTPError as error:
-        error.close()
-        remedy = ": files at URLs are fetched without a login. Fetch the file yourself, or have it put into a " \
-            "registry, where the runtime's login is used" if error.code == HTTPStatus.UNAUTHORIZED else ""
-        place = urlsplit(request.full_url).netloc
-        raise refusal(error.code, f"{place} answers {error.code} ({error.reason}){remedy}") from None
 
 
 def size_of(answer: HTTPResponse) -> Optional[int]:
