@@ -117,7 +117,7 @@ class RegistryRepository(Repository):
             return basic(self.login)
         values = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         if kind.lower() != "bearer" or "realm" not in values:
-            raise self.explained(TransferError(f"{self.host} wants a login", HTTPStatus.UNAUTHORIZED))
+            raise self.explained(TransferError(f"{self.host} answers 401 (login required)", HTTPStatus.UNAUTHORIZED))
         return f"Bearer {self.token(values, f'repository:{self.name}:{actions}')}"
 
     def token(self, challenge: Mapping[str, str], scope: str) -> str:
@@ -143,7 +143,7 @@ class RegistryRepository(Repository):
         except TransferError as error:
             if error.code not in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                 raise
-            refused = TransferError(f"{self.host} refuses the login", HTTPStatus.UNAUTHORIZED)
+            refused = TransferError(f"{self.host} answers 401 (login refused)", HTTPStatus.UNAUTHORIZED)
             raise self.explained(refused) from None
         except (ValueError, AttributeError):
             token = None
