@@ -49,9 +49,20 @@ def locked(directory: Path) -> Iterator[None]:
     This is a POSIX lock: NFS and parallel file systems that support locks support these across machines. It ends with
     the process. Everyone who may write to the directory may lock it. File systems without locks, such as Lustre without
     the option flock, get a file instead that only one process can create.
+
+    Who has the lock may remove it (`remove_lock`): those who wait for it then create another one.
     """
+    with contextlib.ExitStack() as held:
+        while not has_lock(directory, held):
+            held.close()
+        yield
+
+
+def has_lock(directory, held):
+    """Lock a directory until an ExitStack ends; return whether that is still its lock (bool), which may be removed."""
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / LOCK).open("a") as lock, contextlib.ExitStack() as held:
+    try:
+        lock = held.enter_context((directory / LOCK).open("a"))
         place = directory.stat()
         # for other accounts the owner, who created it, has done that
         set_access(directory / LOCK, place.st_gid, place.st_mode & 0o666 | stat.S_IWUSR)
@@ -61,7 +72,9 @@ def locked(directory: Path) -> Iterator[None]:
             if error.errno not in WITHOUT_LOCKS:
                 raise
             held.enter_context(created(directory / OWNER))
-        yield
+        return os.path.samestat(os.fstat(lock.fileno()), (directory / LOCK).stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager
@@ -79,6 +92,11 @@ def created(path: Path) -> Iterator[None]:
         yield
     finally:
         path.unlink(missing_ok=True)
+
+
+def remove_lock(directory: Path) -> None:
+    """Remove the file of `locked` from a directory; only for the process that has the lock."""
+    (directory / LOCK).unlink(missing_ok=True)
 
 
 def make_directory(directory: Path) -> None:
