@@ -217,14 +217,13 @@ def test_only_what_is_missing_is_gone(files, state):
     """R-05: a registry that doesn't answer as it should says nothing about its images."""
     said = []
     files.password = "unknown" if state == "refused" else None
-    known = tags.KnownRepository(open_repository(source(files)).reference)
     digest = f"sha256:{'0' * 64}"
-    known.records.append((SimpleNamespace(archived=None), known.source.with_digest(digest)))
-    repository = open_repository(known.place)
+    repository = open_repository(source(files))
+    records = [(SimpleNamespace(archived=None), repository.reference.with_digest(digest))]
     with pytest.raises(TransferError) as error:
         repository.resolve(digest)
     assert isinstance(error.value, MissingError) == (state == "gone")
-    tags.check_records(SimpleNamespace(say_of=lambda *found: said.append(found[2])), known, repository)
+    tags.check_records(SimpleNamespace(say_of=lambda *found: said.append(found[2])), records, repository)
     (text,) = said
     assert ("archive the record" in text) == (state == "gone")
     assert ("could not be asked: " in text) == (state == "refused")

@@ -246,8 +246,8 @@ def test_variables_with_a_password_are_for_one_registry(tmp_path, monkeypatch, c
         raise EbsifError("no answer")
 
     monkeypatch.setattr(tags, "open_repository", asked)
-    tags.compare(SimpleNamespace(findings=[]), [tags.KnownRepository(ImageSource.parse(f"docker://{host}/{name}"))
-                                                for host in hosts for name in "xy"])
+    tags.compare(SimpleNamespace(findings=[]), {ImageSource.parse(f"docker://{host}/{name}"): []
+                                                for host in hosts for name in "xy"})
     assert len(seen) == 2 * len(hosts)
     assert all(bool(login) == is_sent for login in seen)
     assert ("user and password in variables" in capsys.readouterr().err) != is_sent

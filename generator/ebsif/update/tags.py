@@ -1,6 +1,5 @@
 """Compare the catalogue of a site with the tags in registries (see `Comparison` for directories)."""
 
-from dataclasses import dataclass, field
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
@@ -20,61 +19,41 @@ from ebsif.update.comparison import Comparison
 from ebsif.update.places import images_of
 from ebsif.update.sourced import name_of
 
-
-@dataclass
-class KnownRepository:
-    """A repository, and the records with images from it, with their sources."""
-
-    source: ImageSource
-    records: list[tuple[Container, ImageSource]] = field(default_factory=list)
-
-    @property
-    def place(self) -> ImageSource:
-        """The repository, without tag and digest."""
-        return self.with_tag(None)
-
-    @property
-    def name(self) -> str:
-        """The name of the repository."""
-        return str(self.place)
-
-    def with_tag(self, tag: Optional[str]) -> ImageSource:
-        """Return the source of a tag."""
-        return ImageSource(self.source.kind, self.source.host, self.source.repository, tag)
+# Repositories, without tag and digest, and the records with images from each, with their sources.
+Records = list[tuple[Container, ImageSource]]
+Repositories = dict[ImageSource, Records]
 
 
-def repositories(comparison: Comparison) -> list[KnownRepository]:
+def repositories(comparison: Comparison) -> Repositories:
     """Return the repositories that the site, its families and its records name."""
-    found: dict[str, KnownRepository] = {}
+    found: Repositories = {}
     for images in images_of(comparison.profile, comparison.documents):
         for text in images.repositories:
-            named = KnownRepository(ImageSource.parse(text))
-            found.setdefault(named.name, named)
+            found.setdefault(ImageSource.parse(text), [])
     for container in comparison.containers:
         source = ImageSource.parse(container.source) if container.source else None
         if source and source.kind in IN_REGISTRY:
-            named = KnownRepository(source)
-            found.setdefault(named.name, named).records.append((container, source))
-    return list(found.values())
+            found.setdefault(source._replace(tag=None, digest=None), []).append((container, source))
+    return found
 
 
-def compare(comparison: Comparison, known: list[KnownRepository]) -> None:
+def compare(comparison: Comparison, known: Repositories) -> None:
     """Compare the catalogue with repositories; user and password in variables are only for a single registry."""
-    if len({one.source.host for one in known if one.source.host}) > 1 and drop_variables():
+    if len({place.host for place in known}) > 1 and drop_variables():
         output.note("several registries are asked: user and password in variables (DOCKER_PASSWORD ...) are sent to "
                     "none of them, only logins of `apptainer registry login` are used")
-    for one in known:
+    for place, records in known.items():
         try:
-            repository = open_repository(one.place)
+            repository = open_repository(place)
             with Steps() as steps:
                 # which may not answer
-                steps.begin(f"asking {one.source.host}", important=False)
+                steps.begin(f"asking {place.host}", important=False)
                 tags = sorted((tag for tag in repository.tags() if is_of_image(tag, comparison)), key=natural_key)
         except (EbsifError, OSError) as error:
-            comparison.findings.append(Finding(WARNING, one.name, f"its tags can't be read: {error}"))
+            comparison.findings.append(Finding(WARNING, str(place), f"its tags can't be read: {error}"))
             continue
-        check_records(comparison, one, repository)
-        check_tags(comparison, one, repository, tags)
+        check_records(comparison, records, repository)
+        check_tags(comparison, records, repository, tags)
 
 
 def is_of_image(tag: str, comparison: Comparison) -> bool:
@@ -82,9 +61,9 @@ def is_of_image(tag: str, comparison: Comparison) -> bool:
     return not tag.startswith("sha256-") and not comparison.is_ignored(tag)
 
 
-def check_records(comparison: Comparison, known: KnownRepository, repository: Repository) -> None:
+def check_records(comparison: Comparison, records: Records, repository: Repository) -> None:
     """Say of which records the image is gone."""
-    for container, source in known.records:
+    for container, source in records:
         if container.archived or not source.digest:
             continue
         try:
@@ -97,18 +76,18 @@ def check_records(comparison: Comparison, known: KnownRepository, repository: Re
                               f"not be asked: {error}")
 
 
-def check_tags(comparison: Comparison, known: KnownRepository, repository: Repository, tags: list[str]) -> None:
+def check_tags(comparison: Comparison, records: Records, repository: Repository, tags: list[str]) -> None:
     """Propose records for the tags whose images no record has; say what other tags stand for."""
-    by_digest = {source.digest: container for container, source in known.records}
-    by_tag = {source.tag: (container, source) for container, source in known.records if source.tag}
+    by_digest = {source.digest: container for container, source in records}
+    by_tag = {source.tag: (container, source) for container, source in records if source.tag}
     done = 0
     with Steps() as steps:
-        steps.begin(f"tags of {known.source.repository}", important=False,
+        steps.begin(f"tags of {repository.reference.repository}", important=False,
                     watch=lambda: Now(f"{done} of {len(tags)}", done, len(tags)))
         # version tags are resolved before aliases
         for tag in sorted(tags, key=lambda tag: not any(map(str.isdigit, tag))):
             done += 1
-            place = known.with_tag(tag)
+            place = repository.reference._replace(tag=tag)
             try:
                 digest = repository.resolve(tag)
             except (EbsifError, OSError) as error:
