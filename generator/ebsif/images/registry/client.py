@@ -145,7 +145,7 @@ class RegistryRepository(Repository):
                 raise
             refused = TransferError(f"{self.host} answers 401 (login refused)", HTTPStatus.UNAUTHORIZED)
             raise self.explained(refused) from None
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             token = None
         if not isinstance(token, str):
             raise TransferError(f"{realm} gives no token for {self.host}")
