@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import re
 import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,8 +26,6 @@ class Files:
         URL by path, for redirects.
     links : dict
         Header Link by path.
-    has_ranges, has_sizes : bool
-        Whether it sends parts of files, and says how long its answers are.
     password : str
         If it is set, requests need a token that the server gives for this password of 'user', or basic.
     is_basic : bool
@@ -40,7 +37,7 @@ class Files:
         """An empty server."""
         self.content, self.cuts, self.moved, self.links, self.requests = {}, [], {}, {}, []
         self.held = None
-        self.has_ranges, self.has_sizes, self.password, self.is_basic, self.url = True, True, None, False, None
+        self.password, self.is_basic, self.url = None, False, None
 
     @property
     def host(self):
@@ -60,11 +57,6 @@ class Files:
     def challenge(self):
         """The header of answers without authorization."""
         return 'Basic realm="r"' if self.is_basic else f'Bearer realm="{self.url}/token",service="files"'
-
-    def blobs(self):
-        """Return the digests of blobs that were asked for, with the range (list of (str, str))."""
-        return [(path.rpartition("/")[2], headers.get("Range")) for path, headers in self.requests
-                if "/blobs/" in path]
 
     def push(self, repository, tag, data, layer=SIF_LAYER):
         """Add an image to the registry, as `apptainer push` does; return the digests of its manifest and its blob."""
@@ -105,13 +97,9 @@ def serve_files():
                 # there may be others
                 self.send_header("Link", "<style.css>; rel=preload")
                 self.send_header("Link", files.links[self.path])
-            if files.has_sizes:
-                self.send_header("Content-Length", str(len(data)))
-            else:
-                self.send_header("Connection", "close")
-                self.close_connection = True
+            self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            is_file = status in (200, 206) and not self.path.startswith("/token") and "/manifests/" not in self.path
+            is_file = status == 200 and not self.path.startswith("/token") and "/manifests/" not in self.path
             number = files.cuts.pop(0) if is_file and files.cuts else len(data)
             if self.command == "GET":
                 self.wfile.write(data[:number])
@@ -134,14 +122,7 @@ def serve_files():
                 return self.answer(307, Location=files.moved[self.path])
             if self.path not in files.content:
                 return self.answer(404)
-            data = files.content[self.path]
-            part = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
-            if not part or not files.has_ranges:
-                return self.answer(200, data)
-            start = int(part[1])
-            if start >= len(data):
-                return self.answer(416)
-            return self.answer(206, data[start:], Content_Range=f"bytes {start}-{len(data) - 1}/{len(data)}")
+            return self.answer(200, files.content[self.path])
 
         do_HEAD = do_GET  # noqa: N815
 

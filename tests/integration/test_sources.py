@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ebsif.catalogue import yamlfile
 from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, Descriptor
-from ebsif.images.registry.opening import open_repository
+from ebsif.images.registry.reference import open_repository
 from ebsif_command import run_ebsif
 from httpfiles import SIF_LAYER
 from registry import ACCOUNT, PASSWORD
@@ -203,7 +203,7 @@ def test_new_moved_and_missing_tags(place):
     assert "warning: docker://127.0.0.1:9/no/registry: its tags can't be read: " in said
     assert f"Tool/1.2-1: its image can't be fetched from {name}:gone@sha256:{'0' * 64} any longer: " in said
     assert f"Tool/1.3-1: the tag of {name}:moved@{images['moved'].digest} is another image by now, sha256:" in said
-    assert f"note: {name}:latest: is {images['moved'].digest} today, the image of Tool/1.3-1; it may be another" in said
+    assert f"note: {name}:latest: is {images['moved'].digest} today, the image of Tool/1.3-1. A tag can change" in said
     assert f"warning: {name}:nightly: is not in the catalogue, and can't be added: no family has images with" in said
     assert "skipped" not in said
     place.ebsif("update", "--write", status=1)

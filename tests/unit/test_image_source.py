@@ -6,10 +6,12 @@ import json
 from urllib.request import Request
 
 import pytest
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from ebsif.images.registry.connection import SameHost, TransferError, is_loopback, open_url, start_of
+from easybuild.easyblocks.generic.container.imagesource import ImageSource, is_loopback
+from ebsif.errors import EbsifError
+from ebsif.images.registry.connection import SameHost, TransferError, open_url
 from ebsif.images.registry.login import login_for
-from ebsif.images.registry.protocol import THIS_MACHINE, Registry, fits_this_machine, sif_layer
+from ebsif.images.registry.manifest import THIS_MACHINE, Descriptor, Manifest
+from ebsif.images.registry.reference import open_repository, parse
 from httpfiles import SIF_LAYER, digest_of, serve_files
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -20,9 +22,15 @@ def no_login(tmp_path, monkeypatch):
     """A home directory without logins."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("APPTAINER_CONFIGDIR", "SINGULARITY_CONFIGDIR", "DOCKER_CONFIG", "http_proxy", "https_proxy",
+                 "APPTAINER_AUTH_FILE", "SINGULARITY_AUTH_FILE",
                  *(f"{prefix}DOCKER_{what}" for prefix in ("", "APPTAINER_", "SINGULARITY_")
                    for what in ("USERNAME", "PASSWORD"))):
         monkeypatch.delenv(name, raising=False)
+
+
+def opened(files):
+    """Return the repository ai/x of a registry."""
+    return open_repository(f"oras://{files.host}/ai/x:1")
 
 
 def log_in(home, host, user="user", password="s3cret"):
@@ -74,6 +82,29 @@ def test_wrong_sources_are_explained(text, problem):
         ImageSource.parse(text)
 
 
+@pytest.mark.parametrize(("text", "read"), [
+    ("oras://registry.example/group/mine:1", "oras://registry.example/group/mine:1"),
+    ("docker://ubuntu:22.04", "docker://docker.io/library/ubuntu:22.04"),
+    (f"oci:layout:1@{DIGEST}", f"oci:HERE/layout:1@{DIGEST}"),
+    ("oci:../layout", "oci:HERE/../layout"),
+    ("oci:/a/layout:1", "oci:/a/layout:1"),
+])
+def test_names(tmp_path, monkeypatch, text, read):
+    """R-08: names of registries as everywhere; directories may be relative."""
+    monkeypatch.chdir(tmp_path)
+    assert str(parse(text)) == read.replace("HERE", str(tmp_path))
+
+
+@pytest.mark.parametrize("text", [
+    "registry.example/x:1", "oras://", "oras://host/UPPER:1", "oci:", "https://registry.example/x.sif", "oras://host/x@sha256:12",
+])
+def test_wrong_names(text):
+    """R-02: an error that begins with the name, and says what it should be."""
+    with pytest.raises(EbsifError, match="should be|has an @ without") as error:
+        parse(text)
+    assert str(error.value).startswith(text)
+
+
 def test_logins_are_those_of_the_runtime(tmp_path, monkeypatch):
     """R-09: logins come from the files and variables that the runtime reads, and don't show their secrets."""
     assert login_for("registry.example") is None
@@ -94,6 +125,24 @@ def test_logins_are_those_of_the_runtime(tmp_path, monkeypatch):
     assert login_for("other.example")[:2] == ("once", "pass:word")
 
 
+def test_where_apptainer_stores_a_login(tmp_path, monkeypatch):
+    """R-09: its own directory, if that is named, in which it calls the file config.json; a file that is named wins."""
+    def store(path, user):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        entry = {"auth": base64.b64encode(f"{user}:very:secret".encode()).decode()}
+        path.write_text(json.dumps({"auths": {"registry.example": entry}}))
+
+    monkeypatch.setenv("APPTAINER_CONFIGDIR", str(tmp_path / "configuration"))
+    assert login_for("registry.example") is None
+    for place, user in ((".docker/config.json", "docker"), ("configuration/config.json", "configured"),
+                        ("configuration/docker-config.json", "first")):
+        store(tmp_path / place, user)
+        assert login_for("registry.example").user == user
+    store(tmp_path / "named.json", "named")
+    monkeypatch.setenv("APPTAINER_AUTH_FILE", str(tmp_path / "named.json"))
+    assert login_for("registry.example")[:2] == ("named", "very:secret")
+
+
 def test_logins_of_helpers(tmp_path, monkeypatch):
     """R-09: a program that keeps the logins is asked."""
     program = tmp_path / "docker-credential-test"
@@ -112,16 +161,15 @@ def test_registries_with_a_password(tmp_path, is_basic):
         files.password, files.is_basic = "s3cret", is_basic
         manifest, blob = files.push("ai/x", "1", b"data of the image")
         with pytest.raises(TransferError, match="log in with `apptainer registry login") as info:
-            Registry(files.host).manifest("ai/x", "1")
-        assert info.value.status == 401
+            opened(files).resolve()
+        assert info.value.code == 401
         log_in(tmp_path, files.host, password="wrong")
         with pytest.raises(TransferError, match="the login in use has no access") as info:
-            Registry(files.host).manifest("ai/x", "1")
+            opened(files).resolve()
         assert "wrong" not in str(info.value)
         log_in(tmp_path, files.host)
-        registry = Registry(files.host)
-        assert registry.manifest("ai/x", "1").digest == manifest
-        assert registry.blob("ai/x", blob).read() == b"data of the image"
+        assert opened(files).resolve() == manifest
+        assert opened(files).read(Descriptor("", blob, 17)) == b"data of the image"
 
 
 def test_passwords_stay_with_the_registry(tmp_path):
@@ -132,11 +180,11 @@ def test_passwords_stay_with_the_registry(tmp_path):
         _, blob = files.push("ai/x", "1", b"data")
         elsewhere.content["/blob"] = b"data"
         files.moved[f"/v2/ai/x/blobs/{blob}"] = elsewhere.url + "/blob"
-        assert Registry(files.host).blob("ai/x", blob).read() == b"data"
+        assert opened(files).read(Descriptor("", blob, 4)) == b"data"
         assert [headers.get("Authorization") for _, headers in elsewhere.requests] == [None]
         files.moved[f"/v2/ai/x/blobs/{blob}"] = files.url + "/moved"
         files.content["/moved"] = b"data"
-        assert Registry(files.host).blob("ai/x", blob).read() == b"data"
+        assert opened(files).read(Descriptor("", blob, 4)) == b"data"
 
 
 def test_altered_manifests_are_refused():
@@ -144,22 +192,12 @@ def test_altered_manifests_are_refused():
     with serve_files() as files:
         manifest, _ = files.push("ai/x", "1", b"data")
         files.content[f"/v2/ai/x/manifests/{manifest}"] += b" "
-        with pytest.raises(TransferError, match="it was altered, or cut"):
-            Registry(files.host).manifest("ai/x", manifest)
-        with pytest.raises(TransferError, match="no image of this name, tag or digest"):
-            Registry(files.host).manifest("ai/x", digest_of(b"other"))
-        with pytest.raises(TransferError, match="no connection") as info:
-            Registry("127.0.0.1:1").manifest("ai/x", "1")
-        assert info.value.is_temporary
-
-
-def test_parts_of_blobs():
-    """R-01: a blob is read from any position, if the server can do that."""
-    with serve_files() as files:
-        _, blob = files.push("ai/x", "1", b"0123456789")
-        for files.has_ranges, expected in ((True, (4, b"456789")), (False, (0, b"0123456789"))):
-            with Registry(files.host).blob("ai/x", blob, 4) as answer:
-                assert (start_of(answer), answer.read()) == expected
+        with pytest.raises(EbsifError, match="it was altered, or cut"):
+            opened(files).resolve(manifest)
+        with pytest.raises(TransferError, match=f"has no manifest {digest_of(b'other')}"):
+            opened(files).resolve(digest_of(b"other"))
+        with pytest.raises(TransferError, match="no connection"):
+            open_repository("oras://127.0.0.1:1/ai/x:1").resolve()
 
 
 @pytest.mark.parametrize("text, is_here", [
@@ -199,9 +237,9 @@ def test_encryption_is_not_given_up(tmp_path):
     assert answer.closed
     for place in ("http://registry.example/blob", f"file://{tmp_path}/x", "ftp://registry.example/x"):
         with pytest.raises(TransferError, match="only https:// is followed from there"):
-            Registry("registry.example").request("GET", place)
+            open_repository("oras://registry.example/x").ask("GET", place)
         with pytest.raises(TransferError, match="only https:// is followed from there"):
-            Registry("registry.example").authorization(f'Bearer realm="{place}"', "scope")
+            open_repository("oras://registry.example/x").authorization(f'Bearer realm="{place}"', "pull")
     with serve_files() as files:
         files.moved["/x"] = "ftp://images.example/x"
         with pytest.raises(TransferError, match="only http:// or https:// is followed from there"):
@@ -209,17 +247,24 @@ def test_encryption_is_not_given_up(tmp_path):
 
 
 @pytest.mark.parametrize("kind, fits", [
-    (None, True), ({}, True), ({"os": "linux", "architecture": THIS_MACHINE}, True),
+    ({}, True), ({"os": "linux", "architecture": THIS_MACHINE}, True),
     ({"architecture": THIS_MACHINE}, True), ({"os": "linux", "architecture": "vax"}, False),
-    ({"os": "windows", "architecture": THIS_MACHINE}, False), (["linux"], False), ("linux", False)])
+    ({"os": "windows", "architecture": THIS_MACHINE}, False)])
 def test_images_for_this_machine(kind, fits):
     """R-01: an image without a platform, or with that of this machine, is the one for it."""
-    assert fits_this_machine(kind) is fits
+    assert Descriptor("", DIGEST, 1, platform=kind).fits_this_machine is fits
 
 
 def test_sif_files_in_manifests():
-    """R-01: the one SIF file among the layers is found, whatever else is there; malformed layers are none."""
-    file, bill = ({"mediaType": kind, "digest": DIGEST} for kind in (SIF_LAYER, "application/spdx+json"))
-    assert sif_layer([bill, file]) is file
-    for layers in ([bill], [file, file], [], None, "text", [{**file, "digest": "x:/etc/passwd"}], ["text", None]):
-        assert sif_layer(layers) is None
+    """R-01, R-03: the one SIF file among the layers is found, whatever else is there; malformed layers are refused."""
+    file, bill = ({"mediaType": kind, "digest": DIGEST, "size": 1} for kind in (SIF_LAYER, "application/spdx+json"))
+
+    def sif_in(layers):
+        return Manifest.read(json.dumps({"layers": layers}).encode(), "x").sif
+
+    assert sif_in([bill, file]).media_type == SIF_LAYER
+    for layers in ([bill], [file, file], [], None):
+        assert sif_in(layers) is None
+    for layers in ("text", [{**file, "digest": "x:/etc/passwd"}], ["text", None]):
+        with pytest.raises(EbsifError, match="no valid digest or size|is not a list"):
+            sif_in(layers)

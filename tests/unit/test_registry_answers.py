@@ -1,8 +1,6 @@
 """What registries and OCI layouts may contain: valid but unusual, damaged, or meant to do harm."""
 
 import json
-from contextlib import nullcontext
-from http.client import IncompleteRead
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +8,10 @@ from ebsif import cli
 from ebsif.environments import plan
 from ebsif.errors import EbsifError
 from ebsif.images import remote
-from ebsif.images.registry.client import MissingError, RegistryError
+from ebsif.images.registry import client
+from ebsif.images.registry.connection import MissingError, TransferError
 from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, ContentError, Descriptor
-from ebsif.images.registry.opening import open_repository
+from ebsif.images.registry.reference import open_repository
 from ebsif.report import output, table
 from ebsif.update import tags
 from httpfiles import serve_files
@@ -120,7 +119,7 @@ def test_blobs_in_a_layout(tmp_path):
     repository.upload(blob, tmp_path / "none")
     assert path.stat().st_ino == number
     path.write_bytes(b"x" * len(DATA))
-    (tmp_path / "data").write_bytes(b"altered")
+    (tmp_path / "data").write_bytes(b"y" * len(DATA))
     with pytest.raises(ContentError, match=f"{blob.digest} has the wrong content"):
         repository.upload(blob, tmp_path / "data")
     assert [one.name for one in path.parent.iterdir()] == [path.name]
@@ -157,11 +156,23 @@ def test_tags_that_are_none(files, listed, known):
     assert open_repository(source(files)).tags() == known
 
 
+def test_tags_on_several_pages(files, monkeypatch):
+    """R-05: all pages are read, the next one is that of a header; a list without an end is an error."""
+    first, second = f"/v2/{NAME}/tags/list", f"/v2/{NAME}/tags/list?last=1"
+    files.content[first], files.content[second] = (json.dumps({"tags": [tag]}).encode() for tag in "12")
+    monkeypatch.setattr(files, "links", {first: '<list?page=0>; rel="prev", <list?last=1>; rel="next"'})
+    assert open_repository(source(files)).tags() == ["1", "2"]
+    files.links[second] = f"<{second}>; rel=next"
+    monkeypatch.setattr(client, "PAGES", 3)
+    with pytest.raises(TransferError, match="the list of tags of ai/tool has no end"):
+        open_repository(source(files)).tags()
+
+
 @pytest.mark.parametrize("answer", ['{"tags": 5}', '{"tags": {"a": 1}}', "[1]", "x", "[" * 100_000])
 def test_lists_of_tags_that_are_none(files, answer):
     """R-05: an error that names the registry."""
     files.content[f"/v2/{NAME}/tags/list"] = answer.encode()
-    with pytest.raises(RegistryError, match=f"{files.host}: its list of tags can't be read"):
+    with pytest.raises(TransferError, match=f"{files.host}: its list of tags can't be read"):
         open_repository(source(files)).tags()
 
 
@@ -188,19 +199,14 @@ def test_a_sif_file_with_a_bill_of_materials(files, kind):
     assert (found.found.sha256, found.found.size) == (sif["digest"].partition(":")[2], len(DATA))
 
 
-def test_a_list_of_references_that_is_cut(files, monkeypatch):
+def test_a_list_of_references_that_is_cut(files):
     """R-11: an image whose attached bills of materials can't be asked for is known nevertheless."""
     found = add(files, "1", image(), CONFIG)
     files.content[f"/v2/{NAME}/referrers/{found.digest}"] = json.dumps({"manifests": []}).encode()
     repository = open_repository(source(files))
-
-    def cut(_):
-        raise IncompleteRead(b"")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(repository.registry, "request", lambda *_, **__: nullcontext(SimpleNamespace(read=cut)))
-        with pytest.raises(RegistryError, match="the connection was cut"):
-            repository.referrers(found.digest)
+    files.cuts[:] = [3]
+    with pytest.raises(TransferError, match="the connection was cut"):
+        repository.referrers(found.digest)
     # the first answer is that with the configuration
     files.cuts[:] = [len(CONFIG), 3]
     assert remote.look(open_repository(source(files)).reference).found.environment == {"A": "1"}
@@ -211,43 +217,50 @@ def test_only_what_is_missing_is_gone(files, state):
     """R-05: a registry that doesn't answer as it should says nothing about its images."""
     said = []
     files.password = "unknown" if state == "refused" else None
-    known = tags.KnownRepository(open_repository(source(files)).reference)
     digest = f"sha256:{'0' * 64}"
-    known.records.append((SimpleNamespace(archived=None), known.source.with_digest(digest)))
-    repository = open_repository(known.place)
-    with pytest.raises(RegistryError) as error:
+    repository = open_repository(source(files))
+    records = [(SimpleNamespace(archived=None), repository.reference.with_digest(digest))]
+    with pytest.raises(TransferError) as error:
         repository.resolve(digest)
     assert isinstance(error.value, MissingError) == (state == "gone")
-    tags.check_records(SimpleNamespace(say_of=lambda *found: said.append(found[2])), known, repository)
+    tags.check_records(SimpleNamespace(say_of=lambda *found: said.append(found[2])), records, repository)
     (text,) = said
     assert ("archive the record" in text) == (state == "gone")
     assert ("could not be asked: " in text) == (state == "refused")
 
 
-def test_a_blob_without_an_end(files, tmp_path, monkeypatch):
-    """R-03: no more is written than the manifest says, nothing of it stays, and nothing begins without space."""
+def test_blobs_that_are_wrong(files, tmp_path):
+    """R-03: nothing stays of a blob that is cut or altered, or of which more arrives than the manifest says."""
     blob = Descriptor("", Descriptor.of("", DATA).digest, len(DATA) - 1)
     files.content[f"/v2/{NAME}/blobs/{blob.digest}"] = DATA
     repository = open_repository(source(files))
-    with pytest.raises(EbsifError, match=f"the server sends more than the {blob.size} bytes of the file"):
+    with pytest.raises(ContentError, match="has the wrong content"):
         repository.download(blob, tmp_path / "data")
-    assert [one.name for one in tmp_path.iterdir()] == []
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=len(DATA) - 1))
-    with pytest.raises(EbsifError, match="Not enough space in .* Make room"):
-        repository.download(Descriptor.of("", DATA), tmp_path / "data")
+    whole = Descriptor.of("", DATA)
+    files.cuts[:] = [5]
+    with pytest.raises(TransferError, match=f"{whole.digest} was cut after 5 of {len(DATA)} bytes: run "):
+        repository.download(whole, tmp_path / "data")
+    files.content[f"/v2/{NAME}/blobs/{whole.digest}"] = b"x" * len(DATA)
+    for get in (repository.read, lambda blob: repository.download(blob, tmp_path / "data")):
+        with pytest.raises(ContentError, match=f"{whole.digest} has the wrong content"):
+            get(whole)
+    assert not list(tmp_path.iterdir())
+    files.content[f"/v2/{NAME}/blobs/{whole.digest}"] = DATA
+    repository.download(whole, tmp_path / "data")
+    assert (tmp_path / "data").read_bytes() == DATA
 
 
 def test_what_can_t_be_written_or_read(tmp_path):
-    """R-03, R-08: a layout that can't be written and a blob that is cut at each attempt are errors with a remedy."""
+    """R-03, R-08: a layout that can't be written and a blob that is cut are errors with a remedy."""
     (tmp_path / "file").touch()
     blob = Descriptor.of("", DATA)
-    with pytest.raises(ContentError, match=r"file/x: 23 bytes can't be written \(Not a directory\)\. Make room"):
+    with pytest.raises(ContentError, match=r"file/x/\S+ can't be written \(Not a directory\): make room"):
         open_repository(f"oci:{tmp_path}/file/x:1").upload(blob, DATA)
     place = open_repository(f"oci:{tmp_path}/x:1")
     place.upload(blob, DATA)
     assert place.read(blob) == DATA
     place.path_of(blob.digest).write_bytes(DATA[:-1])
-    with pytest.raises(EbsifError, match="cut after 22 of 23 bytes, 3 times: run the command again"):
+    with pytest.raises(EbsifError, match="cut after 22 of 23 bytes: run the command again"):
         place.read(blob)
 
 

@@ -1,29 +1,19 @@
 """Environments of others: what is checked, kept, masked and refused. No image, registry or installation is needed."""
 
-import contextlib
 import datetime
 import hashlib
 import json
-import multiprocessing
-import os
-import sys
-import time
 from argparse import Namespace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
-from ebsif import files
 from ebsif.cli import main
 from ebsif.environments import artefact, crate, portable, repeating
 from ebsif.errors import EbsifError
-from ebsif.images.registry import download, layout
-from ebsif.images.registry.connection import TransferError
 from ebsif.images.registry.login import VARIABLES, login_for
-from ebsif.images.registry.opening import open_repository
-from ebsif.images.registry.repository import FetchError
+from ebsif.images.registry.reference import open_repository
 from ebsif.installed import lock
 from ebsif.installed.names import Names
 from ebsif.update import tags
@@ -81,63 +71,36 @@ def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, mon
     assert names_in(place) == {*there, f"{squashfs.name}.old", f"{squashfs.stem}.lock.json.old"}
 
 
-def test_a_transfer_goes_on_another_day(tmp_path, monkeypatch):
-    """R-03: what has arrived is known by its digest, whatever the module is called; at the end nothing of it stays."""
-    found = artefact.read(open_repository(share(tmp_path)))
-    place, starts, complete = tmp_path / "place", [], layout.Layout.open
-
-    def cut(self, blob, start):
-        starts.append(start)
-        if start:
-            raise TransferError("no connection", True)
-        answer = complete(self, blob, start)
-        blocks = iter([answer.read(300_000), b""])
-        answer.read = lambda size: next(blocks)
-        return answer
-
-    def fetch():
-        with artefact.downloading(found, place) as folder:
-            artefact.download(found, folder, lambda _: None).replace(tmp_path / "done")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(layout.Layout, "open", cut)
-        patch.setattr(download, "WAITS", ())
-        with pytest.raises(FetchError, match="the same command goes on from there"):
-            fetch()
-        (folder,) = place.iterdir()
-        assert [path.stat().st_size for path in folder.iterdir()] == [300_000]
-        with pytest.raises(FetchError, match="no connection"):
-            fetch()
-    fetch()
-    assert (tmp_path / "done").read_bytes() == CONTENT
-    assert starts == [0, 300_000, 300_000]
+def test_a_transfer_that_is_cut(eb_prefix, tmp_path, capsys):
+    """R-03, R-06: nothing of it stays, neither in the directory nor of the file that it would replace."""
+    eb_prefix.install(MINE)
+    reference, place = share(tmp_path), tmp_path / "place"
+    command = ["pull", reference, "--name", "theirs", "--date", "1", "-o", str(place)]
+    blob = tmp_path / "layout/blobs/sha256" / hashlib.sha256(CONTENT).hexdigest()
+    blob.write_bytes(CONTENT[:-1])
+    assert main(command) == 3
+    assert "was cut after " in capsys.readouterr().err
     assert not list(place.iterdir())
+    blob.write_bytes(CONTENT)
+    assert main(command) == 0
 
 
-def opened_by(process):
-    """Return the files that a process has open; none while it is just starting, when they can't be read."""
-    with contextlib.suppress(OSError):
-        return {os.path.realpath(one) for one in Path("/proc", str(process), "fd").iterdir()}
-    return set()
-
-
-def test_two_transfers_into_one_directory(eb_prefix, tmp_path):
-    """R-06: one waits for the other, and finds what that has fetched; neither fails, and nothing else is left."""
+def test_a_transfer_that_another_process_has_made(eb_prefix, tmp_path, monkeypatch):
+    """R-06, R-10: two transfers into one directory both end right, and nothing else is left."""
     eb_prefix.install(MINE)
     reference, place = share(tmp_path), tmp_path / "place"
     command = ["pull", reference, "--name", "theirs", "--date", "1", "-o", str(place)]
     assert main(command) == 0
     complete, (squashfs,) = names_in(place), place.glob("*.squashfs")
     squashfs.unlink()
-    found = artefact.read(open_repository(reference))
-    second = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(main(command)))
-    with artefact.downloading(found, place) as folder:
-        second.start()
-        while second.is_alive() and str(folder / files.LOCK) not in opened_by(second.pid):
-            time.sleep(0.01)
-        artefact.download(found, folder, lambda _: None).replace(squashfs)
-    second.join(60)
-    assert second.exitcode == 0
+    download = artefact.download
+
+    def slower(*arguments):
+        download(*arguments)
+        squashfs.write_bytes(CONTENT)
+
+    monkeypatch.setattr(artefact, "download", slower)
+    assert main(command) == 0
     assert names_in(place) == complete
     assert squashfs.read_bytes() == CONTENT
 
@@ -283,8 +246,8 @@ def test_variables_with_a_password_are_for_one_registry(tmp_path, monkeypatch, c
         raise EbsifError("no answer")
 
     monkeypatch.setattr(tags, "open_repository", asked)
-    tags.compare(SimpleNamespace(findings=[]), [tags.KnownRepository(ImageSource.parse(f"docker://{host}/{name}"))
-                                                for host in hosts for name in "xy"])
+    tags.compare(SimpleNamespace(findings=[]), {ImageSource.parse(f"docker://{host}/{name}"): []
+                                                for host in hosts for name in "xy"})
     assert len(seen) == 2 * len(hosts)
     assert all(bool(login) == is_sent for login in seen)
     assert ("user and password in variables" in capsys.readouterr().err) != is_sent

@@ -9,8 +9,8 @@ import pytest
 from ebsif import cli
 from ebsif.catalogue import inheritance, reading, site, writing
 from ebsif.catalogue.proposal import AddingError
-from ebsif.images import inspection
-from ebsif.update.released import Release
+from ebsif.images import checksum, inspection
+from ebsif.update.released import stated_beside
 from support import CHECKOUT
 
 # as of November 2026: whoever adds a record to the catalogue need not change these tests
@@ -157,7 +157,7 @@ def test_moved_and_missing_images(place, capsys):
         assert f"lumi-multitorch/2.9-rocm-6.4-{kind}-20260124_092648: its image lumi-multitorch-{kind}-{OLD[1]}.sif " \
             f"is no longer in {second}: bring it back, or archive the record" in said
     assert "lumi-multitorch/2.10-rocm-7.0-torch-20260807_115122: its image " in said
-    assert "was replaced or truncated: it has 58 bytes, not 1. Put the right one there" in said
+    assert "was replaced: it has 58 bytes, not 1. Put the right one there" in said
     assert said.count("warning: ") == 5
     # an archived one is of no interest
     place.catalogue.write_text(text.replace("history: a preview", "archived: true"))
@@ -228,9 +228,9 @@ def test_what_a_link_stands_for(place, capsys):
     said = capsys.readouterr().out
     digest = hashlib.sha256(target.name.encode()).hexdigest()
     assert f"{place.releases}/lumi-multitorch-latest.sif: note: is a link to {target}, of " \
-        f"lumi-multitorch/2.11-rocm-7.1-full-20261101_120000 (SHA256 {digest}); it may be another image" in said
+        f"lumi-multitorch/2.11-rocm-7.1-full-20261101_120000 (SHA256 {digest}). The link can change" in said
     assert "links/broken.sif: warning: is a link to " in said
-    assert "links/file.sif: note: is in a directory whose links move, and is no link" in said
+    assert "links/file.sif: note: was skipped: a plain file in a directory of links that change" in said
     assert "latest" not in "".join(line for line in said.splitlines() if line.startswith("+"))
 
 
@@ -296,5 +296,18 @@ def test_sha256_stated_by_a_release(tmp_path, name, text, stated):
     """R-05: lines of sha256sum in the usual files; two that disagree say nothing."""
     digest = "0123456789abcdef" * 4
     (tmp_path / name).write_text(text.replace("DIGEST", digest))
-    found = Release.in_directory(tmp_path / "a.sif").stated
+    found = stated_beside(tmp_path / "a.sif")
     assert (found and found.sha256) == (digest if stated else None)
+
+
+@pytest.mark.parametrize(("size", "sha256", "how"), [
+    (None, None, None), (3, None, None), (4, None, "truncated"), (2, "0", "replaced"), (3, "0", "altered"),
+    (None, "0", "altered"), (3, hashlib.sha256(b"abc").hexdigest(), None)])
+def test_how_a_file_differs_from_a_record(tmp_path, size, sha256, how):
+    """R-05, I-03: by its size, which needs no reading, and by its SHA256 if that is to be computed."""
+    image = tmp_path / "a.sif"
+    image.write_bytes(b"abc")
+    different = checksum.difference(image, size, sha256, checksum.sha256)
+    assert (different and different.how) == how
+    by_size = checksum.difference(image, size, sha256)
+    assert by_size == (None if how == "altered" else different)

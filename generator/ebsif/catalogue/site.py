@@ -67,8 +67,8 @@ class Images(Model):
         [], description="repositories of registries (oras://HOST/PATH, docker://HOST/PATH) in whose tags `ebsif "
                         "update` looks for new images; those of records with a source are known")
     release_lists: list[ListAddress] = Field(
-        [], description="URLs of lists of images on web servers, in which `ebsif update` looks for new images: index "
-                        "pages of directories, which may have placeholders where there are several, JSON or text")
+        [], description="URLs of lists of images on web servers, in which `ebsif update` looks for new images: text "
+                        "with lines of sha256sum, or with a name or URL on each line")
     ignored: list[SingleLine] = Field(
         [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif update` leaves out")
 

@@ -7,10 +7,10 @@ to install. The login for the registry is that of the container runtime (`apptai
 This installs code that nobody has signed: pull only from people you trust, and name the digest.
 """
 
-import contextlib
 import functools
 import itertools
 import shlex
+import tempfile
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
@@ -31,7 +31,7 @@ from ebsif.environments.outcome import (
     write_file,
 )
 from ebsif.errors import UsageError
-from ebsif.images.registry.opening import open_repository
+from ebsif.images.registry.reference import open_repository
 from ebsif.installed import lock, places
 from ebsif.installed.names import Names
 from ebsif.report import output
@@ -115,29 +115,27 @@ def offer_lock(request, found, name):
 
 
 def fetch_user_software(found, path, again):
-    """
-    Write user software to a file, unless it is there; a different one is kept under another name, as by `write_file`.
-
-    Another process that does the same is waited for.
-    """
+    """Write user software to a file, unless it is there; a different one is kept under another name."""
     size, done = found.squashfs.size, 0
 
     def progress(number):
         nonlocal done
         done = number
 
-    with contextlib.ExitStack() as stack:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".ebsif-pull-", dir=path.parent) as folder:
+        file = Path(folder, path.name)
         with Steps() as steps:
             steps.begin("fetching user software",
                         watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
-            folder = stack.enter_context(artefact.downloading(found, path.parent))
             if artefact.is_downloaded(found, path):
                 steps.detail("is there already")
                 return
             if path.exists():
                 require_replaceable(path, again)
-            file = artefact.download(found, folder, progress)
+            artefact.download(found, file, progress)
             steps.detail(format_size(size))
-        if path.exists():
+        # another process may have been faster
+        if path.exists() and not artefact.is_downloaded(found, path):
             set_aside(path, "user software")
         file.replace(path)

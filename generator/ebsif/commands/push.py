@@ -10,9 +10,9 @@ import contextlib
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.environments import artefact, portable
-from ebsif.images.registry.client import RegistryError
+from ebsif.images.registry.connection import TransferError
 from ebsif.images.registry.manifest import ContentError
-from ebsif.images.registry.opening import open_repository
+from ebsif.images.registry.reference import open_repository
 from ebsif.installed.names import Names, complete_installed
 from ebsif.report import output
 from ebsif.report.steps import Now, Steps
@@ -48,7 +48,7 @@ def run(options):
         done = number
 
     before = None
-    with contextlib.suppress(RegistryError, ContentError):
+    with contextlib.suppress(TransferError, ContentError):
         before = repository.resolve(reference.tag)
     with Steps() as steps:
         steps.begin("pushing user software",

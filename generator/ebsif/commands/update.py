@@ -12,6 +12,7 @@ import json
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ebsif.catalogue import writing
 from ebsif.catalogue.container import Container
@@ -55,12 +56,12 @@ def run(options):
     comparison.compare(survey)
     tags.compare(comparison, repositories)
     lists.compare(comparison, addresses)
-    changed, texts = changes(comparison)
+    changed = changes(comparison)
     if options.json:
         print(json.dumps(data_of(comparison), indent=2))
     else:
-        for path, text in texts.items():
-            output.print_diff(path, *text)
+        for path, change in changed.items():
+            output.print_diff(path, *change.texts)
         for finding in comparison.findings:
             if finding.level != NOTE or not options.quiet:
                 print(finding)
@@ -68,43 +69,43 @@ def run(options):
         for path, change in changed.items():
             writing.write(change.proposals, path, change.extended, fields=change.fields)
     if not options.json:
-        print_next_step(comparison, options)
+        print_next_step(comparison, options.write)
     left = changed and not options.write
     return FOUND if left or any(finding.level != NOTE for finding in comparison.findings) else 0
 
 
 @dataclass
 class Change:
-    """The changes of a file: new records, the files that it extends, and fields of records that are there."""
+    """The changes of a file: new records, the files that it extends, fields of records; its text before and after."""
 
     proposals: list[Proposal] = field(default_factory=list)
     extended: list[Path] = field(default_factory=list)
     fields: list[tuple[Container, str, str]] = field(default_factory=list)
+    texts: tuple[str, str] = ("", "")
 
 
-def changes(comparison):
-    """Return the changes of the catalogue by file, and the text of each before and after (dict of Change, of tuple)."""
-    found, texts = {}, {}
+def changes(comparison: Comparison) -> dict[Path, Change]:
+    """Return the changes of the catalogue by file; those that can't be written become findings."""
+    found: dict[Path, Change] = {}
     for entry in comparison.entries:
-        change = found.setdefault(entry.path, Change(extended=entry.extended))
-        change.proposals.append(entry.proposal)
+        found.setdefault(entry.path, Change(extended=entry.extended)).proposals.append(entry.proposal)
     for container, sha256 in comparison.missing:
         found.setdefault(container.path, Change()).fields.append((container, "sha256", sha256))
     for path, change in list(found.items()):
         try:
-            texts[path] = writing.with_records(change.proposals, path, change.extended, change.fields)
+            change.texts = writing.with_records(change.proposals, path, change.extended, change.fields)
         except AddingError as error:
             # none of them can be written
+            del found[path]
             record = "".join(proposal.text for proposal in change.proposals)
             comparison.say_unadded(AddingError(error.message, record), path=str(path))
-            comparison.entries = [entry for entry in comparison.entries if entry.path != path]
-            comparison.missing = [one for one in comparison.missing if one[0].path != path]
-            del found[path]
-    return found, texts
+    comparison.entries = [entry for entry in comparison.entries if entry.path in found]
+    comparison.missing = [(container, sha256) for container, sha256 in comparison.missing if container.path in found]
+    return found
 
 
-def data_of(comparison):
-    """Return records and findings (dict), for JSON."""
+def data_of(comparison: Comparison) -> dict[str, Any]:
+    """Return records and findings, for JSON."""
     records = [{"module": entry.container.module, "file": str(entry.path), "image": entry.container.file_name,
                 "record": entry.proposal.values, "review": entry.proposal.reviews} for entry in comparison.entries]
     completed = [{"module": container.module, "file": str(container.path), "sha256": sha256}
@@ -112,15 +113,14 @@ def data_of(comparison):
     return {"records": records, "completed": completed, "findings": [finding.data for finding in comparison.findings]}
 
 
-def print_next_step(comparison, options):
+def print_next_step(comparison: Comparison, is_written: bool) -> None:
     """Print what is left to do, unless --quiet."""
-    number, completed = len(comparison.entries), len(comparison.missing)
-    what = ", ".join(output.format_count(*one) for one in (
-        (number, "new record"), (completed, "missing SHA256")) if one[0]).replace("SHA256s", "SHA256")
+    counts = ((len(comparison.entries), "new record"), (len(comparison.missing), "missing SHA256"))
+    what = ", ".join(output.format_count(*count) for count in counts if count[0]).replace("SHA256s", "SHA256")
     words = comparison.settings.options_for(comparison.profile.name)
     if not (what or comparison.findings):
         output.hint(f"the catalogue of {comparison.profile.name} has all images")
-    elif what and options.write:
+    elif what and is_written:
         commands = " && ".join(shlex.join(["ebsif", *command, *words]) for command in (["render"], ["check", "--deep"]))
         output.hint(f"written: {what}. Next: {commands}")
     elif what:

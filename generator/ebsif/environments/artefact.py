@@ -4,9 +4,7 @@ The environment of a module as an OCI artefact, in a registry or an OCI layout d
 Its files are those of `Portable`. It belongs to an image, whose digest is in the lock and in the annotations.
 """
 
-import contextlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,10 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 
-from ebsif import files
 from ebsif.environments import repeating
 from ebsif.environments.portable import LOCK, Portable
 from ebsif.errors import EbsifError
 from ebsif.images.registry.manifest import MANIFEST, TITLE, Descriptor, Manifest
-from ebsif.images.registry.protocol import sif_layer
 from ebsif.images.registry.reference import parse
 from ebsif.images.registry.repository import Progress, Repository, is_content
 from ebsif.installed import lock
@@ -138,7 +134,7 @@ def push(portable: Portable, repository: Repository, progress: Progress) -> Mani
     text = json.dumps({
         "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": KIND, "config": described.as_json(),
         "layers": [one.as_json() for one in layers], "annotations": annotations_of(portable)}, indent=2).encode()
-    manifest = Manifest.read(text, MANIFEST, repository.reference)
+    manifest = Manifest.read(text, repository.reference)
     repository.put_manifest(manifest.descriptor, text, repository.reference.tag)
     return manifest
 
@@ -154,7 +150,7 @@ def read(repository: Repository) -> Artefact:
     """
     manifest = repository.manifest()
     if manifest.artifact_type != KIND:
-        is_image = sif_layer(manifest.content.get("layers")) or manifest.is_index
+        is_image = manifest.sif or manifest.is_index
         raise ArtefactError(f"{repository.reference} is not an environment that `ebsif push` has written" + (
             f": an image? `ebsif add {repository.reference}` adds it to the catalogue" if is_image else ""))
     content, place = repository.read(part(manifest, LOCK, repository)), f"the lock in {repository.reference}"
@@ -184,40 +180,11 @@ def problem(artefact: Artefact) -> str:
 
 def is_downloaded(artefact: Artefact, path: Path) -> bool:
     """Return whether a file is the user software of an artefact."""
-    return path.is_file() and is_content(path, artefact.squashfs)
+    return is_content(path, artefact.squashfs)
 
 
-@contextlib.contextmanager
-def downloading(artefact: Artefact, directory: Path) -> Iterator[Path]:
-    """
-    Yield a hidden folder for the download of user software into a directory, as soon as no other process uses it.
-
-    If the transfer is cut, what has arrived stays in it, with the digest in its name, and is used the next time.
-    Otherwise nothing stays.
-    """
-    folder = directory / f".ebsif-pull-{artefact.squashfs.digest.partition(':')[2][:12]}"
-    try:
-        with files.locked(folder):
-            try:
-                yield folder
-            finally:
-                files.remove_lock(folder)
-    finally:
-        # after the lock, because NFS keeps files that are open
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
-def download(artefact: Artefact, folder: Path, progress: Progress) -> Path:
-    """
-    Fetch the user software of an artefact into a folder (see `downloading`), and return its file, to be moved.
-
-    Raises
-    ------
-    ArtefactError
-        If it is not the one that its lock names.
-    """
+def download(artefact: Artefact, path: Path, progress: Progress) -> None:
+    """Fetch the user software of an artefact to a file. Raise ArtefactError if it isn't the one that its lock names."""
     if wrong := problem(artefact):
         raise ArtefactError(wrong)
-    artefact.repository.download(artefact.squashfs, folder / SQUASHFS, progress)
-    return folder / SQUASHFS
+    artefact.repository.download(artefact.squashfs, path, progress)

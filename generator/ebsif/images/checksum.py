@@ -1,7 +1,9 @@
-"""Compute the SHA256 of an image, with progress, and that which it had before it was signed."""
+"""Compute the SHA256 of an image, with progress, and tell how a file differs from the image of a record."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple, Optional
 
 from easybuild.easyblocks.generic.container import sif
 from easybuild.easyblocks.generic.container.texts import format_size
@@ -17,7 +19,7 @@ def sha256(path: Path, what: str = "the image") -> str:
     """Return the SHA256 of a file; show progress if it is large, and what it is."""
     digest, done, size = hashlib.sha256(), 0, path.stat().st_size
 
-    def progress():
+    def progress() -> Now:
         return Now(f"{format_size(done)} of {format_size(size)}", done, size)
 
     with path.open("rb") as image, Steps(size > LONG) as steps:
@@ -59,3 +61,35 @@ def sha256_unsigned(path: Path) -> str:
             digest.update(block)
             left -= len(block)
     return digest.hexdigest()
+
+
+class Difference(NamedTuple):
+    """How a file differs from the image of a record: truncated, replaced, signed or altered; what both have."""
+
+    how: str
+    figures: str
+
+
+def difference(path: Path, size: Optional[int], sha256: Optional[str],
+               digest: Optional[Callable[[Path], str]] = None) -> Optional[Difference]:
+    """
+    Return how a file differs from an image with that size and SHA256, as far as these are known; None if it doesn't.
+
+    The whole file is read by `digest`, if that is given, and if signatures were added since. Raise OSError if it can't
+    be read.
+    """
+    found = path.stat().st_size
+    different = different_size(found, size)
+    if different and size and found > size and sha256 and sif.signers(path) and sha256_unsigned(path) == sha256:
+        return different._replace(how="signed")
+    if different or not (digest and sha256):
+        return different
+    actual = digest(path)
+    return None if actual == sha256 else Difference("altered", f"its SHA256 is {actual}, not {sha256}")
+
+
+def different_size(size: int, recorded: Optional[int]) -> Optional[Difference]:
+    """Return how an image of a size differs from that of a record; None if it doesn't, or the record has no size."""
+    if recorded in (None, size):
+        return None
+    return Difference("truncated" if size < (recorded or 0) else "replaced", f"it has {size} bytes, not {recorded}")

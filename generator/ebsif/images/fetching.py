@@ -31,30 +31,11 @@ def fetched(target: Path, size: int) -> Now:
 def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: int = 0,
           sha256: Optional[str] = None) -> tuple[Path, ImageSource]:
     """
-    Fetch an image, unless it is there already; show progress.
+    Fetch an image, unless it is there already; return the SIF file, and the source with its digest.
 
-    Parameters
-    ----------
-    source
-        Where it is, with its digest if that is known.
-    name
-        Name of the SIF file.
-    folder
-        The directory for it (default: EasyBuild's source path).
-    size
-        Size in bytes of what is fetched; 0 if it is not known.
-    sha256
-        That of the SIF file, if it is known.
-
-    Returns
-    -------
-    tuple of Path and ImageSource
-        The SIF file, and the source with its digest, which a note beside the file (``.source.json``) keeps.
-
-    Raises
-    ------
-    FetchError
-        If it can't be fetched, or isn't what it should be; nothing of it is left under its name then.
+    It gets a name in a folder (default: EasyBuild's source path); `size` in bytes of what is fetched and `sha256` of
+    the SIF file are given if they are known. A note beside the file (``.source.json``) keeps the source. Raise
+    FetchError if the image can't be fetched, or isn't what it should be; then nothing of it is left under its name.
     """
     # they take long to import
     from easybuild.easyblocks.generic.container import image, imagefetch
@@ -64,9 +45,9 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
     target = (folder or Path(framework.source_paths()[0])).absolute() / name
 
     # what EasyBuild prints is for the output of eb
-    said = sys.stderr if output.is_verbose() else io.StringIO()
+    printed = sys.stderr if output.is_verbose() else io.StringIO()
     try:
-        with Steps() as steps, contextlib.redirect_stdout(said):
+        with Steps() as steps, contextlib.redirect_stdout(printed):
             if target.exists():
                 image.check_note(str(target), source)
             else:

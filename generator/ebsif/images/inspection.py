@@ -1,7 +1,6 @@
 """Inspect an image: its file, its labels, and its content."""
 
 import ast
-import importlib.util
 import json
 import os
 import re
@@ -19,12 +18,13 @@ from easybuild.easyblocks.generic.container.tables import (
     INIT_NONE,
     INIT_VENV_IN_IMAGE,
 )
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.errors import EbsifError
 from ebsif.images.checksum import sha256
-from ebsif.images.packages import read_packages
 from ebsif.report import output
 
+Done = subprocess.CompletedProcess[str]
 PROBES = Path(__file__).parent / "probes"
 
 # The value of WITH_CONDA, the command that activates Conda in an image.
@@ -36,6 +36,9 @@ UNIMPORTANT_LABELS = re.compile(r"org\.label-schema\.(?!version$)|org\.openconta
 # The entry point of an OCI image, in the runscript of a SIF file that was made from it.
 ENTRY_POINT = re.compile(r"^OCI_(ENTRYPOINT|CMD)='(.+)'$", re.MULTILINE)
 
+# Epoch, and what a distribution adds to the version of the software.
+NOT_UPSTREAM = re.compile(r"\A\d+:|[-~+].*\Z")
+
 
 class InspectionError(EbsifError):
     """An image can't be inspected; the message says why and what to do."""
@@ -43,7 +46,12 @@ class InspectionError(EbsifError):
 
 @dataclass
 class Inspection:
-    """The findings on an image."""
+    """
+    What was found out about an image.
+
+    `listed` are versions of packages by kind and name, as the image lists them itself, in `listed_in`. Of an image in a
+    registry, `source` is where it is, with its digest, and `created` the day it was made (20261231).
+    """
 
     path: str
     resolved: str
@@ -67,10 +75,8 @@ class Inspection:
     conda_root: Optional[str] = None
     conda_env: Optional[str] = None
     conda: list = field(default_factory=list)
-    # versions of packages by kind and name, as the image lists them itself, and where
     listed: dict = field(default_factory=dict)
     listed_in: str = ""
-    # of an image in a registry: where it is, with its digest, and the day it was made (20261231)
     source: Optional[str] = None
     created: Optional[str] = None
 
@@ -87,19 +93,9 @@ class Inspection:
 
 def inspect(path: Path, checksum: bool = True) -> Inspection:
     """
-    Inspect an image.
+    Inspect an image, a file or a link to it; for its SHA256, the whole file is read.
 
-    Parameters
-    ----------
-    path
-        The image; links are resolved.
-    checksum
-        Whether to read the whole file for its SHA256.
-
-    Raises
-    ------
-    InspectionError
-        If there is no container runtime, or it can't start this image.
+    Raise InspectionError if there is no container runtime, or it can't start this image.
     """
     check_file(path)
     resolved = path.resolve()
@@ -113,7 +109,7 @@ def inspect(path: Path, checksum: bool = True) -> Inspection:
     return found
 
 
-def check_file(path):
+def check_file(path: Path) -> None:
     """Raise InspectionError if the path is not a file."""
     if path.is_dir():
         raise InspectionError(f"{path} is a directory, not an image (a SIF file); if it is a sandbox, convert it with: "
@@ -122,16 +118,16 @@ def check_file(path):
         raise InspectionError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
 
 
-def find_runtime():
-    """Return the path of the container runtime (str); raise InspectionError if none is found."""
+def find_runtime() -> str:
+    """Return the path of the container runtime. Raise InspectionError if none is found."""
     runtime = tables.find_runtime()
     if not runtime:
         raise InspectionError("neither apptainer nor singularity is on PATH: run this where one of them is")
     return runtime
 
 
-def run_runtime(*arguments, text=""):
-    """Run the container runtime in the environment of installations, with a text as input; return CompletedProcess."""
+def run_runtime(*arguments: str, text: str = "") -> Done:
+    """Run the container runtime in the environment of installations, with a text as input."""
     from easybuild.easyblocks.generic.container.runtime import passed_variables
 
     words = [find_runtime(), *arguments]
@@ -140,20 +136,24 @@ def run_runtime(*arguments, text=""):
                           env=passed_variables(os.environ))
 
 
-def run_in_image(found, *command, text=""):
-    """Run a command in an image (Inspection), without variables and files of the host; return CompletedProcess."""
+def run_in_image(found: Inspection, *command: str, text: str = "") -> Done:
+    """Run a command in an image, without variables and files of the host."""
     return run_runtime("--silent", "exec", "--cleanenv", "--no-home", "--pwd", "/", found.resolved, *command, text=text)
 
 
-def read_labels(found):
+def important(labels: dict[str, str]) -> dict[str, str]:
+    """Return those labels that not every build sets."""
+    return {name: text for name, text in labels.items() if not UNIMPORTANT_LABELS.match(name)}
+
+
+def read_labels(found: Inspection) -> None:
     """Read the metadata of the image: labels, definition file, help, runscript, apps."""
     result = run_runtime("inspect", "--json", "--all", found.resolved)
     try:
         attributes = json.loads(result.stdout)["data"]["attributes"]
     except (ValueError, KeyError, TypeError):
         return
-    labels = attributes.get("labels") or {}
-    found.labels = {name: text for name, text in labels.items() if not UNIMPORTANT_LABELS.match(name)}
+    found.labels = important(attributes.get("labels") or {})
     found.definition = attributes.get("deffile") or ""
     found.help = attributes.get("helpfile") or ""
     found.runscript = attributes.get("runscript") or ""
@@ -161,7 +161,7 @@ def read_labels(found):
     found.apps = {name: (app or {}).get("helpfile", "") for name, app in sorted((attributes.get("apps") or {}).items())}
 
 
-def read_system(found):
+def read_system(found: Inspection) -> None:
     """Read the content of the image that can be found without its Python."""
     result = run_in_image(found, "sh", "-c", probe("image.sh"))
     lines = [line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line]
@@ -176,7 +176,7 @@ def read_system(found):
     found.listed_in = "/.sbom.json" if found.listed else ""
 
 
-def read_line(found, name, value):
+def read_line(found: Inspection, name: str, value: str) -> None:
     """Add a line of the probe's output to the findings."""
     if name.startswith("environment."):
         found.environment[name[len("environment.") :]] = value
@@ -193,7 +193,7 @@ def read_line(found, name, value):
         found.components[name] = value
 
 
-def read_python(found):
+def read_python(found: Inspection) -> None:
     """Read which Python the image has, and how it is activated."""
     program, start = read_program("installed-packages.py"), probe("python.sh")
     own = python_in(run_in_image(found, "sh", "-c", start, text=program))
@@ -221,10 +221,10 @@ def programs(found: Inspection, names: Collection[str]) -> set[str]:
     return set(result.stdout.split("\n")) & set(names)
 
 
-def python_in(result):
-    """Return the output of the Python probe (dict), with package versions by name; None if it did not run."""
+def python_in(result: Done) -> Optional[dict[str, Any]]:
+    """Return the output of the Python probe, with package versions by name; None if it did not run."""
     try:
-        python = ast.literal_eval(result.stdout)
+        python: dict[str, Any] = ast.literal_eval(result.stdout)
     except (ValueError, SyntaxError):
         return None
     # of duplicates, the first on sys.path is the one that is imported
@@ -232,13 +232,31 @@ def python_in(result):
     return python
 
 
-def read_program(name):
-    """Return the text of one of the easyblocks' programs that run in an image (str)."""
-    wing = importlib.util.find_spec("easybuild.easyblocks.generic.container").origin
-    folder = Path(wing).resolve().parent / "files" / "share" / "ebsif"
-    return (folder / name).read_text(encoding="utf-8")
+def read_program(name: str) -> str:
+    """Return the text of one of the easyblocks' programs that run in an image."""
+    return (Path(sif.__file__).resolve().parent / "files/share/ebsif" / name).read_text(encoding="utf-8")
 
 
-def probe(name):
-    """Return the text of one of the probes that run in an image (str)."""
+def probe(name: str) -> str:
+    """Return the text of one of the probes that run in an image."""
     return (PROBES / name).read_text(encoding="utf-8")
+
+
+def read_packages(text: str) -> dict[str, dict[str, str]]:
+    """Return the versions of the packages in a bill of materials (JSON), by kind ('deb', 'pypi' ...) and name."""
+    from easybuild.easyblocks.generic.container.probe import packages_in_sbom
+
+    return {kind: dict(line.split("==", 1) for line in lines) for kind, lines in packages_in_sbom(text).items()}
+
+
+def software_version(kind: str, version: str) -> str:
+    """Return the version of the software in a package: that of a system's package has no epoch and revision."""
+    return version if kind in ("pypi", "conda") else NOT_UPSTREAM.sub("", version)
+
+
+def versions_by_name(listed: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Return the versions of the software in listed packages by normalized name; those of Python count most."""
+    found: dict[str, str] = {}
+    for kind in sorted(listed, key=lambda one: one == "pypi"):
+        found.update((normal_name(name), software_version(kind, version)) for name, version in listed[kind].items())
+    return found

@@ -15,20 +15,20 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, KINDS, OCI, ImageSource
 
 from ebsif.errors import EbsifError
-from ebsif.images.inspection import UNIMPORTANT_LABELS, Inspection
-from ebsif.images.packages import read_packages
+from ebsif.images.inspection import Inspection, important, read_packages
 from ebsif.images.registry.manifest import Descriptor, Manifest
-from ebsif.images.registry.opening import open_repository
-from ebsif.images.registry.protocol import sif_layer
+from ebsif.images.registry.reference import open_repository
 from ebsif.images.registry.repository import Repository
 
 # Bills of materials, alone or in a statement about an image (https://github.com/in-toto/attestation).
-BILLS = ("application/spdx+json", "text/spdx+json", "application/vnd.cyclonedx+json", "application/vnd.in-toto+json")
+STATEMENT = "application/vnd.in-toto+json"
+BILLS = ("application/spdx+json", "text/spdx+json", "application/vnd.cyclonedx+json", STATEMENT)
 LARGEST_BILL = 64_000_000  # bytes
 MOST_ATTACHED = 20
 
 # In an index of BuildKit: what its manifest is about (https://docs.docker.com/build/metadata/attestations).
 ABOUT = "vnd.docker.reference.digest"
+LABEL = "org.opencontainers.image."
 
 FILE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\.sif", re.ASCII)
 
@@ -36,21 +36,10 @@ FILE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*\.sif", re.ASCII)
 @dataclass
 class Remote:
     """
-    An image in a registry or an OCI layout.
+    An image in a registry or an OCI layout, with its source (and digest there) and what is known without its content.
 
-    Attributes
-    ----------
-    source : ImageSource
-        Where it is, with the digest that it has.
-    found : Inspection
-        What is known of it; without content, because the image is not here.
-    names : list of str
-        Names for the SIF file that say which image it is, the best first: of the tag or version, of the file that was
-        put there.
-    default : str
-        The name for the SIF file if no family has one of these.
-    layers : int
-        Size of what has to be fetched, in bytes.
+    `names` for the SIF file say which image it is, the best first: of the tag or version, of the file that was put
+    there; `default` is for images of which no family has one of these. `layers` is the size in bytes to be fetched.
     """
 
     source: ImageSource
@@ -84,39 +73,31 @@ def is_readable(source: ImageSource) -> bool:
 
 
 def look(source: ImageSource) -> Remote:
-    """
-    Return what a registry or an OCI layout tells about an image.
-
-    Raises
-    ------
-    EbsifError
-        If it has no such image, or can't be reached.
-    """
+    """Return what a registry or an OCI layout tells about an image. Raise EbsifError if that is not possible."""
     repository = open_repository(source)
     digest = repository.resolve()
     image = repository.image(digest)
     resolved = source.with_digest(digest)
     found = Inspection(path=str(resolved), resolved="", size=0, source=str(resolved), init="")
-    sif = sif_layer(image.content.get("layers"))
-    layer = Descriptor.from_json(sif, resolved) if sif else None
-    if layer:
-        found.sha256, found.size = layer.digest.partition(":")[2], layer.size
+    if image.sif:
+        found.sha256, found.size = image.sif.digest.partition(":")[2], image.sif.size
     read_configuration(found, configuration(repository, image))
-    labels = {**image.annotations, **found.labels}
-    found.labels = {name: text for name, text in labels.items() if not UNIMPORTANT_LABELS.match(name)}
-    found.created = found.created or day(image.annotations.get("org.opencontainers.image.created"))
+    found.labels = important({**image.annotations, **found.labels})
+    found.created = found.created or day(image.annotations.get(f"{LABEL}created"))
     read_bill(found, repository, digest, image)
     stem = (source.repository or Path(source.path).name).rpartition("/")[2]
-    versioned = list(names(stem, source.tag or "", found.labels))
-    title = layer.title if layer else ""
-    return Remote(resolved, found, [*versioned, *([title] if FILE_NAME.fullmatch(title) else [])],
-                  # the digest comes first, so that no family takes it for a version
-                  (versioned or [f"sha256-{digest.partition(':')[2][:12]}-{stem}.sif"])[0],
-                  sum(one.size for one in image.layers))
+    # a tag such as `latest` doesn't say which image it is
+    tag = source.tag if source.tag and any(map(str.isdigit, source.tag)) else ""
+    versioned = [f"{stem}-{version}.sif" for version in (tag, found.labels.get(f"{LABEL}version")) if version]
+    names = list(filter(FILE_NAME.fullmatch, [*versioned, image.sif.title if image.sif else ""]))
+    # the digest comes first, so that no family takes it for a version
+    default = next((name for name in names if name in versioned),
+                   f"sha256-{digest.partition(':')[2][:12]}-{stem}.sif")
+    return Remote(resolved, found, names, default, sum(one.size for one in image.layers))
 
 
-def configuration(repository, image) -> dict[str, Any]:
-    """Return the configuration of an OCI image (dict), empty if it has none that can be read."""
+def configuration(repository: Repository, image: Manifest) -> dict[str, Any]:
+    """Return the configuration of an OCI image, empty if it has none that can be read."""
     content = None
     if image.config:
         with contextlib.suppress(ValueError, RecursionError):
@@ -124,16 +105,15 @@ def configuration(repository, image) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def read_configuration(found, content):
+def read_configuration(found: Inspection, content: dict[str, Any]) -> None:
     """Add the configuration of an image to what is known: labels, environment, entry point, date."""
-    config = content.get("config") if isinstance(content.get("config"), dict) else {}
+    config = content.get("config")
+    config = config if isinstance(config, dict) else {}
     labels = config.get("Labels")
     found.labels = {str(name): str(text) for name, text in labels.items()} if isinstance(labels, dict) else {}
     found.environment = dict(line.split("=", 1) for line in texts(config.get("Env")) if "=" in line)
-    for key, field_name in (("Entrypoint", "entrypoint"), ("Cmd", "cmd")):
-        words = texts(config.get(key))
-        if words:
-            found.entry_point[field_name] = " ".join(words)
+    words = {key.lower(): " ".join(texts(config.get(key))) for key in ("Entrypoint", "Cmd")}
+    found.entry_point = {key: text for key, text in words.items() if text}
     found.created = day(content.get("created"))
 
 
@@ -142,37 +122,29 @@ def texts(value: Any) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
-def day(text) -> Optional[str]:
+def day(text: Any) -> Optional[str]:
     """Return the day in a date and time (20261231), None without a plausible one."""
     match = re.match(r"(\d{4})-(\d\d)-(\d\d)", str(text or ""))
     # builds that can be repeated have the beginning of time
     return "".join(match.groups()) if match and match.group(1) > "1980" else None
 
 
-def names(stem, tag, labels) -> Iterator[str]:
-    """Yield names for the SIF file (str) from tag and label; a tag such as `latest` doesn't say which image it is."""
-    for part in (tag if any(map(str.isdigit, tag)) else "", labels.get("org.opencontainers.image.version", "")):
-        if part and FILE_NAME.fullmatch(f"{stem}-{part}.sif"):
-            yield f"{stem}-{part}.sif"
-
-
-def read_bill(found, repository: Repository, digest: str, image: Manifest):
+def read_bill(found: Inspection, repository: Repository, digest: str, image: Manifest) -> None:
     """Add the packages in the first bill of materials of an image that can be read."""
     for blob, manifest in bills(repository, digest, image):
-        text = large(repository, blob)
-        if "in-toto" in blob.media_type:
-            text = predicate(text)
-        found.listed = read_packages(text)
+        with contextlib.suppress(EbsifError, ValueError, AttributeError, RecursionError):
+            text = repository.read(blob, LARGEST_BILL).decode(errors="replace")
+            if blob.media_type == STATEMENT:
+                text = json.dumps(json.loads(text).get("predicate"))
+            found.listed = read_packages(text)
         if found.listed:
             found.listed_in = f"the bill of materials {manifest}"
             return
 
 
-def bills(repository, digest, image) -> Iterator[tuple[Descriptor, str]]:
+def bills(repository: Repository, digest: str, image: Manifest) -> Iterator[tuple[Descriptor, str]]:
     """Yield the bills of materials of an image: in its layers, referring to it, or in the index with it."""
-    for layer in image.layers:
-        if layer.media_type in BILLS:
-            yield layer, image.digest
+    yield from ((layer, image.digest) for layer in image.layers if layer.media_type in BILLS)
     attached = []
     for one in dict.fromkeys((image.digest, digest)):
         with contextlib.suppress(EbsifError):
@@ -182,20 +154,4 @@ def bills(repository, digest, image) -> Iterator[tuple[Descriptor, str]]:
         attached += [one.digest for one in index.manifests if one.annotations.get(ABOUT) == image.digest]
     for one in list(dict.fromkeys(attached))[:MOST_ATTACHED]:
         with contextlib.suppress(EbsifError):
-            for layer in repository.manifest(one).layers:
-                if layer.media_type in BILLS:
-                    yield layer, one
-
-
-def large(repository, blob) -> str:
-    """Return the text of a blob that is larger than a manifest; '' if it is too large, or another one."""
-    with contextlib.suppress(EbsifError):
-        return repository.read(blob, LARGEST_BILL).decode(errors="replace")
-    return ""
-
-
-def predicate(text) -> str:
-    """Return what a statement about an image says (JSON)."""
-    with contextlib.suppress(ValueError, AttributeError, RecursionError):
-        return json.dumps(json.loads(text).get("predicate"))
-    return ""
+            yield from ((layer, one) for layer in repository.manifest(one).layers if layer.media_type in BILLS)

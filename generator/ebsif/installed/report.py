@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.errors import EbsifError
-from ebsif.images.packages import software_version
+from ebsif.images.inspection import software_version
 from ebsif.installed import imagestate, softwarestate, usage
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown

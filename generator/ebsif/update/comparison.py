@@ -1,14 +1,13 @@
 """Compare the catalogue of a site with the images in directories, and propose records for those it doesn't have."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container import sif
 from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
 
 from ebsif.catalogue.container import Container
@@ -23,35 +22,24 @@ from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.images import inspection
+from ebsif.images.checksum import Difference, difference
 from ebsif.images.checksum import sha256 as sha256_of
-from ebsif.images.checksum import sha256_unsigned
+from ebsif.images.inspection import Inspection
 from ebsif.images.remote import Remote
 from ebsif.report.findings import NOTE, WARNING, Finding
 from ebsif.report.steps import Steps
 from ebsif.update.places import Survey, images_of
-from ebsif.update.released import Release, Stated
+from ebsif.update.released import Stated, packages_beside, stated_beside
 from ebsif.update.sourced import fits, is_copy
 
 
 @dataclass
 class Comparison:
     """
-    The comparison of a catalogue with images.
+    The comparison of the containers of a site, and the files of its catalogue, with images.
 
-    Attributes
-    ----------
-    settings, profile
-        The catalogues and the site.
-    containers, documents
-        The containers of the site, and the files of its catalogue.
-    dry_run
-        Whether nothing will be written.
-    entries, findings
-        The proposed records, and what else differs.
-    missing
-        The SHA256 that records lack and releases state, with the container of each.
-    renamed
-        The containers whose images have other names.
+    It collects `entries`, the proposed records; `findings`, what else differs; in `missing` the SHA256 that records
+    lack and releases state, with the container of each; and in `renamed` containers whose images have other names.
     """
 
     settings: Settings
@@ -68,25 +56,23 @@ class Comparison:
     def known(self) -> dict[str, list[Container]]:
         """The containers by the file names of their images."""
         known: dict[str, list[Container]] = {}
-        for one in self.containers:
-            known.setdefault(one.file_name, []).append(one)
+        for container in self.containers:
+            known.setdefault(container.file_name, []).append(container)
         return known
 
     @property
     def own(self) -> Path:
         """The catalogue that can be changed."""
-        own = self.settings.own_directories
-        return own[0] if own else Path()
+        return next(iter(self.settings.own_directories), Path())
 
     @cached_property
     def ignored(self) -> list[str]:
         """The patterns of names of images that are left out."""
-        return [pattern for one in images_of(self.profile, self.documents) for pattern in one.ignored]
+        return [pattern for images in images_of(self.profile, self.documents) for pattern in images.ignored]
 
     def is_image(self, name: str) -> bool:
         """Return whether a file name is that of an image that counts."""
-        is_one = name.endswith(".sif") or fits(self.documents, name)
-        return is_one and not self.is_ignored(name)
+        return (name.endswith(".sif") or fits(self.documents, name)) and not self.is_ignored(name)
 
     def is_ignored(self, name: str) -> bool:
         """Return whether a file name or tag is left out."""
@@ -111,17 +97,14 @@ class Comparison:
         """Compare the catalogue with the images in directories."""
         self.findings += survey.findings
         recorded = list(self.containers)
-        seen: set[Path] = set()
-        others: dict[Path, list[str]] = {}
+        others: dict[object, list[str]] = {}
         # a link that a record names is meant
         links = [link for link in survey.links if link.name not in self.known]
-        for path in [*survey.images, *(link.resolve() for link in links)]:
-            # an image in two directories counts once
-            if path.name in self.known or path in seen or not is_there(path):
+        # an image in two directories counts once
+        for path in dict.fromkeys([*survey.images, *(link.resolve() for link in links)]):
+            if path.name in self.known or not is_there(path):
                 continue
-            seen.add(path)
-            kind = self.other_kind(path.name)
-            if kind:
+            if kind := self.other_kind(path.name):
                 others.setdefault(path.parent, []).append(kind)
             else:
                 self.propose(path, survey)
@@ -129,17 +112,17 @@ class Comparison:
         for link in links:
             self.name_link(link)
         for container in recorded:
-            if container not in self.renamed:
+            # what has a source needn't be in a directory
+            if container not in self.renamed and not container.archived and not container.source:
                 self.check_record(container, survey)
 
     def other_kind(self, name: str) -> str:
         """
-        Return which word of a file name no image in the catalogue has ('' if there is none).
+        Return which word of a file name no image in the catalogue has; '' if there is none.
 
-        A release has images of several kinds, and the catalogue some of them. A version in another place of the name
-        makes no other kind.
+        A release has images of several kinds, and the catalogue some of them.
         """
-        words = []
+        words: list[str] = []
         for document in self.documents:
             for _, _, fields in families_named(document, name):
                 strange = strange_words(document, fields)
@@ -161,17 +144,17 @@ class Comparison:
                      f"{shlex.quote(str(path))} --name NAME` begins one; 'ignored' of 'images' leaves it out", path)
             return
         try:
-            found = self.inspected(path)
-            moved = self.moved(found, survey)
-            if moved:
-                self.renamed.append(moved)
-                self.say_of(WARNING, moved, f"its image {moved.file_name} has another name, {path}: change 'file', or "
-                            "give the image its earlier name")
+            found = inspected(path)
+            renamed = self.renamed_to(found, survey)
+            if renamed:
+                self.renamed.append(renamed)
+                self.say_of(WARNING, renamed, f"its image {renamed.file_name} has another name, {path}: change 'file', "
+                            "or give the image its earlier name")
                 return
             programs = partial(inspection.programs, found)
             proposal = adding.propose(found, self.documents, programs=programs)
             entry = complete(proposal, path.name, self.settings, self.profile, self.containers, programs, self.dry_run)
-            self.check_place(entry, path)
+            check_place(entry, path)
         except (EbsifError, OSError) as error:
             self.say_unadded(error, path=str(path))
             return
@@ -181,20 +164,9 @@ class Comparison:
         self.add(entry, path.name)
 
     def propose_remote(self, found: Remote, name: str) -> Container:
-        """
-        Propose the record of an image that is not here, and return its container.
+        """Propose the record of an image that is not here, with a name for its SIF file, and return its container.
 
-        Parameters
-        ----------
-        found
-            The image.
-        name
-            The name for its SIF file.
-
-        Raises
-        ------
-        EbsifError
-            If that is impossible.
+        Raise EbsifError if that is impossible.
         """
         if name in self.known:
             raise AddingError(f"{self.known[name][0].module} has an image of that name, {name}")
@@ -212,70 +184,43 @@ class Comparison:
         self.containers.append(entry.container)
         self.known.setdefault(file_name, []).append(entry.container)
 
-    def check_place(self, entry, path):
-        """Raise AddingError if an image is not where its record says that it is."""
-        places = [place for stability, place in entry.container.image_places if stability != "moving"]
-        if not any(is_there(place) for place in places):
-            listed = ", ".join(str(place.parent) for place in places) or "none"
-            raise AddingError(f"it would be looked for in other directories ({listed}): put it there, or add "
-                              f"{path.parent} to the directories of 'images'")
-
-    def inspected(self, path):
-        """Return the inspection of an image, with the SHA256 that its release states, if it does, else computed."""
-        with Steps() as steps:
-            steps.begin(f"looking into {path.name}", important=False)
-            found = inspection.inspect(path, checksum=False)
-        release = Release.in_directory(path)
-        found.sha256 = release.stated.sha256 if release.stated else sha256_of(path)
-        if not found.listed:
-            found.listed, found.listed_in = release.packages, str(release.bill)
-        return found
-
-    def moved(self, found, survey):
-        """Return the container whose image has got another name (Container), or None; one with a source is nowhere."""
+    def renamed_to(self, found: Inspection, survey: Survey) -> Optional[Container]:
+        """Return the container whose image has got another name, None if it is none; one with a source is nowhere."""
         return next((one for one in self.containers if one.sha256 and one.sha256 == found.sha256 and not one.source
                      and all(survey.is_gone(place) for _, place in one.image_places)), None)
 
     def check_record(self, container: Container, survey: Survey) -> None:
         """Say whether the image of a record is gone, has moved, or is another one."""
-        # what has a source needn't be in a directory
-        if container.archived or container.source:
-            return
         places = [place for _, place in container.image_places]
-        there = [place for place in places if is_there(place)]
+        there = next(filter(is_there, places), None)
         if there:
-            self.check_image(container, there[0])
+            self.check_image(container, there)
         elif places and all(survey.is_gone(place) for place in places):
-            self.say_of(WARNING, container, self.where_gone(container, places, survey))
+            self.say_of(WARNING, container, where_gone(container, places, survey))
 
-    def check_image(self, container, path):
+    def check_image(self, container: Container, path: Path) -> None:
         """Say whether an image is another one than that of its record, without reading all of it."""
-        if self.was_signed(container, path):
+        different = difference(path, container.size, container.sha256)
+        if not different:
+            self.check_sum(container, path, stated_beside(path))
+        elif different.how == "signed":
             self.say_of(WARNING, container, f"its image {path} was signed since the record was written, and is the "
                         f"same otherwise: correct 'sha256' ({sha256_of(path)}) and 'size' ({path.stat().st_size}), and "
                         "`ebsif render`")
-        elif self.has_size(container, path, path.stat().st_size):
-            self.check_sum(container, path, Release.in_directory(path).stated)
+        else:
+            self.say_different(container, path, different)
 
-    @staticmethod
-    def was_signed(container, path):
-        """Return whether an image differs from that of its record by signatures only."""
-        return container.size and container.sha256 and path.stat().st_size > container.size and sif.signers(path) \
-            and sha256_unsigned(path) == container.sha256
-
-    def has_size(self, container: Container, place: object, size: int) -> bool:
-        """Return whether an image (path or URL) has the size in its record, if that is known; if not, say so."""
-        is_same = container.size in (None, size)
-        if not is_same:
-            self.say_of(WARNING, container, f"its image {place} was replaced or truncated: it has {size} bytes, not "
-                        f"{container.size}. Put the right one there, or give the other one a name of its own")
-        return is_same
+    def say_different(self, container: Container, place: object, different: Difference) -> None:
+        """Say that an image (path or URL) is not that of its record."""
+        self.say_of(WARNING, container, f"its image {place} was {different.how}: {different.figures}. Put the right "
+                    "one there, or give the other one a name of its own")
 
     def check_sum(self, container: Container, place: object, stated: Optional[Stated]) -> None:
         """Say whether a release states another SHA256 for an image (path or URL) than its record, which may lack it."""
         recorded = sha256_in(container)
         if stated and not recorded:
             if any(one is container for one, _ in self.missing):
+                # several lists have the image
                 return
             if container.path.is_relative_to(self.own):
                 self.missing.append((container, stated.sha256))
@@ -285,16 +230,6 @@ class Comparison:
             self.say_of(WARNING, container, f"{stated.place} states another SHA256 for its image than the record, "
                         f"{stated.sha256}: if {place} was replaced, give the other one a name of its own")
 
-    def where_gone(self, container, places, survey):
-        """Return what to do about an image that is gone (str): where it is, if it is somewhere near."""
-        name = container.file_name
-        where = ", ".join(str(place.parent) for place in places)
-        found = next((path for path in survey.images if path.name == name), None) or nearby(name, survey)
-        if found:
-            return (f"its image {name} was moved from {where} to {found.parent}: name that directory in 'images' of "
-                    "the profile or of the family, or move it back")
-        return f"its image {name} is no longer in {where}: bring it back, or archive the record ('archived')"
-
     def name_link(self, link: Path) -> None:
         """Say what a link stands for, and that it may change (R-12)."""
         target = link.resolve()
@@ -302,13 +237,45 @@ class Comparison:
             self.say(WARNING, f"is a link to {target}, which does not exist: remove it, or correct it", link)
             return
         records = self.known.get(target.name, [])
-        sha256 = next((one.sha256 for one in records if one.sha256), None)
-        if not sha256 and (stated := Release.in_directory(target).stated):
-            sha256 = stated.sha256
+        stated = stated_beside(target)
+        sha256 = next((one.sha256 for one in records if one.sha256), stated and stated.sha256)
         digest = f"SHA256 {sha256}" if sha256 else "its SHA256 is not recorded"
         module = f", of {records[0].module}" if records else ", which is not in the catalogue"
-        self.say(NOTE, f"is a link to {target}{module} ({digest}); it may be another image tomorrow, so records name "
-                 "the file", link)
+        self.say(NOTE, f"is a link to {target}{module} ({digest}). The link can change, so records name the file",
+                 link)
+
+
+def inspected(path: Path) -> Inspection:
+    """Return the inspection of an image, with the SHA256 that its release states, if it does, else computed."""
+    with Steps() as steps:
+        steps.begin(f"looking into {path.name}", important=False)
+        found = inspection.inspect(path, checksum=False)
+    stated = stated_beside(path)
+    found.sha256 = stated.sha256 if stated else sha256_of(path)
+    if not found.listed:
+        found.listed, bill = packages_beside(path)
+        found.listed_in = str(bill) if found.listed else ""
+    return found
+
+
+def check_place(entry: Entry, path: Path) -> None:
+    """Raise AddingError if an image is not where its record says that it is."""
+    places = [place for stability, place in entry.container.image_places if stability != "moving"]
+    if not any(is_there(place) for place in places):
+        listed = ", ".join(str(place.parent) for place in places) or "none"
+        raise AddingError(f"it would be looked for in other directories ({listed}): put it there, or add "
+                          f"{path.parent} to the directories of 'images'")
+
+
+def where_gone(container: Container, places: list[Path], survey: Survey) -> str:
+    """Return what to do about an image that is gone: where it is, if it is somewhere near."""
+    name = container.file_name
+    where = ", ".join(str(place.parent) for place in places)
+    found = next((path for path in [*survey.images, *below(survey.looked_in)] if path.name == name), None)
+    if found:
+        return (f"its image {name} was moved from {where} to {found.parent}: name that directory in 'images' of "
+                "the profile or of the family, or move it back")
+    return f"its image {name} is no longer in {where}: bring it back, or archive the record ('archived')"
 
 
 def strange_words(document: CatalogueFile, fields: dict[str, str]) -> list[str]:
@@ -328,16 +295,8 @@ def sha256_in(container: Container) -> Optional[str]:
     return digest.partition(":")[2] if digest else container.sha256
 
 
-def nearby(name: str, survey: Survey) -> Optional[Path]:
-    """Return a file of a name in a directory below those that were looked into, or None."""
-    for folder in sorted(survey.looked_in):
-        for path in below(folder):
-            if path.name == name:
-                return path
-    return None
-
-
-def below(folder: Path) -> Iterator[Path]:
-    """Yield the files one or two levels below a directory, as far as they can be read."""
-    for pattern in ("*/*.sif", "*/*/*.sif"):
-        yield from folder.glob(pattern)
+def below(folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield the SIF files one or two levels below directories, as far as they can be read."""
+    for folder in sorted(folders):
+        for pattern in ("*/*.sif", "*/*/*.sif"):
+            yield from folder.glob(pattern)

@@ -26,18 +26,10 @@ class Place(NamedTuple):
 @dataclass
 class Survey:
     """
-    What there is in the directories of a site.
+    What there is in the directories of a site: images, without links, and links to images.
 
-    Attributes
-    ----------
-    images : list of Path
-        The images, without links.
-    links : list of Path
-        Links to images.
-    looked_in, unreadable : set of Path
-        The directories whose content is known, and those that exist and can't be read.
-    findings : list of Finding
-        Directories and files about which something has to be said.
+    `looked_in` are the directories whose content is known, `unreadable` those that exist and can't be read, `findings`
+    what has to be said of directories and files.
     """
 
     images: list[Path] = field(default_factory=list)
@@ -45,6 +37,10 @@ class Survey:
     looked_in: set[Path] = field(default_factory=set)
     unreadable: set[Path] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
+
+    def say(self, level: str, path: Path, text: str) -> None:
+        """Add a finding on a file or directory."""
+        self.findings.append(Finding(level, "", text, str(path), 0))
 
     def is_gone(self, path: Path) -> bool:
         """Return whether it is certain that there is no such file, because what is above it is known."""
@@ -66,16 +62,7 @@ def places_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Place]:
 
 
 def survey(places: Iterable[Place], is_image: Callable[[str], bool]) -> Survey:
-    """
-    Look into directories.
-
-    Parameters
-    ----------
-    places
-        The directories.
-    is_image
-        Returns whether a file name is that of an image.
-    """
+    """Look into directories for files whose name is that of an image."""
     found = Survey()
     for place in places:
         above, folders = expanded(place.template, found)
@@ -87,27 +74,28 @@ def survey(places: Iterable[Place], is_image: Callable[[str], bool]) -> Survey:
             for entry in entries(folder, found):
                 if is_image(entry.name):
                     sort_in(entry, place, found)
-    found.images = sorted(dict.fromkeys(found.images), key=lambda path: natural_key(str(path)))
-    found.links = sorted(dict.fromkeys(found.links), key=lambda path: natural_key(str(path)))
+    for paths in (found.images, found.links):
+        paths[:] = sorted(dict.fromkeys(paths), key=lambda path: natural_key(str(path)))
     found.findings = list(dict.fromkeys(found.findings))
     return found
 
 
-def sort_in(entry, place, found):
+def sort_in(entry: "os.DirEntry[str]", place: Place, found: Survey) -> None:
     """Add a file to the images or links that were found."""
     path = Path(entry.path)
     if entry.is_symlink():
         found.links.append(path)
     elif entry.is_file() and place.stability == "moving":
-        found.findings.append(Finding(NOTE, "", "is in a directory whose links move, and is no link: it is left out, "
-                                      "because it may be replaced; if it stays, move it elsewhere", str(path), 0))
+        found.say(NOTE, path, "was skipped: a plain file in a directory of links that change. If it stays, move it to "
+                  "another directory")
     elif entry.is_file():
         found.images.append(path)
 
 
-def expanded(template, found):
-    """Return the directories above those with placeholders, and the directories of a template (lists of Path)."""
-    above, folders = [], [Path("/")]
+def expanded(template: str, found: Survey) -> tuple[list[Path], list[Path]]:
+    """Return the directories above those with placeholders, and the directories of a template."""
+    above: list[Path] = []
+    folders = [Path("/")]
     for part in PurePath(template).parts[1:]:
         if not PLACEHOLDER.search(part):
             folders = [folder / part for folder in folders]
@@ -119,22 +107,21 @@ def expanded(template, found):
     return above, folders
 
 
-def entries(folder, found):
-    """Return what is in a directory (list of os.DirEntry); a directory that can't be read becomes a finding."""
+def entries(folder: Path, found: Survey) -> list["os.DirEntry[str]"]:
+    """Return what is in a directory; a directory that can't be read becomes a finding."""
     try:
         with os.scandir(folder) as listed:
             content = list(listed)
     except FileNotFoundError:
-        found.findings.append(Finding(WARNING, "", "does not exist on this machine", str(folder), 0))
+        found.say(WARNING, folder, "does not exist on this machine")
         return []
     except NotADirectoryError:
-        found.findings.append(Finding(WARNING, "", "is not a directory: correct 'images' of the profile or of the "
-                                      "family", str(folder), 0))
+        found.say(WARNING, folder, "is not a directory: correct 'images' of the profile or of the family")
         return []
     except OSError as error:
         found.unreadable.add(folder)
-        found.findings.append(Finding(WARNING, "", f"can't be read ({error.strerror}), so its images are unknown: "
-                                      f"{how_to_get_access(folder)}", str(folder), 0))
+        found.say(WARNING, folder, f"can't be read ({error.strerror}), so its images are unknown: "
+                  f"{how_to_get_access(folder)}")
         return []
     found.looked_in.add(folder)
     return content

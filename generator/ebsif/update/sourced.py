@@ -25,20 +25,7 @@ VERSION = re.compile(r"v?(\d[\w.+-]*)")
 
 @dataclass(frozen=True)
 class Sourced:
-    """
-    An image from a source.
-
-    Attributes
-    ----------
-    source : ImageSource
-        With its digest.
-    found : Inspection
-        What is known of it.
-    programs : callable
-        Returns which of some names are programs in the image.
-    path : Path, optional
-        The file that was fetched.
-    """
+    """An image from a source (with its digest), what is known of it, and the file if it was fetched."""
 
     source: ImageSource
     found: Inspection
@@ -71,25 +58,10 @@ def name_of(found: Remote, documents: Iterable[CatalogueFile]) -> str:
 def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optional[Path] = None,
             whole: bool = False, named: bool = True) -> Sourced:
     """
-    Return what is known of an image; fetch it if its family isn't known from what registry or layout tell.
+    Return what is known of an image; fetch it if it is wanted whole, or what a registry or layout tells is too little.
 
-    Parameters
-    ----------
-    source
-        Where it is.
-    documents
-        The files of the catalogue.
-    folder
-        The directory for the image, if it is fetched (default: EasyBuild's source path).
-    whole
-        Whether to fetch it in any case.
-    named
-        Whether the software has a name even if no family has such images.
-
-    Raises
-    ------
-    EbsifError
-        If the image is not there, or can't be fetched or inspected; if there is no name, before anything is fetched.
+    It is fetched into a folder (default: EasyBuild's source path). `named` is whether the software has a name even if
+    no family has such images. Raise EbsifError if that is impossible; without a name, before anything is fetched.
     """
     known = remote.look(source) if remote.is_readable(source) else None
     name = name_of(known, documents) if known else file_name(source)
@@ -99,12 +71,10 @@ def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optiona
     if not (named or is_of_family or source.repository):
         raise AddingError(f"no family of the catalogue has images named like {name}: give a --name, and a "
                           "family is begun for it")
-    if not known:
-        return fetched(source, name, folder)
-    return fetched(known.source, name, folder, known)
+    return fetched(known.source if known else source, name, folder, known)
 
 
-def fetched(source, name, folder, known: Optional[Remote] = None) -> Sourced:
+def fetched(source: ImageSource, name: str, folder: Optional[Path], known: Optional[Remote]) -> Sourced:
     """Return what is known of an image after fetching it; `known` is what a registry or layout tells."""
     sha256 = known.found.sha256 if known else None
     path, resolved = fetching.fetch(source, name, folder, known.layers if known else 0, sha256)

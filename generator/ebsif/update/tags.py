@@ -1,7 +1,5 @@
 """Compare the catalogue of a site with the tags in registries (see `Comparison` for directories)."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
@@ -10,9 +8,9 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
 from ebsif.images import remote
-from ebsif.images.registry.client import MissingError
+from ebsif.images.registry.connection import MissingError
 from ebsif.images.registry.login import drop_variables
-from ebsif.images.registry.opening import open_repository
+from ebsif.images.registry.reference import open_repository
 from ebsif.images.registry.repository import Repository
 from ebsif.report import output
 from ebsif.report.findings import NOTE, WARNING, Finding
@@ -21,71 +19,51 @@ from ebsif.update.comparison import Comparison
 from ebsif.update.places import images_of
 from ebsif.update.sourced import name_of
 
-
-@dataclass
-class KnownRepository:
-    """A repository, and the records with images from it, with their sources."""
-
-    source: ImageSource
-    records: list[tuple[Container, ImageSource]] = field(default_factory=list)
-
-    @property
-    def place(self) -> ImageSource:
-        """The repository, without tag and digest."""
-        return self.with_tag(None)
-
-    @property
-    def name(self) -> str:
-        """The name of the repository."""
-        return str(self.place)
-
-    def with_tag(self, tag: Optional[str]) -> ImageSource:
-        """Return the source of a tag."""
-        return ImageSource(self.source.kind, self.source.host, self.source.repository, tag)
+# Repositories, without tag and digest, and the records with images from each, with their sources.
+Records = list[tuple[Container, ImageSource]]
+Repositories = dict[ImageSource, Records]
 
 
-def repositories(comparison: Comparison) -> list[KnownRepository]:
+def repositories(comparison: Comparison) -> Repositories:
     """Return the repositories that the site, its families and its records name."""
-    found: dict[str, KnownRepository] = {}
-    for text in (name for images in images_of(comparison.profile, comparison.documents)
-                 for name in images.repositories):
-        one = KnownRepository(ImageSource.parse(text))
-        found.setdefault(one.name, one)
+    found: Repositories = {}
+    for images in images_of(comparison.profile, comparison.documents):
+        for text in images.repositories:
+            found.setdefault(ImageSource.parse(text), [])
     for container in comparison.containers:
         source = ImageSource.parse(container.source) if container.source else None
         if source and source.kind in IN_REGISTRY:
-            one = KnownRepository(source)
-            found.setdefault(one.name, one).records.append((container, source))
-    return list(found.values())
+            found.setdefault(source._replace(tag=None, digest=None), []).append((container, source))
+    return found
 
 
-def compare(comparison: Comparison, known: list[KnownRepository]) -> None:
+def compare(comparison: Comparison, known: Repositories) -> None:
     """Compare the catalogue with repositories; user and password in variables are only for a single registry."""
-    if len({one.source.host for one in known if one.source.host}) > 1 and drop_variables():
+    if len({place.host for place in known}) > 1 and drop_variables():
         output.note("several registries are asked: user and password in variables (DOCKER_PASSWORD ...) are sent to "
                     "none of them, only logins of `apptainer registry login` are used")
-    for one in known:
+    for place, records in known.items():
         try:
-            repository = open_repository(one.place)
+            repository = open_repository(place)
             with Steps() as steps:
                 # which may not answer
-                steps.begin(f"asking {one.source.host}", important=False)
+                steps.begin(f"asking {place.host}", important=False)
                 tags = sorted((tag for tag in repository.tags() if is_of_image(tag, comparison)), key=natural_key)
         except (EbsifError, OSError) as error:
-            comparison.findings.append(Finding(WARNING, one.name, f"its tags can't be read: {error}"))
+            comparison.findings.append(Finding(WARNING, str(place), f"its tags can't be read: {error}"))
             continue
-        check_records(comparison, one, repository)
-        check_tags(comparison, one, repository, tags)
+        check_records(comparison, records, repository)
+        check_tags(comparison, records, repository, tags)
 
 
-def is_of_image(tag, comparison):
+def is_of_image(tag: str, comparison: Comparison) -> bool:
     """Return whether a tag is that of an image: tools keep signatures and the like under the digest of an image."""
     return not tag.startswith("sha256-") and not comparison.is_ignored(tag)
 
 
-def check_records(comparison, known, repository):
-    """Say of which records the image is gone, or the tag has become another image."""
-    for container, source in known.records:
+def check_records(comparison: Comparison, records: Records, repository: Repository) -> None:
+    """Say of which records the image is gone."""
+    for container, source in records:
         if container.archived or not source.digest:
             continue
         try:
@@ -98,49 +76,43 @@ def check_records(comparison, known, repository):
                               f"not be asked: {error}")
 
 
-def check_tags(comparison, known, repository: Repository, tags):
+def check_tags(comparison: Comparison, records: Records, repository: Repository, tags: list[str]) -> None:
     """Propose records for the tags whose images no record has; say what other tags stand for."""
-    by_digest = {source.digest: container for container, source in known.records}
-    by_tag = {source.tag: (container, source) for container, source in known.records if source.tag}
+    by_digest = {source.digest: container for container, source in records}
+    by_tag = {source.tag: (container, source) for container, source in records if source.tag}
+    done = 0
     with Steps() as steps:
-        position = [0]
-        steps.begin(f"tags of {known.source.repository}", important=False,
-                    watch=lambda: Now(f"{position[0]} of {len(tags)}", position[0], len(tags)))
-        for tag, digest in resolved(comparison, known, repository, tags):
-            position[0] += 1
+        steps.begin(f"tags of {repository.reference.repository}", important=False,
+                    watch=lambda: Now(f"{done} of {len(tags)}", done, len(tags)))
+        # version tags are resolved before aliases
+        for tag in sorted(tags, key=lambda tag: not any(map(str.isdigit, tag))):
+            done += 1
+            place = repository.reference._replace(tag=tag)
+            try:
+                digest = repository.resolve(tag)
+            except (EbsifError, OSError) as error:
+                comparison.findings.append(Finding(WARNING, str(place), f"can't be read: {error}"))
+                continue
             container, source = by_tag.get(tag, (None, None))
-            if container and source.digest not in (None, digest):
+            if container and source and source.digest not in (None, digest):
                 comparison.say_of(WARNING, container, f"the tag of {source} is another image by now, {digest}: the "
                                   "record and its module stay with the earlier one")
-            elif digest in by_digest:
-                if not container:
-                    note_alias(comparison, known, tag, digest, by_digest[digest])
-            elif proposed := propose(comparison, known, tag, digest):
-                by_digest[digest] = proposed
+            elif digest not in by_digest:
+                proposed = propose(comparison, place, digest)
+                if proposed:
+                    by_digest[digest] = proposed
+            elif not container:
+                # R-12
+                comparison.findings.append(Finding(
+                    NOTE, str(place), f"is {digest} today, the image of {by_digest[digest].module}. A tag can change, "
+                    "so records name the digest"))
 
 
-def resolved(comparison, known, repository, tags) -> Iterator[tuple[str, str]]:
-    """Yield each tag with its digest; a tag that can't be read becomes a finding. Names of versions come first."""
-    for tag in sorted(tags, key=lambda tag: not any(map(str.isdigit, tag))):
-        try:
-            yield tag, repository.resolve(tag)
-        except (EbsifError, OSError) as error:
-            comparison.findings.append(Finding(WARNING, str(known.with_tag(tag)), f"can't be read: {error}"))
-
-
-def note_alias(comparison, known, tag, digest, container):
-    """Say that a tag is another name of a known image (R-12)."""
-    comparison.findings.append(Finding(
-        NOTE, str(known.with_tag(tag)), f"is {digest} today, the image of {container.module}; it may be another one "
-        "tomorrow, so records name the digest"))
-
-
-def propose(comparison, known, tag, digest):
-    """Propose the record of a tag's image and return its container; if that is impossible, say why and return None."""
-    source = known.with_tag(tag)
+def propose(comparison: Comparison, place: ImageSource, digest: str) -> Optional[Container]:
+    """Propose the record of a tag's image and return its container; if that is impossible, say why."""
     try:
-        found = remote.look(source.with_digest(digest))
+        found = remote.look(place.with_digest(digest))
         return comparison.propose_remote(found, name_of(found, comparison.documents))
     except (EbsifError, OSError) as error:
-        comparison.say_unadded(error, subject=str(source))
+        comparison.say_unadded(error, subject=str(place))
         return None

@@ -17,8 +17,7 @@ from ebsif.catalogue.guess.template import insert_placeholders
 from ebsif.catalogue.guess.versionguess import guess_version, is_same, packages_named, packages_of
 from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.records import CatalogueFile
-from ebsif.images.inspection import Inspection
-from ebsif.images.packages import versions_by_name
+from ebsif.images.inspection import Inspection, versions_by_name
 from ebsif.report.output import escape
 
 Ask = Callable[[str, Optional[str]], Optional[str]]

@@ -5,8 +5,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.images.inspection import Inspection
-from ebsif.images.packages import versions_by_name
+from ebsif.images.inspection import Inspection, versions_by_name
 
 # Software whose Python package has another name.
 PACKAGES = {"pytorch": ["torch"], "tensorflow": ["tensorflow", "tensorflow-rocm", "tensorflow-cpu"]}

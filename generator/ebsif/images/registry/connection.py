@@ -1,152 +1,125 @@
-"""
-HTTP for images: requests with a limit, redirects that stay safe, proxies, and parts of files.
+"""HTTP for images: redirects that stay safe, proxies, and errors that say what to do.
 
-Credentials go to the server that they are for, and nowhere else: not to the servers that it redirects to, and into no
+Credentials go to the server that they are for, and nowhere else: not to a server that it redirects to, and into no
 message.
 """
-import re
+
 import socket
 import ssl
-from http.client import HTTPException
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
+from typing import Any, Optional
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from easybuild.easyblocks.generic.container.imagesource import is_loopback
 from easybuild.easyblocks.generic.container.texts import ERRORS
 
+from ebsif.errors import EbsifError
+
 TIMEOUT = 60  # seconds without any data
 
-# What a connection may raise: it is worth trying again. HTTPError is an answer, and handled before.
+# What a connection may raise.
 BROKEN = (URLError, HTTPException, socket.timeout, ConnectionError, ssl.SSLError)
 # What stays as it is in a URL (RFC 3986, 2.2); other characters, such as blanks in names of files, are percent-encoded.
 LEGAL = "%:/?#[]@!$&'()*+,;=~"
-# Answers that are worth trying again (RFC 9110, RFC 6585).
-TEMPORARY = (408, 429, 500, 502, 503, 504)
 
 
-class TransferError(Exception):
+class TransferError(EbsifError):
     """
-    A server can't be reached, refuses, or sends something else than it should.
+    A server can't be reached, refuses, or sends something else than it should; the message has no secrets.
 
-    Attributes
-    ----------
-    is_temporary : bool
-        Whether it makes sense to try again.
-    status : int
-        The HTTP status, None without an answer.
+    `code` is the HTTP status, None without an answer. `challenge` says how the server that was asked wants a login.
     """
 
-    def __init__(self, text, is_temporary=False, status=None):
-        """Set the text (without secrets) and what is known."""
+    def __init__(self, text: str, code: Optional[int] = None, challenge: str = ""):
+        """Keep what is known."""
         super().__init__(text)
-        self.is_temporary = is_temporary
-        self.status = status
+        self.code, self.challenge = code, challenge
+
+
+class MissingError(TransferError):
+    """Something is not on a server, or no longer."""
 
 
 class SameHost(HTTPRedirectHandler):
     """Follows redirects, unless they give up encryption; credentials go to the same host only."""
 
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
-        """Return the next request; raises TransferError."""
+    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+                         ) -> Optional[Request]:
+        """Return the next request. Raise TransferError if it isn't to be sent."""
         try:
             check_next(newurl, req.full_url)
         except TransferError:
             fp.close()
             raise
         new = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if new is None:
-            return new
-        credentials = req.unredirected_hdrs.get('Authorization')
-        if credentials and place_of(req.full_url) == place_of(new.full_url):
-            new.add_unredirected_header('Authorization', credentials)
+        credentials = req.unredirected_hdrs.get("Authorization")
+        if new and credentials and place_of(req.full_url) == place_of(new.full_url):
+            new.add_unredirected_header("Authorization", credentials)
         return new
 
 
 class Proxies(ProxyHandler):
     """Uses the proxies of the environment, but for connections to this machine."""
 
-    def proxy_open(self, req, proxy, type):
+    def proxy_open(self, req: Request, proxy: str, type: str) -> Any:
         """Let a proxy have a request; None if it gets no proxy."""
         return None if is_loopback(req.host) else super().proxy_open(req, proxy, type)
 
 
-def check_next(url, earlier):
-    """Raise TransferError if a URL to which the server of an earlier one refers isn't HTTP, or gives up encryption."""
-    allowed = ('https',) if earlier.startswith('https:') else ('http', 'https')
-    if urlsplit(url).scheme not in allowed:
-        # what comes after the question mark may be a credential
-        raise TransferError("{} refers to {}, and only {} is followed from there".format(
-            urlsplit(earlier).netloc, url.partition('?')[0], ' or '.join(name + '://' for name in allowed)))
-
-
-def send(request, host=None):
-    """
-    Send a request and follow redirects.
-
-    Parameters
-    ----------
-    request : urllib.request.Request
-    host : str, optional
-        What messages call the server.
-
-    Returns
-    -------
-    http.client.HTTPResponse
-
-    Raises
-    ------
-    HTTPError
-        For the statuses of errors.
-    TransferError
-        If there is no connection.
-    """
-    request.full_url = quote(request.full_url, LEGAL)
-    # as people write it; with a proxy, this becomes that
-    server = request.host
-    try:
-        return build_opener(SameHost, Proxies).open(request, timeout=TIMEOUT)
-    except HTTPError:
-        raise
-    except BROKEN as err:
-        reason = getattr(err, 'reason', None) or err
-        proxy = f' through the proxy {request.host}' if request.host != server else ''
-        words = ERRORS.get(getattr(reason, 'errno', None)) or "%s. Check its name, and the network and proxy of this " \
-            "node" % (getattr(reason, 'strerror', None) or reason)
-        raise TransferError(f"no connection to {host or server}{proxy}: {words}", True) from None
-
-
-def place_of(url):
+def place_of(url: str) -> tuple[str, Optional[str], Optional[int]]:
     """Return scheme, host and port of a URL, which credentials are for."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port
 
 
-def open_url(request):
-    """Send a request, and return the answer; see ``send``. Statuses of errors raise TransferError as well."""
+def check_next(url: str, earlier: str) -> None:
+    """Raise TransferError if a URL to which the server of an earlier one refers isn't HTTP, or gives up encryption."""
+    allowed = ("https",) if earlier.startswith("https:") else ("http", "https")
+    if urlsplit(url).scheme not in allowed:
+        # what comes after the question mark may be a credential
+        raise TransferError(f"{urlsplit(earlier).netloc} refers to {url.partition('?')[0]}, and only "
+                            f"{' or '.join(f'{name}://' for name in allowed)} is followed from there")
+
+
+def open_url(request: Request, host: Optional[str] = None) -> HTTPResponse:
+    """Send a request, follow redirects, and return the answer. Raise TransferError, which calls the server `host`."""
+    url = request.full_url = quote(request.full_url, LEGAL)
+    # as people write it; with a proxy, this becomes that
+    server = request.host
     try:
-        return send(request)
-    except HTTPError as err:
-        err.close()
-        remedy = ": files at URLs are fetched without a login. Fetch the file yourself, or have it put into a " \
-            "registry, where the runtime's login is used" if err.code == 401 else ""
-        place = urlsplit(request.full_url).netloc
-        raise TransferError(f"{place} answers {err.code} ({err.reason}){remedy}", err.code in TEMPORARY,
-                            err.code) from None
+        return build_opener(SameHost, Proxies).open(request, timeout=TIMEOUT)
+    except HTTPError as error:
+        error.close()
+        kind = MissingError if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE) else TransferError
+        is_own = error.code == HTTPStatus.UNAUTHORIZED and place_of(error.geturl() or "") == place_of(url)
+        raise kind(f"{host or server} answers {error.code} ({error.reason})", error.code,
+                   error.headers.get("WWW-Authenticate") or "" if is_own else "") from None
+    except BROKEN as error:
+        reason = getattr(error, "reason", None) or error
+        proxy = f" through the proxy {request.host}" if request.host != server else ""
+        words = ERRORS.get(getattr(reason, "errno", None) or 0) or (
+            f"{getattr(reason, 'strerror', None) or reason}. Check its name, and the network and proxy of this node")
+        raise TransferError(f"no connection to {host or server}{proxy}: {words}") from None
 
 
-def range_header(start):
-    """Return the headers for the rest of a file from a position on (dict)."""
-    return {'Range': f'bytes={start}-'} if start else {}
+def size_of(answer: HTTPResponse) -> Optional[int]:
+    """Return the size of an answer in bytes, None if the server doesn't say it."""
+    length = answer.headers.get("Content-Length")
+    return int(length) if length and length.isdigit() else None
 
 
-def start_of(answer):
-    """Return the position at which an answer begins (int): 0 if the server doesn't send parts (RFC 9110, 14.4)."""
-    match = re.match(r'bytes (\d+)-', answer.headers.get('Content-Range') or '')
-    return int(match.group(1)) if answer.status == 206 and match else 0
-
-
-def size_of(answer):
-    """Return the size of the whole file of which an answer is a part, in bytes (int), None if unknown."""
-    length = answer.headers.get('Content-Length')
-    return start_of(answer) + int(length) if length and length.isdigit() else None
+def content_of(answer: HTTPResponse, most: int) -> bytes:
+    """Return all of an answer. Raise TransferError if it has more than so many bytes, or is cut."""
+    try:
+        content = answer.read(most + 1)
+    except BROKEN as error:
+        raise TransferError(f"the connection was cut: {error}") from None
+    size = size_of(answer)
+    if len(content) > most:
+        raise TransferError(f"it has more than {most // 10 ** 6} MB")
+    if len(content) < (size or 0):
+        raise TransferError(f"the connection was cut after {len(content)} of {size} bytes")
+    return content

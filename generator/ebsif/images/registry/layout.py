@@ -5,20 +5,18 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 """
 
 import contextlib
+import io
 import json
-import uuid
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import IO, Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 
 from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import TransferError
-from ebsif.images.registry.download import FilePart
 from ebsif.images.registry.manifest import INDEX, ContentError, Descriptor, for_this_machine
-from ebsif.images.registry.protocol import MOST
-from ebsif.images.registry.repository import CHUNK, Progress, Repository, is_content, nothing
+from ebsif.images.registry.repository import Progress, Repository, checked, is_content, nothing, write
 
 VERSION = {"imageLayoutVersion": "1.0.0"}
 MARK, CONTENTS = "oci-layout", "index.json"
@@ -33,15 +31,11 @@ class Layout(Repository):
         super().__init__(reference)
         self.folder = Path(reference.path)
 
-    def entries(self) -> list[Descriptor]:
-        """Return the manifests in the index of the directory."""
-        return [Descriptor.from_json(one, self.folder / CONTENTS) for one in self.index()["manifests"]]
-
     def index(self) -> dict[str, Any]:
         """Return the JSON of the index of the directory, in which 'manifests' is a list."""
         path = self.folder / CONTENTS
         try:
-            content = json.loads(self.read_file(path))
+            content = json.loads(path.read_bytes())
         except FileNotFoundError:
             raise ContentError(f"{self.folder} is not a directory with an OCI layout ({path} does not exist)") from None
         except (ValueError, RecursionError):
@@ -50,34 +44,30 @@ class Layout(Repository):
             raise ContentError(f"{path} is damaged: not the index of an OCI layout")
         return content
 
-    def read_file(self, path):
-        """Return the bytes of a file that should be small."""
-        with path.open("rb") as file:
-            content = file.read(MOST + 1)
-        if len(content) > MOST:
-            raise ContentError(f"{path} is too large to be a description")
-        return content
+    def entries(self) -> list[Descriptor]:
+        """Return the manifests in the index of the directory."""
+        return [Descriptor.from_json(one, self.folder / CONTENTS) for one in self.index()["manifests"]]
 
-    def fetch_manifest(self, wanted: Optional[str]) -> tuple[bytes, str]:
-        """Return a manifest and its media type; without a tag the only one, or that for this machine."""
+    def fetch_manifest(self, wanted: Optional[str]) -> bytes:
+        """Return the text of a manifest; without a tag the only one, or that for this machine."""
         entries = self.entries()
         # what has lost its tag to another one, or belongs to an image, is meant only by its digest
         named = [one for one in entries if wanted in (one.digest, one.annotations.get(TAGGED))] if wanted else \
             [one for one in entries if TAGGED in one.annotations] or entries
-        if not named and ":" in (wanted or ""):
+        if not named and wanted and ":" in wanted:
             # a manifest that another index names
             named = [Descriptor("", wanted, 0)]
-        found = named[0] if len({one.digest for one in named}) == 1 else for_this_machine(
+        chosen = named[0] if len({one.digest for one in named}) == 1 else for_this_machine(
             one for one in named if one.platform)
-        if not found:
+        if not chosen:
             problem = f"no manifest with the tag {wanted}" if wanted else "several manifests: name a tag"
             raise ContentError(f"{self.folder} has {problem if entries else 'no manifest'} "
                                f"(tags: {', '.join(self.tags()) or 'none'})")
         try:
-            text = self.read_file(self.path_of(found.digest))
+            text = self.path_of(chosen.digest).read_bytes()
         except FileNotFoundError:
-            raise ContentError(f"{self.folder}: the manifest {found.digest} is missing") from None
-        return found.check(text, self.reference), found.media_type
+            raise ContentError(f"{self.folder}: the manifest {chosen.digest} is missing") from None
+        return chosen.check(text, self.reference)
 
     def referrers(self, digest: str) -> list[str]:
         """Return the digests of the manifests that refer to one."""
@@ -89,8 +79,8 @@ class Layout(Repository):
                     found.append(one.digest)
         return found
 
-    def path_of(self, digest):
-        """Return the file with the content of a digest (Path)."""
+    def path_of(self, digest: str) -> Path:
+        """Return the file with the content of a digest."""
         algorithm, _, name = digest.partition(":")
         return self.folder / "blobs" / algorithm / name
 
@@ -98,42 +88,21 @@ class Layout(Repository):
         """Return all tags, sorted."""
         return sorted({one.annotations[TAGGED] for one in self.entries() if TAGGED in one.annotations})
 
-    def open(self, blob: Descriptor, start: int) -> FilePart:
-        """Return the content of a blob from a position on."""
+    def open(self, blob: Descriptor) -> IO[bytes]:
+        """Return the content of a blob as an open file."""
         try:
-            return FilePart(self.path_of(blob.digest).open("rb"), start, blob.size)
+            return self.path_of(blob.digest).open("rb")
         except OSError as error:
             what = "is missing" if isinstance(error, FileNotFoundError) else f"can't be read: {error.strerror}"
-            raise TransferError(f"the blob {blob.digest} {what}") from None
-
-    def has(self, blob: Descriptor) -> bool:
-        """Return whether a blob is there."""
-        return files.is_there(self.path_of(blob.digest))
+            raise TransferError(f"{self.reference}: the blob {blob.digest} {what}") from None
 
     def upload(self, blob: Descriptor, content: Union[bytes, Path], progress: Progress = nothing) -> None:
-        """Put a blob there, unless it is there: others see it when it is complete, and has its digest."""
+        """Put a blob there, unless it is there."""
         path = self.path_of(blob.digest)
-        if files.is_there(path) and is_content(path, blob):
+        if is_content(path, blob):
             return
-        new = path.with_name(f".{path.name[:12]}.{uuid.uuid4().hex}.new")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, bytes):
-                new.write_bytes(content)
-            else:
-                with content.open("rb") as file, new.open("xb") as copy:
-                    for chunk in iter(lambda: file.read(CHUNK), b""):
-                        copy.write(chunk)
-                        progress(copy.tell())
-            if not is_content(new, blob):
-                raise ContentError(f"{self.folder}: what should become {blob.digest} has the wrong content: altered")
-            new.replace(path)
-        except OSError as error:
-            raise ContentError(f"{self.folder}: {blob.size} bytes can't be written ({error.strerror}). Make room, or "
-                               "choose another directory") from None
-        finally:
-            with contextlib.suppress(OSError):
-                new.unlink()
+        with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
+            write(checked(file, blob, self.folder), path, progress)
 
     def put_manifest(self, descriptor: Descriptor, text: bytes, tag: Optional[str]) -> None:
         """Put a manifest there, and let a tag name it, which then names no other."""
@@ -164,5 +133,4 @@ def add_entry(entries: list[dict[str, Any]], descriptor: Descriptor, tag: Option
 
 def tag_of(entry: dict[str, Any]) -> Optional[str]:
     """Return the tag of an entry of an index, None if it has none."""
-    found = (entry.get("annotations") or {}).get(TAGGED)
-    return found if isinstance(found, str) else None
+    return (entry.get("annotations") or {}).get(TAGGED)

@@ -2,21 +2,28 @@
 
 import hashlib
 import json
+import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ebsif.errors import EbsifError
-from ebsif.images.registry.protocol import MANIFESTS, fits_this_machine
 from ebsif.report import output
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
+INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
+MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json", *INDEXES)
+# Media types of an image that Apptainer or SingularityCE has pushed (oras://); the second one is that of old versions.
+SIF_LAYERS = ("application/vnd.sylabs.sif.layer.v1.sif", "appliciation/vnd.sylabs.sif.layer.tar")
+TITLE = "org.opencontainers.image.title"
+MOST = 4 * 1024 * 1024  # bytes of a manifest: the limit of registries
+
 # those that every registry has to support
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
-TITLE = "org.opencontainers.image.title"
+# The architecture of this machine as images name it, which is as Go does.
+THIS_MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 class ContentError(EbsifError):
@@ -25,22 +32,7 @@ class ContentError(EbsifError):
 
 @dataclass(frozen=True)
 class Descriptor:
-    """
-    What identifies a manifest or a blob.
-
-    Attributes
-    ----------
-    media_type
-        Its media type.
-    digest
-        ``sha256:`` and so on.
-    size
-        Number of bytes.
-    annotations
-        Values by name.
-    platform
-        In an index: system and architecture.
-    """
+    """What identifies a manifest or a blob; the platform (system and architecture) is in indexes only."""
 
     media_type: str
     digest: str
@@ -55,26 +47,25 @@ class Descriptor:
 
     @classmethod
     def from_json(cls, value: Any, where: object) -> "Descriptor":
-        """
-        Return the descriptor in a manifest, of which `where` says which one it is.
-
-        Raises
-        ------
-        ContentError
-            If it isn't one.
-        """
+        """Return the descriptor in the manifest that messages call `where`. Raise ContentError if it isn't one."""
         value = value if isinstance(value, dict) else {}
         digest, size = value.get("digest"), value.get("size")
-        kinds = [value.get("annotations") or {}, value.get("platform") or {}]
+        annotations, machine = (value.get(key) or {} for key in ("annotations", "platform"))
         if not (isinstance(digest, str) and DIGEST.fullmatch(digest) and isinstance(size, int) and size >= 0
-                and all(isinstance(one, dict) for one in kinds)):
+                and isinstance(annotations, dict) and isinstance(machine, dict)):
             raise ContentError(f"{where}: a part of the manifest has no valid digest or size")
-        return cls(str(value.get("mediaType", "")), digest, size, texts(kinds[0]), kinds[1])
+        return cls(str(value.get("mediaType", "")), digest, size, texts(annotations), machine)
 
     @property
     def title(self) -> str:
         """The name of the file; empty if it has none."""
         return self.annotations.get(TITLE, "")
+
+    @property
+    def fits_this_machine(self) -> bool:
+        """Whether an index names it for Linux and the architecture of this machine, or for no platform."""
+        return self.platform.get("os", "linux") == "linux" and \
+            self.platform.get("architecture", THIS_MACHINE) == THIS_MACHINE
 
     def as_json(self) -> dict[str, Any]:
         """Return it as part of a manifest."""
@@ -82,13 +73,16 @@ class Descriptor:
                 **({"annotations": dict(self.annotations)} if self.annotations else {}),
                 **({"platform": dict(self.platform)} if self.platform else {})}
 
+    def hash(self) -> Any:
+        """Return what computes such a digest."""
+        return hashlib.new(self.digest.partition(":")[0])
+
     def check(self, content: bytes, where: object) -> bytes:
-        """Return the content if it has this digest; `where` says where it is from. Raise ContentError if not."""
-        algorithm, _, digest = self.digest.partition(":")
-        found = hashlib.new(algorithm, content).hexdigest()
-        if found != digest:
-            raise ContentError(f"{where}: {self.digest} has the wrong content: altered or incomplete "
-                               f"({algorithm}:{found})")
+        """Return the content if it has this digest. Raise ContentError if not; `where` says where it is from."""
+        found = self.hash()
+        found.update(content)
+        if found.hexdigest() != self.digest.partition(":")[2]:
+            raise ContentError(f"{where}: {self.digest} has the wrong content: it was altered, or cut")
         return content
 
 
@@ -97,40 +91,40 @@ class Manifest:
     """
     A manifest of an image or artefact, or an index of several.
 
-    Attributes
-    ----------
-    descriptor
-        Its own media type, digest and size.
-    content
-        The JSON in it.
+    `descriptor` is its own; `content` is the JSON in it; `layers` of an artefact are its files; `manifests` are those
+    in an index.
     """
 
     descriptor: Descriptor
     content: dict[str, Any]
+    annotations: dict[str, str]
+    config: Optional[Descriptor]
+    layers: list[Descriptor]
+    manifests: list[Descriptor]
 
     @classmethod
-    def read(cls, text: bytes, media_type: str, where: object) -> "Manifest":
-        """
-        Return the manifest in a text.
-
-        Raises
-        ------
-        ContentError
-            If it isn't one; `where` says where it is from.
-        """
+    def read(cls, text: bytes, where: object) -> "Manifest":
+        """Return the manifest in a text. Raise ContentError if it isn't one; `where` says where it is from."""
         try:
             content = json.loads(text)
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict) or not isinstance(content.get("annotations") or {}, dict):
             raise ContentError(f"{where}: not the manifest of an image or artefact")
-        media_type = content.get("mediaType") or media_type.partition(";")[0] or implied_type(content)
-        if media_type not in MANIFESTS.split(", "):
-            raise ContentError(f"{where}: manifests of this kind are not supported ({output.escape(media_type)})")
-        found = cls(Descriptor.of(media_type, text), content)
-        # each is checked when it is made
-        found.layers, found.manifests, found.config  # noqa: B018
-        return found
+        # OCI doesn't require the media type
+        implied = INDEX if "manifests" in content else MANIFEST if "layers" in content else ""
+        kind = content.get("mediaType") or implied
+        if kind not in MANIFESTS:
+            raise ContentError(f"{where}: manifests of this kind are not supported ({output.escape(str(kind))})")
+        own = Descriptor.of(kind, text)
+        parts = {}
+        for key in ("layers", "manifests"):
+            listed = content.get(key) or []
+            if not isinstance(listed, list):
+                raise ContentError(f"{where}: '{key}' in the manifest is not a list")
+            parts[key] = [Descriptor.from_json(one, own.digest) for one in listed]
+        config = Descriptor.from_json(content["config"], own.digest) if "config" in content else None
+        return cls(own, content, texts(content.get("annotations") or {}), config, parts["layers"], parts["manifests"])
 
     @property
     def digest(self) -> str:
@@ -143,36 +137,15 @@ class Manifest:
         return self.descriptor.media_type in INDEXES
 
     @property
-    def annotations(self) -> dict[str, str]:
-        """Values by name."""
-        return texts(self.content.get("annotations") or {})
-
-    @property
     def artifact_type(self) -> str:
         """The kind of artefact; the media type of the configuration if it is not named, as OCI wants it."""
         return self.content.get("artifactType") or (self.config.media_type if self.config else "")
 
     @property
-    def config(self) -> Optional[Descriptor]:
-        """The configuration, None if there is none."""
-        return Descriptor.from_json(self.content["config"], self.digest) if "config" in self.content else None
-
-    @property
-    def layers(self) -> list[Descriptor]:
-        """The layers, or the files of an artefact."""
-        return self.descriptors("layers")
-
-    @property
-    def manifests(self) -> list[Descriptor]:
-        """The manifests in an index."""
-        return self.descriptors("manifests")
-
-    def descriptors(self, key: str) -> list[Descriptor]:
-        """Return the descriptors in a list of the manifest."""
-        found = self.content.get(key) or []
-        if not isinstance(found, list):
-            raise ContentError(f"{self.digest}: '{key}' in the manifest is not a list")
-        return [Descriptor.from_json(one, self.digest) for one in found]
+    def sif(self) -> Optional[Descriptor]:
+        """The SIF file among the layers, with which there may be a bill of materials; None unless there is just one."""
+        files = [one for one in self.layers if one.media_type in SIF_LAYERS and one.digest.startswith("sha256:")]
+        return files[0] if len(files) == 1 else None
 
 
 def texts(annotations: Mapping[Any, Any]) -> dict[str, str]:
@@ -180,11 +153,6 @@ def texts(annotations: Mapping[Any, Any]) -> dict[str, str]:
     return {name: value for name, value in annotations.items() if isinstance(value, str)}
 
 
-def implied_type(content: dict[str, Any]) -> str:
-    """Return the media type of a manifest that doesn't name it, as it needn't in OCI; '' if it isn't one."""
-    return INDEX if "manifests" in content else MANIFEST if "layers" in content else ""
-
-
 def for_this_machine(manifests: Iterable[Descriptor]) -> Optional[Descriptor]:
     """Return the manifest in an index for Linux and the architecture of this machine, None if there is none."""
-    return next((one for one in manifests if fits_this_machine(one.platform)), None)
+    return next((one for one in manifests if one.fits_this_machine), None)

@@ -1,11 +1,15 @@
-"""Names of images and artefacts in registries and OCI layout directories: `ImageSource`, with errors for commands."""
+"""Names of images and artefacts in registries and OCI layout directories, and the repositories that they name."""
 
 from pathlib import Path
+from typing import Union
 
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, OCI, ON_DISK, ImageSource
 
 from ebsif.errors import EbsifError
+from ebsif.images.registry.client import RegistryRepository
+from ebsif.images.registry.layout import Layout
+from ebsif.images.registry.repository import Repository
 
 FORMS = "oras://HOST/PATH:TAG or oci:DIRECTORY:TAG"
 
@@ -14,21 +18,15 @@ class InvalidReference(EbsifError):
     """A name can't be understood; the message says what it should look like."""
 
 
-def is_reference(text: str) -> bool:
-    """Return whether a text is meant as a name in a registry or an OCI layout directory."""
-    return text.startswith((*(f"{kind}://" for kind in IN_REGISTRY), f"{OCI}:"))
+def open_repository(name: Union[str, ImageSource]) -> Repository:
+    """Return the repository that a name stands for: in a registry or in a directory. Nothing is read yet."""
+    reference = parse(name) if isinstance(name, str) else name
+    return Layout(reference) if reference.kind == OCI else RegistryRepository(reference)
 
 
 def parse(text: str) -> ImageSource:
-    """
-    Return what a text names in a registry or an OCI layout directory; see `parse_source`.
-
-    Raises
-    ------
-    InvalidReference
-        If it doesn't name anything there; the message says what is wrong.
-    """
-    if not is_reference(text):
+    """Return what a text names in a registry or an OCI layout directory. Raise InvalidReference with what is wrong."""
+    if not text.startswith((*(f"{kind}://" for kind in IN_REGISTRY), f"{OCI}:")):
         raise InvalidReference(f"{Credentials.mask(text)}: should be {FORMS}")
     return parse_source(text)
 
@@ -37,10 +35,7 @@ def parse_source(text: str) -> ImageSource:
     """
     Return what a text names, in any place; files and directories may be relative to the current one.
 
-    Raises
-    ------
-    InvalidReference
-        If it is not the source of an image; the message says what is wrong.
+    Raise InvalidReference, with what is wrong, if it is not the source of an image.
     """
     kind, _, rest = text.partition(":")
     try:

@@ -1,24 +1,20 @@
 """What can be done with images and artefacts in a repository: of a registry, or a directory with an OCI layout."""
 
 import contextlib
-import hashlib
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import IO, Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 
 from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import BROKEN, TransferError
-from ebsif.images.registry.download import Download, DownloadError
-from ebsif.images.registry.manifest import ContentError, Descriptor, Manifest, for_this_machine
-from ebsif.images.registry.protocol import MOST
-from ebsif.report import output
+from ebsif.images.registry.manifest import MOST, ContentError, Descriptor, Manifest, for_this_machine
 
 CHUNK = 1 << 20  # bytes
-ATTEMPTS = 3  # to read something small
 
 # Is called with the number of bytes that are there.
 Progress = Callable[[int], object]
@@ -28,27 +24,16 @@ def nothing(_: int) -> None:
     """Show no progress."""
 
 
-class FetchError(EbsifError):
-    """A blob can't be fetched, because of its server, the connection or the disk; the message says what to do."""
-
-
 class Repository(ABC):
-    """
-    Images and artefacts.
-
-    Attributes
-    ----------
-    reference
-        The name by which it was opened.
-    """
+    """Images and artefacts; `reference` is the name by which it was opened. Methods raise EbsifError if they fail."""
 
     def __init__(self, reference: ImageSource):
         """Keep the name."""
         self.reference = reference
 
     @abstractmethod
-    def fetch_manifest(self, wanted: Optional[str]) -> tuple[bytes, str]:
-        """Return a manifest and its media type, by tag or digest; the reference names it if `wanted` is None."""
+    def fetch_manifest(self, wanted: Optional[str]) -> bytes:
+        """Return the text of a manifest, by tag or digest; without either, of the only one there is."""
 
     @abstractmethod
     def tags(self) -> list[str]:
@@ -59,126 +44,103 @@ class Repository(ABC):
         """Return the digests of the manifests that refer to one, such as a bill of materials or a signature."""
 
     @abstractmethod
-    def open(self, blob: Descriptor, start: int) -> Any:
-        """Return an answer with the content of a blob from a position on, as `Download` needs it."""
-
-    @abstractmethod
-    def has(self, blob: Descriptor) -> bool:
-        """Return whether a blob is there."""
+    def open(self, blob: Descriptor) -> Any:
+        """Return the content of a blob as an open file."""
 
     @abstractmethod
     def upload(self, blob: Descriptor, content: Union[bytes, Path], progress: Progress = nothing) -> None:
-        """Put a blob there; `content` are its bytes or its file, `progress` is as for `download`."""
+        """Put a blob there, whose bytes or file are given."""
 
     @abstractmethod
     def put_manifest(self, descriptor: Descriptor, text: bytes, tag: Optional[str]) -> None:
         """Put a manifest there, whose blobs are there already, and let a tag name it."""
 
     def manifest(self, wanted: Optional[str] = None) -> Manifest:
-        """
-        Return a manifest, whose content is that of its digest.
+        """Return a manifest by tag or digest, by default what the reference names; its content is that of its digest.
 
-        Parameters
-        ----------
-        wanted
-            Tag or digest; by default what the reference names.
-
-        Raises
-        ------
-        EbsifError
-            If it is not there, can't be read, or is not what its digest says.
+        Raise EbsifError if it is not there, can't be read, or is not what its digest says.
         """
         wanted = wanted or self.reference.digest or self.reference.tag
-        text, media_type = self.fetch_manifest(wanted)
-        found = Manifest.read(text, media_type, self.reference)
+        text = self.fetch_manifest(wanted)
         if wanted and ":" in wanted:
-            Descriptor(media_type, wanted, len(text)).check(text, self.reference)
-        return found
+            Descriptor("", wanted, len(text)).check(text, self.reference)
+        return Manifest.read(text, self.reference)
 
     def resolve(self, wanted: Optional[str] = None) -> str:
         """Return the digest of a manifest (`sha256:...`), which a tag may name; see `manifest`."""
         return self.manifest(wanted).digest
 
     def image(self, wanted: Optional[str] = None) -> Manifest:
-        """
-        Return the manifest of an image for this machine, which an index may name; see `manifest`.
-
-        Raises
-        ------
-        ContentError
-            Also if there is none for its architecture.
-        """
-        found = self.manifest(wanted)
-        if not found.is_index:
-            return found
-        chosen = for_this_machine(found.manifests)
+        """Return the manifest of an image for this machine, which an index may name; see `manifest`."""
+        manifest = self.manifest(wanted)
+        if not manifest.is_index:
+            return manifest
+        chosen = for_this_machine(manifest.manifests)
         if not chosen:
             raise ContentError(f"{self.reference}: no image for the architecture of this machine")
         return self.manifest(chosen.digest)
 
-    def read(self, blob: Descriptor, most: int = MOST) -> bytes:
-        """
-        Return the content of a small blob.
+    def chunks(self, blob: Descriptor) -> Iterator[bytes]:
+        """Yield the content of a blob; see `checked`."""
+        with self.open(blob) as file:
+            yield from checked(file, blob, self.reference)
 
-        Raises
-        ------
-        EbsifError
-            If it can't be read, has another digest or more than so many bytes.
-        """
+    def read(self, blob: Descriptor, most: int = MOST) -> bytes:
+        """Return the content of a small blob. Raise EbsifError if it has more bytes, can't be read, or was altered."""
         if blob.size > most:
             raise ContentError(f"{self.reference}: {blob.digest} is too large to be a description ({blob.size} bytes)")
-        content = b""
-        for _ in range(ATTEMPTS):
-            with contextlib.suppress(*BROKEN):
-                try:
-                    with self.open(blob, 0) as answer:
-                        content = answer.read(blob.size + 1)
-                except TransferError as error:
-                    raise FetchError(f"{self.reference}: {error}") from None
-            if len(content) >= blob.size:
-                return blob.check(content, self.reference)
-        raise FetchError(f"{self.reference}: the connection was cut after {len(content)} of {blob.size} bytes, "
-                         f"{ATTEMPTS} times: run the command again")
+        return b"".join(self.chunks(blob))
 
     def download(self, blob: Descriptor, path: Path, progress: Progress = nothing) -> None:
         """
-        Write a blob to a file that doesn't exist until it is complete; no other process may do so at the same time.
+        Write a blob to a file, which is there when it is complete.
 
-        What arrived before a transfer was cut is kept beside it, and used the next time.
-
-        Parameters
-        ----------
-        blob
-            The blob.
-        path
-            The file.
-        progress
-            Is called with the number of bytes that are there.
-
-        Raises
-        ------
-        EbsifError, OSError
-            If it can't be read or written, or its content has another digest; then nothing is kept.
+        Raise EbsifError if it can't be read or written, or was altered; then nothing of it stays.
         """
-        partial = path.absolute().with_name(f".{path.name}.{blob.digest[7:19]}.partial")
-        if files.is_there(path) and is_content(path, blob):
-            return
-        try:
-            Download(lambda start: self.open(blob, start), partial, blob.size).run(
-                path.name, lambda done, _: progress(done), output.note)
-        except DownloadError as error:
-            raise FetchError(f"{self.reference}: {error}") from None
-        if not is_content(partial, blob):
-            partial.unlink()
-            raise ContentError(f"{self.reference}: {blob.digest} has the wrong content: altered")
-        partial.replace(path)
+        write(self.chunks(blob), path, progress)
+
+
+def checked(file: IO[bytes], blob: Descriptor, where: object) -> Iterator[bytes]:
+    """Yield the content of a file. Raise EbsifError at its end unless it is that of a blob (`where` is its place)."""
+    digest, done = blob.hash(), 0
+    try:
+        # not more than there should be
+        while done <= blob.size and (chunk := file.read(CHUNK)):
+            digest.update(chunk)
+            done += len(chunk)
+            yield chunk
+    except BROKEN as error:
+        raise TransferError(f"{where}: the connection was cut: {error}. Run the command again") from None
+    if done < blob.size:
+        raise TransferError(f"{where}: {blob.digest} was cut after {done} of {blob.size} bytes: run the command again")
+    if done > blob.size or digest.hexdigest() != blob.digest.partition(":")[2]:
+        raise ContentError(f"{where}: {blob.digest} has the wrong content: it was altered")
+
+
+def write(chunks: Iterable[bytes], path: Path, progress: Progress = nothing) -> None:
+    """Write a file, which others see when it is complete; if anything fails, nothing of it stays."""
+    new = path.with_name(f".{path.name[:12]}.{uuid.uuid4().hex}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new.open("xb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+                progress(file.tell())
+        new.replace(path)
+    except OSError as error:
+        raise ContentError(f"{path} can't be written ({error.strerror}): make room, or choose another "
+                           "directory") from None
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
 
 
 def is_content(path: Path, blob: Descriptor) -> bool:
-    """Return whether a file has the content of a blob."""
-    algorithm, _, digest = blob.digest.partition(":")
-    found = hashlib.new(algorithm)
-    with path.open("rb") as file:
-        for chunk in iter(lambda: file.read(CHUNK), b""):
-            found.update(chunk)
-    return found.hexdigest() == digest
+    """Return whether a file is there and has the content of a blob."""
+    if not files.is_there(path) or path.stat().st_size != blob.size:
+        return False
+    with contextlib.suppress(EbsifError), path.open("rb") as file:
+        for _ in checked(file, blob, path):
+            pass
+        return True
+    return False
