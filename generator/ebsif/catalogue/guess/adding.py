@@ -30,20 +30,7 @@ NO_HOMEPAGE = "https://apptainer.org/"
 
 @dataclass
 class Image:
-    """
-    An image to add, and ways to find out more about it.
-
-    Parameters
-    ----------
-    found
-        The result of its inspection.
-    version
-        Its version, if named by the user.
-    programs
-        Returns which of some paths are programs in the image.
-    ask
-        Asks the user a question with a default; returns the answer, or None if nobody can answer.
-    """
+    """An image to add, and ways to find out more about it."""
 
     found: Inspection
     version: Optional[str] = None
@@ -62,12 +49,8 @@ class Image:
 
     def version_of(self, software: str, package: Optional[str] = None) -> tuple[str, Optional[str]]:
         """
-        Return the version of the software in the image, and what to review about it, if anything.
-
-        Raises
-        ------
-        AddingError
-            If neither the image nor the user provides it.
+        Return the version of the software in the image, and what to review about it, if anything. Raise AddingError if
+        neither the image nor the user provides it.
         """
         if self.version:
             return self.version, None
@@ -94,23 +77,8 @@ def checked(version):
 def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
             version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
     """
-    Return the record for an image.
-
-    Parameters
-    ----------
-    found
-        The result of inspecting the image.
-    documents
-        The files of the catalogue.
-    name, family, version
-        Named by the user.
-    programs, ask
-        See `Image`.
-
-    Raises
-    ------
-    AddingError
-        If no family fits and there is no name, the family does not exist, or the version is not known.
+    Return the record for an image. Raise AddingError if no family fits and there is no name, the family does not exist,
+    or the version is not known.
     """
     image = Image(found, version, programs, ask)
     check_file_name(image.file_name)

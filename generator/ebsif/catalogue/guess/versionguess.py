@@ -40,23 +40,7 @@ def packages_named(name: str, package: Optional[str] = None) -> list[str]:
 
 def guess_version(found: Inspection, names: list[str], file_name: str,
                   software: str) -> tuple[Optional[str], Optional[str]]:
-    """
-    Return the likely version of the software in an image, and what to review about it.
-
-    Parameters
-    ----------
-    found
-        The image.
-    names
-        Possible names of its Python package.
-    file_name, software
-        Names of the image file and of the software.
-
-    Returns
-    -------
-    tuple
-        Version and what to review, each a str or None.
-    """
+    """Return the likely version of the software in an image, and what to review about it."""
     packages = {**versions_by_name({"pypi": found.listed.get("pypi", {})}), **packages_of(found)}
     said = versions_in_labels(found)
     said += [(f"the package {name}", packages[name].split("+")[0], None) for name in names if name in packages]

@@ -30,28 +30,8 @@ BRAND = "Containers"
 def build(sites: list[tuple[Site, list[Container]]], directory: Path,
           records: Optional[Mapping[str, dict[str, Any]]] = None, overwrite: bool = False) -> int:
     """
-    Build the pages of sites in a directory, whose earlier pages are replaced when all are complete.
-
-    Parameters
-    ----------
-    sites
-        The sites and their containers.
-    directory
-        Directory for the HTML.
-    records
-        The records of installations, by module, for the lists of packages.
-    overwrite
-        See `files.filled`.
-
-    Returns
-    -------
-    int
-        The number of containers.
-
-    Raises
-    ------
-    OverwriteError
-        If files would be lost that this function has not written.
+    Build the pages of sites in a directory, whose earlier pages are replaced when all are complete. Raise
+    OverwriteError if files would be lost that this function has not written.
     """
     with files.filled(directory, "docs", overwrite) as made:
         return write_pages([(site, pages(containers, records)) for site, containers in sites], made)

@@ -39,22 +39,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class Page:
-    """
-    A container, with what the pages say about it.
-
-    Attributes
-    ----------
-    container
-        The container.
-    before
-        The previous one in the catalogue; None for the first of its name.
-    record
-        The record of its installation; None if it isn't installed.
-    changes
-        The differences from the previous one.
-    short_name
-        Name, version, and what else tells it from the others of its name, except the date.
-    """
+    """A container, with what the pages say about it."""
 
     container: Container
     before: Optional[Container]
@@ -170,16 +155,7 @@ def public(version: str) -> str:
 
 
 def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[str, Any]]] = None) -> list[Page]:
-    """
-    Return the pages of all containers.
-
-    Parameters
-    ----------
-    containers
-        All containers of a site.
-    records
-        The records of installations, by module.
-    """
+    """Return the pages of all containers."""
     records, known = records or {}, list(containers)
     earlier, named = {}, {}
     for container in sorted(known, key=selection.date_key):

@@ -14,17 +14,7 @@ MARGIN = 2.0
 
 @dataclass(frozen=True)
 class Timeline:
-    """
-    The picture.
-
-    Attributes
-    ----------
-    years
-        Years, each with the place of its first day.
-    rows
-        Each software with the places of its containers, those with the most recent container first. Places are percent
-        of the width.
-    """
+    """The picture."""
 
     years: list[tuple[int, float]]
     rows: list[tuple[str, list[tuple[float, Page]]]]
