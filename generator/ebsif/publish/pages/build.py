@@ -20,7 +20,6 @@ from ebsif.installed import places
 from ebsif.jobs import job
 from ebsif.publish.pages import layout
 from ebsif.publish.pages.entry import pages, public
-from ebsif.publish.pages.timeline import timeline
 from ebsif.render import easyconfig
 from ebsif.report.output import format_count
 
@@ -54,10 +53,10 @@ def write_pages(sites, directory):
     layout.write(directory, "index.html", "index.html", title=BRAND, number=counted(everything),
                  versions=json.dumps(versions), inside=lambda page: json.dumps(inside_of(page, versions)),
                  aliases=json.dumps(sorted({page.alias for page in everything if page.alias})),
-                 sites=[(site, *grouped(some), timeline(some)) for site, some in sites], **common)
+                 sites=[(site, *grouped(some)) for site, some in sites], **common)
     for site, some in sites:
         layout.write(directory, f"{site.name}/index.html", "site.html", title=f"Containers on {name_of(site)}",
-                     site=site, timeline=timeline(some), number=counted(some), **common)
+                     site=site, number=counted(some), **common)
         for page, near in zip(some, neighbors(some)):
             layout.write(directory, page.address, "container.html", title=page.short_name, **values_of(page), **near,
                          **common)
