@@ -93,7 +93,7 @@ def partitions() -> list[NodeKind]:
         said = subprocess.run(PARTITIONS, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    found = {}
+    found: dict[str, tuple[bool, NodeKind]] = {}
     for line in said.splitlines():
         partition, cpus, resources = line.split("|", 2)
         gpus = sum(map(int, GPUS.findall(resources)))

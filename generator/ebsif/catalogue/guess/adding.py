@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
 from easybuild.easyblocks.generic.container.texts import normal_name
@@ -21,7 +21,10 @@ from ebsif.images.inspection import Inspection
 from ebsif.images.packages import versions_by_name
 from ebsif.report.output import escape
 
+# Asks the user a question with a default; None if nobody can answer.
 Ask = Callable[[str, Optional[str]], Optional[str]]
+
+Fields = dict[str, str]
 
 # Labels with the homepage of the software; the placeholder if there are none.
 HOMEPAGE_LABELS = ("org.opencontainers.image.url", "org.opencontainers.image.source")
@@ -66,7 +69,7 @@ class Image:
         return version, review
 
 
-def checked(version):
+def checked(version: str) -> str:
     """Return a version typed by the user; raise AddingError if it is invalid."""
     try:
         return is_version_part(version)
@@ -97,16 +100,16 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
     return propose_for_software(image, same_name) if same_name else propose_new_software(image, name)
 
 
-def check_file_name(file_name):
+def check_file_name(file_name: str) -> None:
     """Raise AddingError if a file name is not allowed in the catalogue."""
     if PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
         raise AddingError(f"'{escape(file_name)}' can't be the name of an image in the catalogue, which takes words in "
                           "braces for placeholders, and lines without control characters: give the file another name")
 
 
-def propose_for_family(image, candidate):
+def propose_for_family(image: Image, candidate: Candidate) -> Proposal:
     """Return the proposal for an image of a known family."""
-    values = {"family": candidate.family}
+    values: dict[str, Any] = {"family": candidate.family}
     reviews = {"family": candidate.doubt} if candidate.doubt else {}
     fields = dict(candidate.fields)
     take_version(image, candidate, fields, values, reviews)
@@ -125,7 +128,8 @@ def propose_for_family(image, candidate):
     return Proposal(candidate.document.name, candidate.family, values, reviews)
 
 
-def take_version(image, candidate, fields, values, reviews):
+def take_version(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
+                 reviews: Fields) -> None:
     """Set the version: from the user, the file name, a component, or the image."""
     name, package = candidate.document.name, candidate.defaults["package"]
     in_name = fields.pop("version", None)
@@ -141,13 +145,14 @@ def take_version(image, candidate, fields, values, reviews):
         reviews["version"] = f"from the file name; the package in the image is {own}"
 
 
-def version_of_component(document, fields):
-    """Return the component that is the version in all records of a file (str), or None."""
+def version_of_component(document: CatalogueFile, fields: Fields) -> Optional[str]:
+    """Return the component that is the version in all records of a file, if there is one."""
     return next((value for name, value in fields.items() if document.containers and all(
         all_components(document, record).get(name) == record.version for record in document.containers)), None)
 
 
-def take_date(image, candidate, fields, values, reviews):
+def take_date(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
+              reviews: Fields) -> None:
     """Set the date: from the file name, or the file's modification date if the family needs one."""
     if "date" in fields:
         values["date"] = fields.pop("date")
@@ -158,19 +163,20 @@ def take_date(image, candidate, fields, values, reviews):
             reviews["date"] = "today" if image.found.source else "the day the file was written"
 
 
-def take_python(image, candidate, fields, values, reviews):
+def take_python(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
+                reviews: Fields) -> None:
     """Set the version of Python if it differs from the family's."""
     in_name, inside = fields.pop("python", None), image.python
     python = in_name or inside
     differ = in_name and inside and in_name != inside
     if python and (differ or python != candidate.defaults["python"]):
         values["python"] = python
-    if differ:
+    if differ and image.found.python:
         reviews["python"] = f"from the file name; in the image it is {image.found.python['version']}"
 
 
-def components_of(found, document, fields):
-    """Return components (dict), and disagreements between file name and image (list of str)."""
+def components_of(found: Inspection, document: CatalogueFile, fields: Fields) -> tuple[Fields, list[str]]:
+    """Return components, and disagreements between file name and image."""
     components, differing = dict(fields), []
     for key, version in found.components.items():
         if key in components and not version.startswith(components[key]):
@@ -185,8 +191,8 @@ def components_of(found, document, fields):
     return components, differing
 
 
-def identity_of(found):
-    """Return the fields that say which image it is: its source, SHA256 and size (dict)."""
+def identity_of(found: Inspection) -> Fields:
+    """Return the fields that say which image it is: its source, SHA256 and size."""
     values = {"source": found.source} if found.source else {}
     if found.sha256:
         values["sha256"] = found.sha256
@@ -195,22 +201,22 @@ def identity_of(found):
     return values
 
 
-def conda_of(found, candidate):
-    """Return path and name of the Conda environment (dict) if they differ from the family's."""
+def conda_of(found: Inspection, candidate: Candidate) -> Fields:
+    """Return path and name of the Conda environment if they differ from the family's."""
     if found.init not in INIT_CONDA:
         return {}
     usual = {"conda_root": CONDA_ROOT, "conda_env": candidate.document.name.lower()}
-    found = {key: getattr(found, key) for key in usual}
-    return {key: value for key, value in found.items() if value and value != (candidate.defaults[key] or usual[key])}
+    inside = {key: getattr(found, key) for key in usual}
+    return {key: value for key, value in inside.items() if value and value != (candidate.defaults[key] or usual[key])}
 
 
-def file_template(file_name, version):
-    """Return a file name with a placeholder for the version (str), or unchanged if it doesn't contain the version."""
+def file_template(file_name: str, version: str) -> str:
+    """Return a file name with a placeholder for the version, or unchanged if it doesn't contain the version."""
     template = insert_placeholders(file_name, {"version": version})
     return template if template != file_name else insert_placeholders(file_name, {"version": version}, glued=True)
 
 
-def propose_for_software(image, document):
+def propose_for_software(image: Image, document: CatalogueFile) -> Proposal:
     """Return the proposal for known software with a new kind of file name, based on the family used last."""
     families = list(dict.fromkeys(record.family for record in document.containers))
     family = document.containers[-1].family
@@ -230,29 +236,31 @@ def propose_for_software(image, document):
     return proposal
 
 
-def propose_new_software(image, name):
+def propose_new_software(image: Image, name: str) -> Proposal:
     """Return the proposal for new software, with a new family."""
-    found, reviews = image.found, {}
+    found = image.found
+    reviews: Fields = {}
     version, review = image.version_of(name)
     if review:
         reviews["version"] = review
-    family = {"file": file_template(image.file_name, version), "init": found.init}
+    family: dict[str, Any] = {"file": file_template(image.file_name, version), "init": found.init}
     if family["file"] == image.file_name:
         reviews["file"] = "the name has no version, so it is that of this image alone: the next one needs its own"
     family.update(python_of(image, name, reviews))
     family.update(texts_of(found, name, reviews))
-    values = {"family": name.lower(), "version": version}
+    values: dict[str, Any] = {"family": name.lower(), "version": version}
     if found.components:
         values["components"] = dict(found.components)
     values.update(identity_of(found))
     return Proposal(name, name.lower(), values, reviews, new_family=family)
 
 
-def python_of(image, name, reviews):
-    """Return the fields of a new family that concern Python (dict)."""
+def python_of(image: Image, name: str, reviews: Fields) -> dict[str, Any]:
+    """Return the fields of a new family that concern Python."""
     from easybuild.easyblocks.generic.container.probe import why_no_venv
 
-    found, family = image.found, {}
+    found = image.found
+    family: dict[str, Any] = {}
     package = next((one for one in packages_named(name) if one in packages_of(found)), None)
     if package and package != normal_name(name):
         family["package"] = package
@@ -267,8 +275,8 @@ def python_of(image, name, reviews):
     return family
 
 
-def texts_of(found, name, reviews):
-    """Return homepage and description from an image's labels (dict); placeholders where it has none."""
+def texts_of(found: Inspection, name: str, reviews: Fields) -> Fields:
+    """Return homepage and description from an image's labels; placeholders where it has none."""
     homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))), None)
     if not homepage:
         reviews["homepage"] = "a placeholder, because the image has none: enter that of the software"
@@ -279,8 +287,8 @@ def texts_of(found, name, reviews):
     return {"homepage": homepage or NO_HOMEPAGE, "description": description}
 
 
-def line_of(label):
-    """Return a label as it can be in a record (str), or None."""
+def line_of(label: Optional[str]) -> Optional[str]:
+    """Return a label if a record can have it."""
     try:
         return is_line((label or "").strip())
     except ValueError:

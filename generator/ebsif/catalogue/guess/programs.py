@@ -8,6 +8,7 @@ from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import Proposal
 
+# Returns which of some names are programs in the image.
 Programs = Callable[[list[str]], set[str]]
 
 # Commands that every venv has.

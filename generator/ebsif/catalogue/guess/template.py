@@ -30,10 +30,12 @@ def read_fields(template: str, name: str, known: Optional[dict[str, str]] = None
 
 def pattern(template: str, known: dict[str, str]) -> re.Pattern:
     """Return the regular expression that matches the names of a template; each placeholder is a group."""
-    parts, seen, end = [], [], 0
+    parts: list[str] = []
+    seen: list[tuple] = []
+    end = 0
     for match in PLACEHOLDER.finditer(template):
         again = match.groups() in seen and match.group(1) not in OPTIONAL
-        group = rf"(\{seen.index(match.groups()) + 1})" if again else pattern_of_field(*match.groups(), known)
+        group = rf"(\{seen.index(match.groups()) + 1})" if again else pattern_of_field(match[1], match[2], known)
         parts += [re.escape(template[end : match.start()]), group]
         seen.append(match.groups())
         end = match.end()
@@ -54,6 +56,7 @@ def pattern_of_field(field: str, dotless: str, known: dict[str, str]) -> str:
 
 def insert_placeholders(text: str, fields: Mapping[str, Optional[str]], glued: bool = False) -> str:
     """Return a text with placeholders instead of values, but not within other numbers (2.1 in 12.1.3)."""
+    # glued: letters may precede a value, and '_' may follow it, as in tool1.2_x
     before, after = ("0-9.{+", "A-Za-z0-9}") if glued else (r"\w.{+", r"\w}")
     for field, value in fields.items():
         if value:

@@ -54,8 +54,8 @@ def guess_version(found: Inspection, names: list[str], file_name: str,
     return version, doubt or ("from the file name" if source == "the file name" else None)
 
 
-def versions_in_labels(found):
-    """Return the versions in labels of an image (list of tuple): source, version, what to review or None."""
+def versions_in_labels(found: Inspection) -> list[tuple[str, str, Optional[str]]]:
+    """Return the versions in labels of an image: source, version, what to review or None."""
     versions = []
     for name in VERSION_LABELS:
         match = LABEL.fullmatch(found.labels.get(name, "").strip())
@@ -67,8 +67,8 @@ def versions_in_labels(found):
     return versions
 
 
-def versions_in(file_name, software):
-    """Return possible versions of a software in a file name (list of str), the most likely first."""
+def versions_in(file_name: str, software: str) -> list[str]:
+    """Return possible versions of a software in a file name, the most likely first."""
     found, before = [], ""
     for word in re.split(r"[-_]", file_name.rsplit(".", 1)[0]):
         match = re.fullmatch(rf"([A-Za-z]*?)v?({VERSION})(?:\+.*)?", word)

@@ -157,7 +157,8 @@ def public(version: str) -> str:
 def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[str, Any]]] = None) -> list[Page]:
     """Return the pages of all containers."""
     records, known = records or {}, list(containers)
-    earlier, named = {}, {}
+    earlier: dict[Container, Optional[Container]] = {}
+    named: dict[str, list[Container]] = {}
     for container in sorted(known, key=selection.date_key):
         before = named.setdefault(container.name, [])
         earlier[container] = next((one for one in reversed(before) if one.file_name != container.file_name), None)
@@ -167,8 +168,9 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[s
             for one in known]
 
 
-def changes(earlier, container, records):
-    """Return the differences between two containers (list of lock.Change): of all packages if both are installed."""
+def changes(earlier: Optional[Container], container: Container,
+            records: Mapping[str, dict[str, Any]]) -> list[lock.Change]:
+    """Return the differences between two containers: of all packages if both are installed."""
     if not earlier:
         return []
     before, after = records.get(earlier.module), records.get(container.module)
@@ -189,8 +191,8 @@ def short_names(containers: Iterable[Container]) -> dict[Container, str]:
             for one, own in parts.items()}
 
 
-def suffix_parts(container):
-    """Return the parts of a version suffix (list of str), without date and components, whose versions have badges."""
+def suffix_parts(container: Container) -> list[str]:
+    """Return the parts of a version suffix, without date and components, whose versions have badges."""
     found = []
     for part in SUFFIX_PART.finditer(container.suffix_template):
         if part["word"]:
