@@ -133,7 +133,7 @@ def imported(paths, folder, profile, family=None):
     name = results[0].name
     known = reading.document_of(LUMI / f"containers/{name}.yaml") if family else None
     made = cataloguefile.File(name, results, profile, known, family)
-    (folder / "containers").mkdir(exist_ok=True)
+    (folder / "containers").mkdir(parents=True, exist_ok=True)
     (folder / "containers" / f"{name}.yaml").write_text(made.text)
     return results, reading.read(profile, folder)
 
@@ -574,6 +574,11 @@ def test_what_a_family_adds_is_listed(lumi, tmp_path):
     assert "bind /usr/lib64/libjansson.so.4" in told and "script_names: " in told
     (result,), (made,) = imported([path], tmp_path, lumi)
     assert (result.left, made.family, made.binds, made.script_names) == ([], "alphafold", None, {})
+    # what can be said in the record is said there
+    fact = next(fact for fact in FACTS if fact["version"] == "2.7.1")
+    path = written(tmp_path, fact["easyconfig"], in_todays_style({**fact, "user_software_venv": False}))
+    _, (made,) = imported([path], tmp_path / "venv", lumi, "image")
+    assert (made.family, made.venv) == ("image", False)
 
 
 def test_a_file_name_that_the_familys_template_does_not_match(lumi, tmp_path):

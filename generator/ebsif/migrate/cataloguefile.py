@@ -7,7 +7,7 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_IMAGE
 from pydantic import BaseModel, ValidationError
 
-from ebsif.catalogue.families import ADDED, family_values
+from ebsif.catalogue.families import family_values
 from ebsif.catalogue.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
 from ebsif.catalogue.guess.template import insert_placeholders, read_fields
 from ebsif.catalogue.records import CatalogueFile, Record
@@ -19,6 +19,9 @@ from ebsif.migrate.imported import Imported, shortened
 # Fields that only records have; others can come from the family.
 OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "components", "definition_files",
              "requirements", "sha256", "archived")
+
+# Lists to which a record adds, instead of replacing them.
+LISTS = {name for name, field in Record.model_fields.items() if field.default == [] and name != "python_packages"}
 
 # What a family may add to a container without being asked about: texts, and how modules are found and checked.
 HARMLESS = ("homepage", "description", "doc", "file", "suffix", "package", "python", "python_packages", "keywords",
@@ -176,44 +179,56 @@ def common_value(key: str, values: list[Any], versions: set[str]) -> Any:
 
 def in_family(result: Imported, defaults: dict[str, Any], usual: dict[str, Any], family: str) -> dict[str, Any]:
     """Return the record of a container in a family; what the family would add is left to the user."""
-    own = {**result.record, "suffix": result.suffix}
-    templates = {"file": defaults["file"] or "", "suffix": defaults["suffix"] or DEFAULT_SUFFIX}
-    known = {"version": own["version"], "name": result.name}
-    of_names = {key: read_fields(templates[key], own[key], known) for key in templates}
-    fields = {**(of_names["suffix"] or {}), **(of_names["file"] or {})}
-    components = {**fields, **own.get("components", {})}
-    own["components"] = {key: value for key, value in components.items() if key not in ("name", *Record.model_fields)}
-    own.update({key: fields.get(key) or own.get(key) for key in ("date", "hash", "variant", "label", "python")})
+    own, of_names = with_fields(result, defaults)
     placeholders = {**own["components"], **{key: own.get(key) for key in ("version", "date", "hash", "python")},
                     "name": result.name}
     record: dict[str, Any] = {}
     gained = []
     for key, value in defaults.items():
-        theirs, mine = plain(value, placeholders) or usual.get(key), own.get(key) or usual.get(key)
+        theirs = plain(value, placeholders) or usual.get(key)
+        mine = usual.get(key) if own.get(key) is None else own[key]
         if key == "binds":
             theirs = [bind for kind in ("required", "optional", "libraries") for bind in (theirs or {}).get(kind, ())]
             more = [bind for bind in mine or [] if bind not in theirs]
             record[key] = {"optional": more} if more else None
             gained += [f"bind {bind}" for bind in theirs if bind not in result.binds]
-        elif key in ADDED:
+        elif key in LISTS:
             record[key] = [item for item in mine or [] if item not in (theirs or [])]
             gained += [f"{key}: {item}" for item in theirs or [] if item not in (mine or []) and key not in HARMLESS]
-        elif isinstance(defaults[key], dict):
+        elif isinstance(value, dict):
             record[key] = {name: entry for name, entry in (mine or {}).items() if (theirs or {}).get(name) != entry}
             gained += [f"{key}: {name}" for name in theirs or {} if name not in (mine or {})
                        and key not in HARMLESS and name not in ("docurls", "whatis")]
-        elif mine and mine != theirs and not (isinstance(mine, list) and sorted(mine) == sorted(theirs or [])) and not (
-                key == "archived" and theirs):
+        elif mine not in (None, "") and not is_same(mine, theirs) and not (key == "archived" and theirs):
             record[key] = mine
         elif theirs and not mine and key not in HARMLESS:
             gained.append(key)
-    for key, found in of_names.items():
-        same = found is not None and all((placeholders.get(name) or own.get(name)) == field
-                                         for name, field in found.items())
+    for key, fields in of_names.items():
+        same = fields is not None and all((placeholders.get(name) or own.get(name)) == field
+                                          for name, field in fields.items())
         record[key] = None if same else own[key]
     if gained:
         result.leave(1, f"the family {family} adds to this container: {', '.join(gained)}")
     return {key: value for key, value in record.items() if value not in (None, {}, [])}
+
+
+def with_fields(result: Imported, defaults: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a record with the fields of its names, and those by name; None where a name isn't like the family's."""
+    own = {**result.record, "suffix": result.suffix}
+    known = {"version": own["version"], "name": result.name}
+    of_names = {key: read_fields(template, own[key], known) for key, template in (
+        ("file", defaults["file"] or ""), ("suffix", defaults["suffix"] or DEFAULT_SUFFIX))}
+    fields = {**(of_names["suffix"] or {}), **(of_names["file"] or {})}
+    components = {**fields, **own.get("components", {})}
+    own["components"] = {key: value for key, value in components.items() if key not in ("name", *Record.model_fields)}
+    own.update({key: fields.get(key) or own.get(key) for key in ("date", "hash", "variant", "label", "python")})
+    return own, of_names
+
+
+def is_same(mine: Any, theirs: Any) -> bool:
+    """Return whether a value is the family's; the order of wrappers doesn't matter."""
+    return mine == theirs or isinstance(mine, list) and isinstance(theirs, list) and sorted(map(str, mine)) == sorted(
+        map(str, theirs))
 
 
 def plain(value: Any, fields: dict[str, Optional[str]]) -> Any:
