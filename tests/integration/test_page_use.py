@@ -258,22 +258,6 @@ def test_without_javascript(browser, look):
     assert not browser.find_element(By.CSS_SELECTOR, ".search").is_displayed()
 
 
-def test_the_timeline(browser, look):
-    """Issue 25, point 1: a circle for each container with a date, by time and software; a text says the same."""
-    look("index.html", 360)
-    circles = browser.execute_script("return Array.from(document.querySelectorAll('.timeline circle'), (one) => "
-                                     "[one.textContent, one.getBoundingClientRect().x, one.getBoundingClientRect().y])")
-    lumi = [one for one in reading.read(site.read("lumi"), site.SITES / "lumi") if one.date]
-    assert len(circles) == len(lumi)
-    days = [text.partition(", ")[2].removesuffix(" (archived)") for text, _, _ in circles]
-    assert sorted(range(len(days)), key=lambda place: (days[place], circles[place][1])) == sorted(
-        range(len(days)), key=lambda place: (circles[place][1], days[place]))
-    assert len({height for _, _, height in circles}) == len({one.name for one in lumi})
-    title = browser.find_element(By.CSS_SELECTOR, ".timeline > title").get_attribute("textContent")
-    assert title.startswith(f"{len(lumi)} containers (lumi-multitorch, PyTorch, ")
-    assert all(0 <= x <= 350 for _, x, _ in circles)
-
-
 def smaller(picture):
     """Return a PNG picture without what isn't needed, as small as zlib makes it (bytes)."""
     place, data, kept = 8, b"", {}

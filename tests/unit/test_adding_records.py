@@ -11,7 +11,7 @@ import pytest
 from ebsif import cli
 from ebsif.catalogue import inheritance, reading, site, writing
 from ebsif.catalogue.guess import adding, template
-from ebsif.catalogue.proposal import AddingError
+from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.commands.add import ask
 from ebsif.images import inspection
@@ -137,7 +137,7 @@ def test_labels_of_new_software():
     for labels in ({}, {"org.opencontainers.image.url": "https://x.org/\x1b]0;\nfamilies: {}"}):
         proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
         text = writing.text_without_records(proposal)
-        assert "    homepage: 'https://apptainer.org/'  # review: a placeholder" in text
+        assert "    homepage: https://apptainer.org/  # review: a placeholder" in text
 
 
 @pytest.mark.parametrize(("python", "reason"), [
@@ -296,13 +296,36 @@ def test_a_list_that_is_not_indented(place):
     assert "\n- family: tool\n  version: 2.0\n  sha256: " in own.read_text()
 
 
+@pytest.mark.parametrize(("begin", "end"), [
+    ("containers:  # all of them\n", "\n"), ("containers: \n", "\n"), ("containers:\n", "\r\n")])
+def test_forms_of_a_file(place, begin, end):
+    """N17, N18: a comment or blank after `containers:`, and the line ends of the file, stay."""
+    text = (place / "project/mine/containers/Tool.yaml").read_text().replace("containers:\n", begin).replace("\n", end)
+    own = place / "own/mine/containers/Tool.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(text.encode())
+    assert add("tool-2.0.sif") == 0
+    after = own.read_bytes().decode()
+    assert after.startswith(text) and "version: 2.0" in after[len(text):]
+    assert after.count("\n") == after.count(end)
+
+
+def test_a_file_without_records(tmp_path):
+    """N18: `containers: []` gets its first record."""
+    path = tmp_path / "Tool.yaml"
+    path.write_text("name: Tool\nfamilies:\n  tool: {homepage: https://example.org/}\ncontainers: []  # none yet\n")
+    writing.write([Proposal("Tool", "tool", {"family": "tool", "version": "1.0", "file": "tool-1.0.sif"})], path)
+    assert path.read_text().endswith("containers:  # none yet\n  - family: tool\n    version: 1.0\n"
+                                     "    file: tool-1.0.sif\n")
+
+
 def test_an_invalid_version(place, capsys):
     """Admin D3: the message names the field and shows the record, but no line of the file, which lacks it."""
     before = files(place)
     assert add("tool-2.0.sif", "--version", "2 0") == 3
     said = capsys.readouterr().err
     assert said.startswith("ebsif: the record would be invalid, so nothing was written: version: ")
-    assert "version: '2 0'\n" in said
+    assert "version: 2 0\n" in said
     assert files(place) == before
 
 

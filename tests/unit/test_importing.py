@@ -6,8 +6,8 @@ import re
 import pytest
 import yaml
 from ebsif.catalogue import reading, selection, site
-from ebsif.migrate import cataloguefile, commandline, easyconfigfile, recipe
-from ebsif.migrate.scripts import strange_lines
+from ebsif.migrate import cataloguefile, easyconfigfile, recipe, shellcommands
+from ebsif.migrate.scripts import strange_commands
 from ebsif.render import easyconfig, rendering
 from ebsif_command import run_ebsif
 from support import CHECKOUT
@@ -126,35 +126,39 @@ def written(folder, name, text):
     return path
 
 
-def imported(paths, folder, profile, known=True):
-    """Import easyconfigs of one name into a folder; return the findings and the containers in the file."""
-    found = [recipe.read(path, profile) for path in paths]
-    recipe.report_same_module(found)
-    name = found[0].name
-    path = LUMI / f"containers/{name}.yaml"
-    document = reading.document_of(path) if known and path.is_file() else None
-    made = cataloguefile.File(name, found, document, profile)
-    (folder / "containers").mkdir(exist_ok=True)
+def imported(paths, folder, profile, family=None):
+    """Import easyconfigs of one name into a folder; return the results and the containers in the file."""
+    results = [recipe.read(path, profile) for path in paths]
+    recipe.report_same_module(results)
+    name = results[0].name
+    known = reading.document_of(LUMI / f"containers/{name}.yaml") if family else None
+    made = cataloguefile.File(name, results, profile, known, family)
+    (folder / "containers").mkdir(parents=True, exist_ok=True)
     (folder / "containers" / f"{name}.yaml").write_text(made.text)
-    return found, reading.read(profile, folder)
+    return results, reading.read(profile, folder)
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["with families", "without"])
+@pytest.mark.parametrize("known", [True, False], ids=["in its family", "in a new family"])
 @pytest.mark.parametrize("name", sorted({fact["name"] for fact in FACTS}))
 def test_imported_containers_equal_the_catalogues(name, known, lumi, tmp_path):
-    """Admin D6: every container of LUMI, of all generations, gives the same module, with and without known families."""
-    facts = [fact for fact in FACTS if fact["name"] == name]
-    places = {True: tmp_path / "__archive__", False: tmp_path / "now"}
-    paths = [written(places[fact["archived"]], fact["easyconfig"], in_todays_style(fact)) for fact in facts]
-    found, made = imported(paths, tmp_path, lumi, known)
-    # the facts lack ccpe's binds, and two PyTorch containers have the module of another one
-    left = [text for one in found for _, text in one.left]
-    assert [text for text in left if not re.match("binds of the site, which this easyconfig does not have", text)] == []
-    assert bool(left) == (name == "ccpe")
+    """Admin D6: every container of LUMI, of all generations, gives the same module, in a known family and a new one."""
     ours = {one.easyconfig_name: one for one in reading.read(lumi, LUMI)}
-    for fact, one in zip(facts, made):
-        compare(one, ours[fact["easyconfig"]], known)
-    assert "hash: none" not in (tmp_path / f"containers/{name}.yaml").read_text()
+    groups = {}
+    for fact in FACTS:
+        if fact["name"] == name:
+            groups.setdefault(ours[fact["easyconfig"]].family if known else None, []).append(fact)
+    for family, facts in groups.items():
+        folder = tmp_path / str(family)
+        places = {True: folder / "__archive__", False: folder / "now"}
+        paths = [written(places[fact["archived"]], fact["easyconfig"], in_todays_style(fact)) for fact in facts]
+        results, made = imported(paths, folder, lumi, family)
+        # the facts lack ccpe's binds and variables
+        left = [text for result in results for _, text in result.left]
+        assert [text for text in left if not re.match("binds of the site|the family ccpe.* adds", text)] == []
+        assert bool(left) == (name == "ccpe")
+        for fact, one in zip(facts, made):
+            compare(one, ours[fact["easyconfig"]], known)
+        assert "hash: none" not in (folder / f"containers/{name}.yaml").read_text()
 
 
 def compare(made, ours, known):
@@ -164,7 +168,7 @@ def compare(made, ours, known):
         assert (getattr(made, field) or None) == (getattr(ours, field) or None), field
     # not in the facts: ccpe's binds, contents of LUMI's own image, and settings in modluafooter
     if made.name == "ccpe":
-        assert made.container_env == {"PS1": ours.container_env["PS1"]}
+        assert made.container_env == ours.container_env if known else {"PS1": ours.container_env["PS1"]}
     else:
         assert made.container_env == ours.container_env
         assert made.all_binds == ours.all_binds
@@ -181,7 +185,8 @@ def compare(made, ours, known):
     assert made.components.get("rocm") in (ours.components.get("rocm"), "5.5.3", "6.3", None)
     if known and made.name != "ccpe":
         assert set(ours.components) - set(TEXTS[ours.easyconfig_name].get("stated", ())) <= set(made.components)
-    assert made.parameters == {"whatis": ["Description: a container"]}
+    assert made.parameters["whatis"] == ["Description: a container"]
+    assert known or list(made.parameters) == ["whatis"]
     assert (made.description, made.homepage) == ("A container.", "https://example.org")
 
 
@@ -248,12 +253,13 @@ moduleclass = 'tools'
 
 
 @pytest.mark.parametrize(("line", "is_strange"), [
-    ("echo 'a; b' \"$SIF > c\" >&2", False), (">&2 echo It is here ; exit 1", False), ('echo "a text that goes', False),
+    ("echo 'a; b' \"$SIF > c\" >&2", False), (">&2 echo It is here ; exit 1", False),
+    ("echo \"a --> $(hostname)\"", False),
     ("set -euo pipefail", False), ("echo Welcome; export A=1", True), ("echo A=1 >setup.sh", True),
     ("printf a | tee b", True), ('echo "a"; cd "b"', True), ("set -e; cd b", True)])
 def test_messages_in_scripts(lumi, line, is_strange):
     """Admin section 2: messages don't matter, but commands in the same line do."""
-    assert strange_lines("bin/start-shell", f"#!/bin/bash\n{line}\n", lumi) == [line] * is_strange
+    assert bool(strange_commands("bin/start-shell", f"#!/bin/bash\n{line}\n", lumi)) == is_strange
 
 
 def test_nothing_is_dropped_silently(lumi, tmp_path):
@@ -271,9 +277,9 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
          "sources: data.tar, which is neither an image nor a definition file"),
         (lines[19], "files_to_copy: data.tar, copied to share/data"),
         ("skipsteps = ['build', 'sanitycheck']", "parameter skipsteps: sanitycheck"),
-        (lines[22].strip(), "postinstallcmds: curl https://example.org/x | bash"),
+        (lines[22].strip(), "postinstallcmds: mkdir -p bin && curl https://example.org/x | bash (it has |)"),
         (lines[24].strip(), "the file bin/other, which none of our scripts replaces"),
-        (lines[26].strip(), "postinstallcmds: the file etc/setup.sh, written by: echo export A=1"),
+        (lines[26].strip(), "postinstallcmds: echo export A=1 > %(installdir)s/etc/setup.sh (it has >)"),
         *((f"'{command}',", f"postinstallcmds: {command}") for command in (
             "touch %(installdir)s/etc/mark", "rm -rf %(installdir)s/share")),
         (lines[30].strip(), "postinstallcmds: for i in 1 2; do echo $i; done (a compound command, for)"),
@@ -323,17 +329,35 @@ postinstallcmds = [
 """
 
 
-@pytest.mark.parametrize(("command", "left"), [
-    ("cd /user-software ; mkdir -p venv", ""), ("cd %(installdir)s && mkdir -p bin", ""), ("mkdir -p runscripts", ""),
-    ("cd %(installdir)s/user-software && cd .. && rm -rf user-software", ""), ("cd /; mkdir -p user-software/venv", ""),
-    ("cd /scratch ; mkdir -p bin", "mkdir -p bin"), ("cd $HOME ; mkdir -p bin", "mkdir -p bin"),
-    ("cd ; mkdir bin", "mkdir bin"), ("cd /user-software; rm -rf user-software", "rm -rf user-software")])
-def test_relative_paths(lumi, tmp_path, command, left):
-    """Admin section 2: they belong to the directory of the last `cd` in the same shell."""
-    commands = [f'"{command}"', f"local_exec + \"bash -c '{command}'\"", '"mkdir -p bin"']
-    found = recipe.read(written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", ", ".join(commands))), lumi)
-    assert [text for _, text in found.left if text.startswith("postinstallcmds")] == 2 * (
-        [f"postinstallcmds: {left}"] if left else [])
+@pytest.mark.parametrize("command", [
+    "mkdir -p bin", "cd /scratch ; mkdir -p user-software/venv", "cd /scratch; rm -rf user-software",
+    "chmod 600 %(installdir)s/bin/start-shell", "mksquashfs user-software us2.squashfs",
+    "true && touch %(installdir)s/x", "pip list | grep torch", "rm -rf %(installdir)s/user-software &"])
+def test_commands_are_understood_as_a_whole_or_listed_as_a_whole(lumi, tmp_path, command):
+    """Admin section 2, N19: relative paths, other modes and targets, pipes and redirections are listed."""
+    path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", f"'true', {command!r}"))
+    result = recipe.read(path, lumi)
+    assert [line for line, _ in result.left if line > 1] == [12]
+    ((_, text),) = [message for message in result.left if message[0] > 1]
+    assert text.startswith(f"postinstallcmds: {command}")
+
+
+def test_a_second_venv_is_listed(lumi, tmp_path):
+    """N19: the packages don't go into the last venv in silence."""
+    command = "local_exec + 'python -m venv /user-software/venv/second'"
+    result = recipe.read(written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", command)), lumi)
+    assert (result.record["venv_name"], [line for line, _ in result.left if line > 1]) == ("tool", [12])
+
+
+def test_comments_are_listed(lumi, tmp_path):
+    """Issue 47: comments are listed with their lines; who wrote the recipe stands at its record, too."""
+    text = PIP.replace("COMMANDS", "'true',  # why")
+    text = text.replace("\neasyblock", "# By A. Person of B\n#####\n\neasyblock", 1)
+    text += "modluafooter = 'setenv(\"A\", \"1\") -- a reason'\n"
+    (result,), (made,) = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
+    assert result.comments == [(1, "By A. Person of B"), (14, "why"), (16, "a reason")]
+    assert (result.record["variables"], made.variables) == ({"A": "1"}, {"A": "1"})
+    assert "  # Tool-1.0.eb\n  # By A. Person of B\n" in (tmp_path / "containers/Tool.yaml").read_text()
 
 
 @pytest.mark.parametrize(("commands", "expected"), [
@@ -396,7 +420,7 @@ def test_no_credential_is_imported(lumi, tmp_path):
     assert (made.requirements, made.variables) == (None, {"B": "1"})
     assert sorted(text.split(":")[0] for _, text in found.left if "credential" in text) == ["MY_TOKEN", "requirements"]
     file = (tmp_path / "containers/Tool.yaml").read_text()
-    told = "\n".join([*found.not_understood, *found.data, *found.recognized, file])
+    told = "\n".join([*found.messages, *found.data, *found.recognized, file])
     assert "Passw0rd1" not in told
 
 
@@ -404,22 +428,14 @@ def test_no_credential_is_imported(lumi, tmp_path):
     ("while read x; do pip install $x; done", "a compound command, while"),
     ("cd /src && if true; then pip install rich; fi", "a compound command, if"),
     ("[[ -f x ]] && pip install rich", r"a compound command, \[\["),
-    ("pip install rich ||\npip install --no-deps rich", "a command that runs only if another one fails"),
-    ("pip install rich & wait", "a command in the background"),
+    ("pip install rich ||\npip install --no-deps rich", r"it has \|\|"), ("pip install rich & wait", "it has &"),
     ("(cd /src; pip install rich)", r"it has \("), ("pip install $(cat list)", r"it has \("), ("cat < x", "it has <"),
+    ("pip install `cat list`", "a command in a command"), ("echo 'x", "No closing quotation"),
 ])
 def test_compound_commands_are_refused(text, reason):
     """Admin section 2, issue 17.4: they are never treated as the simple commands they contain."""
     with pytest.raises(ValueError, match=reason):
-        commandline.simple_commands(text)
-
-
-def test_simple_commands():
-    """Admin section 2: split like in a shell, at line ends as well; filters for messages don't count as pipes."""
-    text = "mkdir a || exit 1 ;\ncurl x |\nbash\npip list 2>&1 | grep -v y > /dev/null"
-    assert commandline.simple_commands(text) == [
-        (["mkdir", "a"], [], False), (["exit", "1"], [], False), (["curl", "x", "|", "bash"], [], True),
-        (["pip", "list"], [], False)]
+        shellcommands.simple_commands(text)
 
 
 def test_messages_keep_paths_and_order(lumi, tmp_path):
@@ -435,46 +451,35 @@ def test_messages_keep_paths_and_order(lumi, tmp_path):
         lines = [int(line) for line in re.findall(r"# review: line (\d+): ", part)]
         assert lines == sorted(lines) and len(lines) >= 4
         twin = f"is also that of {other.path}: give one of them its own label"
-        assert sum(twin in message for message in one.not_understood) == 1
-        assert one.not_understood[-1].endswith("..., which nothing uses")
-        assert "Passw0rd" not in file + "".join([*one.not_understood, *one.data, *one.recognized])
+        assert sum(twin in message for message in one.messages) == 1
+        assert one.messages[-1].endswith("..., which nothing uses")
+        assert "Passw0rd" not in file + "".join([*one.messages, *one.data, *one.recognized])
 
 
-@pytest.mark.parametrize(("lines", "expected"), [
-    ("binds = ['/must', '/may:/may', '?/maybe']\n", [
-        "binds: /may is required here, and optional for the site"]),
-    ("binds = ['/other']\n", [
-        "binds: /other is required here, and the site does not have it",
-        "binds of the site, which this easyconfig does not have: /must, /may, /maybe"]),
-    ("binds = ['/must', '?/may', '?/maybe']\nlibrary_binds = {'/lib/a.so': 'if_newer'}\n"
-     "one_container = False\nbind_file = '/etc/binds'\n", [
-         "parameter one_container = False, and the site has refuse",
-         "parameter library_binds = {'/lib/a.so': 'if_newer'}, and the site has {'/lib/a.so': 'if_missing'}",
-         "parameter bind_file = /etc/binds, and the site has none"]),
+@pytest.mark.parametrize(("lines", "missing", "more"), [
+    ("modextravars = {'SINGULARITY_BIND': '/must,/may:/may,/maybe'}\n", None, None),
+    ("modextravars = {'SINGULARITY_BIND': '/must,/other'}\n", "/may, /maybe", ["/other"]),
     # joined in Lua, which is kept as it is
     ("modluafooter = '''\nlocal binds = '/must,' .. \"/may:/may\" .. os.getenv('MORE')\n"
-     "setenv('SINGULARITY_BIND', binds)\n'''\n", [
-         "binds of the site, which this easyconfig does not have: /maybe"]),
+     "setenv('SINGULARITY_BIND', binds)\n'''\n", "/maybe", None),
 ])
-def test_binds_are_compared_with_the_sites(lines, expected, tmp_path):
-    """Admin D6, issue 17: required, optional and library binds, in both directions; 'none' only if there is no bind."""
-    binds = site.Binds(required=["/must"], optional=["/may", "/maybe"], libraries={"/lib/a.so": "if_missing"})
+def test_binds_are_compared_with_the_sites(lines, missing, more, tmp_path):
+    """Admin D6, issue 17: what the site would add is listed, what the easyconfig adds is in the record."""
+    binds = site.Binds(required=["/must"], optional=["/may", "/maybe"])
     profile = site.Site(name="mine", description="x", binds=binds)
-    text = ("easyblock = 'ContainerInstall'\nname = 'Tool'\nversion = '1.0'\nhomepage = 'https://example.org'\n"
-            "description = 'x'\ntoolchain = SYSTEM\nsources = ['tool-1.0.sif']\nmoduleclass = 'tools'\n")
-    found = recipe.read(written(tmp_path, "Tool-1.0.eb", text + lines), profile)
-    gained = "parameter library_binds = none, and the site has {'/lib/a.so': 'if_missing'}"
-    expected = expected if "library_binds" in lines else [gained, *expected]
-    assert sorted(message for _, message in found.left) == sorted(expected)
+    text = PIP.replace("COMMANDS", "'true'") + lines
+    result = recipe.read(written(tmp_path, "Tool-1.0.eb", text), profile)
+    assert [message.rpartition(": ")[2] for _, message in result.left] == ([missing] if missing else [])
+    assert result.record.get("binds") == more
 
 
 def test_the_description_of_a_new_family(lumi, tmp_path):
     """Admin section 2, issue 17: it names no version, which would be wrong for the next container."""
-    for text, expected in (("Tool 1.0, a tool.", "Tool {version}, a tool."), ("For CUDA 12.4.", None)):
+    for text, in_family in (("A tool.", True), ("Tool 1.0, a tool.", False), ("For CUDA 12.4.", False)):
         path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", "'true'").replace("= 'x'", f"= {text!r}"))
         _, (made,) = imported([path], tmp_path, lumi)
         content = yaml.safe_load((tmp_path / "containers/Tool.yaml").read_text())
-        assert content["families"]["tool"].get("description") == expected
+        assert (content["families"]["tool"].get("description") == text) == in_family
         assert made.fill(made.description) == text
 
 
@@ -512,12 +517,12 @@ def test_other_easyconfigs(text, expected, lumi, tmp_path):
 
 
 def test_a_site_without_families(tmp_path):
-    """Admin D6: one file, each family once, placeholders for parts of names; no activation without Python."""
+    """Admin D6: one file with one family, placeholders for parts of names; no activation without Python."""
     facts = [fact for fact in FACTS if fact["name"] in ("PyTorch", "rocm")]
     local = site.read("local")
     paths = [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts]
     for name in ("rocm", "PyTorch"):
-        found, _ = imported([path for path in paths if path.name.startswith(name)], tmp_path, local, known=False)
+        results, _ = imported([path for path in paths if path.name.startswith(name)], tmp_path, local)
     made = reading.read(local, tmp_path)
     assert {one.easyconfig_name for one in made} == {path.name for path in paths}
     assert {one.file_name for one in made} == {fact["sif"][0] for fact in facts}
@@ -526,16 +531,12 @@ def test_a_site_without_families(tmp_path):
                            "    suffix: -singularity-{date}\n")
     assert text.count("file:") == 1
     assert "\n    init: none\n" in text
-    text = (tmp_path / "containers/PyTorch.yaml").read_text()
-    head = text.split("containers:\n")[0]
-    assert head.count("file: lumi-pytorch-rocm-{rocm}-python-{python}-pytorch-v{version}-dockerhash-{hash}.sif") == 3
+    head = (tmp_path / "containers/PyTorch.yaml").read_text().split("containers:\n")[0]
+    assert head.startswith("name: PyTorch\nfamilies:\n  pytorch:\n    file: lumi-pytorch-rocm-{rocm}-python-{python}-"
+                           "pytorch-v{version}-dockerhash-{hash}.sif\n")
     assert {one.init or "image" for one in made} == {"none", "conda-manual", "conda-injected", "image"}
-    # a name alone doesn't select a family: the site's is for other images
-    known = reading.document_of(site.SITES / "local/containers/PyTorch.yaml")
-    file = cataloguefile.File("PyTorch", found, known, local)
-    assert "example" not in file.families
     # a site without a profile has no network settings
-    assert {text.split(": ")[-1] for one in found for _, text in one.left} == {
+    assert {text.split(": ")[-1] for result in results for _, text in result.left} == {
         "export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3", "export NCCL_NET_GDR_LEVEL=3"}
 
 
@@ -555,45 +556,29 @@ def test_two_easyconfigs_for_one_module(lumi, tmp_path):
     assert text.count("  # review: line ") == 2
 
 
-@pytest.mark.parametrize("name", ["lumi", "derecho", "archer2", "local"])
-def test_rendered_easyconfigs_are_imported_unchanged(name, tmp_path):
-    """Admin D6: every easyconfig of the project, imported and rendered again, has the same text."""
-    profile, texts = site.read(name), {}
-    for one in reading.read(profile, site.SITES / name):
-        texts[written(tmp_path, one.easyconfig_name, easyconfig.render(one))] = one
-    for software in {one.name for one in texts.values()}:
-        paths = [path for path, one in texts.items() if one.name == software]
-        found = [recipe.read(path, profile) for path in paths]
-        document = reading.document_of(site.SITES / name / f"containers/{software}.yaml")
-        for known in (document, None):
-            made = cataloguefile.File(software, found, known, profile)
-            assert [text for one in found for text in one.not_understood] == []
-            file = written(tmp_path, f"out/{software}.yaml", made.text)
-            for path, one in zip(paths, reading.read_file(file, profile)):
-                wanted, text = path.read_text(), easyconfig.render(one)
-                if not known:
-                    wanted, text = (re.sub(r"(?m)^# DOC.*\n", "", text) for text in (wanted, text))
-                assert text == wanted
+def test_easyconfigs_of_our_own_are_refused(lumi, tmp_path):
+    """Only recipes of shell commands are imported; others work as they are."""
+    path = written(tmp_path, "x.eb", PIP.replace("MakeCp", "ContainerVenv").replace("COMMANDS", "'true'"))
+    with pytest.raises(easyconfigfile.ImportingError, match="uses ContainerVenv already: install it with eb"):
+        recipe.read(path, lumi)
 
 
-def test_keywords_and_support_do_not_decide(lumi, tmp_path):
-    """Issue 45 (lumi A10): an easyconfig that lacks only these is in the family of the very same container."""
-    fact = next(fact for fact in FACTS if fact["version"] == "2.7.1")
-    path = written(tmp_path, fact["easyconfig"], in_todays_style(fact) + "docurls = ['https://example.org/doc']\n")
-    (found,) = [recipe.read(path, lumi)]
-    document = reading.document_of(site.SITES / "lumi/containers/PyTorch.yaml")
-    assert cataloguefile.File("PyTorch", [found], document, lumi).records[path]["family"] == "image"
-
-
-def test_a_family_that_adds_something_is_not_used(lumi, tmp_path):
-    """Admin section 2: a family must not silently add a bind or an old name; a new family is started instead."""
+def test_what_a_family_adds_is_listed(lumi, tmp_path):
+    """Admin section 2: a family doesn't silently add a bind or an old name."""
     fact = next(fact for fact in FACTS if fact["name"] == "AlphaFold")
     plain = {**fact, "scripts": ["runscripts/conda-python-simple"],
              "binds": [bind for bind in fact["binds"] if "libjansson" not in bind]}
     path = written(tmp_path, fact["easyconfig"], in_todays_style(plain))
-    (found,), (made,) = imported([path], tmp_path, lumi)
-    assert (made.family, made.binds, made.script_names) == ("alphafold-conda-manual", None, {})
-    assert any("bind /usr/lib64/libjansson.so.4, which the family has" in text for text in found.recognized)
+    ((_, told),) = imported([path], tmp_path, lumi, "alphafold")[0][0].left
+    assert told.startswith("the family alphafold adds to this container: ")
+    assert "bind /usr/lib64/libjansson.so.4" in told and "script_names: " in told
+    (result,), (made,) = imported([path], tmp_path, lumi)
+    assert (result.left, made.family, made.binds, made.script_names) == ([], "alphafold", None, {})
+    # what can be said in the record is said there
+    fact = next(fact for fact in FACTS if fact["version"] == "2.7.1")
+    path = written(tmp_path, fact["easyconfig"], in_todays_style({**fact, "user_software_venv": False}))
+    _, (made,) = imported([path], tmp_path / "venv", lumi, "image")
+    assert (made.family, made.venv) == ("image", False)
 
 
 def test_a_file_name_that_the_familys_template_does_not_match(lumi, tmp_path):
@@ -601,7 +586,7 @@ def test_a_file_name_that_the_familys_template_does_not_match(lumi, tmp_path):
     fact = next(fact for fact in FACTS if fact["name"] == "PyTorch" and "-dockerhash-" in fact["sif"][0])
     name = re.sub("-dockerhash-[0-9a-f]+", "-dockerhash", fact["sif"][0])
     path = written(tmp_path, fact["easyconfig"], in_todays_style({**fact, "sif": [name, *fact["sif"][1:]]}))
-    _, (made,) = imported([path], tmp_path, lumi)
+    _, (made,) = imported([path], tmp_path, lumi, "image")
     assert made.file_name == name
 
 
@@ -628,7 +613,7 @@ def test_the_command(tmp_path):
     written(tmp_path, "mine/lumi/containers/rocm.yaml", result.stdout)
     made = reading.read(site.read("lumi"), tmp_path / "mine/lumi")
     assert {one.easyconfig_name for one in made} == {path.name for path in names["rocm"]}
-    assert "done by family, site or easyblock:" in result.stderr
+    assert "done by site or easyblock:" in result.stderr
     everything = [*names["rocm"], *names["mpi4py"]]
     said = run(*everything, status=3).stderr
     assert "several names, and the catalogue has a file for each (mpi4py, rocm): name a directory" in said
@@ -638,6 +623,10 @@ def test_the_command(tmp_path):
     assert "several names" in run("-o", "one.yaml", *everything, status=3).stderr
     run("-o", "one.yaml", *names["rocm"], status=0)
     assert (tmp_path / "one.yaml").read_text() == (tmp_path / "out/rocm.yaml").read_text()
+    run("--family", "rocm", "-o", "family.yaml", *names["rocm"], status=0)
+    assert "extends" not in (tmp_path / "family.yaml").read_text()
+    assert "mpi4py has no family 'rocm' in the catalogue (known: " in run(
+        "--family", "rocm", "-o", "x", *everything, status=3).stderr
     strange = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
     result = run("-q", strange, status=1)
     assert f"ebsif: left to you: {strange}:11: variable local_answer = 42, which nothing uses" in result.stderr

@@ -8,7 +8,7 @@ import re
 import pytest
 from ebsif import cli
 from ebsif.catalogue import inheritance, reading, site
-from ebsif.publish.pages import build, entry, timeline
+from ebsif.publish.pages import build, entry
 from ebsif_command import run_ebsif
 
 CONTAINERS = """\
@@ -182,15 +182,3 @@ def test_many_containers_take_linear_work(catalogue, tmp_path):
     # caches are filled on first use
     calls(2)
     assert calls(100) < 11 * calls(10)
-
-
-def test_the_timeline(catalogue):
-    """Issue 25, point 1: places follow the dates; without two dates there is no picture."""
-    pages = entry.pages(read(catalogue))
-    made = timeline.timeline(pages)
-    ((name, row),) = made.rows
-    assert name == "PyTorch"
-    assert [place for place, _ in row] == [2.0, 82.09, 98.0]
-    assert made.summary == "3 containers (PyTorch) from 2026-01-01 to 2026-07-01, 0 of them archived"
-    assert timeline.timeline(pages[:1]) is None
-    assert timeline.timeline([]) is None

@@ -44,26 +44,7 @@ class SiteInitError(EbsifError):
 
 
 def write(name: str, catalogue: Path) -> Path:
-    """
-    Write the profile of a new site.
-
-    Parameters
-    ----------
-    name
-        Name of the site: lower-case letters, digits, hyphens, underscores.
-    catalogue
-        Directory of sites, which is created if necessary.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    SiteInitError
-        If there is a profile already, or the name isn't one.
-    """
+    """Write the profile of a new site. Raise SiteInitError if there is a profile already, or the name isn't one."""
     if not re.fullmatch(site.NAME, name):
         raise SiteInitError(f"'{name}' can't be the name of a site: use lower-case letters, digits, - and _")
     path = catalogue / name / "site.yaml"
@@ -112,7 +93,7 @@ def partitions() -> list[NodeKind]:
         said = subprocess.run(PARTITIONS, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    found = {}
+    found: dict[str, tuple[bool, NodeKind]] = {}
     for line in said.splitlines():
         partition, cpus, resources = line.split("|", 2)
         gpus = sum(map(int, GPUS.findall(resources)))

@@ -1,22 +1,15 @@
 """A proposed record of the catalogue, as YAML with guesses marked for review, and why an image can't be added."""
 
-import re
 from dataclasses import dataclass, field
 from typing import Optional
 
+from ebsif.catalogue.yamltext import as_yaml
 from ebsif.errors import FOUND, EbsifError
 from ebsif.report.output import escape
 
 
 class AddingError(EbsifError):
-    """
-    An image can't be added; the message says why and what to do.
-
-    Attributes
-    ----------
-    message, record
-        The message without the record to complete by hand, if there is one, and that record.
-    """
+    """An image can't be added; the message says why and what to do."""
 
     def __init__(self, message: str, record: str = ""):
         """Set both."""
@@ -43,21 +36,20 @@ class Proposal:
     @property
     def text(self) -> str:
         """The record in YAML, with a comment at each guessed field."""
-        lines = []
-        for number, (key, value) in enumerate(self.values.items()):
-            review = f"  # review: {escape(self.reviews[key])}" if key in self.reviews else ""
-            lines.append(f"{'  - ' if not number else '    '}{key}: {as_yaml(value)}{review}")
-        return "".join(line + "\n" for line in lines)
+        return f"  - {reviewed(self.values, self.reviews, 4)[4:]}"
+
+    @property
+    def head(self) -> str:
+        """The family in YAML if it is new, with a comment at each guessed field."""
+        if self.new_family is None:
+            return ""
+        return f"families:\n  {self.family}:\n{reviewed(self.new_family, self.reviews, 4)}"
 
 
-def as_yaml(value: object) -> str:
-    """Return a string, number, boolean, or a list or dictionary of them, as YAML on one line."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(as_yaml, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {as_yaml(item)}" for key, item in value.items()) + "}"
-    value = str(value)
-    plain = re.fullmatch(r"[A-Za-z0-9/][A-Za-z0-9_./+-]*", value) and value not in ("true", "false", "null")
-    return value if plain else "'" + value.replace("'", "''") + "'"
+def reviewed(values: dict, reviews: dict[str, str], indent: int) -> str:
+    """Return fields as YAML, each line indented, with a comment at each field to review."""
+    text = ""
+    for key, value in values.items():
+        first, end, rest = as_yaml({key: value}, indent).partition("\n")
+        text += first + (f"  # review: {escape(reviews[key])}" if key in reviews else "") + end + rest
+    return text

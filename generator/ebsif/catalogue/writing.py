@@ -11,12 +11,12 @@ import yaml
 
 from ebsif.catalogue import reading
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.proposal import AddingError, Proposal, as_yaml
+from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.catalogue.yamlfile import Loader
+from ebsif.catalogue.yamltext import as_yaml
 from ebsif.files import locked, make_directory, replace
-from ebsif.report.output import escape
 
 # before the records of a file that has none
 INDENTATION = "  "
@@ -25,27 +25,9 @@ INDENTATION = "  "
 def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = (),
           complete: Optional[Callable[[], None]] = None, fields: Sequence[tuple[Container, str, str]] = ()) -> None:
     """
-    Add records to a file of the catalogue; the rest of the file stays unchanged, comments included.
-
-    Parameters
-    ----------
-    proposals
-        The records.
-    path
-        The file, which is created if necessary.
-    extended
-        The file that it extends, the file that this one extends, and so on.
-    complete
-        Called after the file is written; if it fails, the file is restored.
-    fields
-        Fields that records in the file lack: container of the record, name and value; see `with_field`.
-
-    Raises
-    ------
-    AddingError
-        If the file does not end with its records.
-    DocumentError
-        If the result would be invalid; nothing is written then.
+    Add records to a file of the catalogue; the rest of the file stays unchanged, comments included. Raise AddingError
+    if the file does not end with its records. Raise DocumentError if the result would be invalid; nothing is written
+    then.
     """
     make_directory(path.parent)
     with locked(path.parent):
@@ -58,62 +40,56 @@ def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = 
             if complete:
                 complete()
         except BaseException:
-            path.unlink() if before is None else replace(path, before)
+            if before is None:
+                path.unlink()
+            else:
+                replace(path, before)
             raise
 
 
 def with_records(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path],
                  fields: Sequence[tuple[Container, str, str]] = ()) -> tuple[Optional[str], str]:
     """Return the text of a file without (None for a new file) and with records and fields; see `write`."""
-    before = path.read_text(encoding="utf-8") if path.is_file() else None
-    text = before
+    before = path.read_bytes().decode() if path.is_file() else None
+    # all lines of a file end alike, whatever system it comes from
+    line_end = "\r\n" if "\r\n" in (before or "") else "\n"
+    text = before.replace("\r\n", "\n") if before is not None else None
     for field in fields:
-        text = with_field(text, *field)
+        text = with_field(text or "", *field)
     for proposal in proposals:
         text = with_record(text, proposal, path, extended)
-    return before, text
+    return before, (text or "").replace("\n", line_end)
 
 
-def with_record(before, proposal, path, extended):
-    """Return a text (None for a new file) with a record at its end (str), unchanged if that is there already."""
+def with_record(before: Optional[str], proposal: Proposal, path: Path, extended: Sequence[Path]) -> str:
+    """Return a text (None for a new file) with a record at its end, unchanged if that is there already."""
     start = text_without_records(proposal, bool(extended)) if before is None else before
     if start and not start.endswith("\n"):
         start += "\n"
-    records = re.search(r"^containers:\n((?:[ #].*\n|- .*\n|\n)*)\Z", start, re.MULTILINE)
+    # the last record may have been removed
+    start = re.sub(r"(?m)^containers: *\[\]( *(?:#.*)?\n\s*)\Z", r"containers:\1", start)
+    records = re.search(r"^containers: *(?:#.*)?\n((?:[ #].*\n|- .*\n|\n)*)\Z", start, re.MULTILINE)
     if not records:
         raise AddingError(f"{path} does not end with its containers, so add this record by hand", proposal.text)
     first = re.search(r"^( *)- ", records.group(1), re.MULTILINE)
     text = start + textwrap.indent(textwrap.dedent(proposal.text), first.group(1) if first else INDENTATION)
     *others, added = parse(text, path, None, extended)
     same = [other for other in others if other.path == added.path and other.values == added.values]
-    return before if same else text
+    return before if same and before is not None else text
 
 
 def with_field(text: str, container: Container, name: str, value: str) -> str:
     """
-    Return the text of a file with one more field in a record; everything else stays, comments included.
-
-    Parameters
-    ----------
-    text
-        The file, which is valid.
-    container
-        The container of the record.
-    name, value
-        The field, which the record doesn't have.
-
-    Raises
-    ------
-    AddingError
-        If the file has another record at that place.
+    Return the text of a file with one more field in a record; everything else stays, comments included. Raise
+    AddingError if the file has another record at that place.
     """
     records = next(node for key, node in yaml.compose(text, Loader).value if key.value == "containers").value
     record = records[container.index] if container.index < len(records) else None
     given = {key.value: node.value for key, node in record.value} if record else {}
     own = {key: getattr(container, key) for key in ("version", "date", "label")}
-    if not given or name in given or any(given.get(key, value) != value for key, value in own.items()):
+    if record is None or name in given or any(given.get(key, value) != value for key, value in own.items()):
         raise AddingError(f"{container.path} has been changed meanwhile: run the command again")
-    field = f"{name}: {as_yaml(value)}"
+    field = as_yaml({name: value}).rstrip("\n")
     if record.flow_style:
         last = record.value[-1][1].end_mark.index
         return f"{text[:last]}, {field}{text[last:]}"
@@ -139,14 +115,6 @@ def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path])
     return containers
 
 
-def text_without_records(proposal, extends=False):
-    """Return the text of a new file without records (str)."""
-    lines = [f"name: {proposal.name}"]
-    if extends:
-        lines.append("extends: true")
-    if proposal.new_family:
-        lines += ["families:", f"  {proposal.family}:"]
-    for key, value in (proposal.new_family or {}).items():
-        review = f"  # review: {escape(proposal.reviews[key])}" if key in proposal.reviews else ""
-        lines.append(f"    {key}: {as_yaml(value)}{review}")
-    return "".join(line + "\n" for line in [*lines, "containers:"])
+def text_without_records(proposal: Proposal, extends: bool = False) -> str:
+    """Return the text of a new file without records."""
+    return f"name: {proposal.name}\n" + "extends: true\n" * extends + proposal.head + "containers:\n"

@@ -18,8 +18,9 @@ from easybuild.easyblocks.generic.container.imagesource import FORMS
 from ebsif.catalogue import writing
 from ebsif.catalogue.entry import complete
 from ebsif.catalogue.guess import adding
-from ebsif.catalogue.proposal import AddingError, OtherImage, as_yaml
+from ebsif.catalogue.proposal import AddingError, OtherImage
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.yamltext import as_yaml
 from ebsif.commands.options import add_dry_run
 from ebsif.eb import framework
 from ebsif.files import OverwriteError, is_there
@@ -121,7 +122,7 @@ def check_known(known, found):
     if wrong:
         differs = "" if found.source else f" has the SHA256 {wrong.sha256}, this file has {found.sha256}"
         begin = "If" if found.source else "Give this one another name; or, if"
-        fields = "".join(f"    {key}: {as_yaml(value)}\n" for key, value in adding.identity_of(found).items())
+        fields = as_yaml(adding.identity_of(found), 4)
         raise OtherImage(f"{wrong.file_name} is in the catalogue already, and is another image there: {wrong.module} "
                          f"in {wrong.place}{differs}. {begin} it takes the place of the earlier one for good, correct "
                          "these fields of the record, `ebsif render`, and install the module again", fields)

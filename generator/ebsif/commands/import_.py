@@ -1,7 +1,7 @@
 """Import easyconfigs that install containers with shell commands into the catalogue.
 
-Prints a file for the catalogue, with families and records, or writes a file for each software with --output. The report
-on standard error lists what the family or the easyblock does anyway, what became data, and what is left to you, with
+Prints a file for the catalogue, with a family and records, or writes a file for each software with --output. The report
+on standard error lists what the easyblock does anyway, what became data, comments, and what is left to you, with
 line numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit status is 0 if everything was imported,
 1 if something is left to you, 3 if one of the files is not the easyconfig of a container.
 """
@@ -14,11 +14,12 @@ from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.errors import FAILED, FOUND
 from ebsif.migrate import cataloguefile, recipe
 from ebsif.migrate.easyconfigfile import ImportingError
+from ebsif.migrate.imported import Imported
 from ebsif.report import output
 
 EXAMPLES = """\
   ebsif import --site lumi PyTorch-*.eb > PyTorch.yaml
-  ebsif import --site lumi PyTorch-*.eb -o PyTorch.yaml
+  ebsif import --site lumi PyTorch-2.7.1*.eb --family image -o records.yaml
   # a file for each software
   ebsif import --site lumi -o containers *.eb 2> report.txt
 """
@@ -29,6 +30,8 @@ def configure(parser):
     add_settings_arguments(parser)
     parser.add_argument("-o", "--output", metavar="PATH", type=Path,
                         help="write this file (.yaml), or in this directory <Name>.yaml for each software")
+    parser.add_argument("--family", metavar="NAME",
+                        help="family of the catalogue for the records (by default, each file gets a new one)")
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
 
 
@@ -36,53 +39,55 @@ def run(options):
     """Print or write records, and report; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
-    imported, trouble = [], False
+    imported, failed = [], False
     for path in dict.fromkeys(options.easyconfigs):
         try:
             imported.append(recipe.read(path, profile))
         except ImportingError as error:
             print(f"ebsif: {error}", file=sys.stderr)
-            trouble = True
+            failed = True
     recipe.report_same_module(imported)
-    made = [cataloguefile.File(*one, profile) for one in by_name(imported, settings, profile)]
+    known = {document.name: document for document in settings.documents(profile)}
+    names = sorted({result.name for result in imported})
+    for name in names if options.family else ():
+        if options.family not in (known[name].families if name in known else ()):
+            families = ", ".join(known[name].families) if name in known else "none"
+            raise ImportingError(f"{name} has no family '{options.family}' in the catalogue (known: {families})")
+    made = [cataloguefile.File(name, [result for result in imported if result.name == name], profile, known.get(name),
+                               options.family) for name in names]
     to_file = options.output and options.output.suffix == ".yaml" and not options.output.is_dir()
     if len(made) > 1 and (to_file or not options.output):
         raise ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
-                                    f"({', '.join(one.name for one in made)}): name a directory, -o DIRECTORY")
+                             f"({', '.join(names)}): name a directory, -o DIRECTORY")
     if options.output:
-        write({options.output if to_file else options.output / f"{one.name}.yaml": one.text for one in made})
-    for one in made:
+        write({options.output if to_file else options.output / f"{file.name}.yaml": file.text for file in made})
+    for file in made:
         if not options.output:
-            print(one.text, end="")
-        for found in one.imported:
-            report(found)
-    return FAILED if trouble else FOUND if any(found.left for found in imported) else 0
+            print(file.text, end="")
+        for result in file.imported:
+            report(result)
+    return FAILED if failed else FOUND if any(result.left for result in imported) else 0
 
 
-def by_name(imported, settings, profile):
-    """Yield each name with its easyconfigs (list of Imported) and the file of the catalogue (CatalogueFile or None)."""
-    known = {document.name: document for document in settings.documents(profile)}
-    for name in sorted({one.name for one in imported}):
-        yield name, [one for one in imported if one.name == name], known.get(name)
-
-
-def write(paths):
-    """Write files (dict of texts), or none if one of them exists with other content."""
-    there = [str(path) for path, text in paths.items() if path.exists() and path.read_text(encoding="utf-8") != text]
+def write(texts: dict[Path, str]) -> None:
+    """Write files, or none if one of them exists with other content."""
+    there = [str(path) for path, text in texts.items() if path.exists() and path.read_text(encoding="utf-8") != text]
     if there:
         raise ImportingError(f"{', '.join(there)} exists, so nothing was written: choose another --output")
-    for path, text in paths.items():
+    for path, text in texts.items():
         files.replace(path, text, shared=True)
         output.hint(f"{path}")
 
 
-def report(found):
+def report(result: Imported) -> None:
     """Report on standard error what was imported from an easyconfig; with --quiet only what is left to the user."""
-    output.note(f"{found.path}:")
-    for title, texts in (("done by family, site or easyblock", found.recognized), ("became data", found.data)):
+    output.note(f"{result.path}:")
+    comments = [f"{line}: {text}" for line, text in sorted(result.comments)]
+    for title, texts in (("done by site or easyblock", result.recognized), ("became data", result.data),
+                         ("comments, by line; the record has the first ones", comments)):
         if texts:
             output.note(f"  {title}:")
             for text in dict.fromkeys(texts):
                 output.note(f"    {text}")
-    for text in found.not_understood:
+    for text in result.messages:
         print(f"ebsif: left to you: {text}", file=sys.stderr)

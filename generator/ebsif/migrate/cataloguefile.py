@@ -1,145 +1,242 @@
-"""Write imported easyconfigs to a file of the catalogue, as families and records."""
+"""Write imported easyconfigs to a file of the catalogue: records, and the family that is new or was named."""
 
+import re
 from collections import Counter
-from itertools import chain, count
-from typing import Optional
+from typing import Any, Optional
 
-from pydantic import ValidationError
+from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_IMAGE
+from pydantic import BaseModel, ValidationError
 
 from ebsif.catalogue.families import family_values
-from ebsif.catalogue.records import CatalogueFile
+from ebsif.catalogue.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
+from ebsif.catalogue.guess.template import insert_placeholders, read_fields
+from ebsif.catalogue.records import CatalogueFile, Record
 from ebsif.catalogue.site import Site
+from ebsif.catalogue.yamltext import Lines, as_item, as_yaml
 from ebsif.errors import EbsifError
-from ebsif.migrate.imported import Imported
-from ebsif.migrate.knownfamily import Comparison, fields_of, ordered
-from ebsif.migrate.newfamily import Naming, complete, take_common
-from ebsif.migrate.reader import shortened
-from ebsif.migrate.yamltext import Items, Lines, as_yaml
+from ebsif.migrate.imported import Imported, shortened
+
+# Fields that only records have; others can come from the family.
+OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "components", "definition_files",
+             "requirements", "sha256", "archived")
+
+# Lists to which a record adds, instead of replacing them.
+LISTS = {name for name, field in Record.model_fields.items() if field.default == [] and name != "python_packages"}
+
+# What a family may add to a container without being asked about: texts, and how modules are found and checked.
+HARMLESS = ("homepage", "description", "doc", "file", "suffix", "package", "python", "python_packages", "keywords",
+            "badges", "support", "moduleclass", "image_packages", "extends", "archived", "images", "not_inherited")
+
+# A word of a file name or suffix, and its value: -rocm-6.2.4, -pytorch-v2.7.1, -dockerhash-0a1b2c3
+WORD = re.compile(r"([A-Za-z]+)-(v?)([0-9][\w.+]*?|(?<=hash-)[0-9a-f]+)(?=-|\.s(?:if|img)\Z|\Z)")
 
 
 class File:
-    """
-    A catalogue file for the easyconfigs of one name.
+    """A catalogue file for the easyconfigs of one name; whatever doesn't fit into it is left to the user."""
 
-    Parameters
-    ----------
-    name
-        The name.
-    imported
-        The easyconfigs; whatever doesn't fit into the file is left to the user.
-    known
-        The catalogue's file for this name.
-    site
-        The site of the easyconfigs.
-    """
-
-    def __init__(self, name: str, imported: list[Imported], known: Optional[CatalogueFile], site: Site):
-        """Assign containers to families of the catalogue, and create families for the others."""
-        self.name, self.imported, self.known, self.site = name, imported, known, site
-        self.families, self.records = {}, {}
-        self.begin_families([one for one in imported if not (known and self.place_in_known(one))])
+    def __init__(self, name: str, imported: list[Imported], site: Site, known: Optional[CatalogueFile] = None,
+                 family: Optional[str] = None):
+        """Put the easyconfigs into a family of a known file, or into a new one."""
+        self.name, self.imported = name, imported
+        self.families: dict[str, dict[str, Any]] = {}
+        usual = usual_values(name, site)
+        if known and family:
+            self.family = family
+            self.records = [in_family(result, family_values(known, family), usual, family) for result in imported]
+            base: Optional[str] = family
+            while base:
+                self.families[base] = known.families[base].model_dump(exclude_unset=True)
+                base = known.families[base].extends
+        else:
+            self.family = name.lower()
+            self.records = [with_templates(result, usual) for result in imported]
+            self.families[self.family] = take_common(self.records)
         while not self.is_valid():
             pass
 
-    # --- families of the catalogue
-
-    def place_in_known(self, found):
-        """
-        Assign a container to the family from which it differs least.
-
-        Return False if no family has images with such a name, or if each would add something a record can't remove.
-        """
-        choices = [choice for number, family in enumerate(self.known.families)
-                   if (choice := self.choice(number, family, found))]
-        if not choices:
-            return False
-        _, family, record = min(choices)
-        self.records[found.path] = {"family": family, **record}
-        found.recognized.append(f"family {family}")
-        while family and family not in self.families:
-            self.families[family] = as_data(self.known.families[family])
-            family = self.known.families[family].extends
-        return True
-
-    def choice(self, number, family, found):
-        """Return the distance to a family, its name and the record (tuple), or None if the container can't be in it."""
-        defaults = family_values(self.known, family)
-        fields = fields_of(defaults, found)
-        if fields is None:
-            return None
-        compared = Comparison(found, defaults, fields, self.name, self.site)
-        if compared.gained:
-            found.recognized.append(f"not family {family}, which would add: {', '.join(compared.gained)}")
-            return None
-        unused = all(one.family != family for one in self.known.containers)
-        return ("file" in compared.record, unused, len(compared.record), number), family, compared.record
-
-    # --- new families
-
-    def begin_families(self, strangers):
-        """Create families for containers whose Python is activated in the same way."""
-        groups = {}
-        for found in strangers:
-            groups.setdefault((found.record["init"], found.record["venv"]), []).append(Naming(found))
-        for (init, _), members in groups.items():
-            family = self.new_name(init)
-            file, suffix = (Counter(getattr(one, key) for one in members).most_common(1)[0][0]
-                            for key in ("file", "suffix"))
-            records = [complete(one, file, suffix, self.name, self.site) for one in members]
-            self.families[family] = {"file": file, "suffix": suffix, **take_common(records, self.name)}
-            for one, record in zip(members, records):
-                if "homepage" not in {**self.families[family], **record}:
-                    one.found.leave(1, "there is no homepage, and EasyBuild wants one")
-            for one, record in zip(members, records):
-                self.records[one.found.path] = {"family": family, **ordered(record)}
-                one.found.recognized.append(f"family {family}, which is new")
-
-    def new_name(self, init):
-        """Return a new name for a family (str)."""
-        taken = {*self.families, *(self.known.families if self.known else ())}
-        name = self.name.lower()
-        numbered = (f"{name}-{init}-{number}" for number in count(2))
-        return next(one for one in chain((name, f"{name}-{init}"), numbered) if one not in taken)
-
-    # --- the file
-
-    def is_valid(self):
+    def is_valid(self) -> bool:
         """Return whether this file is valid; invalid fields are left to the user."""
-        content = {"name": self.name, "families": self.families,
-                   "containers": [self.records[found.path] for found in self.imported]}
+        records = [{"family": self.family, **record} for record in self.records]
         try:
-            CatalogueFile.model_validate(content)
+            CatalogueFile.model_validate({"name": self.name, "families": self.families, "containers": records})
         except ValidationError as error:
-            for kind, place, field, reason in {(*one["loc"], None, None)[:3] + (one["msg"],)
-                                               for one in error.errors()}:
+            problems = {(*problem["loc"], None, None)[:3]: problem["msg"] for problem in error.errors()}
+            for (kind, place, field), reason in problems.items():
                 self.drop(kind, place, field, reason)
             return False
         return True
 
-    def drop(self, kind, place, field, reason):
+    def drop(self, kind: Any, place: Any, field: Any, reason: str) -> None:
         """Leave a field of a record or family to the user; raise EbsifError if it is required."""
-        table = (self.records[self.imported[place].path] if kind == "containers" else
-                 self.families[place] if kind == "families" else {})
-        if field in ("family", "version") or field not in table:
-            where = self.imported[place if kind == "containers" else 0].path
+        of_record = kind == "containers" and isinstance(place, int)
+        table = self.records[place] if of_record else self.families.get(place, {}) if kind == "families" else {}
+        if field == "version" or field not in table:
+            where = self.imported[place if of_record else 0].path
             raise EbsifError(f"{where}: this can't be in the catalogue: {field or kind}: {reason}")
         value = table.pop(field)
-        for found in [self.imported[place]] if kind == "containers" else [
-                one for one in self.imported if self.records[one.path]["family"] == place]:
-            found.leave(1, f"{field} = {shortened(value)}: {reason}")
+        for result in [self.imported[place]] if of_record else self.imported:
+            result.leave(1, f"{field} = {shortened(value)}: {reason}")
 
     @property
-    def text(self):
-        """The file (str)."""
+    def text(self) -> str:
+        """The file, with the first comments of each easyconfig and what is left to the user above its record."""
         families = Lines({family: Lines(ordered(values)) for family, values in self.families.items()})
-        lines = [as_yaml(Lines(name=self.name, families=families)), "containers:\n"]
-        for found in self.imported:
-            lines.append(f"  # {found.path.name}\n")
-            lines += [f"  # review: line {line}: {message}\n" for line, message in found.left_by_line]
-            lines.append(as_yaml(Items([Lines(self.records[found.path])]), 2))
+        lines = [as_yaml({"name": self.name, "families": families}), "containers:\n"]
+        for result, record in zip(self.imported, self.records):
+            lines.append(f"  # {result.path.name}\n")
+            lines += [f"  # {text}\n" for text in result.head]
+            lines += [f"  # review: line {line}: {message}\n" for line, message in result.left_by_line]
+            lines.append(as_item({"family": self.family, **ordered(record)}))
         return "".join(lines)
 
 
-def as_data(model):
-    """Return a model as a dict with the fields of its file."""
-    return model.model_dump(exclude_unset=True)
+def usual_values(name: str, site: Site) -> dict[str, Any]:
+    """Return the values that every container of a site has unless its record says something else."""
+    return {"init": INIT_IMAGE, "venv": False, "conda_root": CONDA_ROOT, "conda_env": name.lower(),
+            "venv_name": name.lower(), "moduleclass": site.moduleclass, "gpu": site.gpu, "gpu_option": site.gpu_option}
+
+
+def ordered(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record or family with its fields in the catalogue's usual order."""
+    order = ["extends", *OF_RECORD, *Record.model_fields]
+    return {key: record[key] for key in sorted(record, key=order.index)}
+
+
+# --- a new family
+
+def with_templates(result: Imported, usual: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without usual values, with placeholders in its names and the fields that these stand for."""
+    record = {key: value for key, value in result.record.items()
+              if value not in ({}, [], None) and (key not in usual or value != usual[key])}
+    fields = {**record.get("components", {}), **{key: record[key] for key in ("version", "date", "python")
+                                                 if key in record}}
+    day = re.search(r"(?<![0-9])20[0-9]{6}\Z", result.suffix)
+    if day:
+        fields.setdefault("date", day.group())
+    record["file"], record["suffix"] = template(record["file"], fields), template(result.suffix, fields)
+    named = {key for key, _ in PLACEHOLDER.findall(record["file"] + record["suffix"])}
+    record.update({key: fields.pop(key) for key in ("version", "date", "hash", "python")
+                   if key in fields and (key in named or key in record)})
+    components = {key: value for key, value in fields.items() if key in named or key in record.get("components", {})}
+    if components:
+        record["components"] = components
+    if "binds" in record:
+        record["binds"] = {"optional": record["binds"]}
+    return record
+
+
+def template(name: str, fields: dict[str, str]) -> str:
+    """Return a file name or suffix with placeholders; fields that it names are added to `fields`."""
+    def with_placeholder(match: re.Match) -> str:
+        word, mark, value = match.groups()
+        key = "hash" if word in ("dockerhash", "hash") else word.lower()
+        if value in (fields["version"], fields.get("date")):
+            key = "version" if value == fields["version"] else "date"
+        elif key in Record.model_fields and key not in ("hash", "python") or fields.setdefault(key, value) != value:
+            return match.group()
+        return f"{word}-{mark}{{{key}}}"
+
+    return insert_placeholders(WORD.sub(with_placeholder, name), {key: fields.get(key) for key in ("version", "date")})
+
+
+def take_common(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what all records have in common for their family, and remove it from them."""
+    family = {}
+    for key in ("file", "suffix"):
+        family[key] = Counter(record[key] for record in records).most_common(1)[0][0]
+        for record in records:
+            if record[key] == family[key]:
+                del record[key]
+    # what contains one of these would be wrong for the next container of the family
+    versions = {version for record in records for version in (
+        record["version"], record.get("python"), *record.get("components", {}).values()) if version}
+    for key in [key for key in records[0] if key not in OF_RECORD]:
+        common = common_value(key, [record.get(key) for record in records], versions)
+        if not common:
+            continue
+        family[key] = common
+        for record in records:
+            record[key] = {name: value for name, value in record[key].items() if name not in common} \
+                if isinstance(common, dict) else None
+            if not record[key]:
+                del record[key]
+    return family
+
+
+def common_value(key: str, values: list[Any], versions: set[str]) -> Any:
+    """Return the value of a field, or the entries of a table, that all records have and that name no version."""
+    first = values[0]
+    if all(isinstance(value, dict) for value in values):
+        return {name: value for name, value in first.items()
+                if all(other.get(name) == value for other in values) and not any(one in str(value) for one in versions)}
+    if any(value != first for value in values):
+        return None
+    named = any(version in str(first) for version in versions) if key != "python" else False
+    return None if named or key == "description" and re.search(r"(?<!\w)v?[0-9]+(\.[0-9]+)+", first) else first
+
+
+# --- a known family
+
+def in_family(result: Imported, defaults: dict[str, Any], usual: dict[str, Any], family: str) -> dict[str, Any]:
+    """Return the record of a container in a family; what the family would add is left to the user."""
+    own, of_names = with_fields(result, defaults)
+    placeholders = {**own["components"], **{key: own.get(key) for key in ("version", "date", "hash", "python")},
+                    "name": result.name}
+    record: dict[str, Any] = {}
+    gained = []
+    for key, value in defaults.items():
+        theirs = plain(value, placeholders) or usual.get(key)
+        mine = usual.get(key) if own.get(key) is None else own[key]
+        if key == "binds":
+            theirs = [bind for kind in ("required", "optional", "libraries") for bind in (theirs or {}).get(kind, ())]
+            more = [bind for bind in mine or [] if bind not in theirs]
+            record[key] = {"optional": more} if more else None
+            gained += [f"bind {bind}" for bind in theirs if bind not in result.binds]
+        elif key in LISTS:
+            record[key] = [item for item in mine or [] if item not in (theirs or [])]
+            gained += [f"{key}: {item}" for item in theirs or [] if item not in (mine or []) and key not in HARMLESS]
+        elif isinstance(value, dict):
+            record[key] = {name: entry for name, entry in (mine or {}).items() if (theirs or {}).get(name) != entry}
+            gained += [f"{key}: {name}" for name in theirs or {} if name not in (mine or {})
+                       and key not in HARMLESS and name not in ("docurls", "whatis")]
+        elif mine not in (None, "") and not is_same(mine, theirs) and not (key == "archived" and theirs):
+            record[key] = mine
+        elif theirs and not mine and key not in HARMLESS:
+            gained.append(key)
+    for key, fields in of_names.items():
+        same = fields is not None and all((placeholders.get(name) or own.get(name)) == field
+                                          for name, field in fields.items())
+        record[key] = None if same else own[key]
+    if gained:
+        result.leave(1, f"the family {family} adds to this container: {', '.join(gained)}")
+    return {key: value for key, value in record.items() if value not in (None, {}, [])}
+
+
+def with_fields(result: Imported, defaults: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a record with the fields of its names, and those by name; None where a name isn't like the family's."""
+    own = {**result.record, "suffix": result.suffix}
+    known = {"version": own["version"], "name": result.name}
+    of_names = {key: read_fields(template, own[key], known) for key, template in (
+        ("file", defaults["file"] or ""), ("suffix", defaults["suffix"] or DEFAULT_SUFFIX))}
+    fields = {**(of_names["suffix"] or {}), **(of_names["file"] or {})}
+    components = {**fields, **own.get("components", {})}
+    own["components"] = {key: value for key, value in components.items() if key not in ("name", *Record.model_fields)}
+    own.update({key: fields.get(key) or own.get(key) for key in ("date", "hash", "variant", "label", "python")})
+    return own, of_names
+
+
+def is_same(mine: Any, theirs: Any) -> bool:
+    """Return whether a value is the family's; the order of wrappers doesn't matter."""
+    return mine == theirs or isinstance(mine, list) and isinstance(theirs, list) and sorted(map(str, mine)) == sorted(
+        map(str, theirs))
+
+
+def plain(value: Any, fields: dict[str, Optional[str]]) -> Any:
+    """Return a value of a family as plain data, with its placeholders filled."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_defaults=True)
+    if isinstance(value, str):
+        return PLACEHOLDER.sub(lambda match: fields.get(match.group(1)) or match.group(), value).strip()
+    if isinstance(value, list):
+        return [plain(item, fields) for item in value]
+    return value

@@ -1,6 +1,9 @@
-"""Read the parameters of an easyconfig with EasyBuild's parser, and find their line numbers."""
+"""Read the parameters of an easyconfig with EasyBuild's parser; find line numbers and comments in its text."""
 
 import ast
+import io
+import re
+import tokenize
 import warnings
 from pathlib import Path
 from typing import Any, Optional
@@ -8,14 +11,13 @@ from typing import Any, Optional
 from ebsif.catalogue.fieldtypes import is_version_part
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
-from ebsif.migrate.reader import shortened
+from ebsif.migrate.imported import shortened
 
 # Types of parameters, and of their items.
-TYPES = {
+TYPES: dict[str, tuple[Any, Any]] = {
     **dict.fromkeys(("modluafooter", "homepage", "description", "versionsuffix", "name", "version", "moduleclass",
                      "usage"), (str, str)),
-    **dict.fromkeys(("modextravars", "container_env"), (dict, str)), "files_to_copy": (list, (str, list, tuple)),
-    **dict.fromkeys(("postinstallcmds", "binds", "image_dirs"), (list, str)),
+    "modextravars": (dict, str), "files_to_copy": (list, (str, list, tuple)), "postinstallcmds": (list, str),
     "sanity_check_paths": (dict, str), "sanity_check_commands": (list, object)}
 
 
@@ -24,23 +26,17 @@ class ImportingError(EbsifError):
 
 
 class Source:
-    """
-    The text of an easyconfig, for line numbers.
-
-    Parameters
-    ----------
-    path
-        The easyconfig.
-    """
+    """The text of an easyconfig, for line numbers and comments."""
 
     def __init__(self, path: Path):
         """Parse the easyconfig, which is valid Python because EasyBuild has already run it."""
-        text = path.read_text(encoding="utf-8")
-        self.lines = text.splitlines()
+        self.text = path.read_text(encoding="utf-8")
+        self.lines = self.text.splitlines()
         with warnings.catch_warnings():
             # many easyconfigs have backslashes that Python warns about
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+            tree = ast.parse(self.text)
+        self.first_statement = tree.body[0].lineno
         self.assigned = {target.id: node for node in tree.body if isinstance(node, ast.Assign)
                          for target in node.targets if isinstance(target, ast.Name)}
         names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
@@ -55,21 +51,30 @@ class Source:
         return items[index].lineno if index is not None and index < len(items) else node.lineno
 
     def having(self, text: str, otherwise: int) -> int:
-        """Return the first line containing a text, comments and escapes aside, or another line if none does."""
+        """Return the first line containing a text, comments, quotes and escapes aside, or another line."""
         wanted = bare(text)
-        found = [number for number, line in enumerate(self.lines, 1)
-                 if wanted and wanted in bare(line) and not line.lstrip().startswith("#")]
-        return found[0] if found else otherwise
+        lines = (number for number, line in enumerate(self.lines, 1)
+                 if wanted and wanted in bare(line) and not line.lstrip().startswith("#"))
+        return next(lines, otherwise)
+
+    def comments(self) -> list[tuple[int, str]]:
+        """Return the comments with their lines, except rulers; those within strings belong to the scripts there."""
+        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
+        return [(token.start[0], token.string.lstrip("# ").rstrip()) for token in tokens
+                if token.type == tokenize.COMMENT and re.search(r"\w", token.string)]
 
 
-def bare(text):
-    """Return a text for comparison: without backslashes, doubled braces and surrounding blanks."""
-    return text.strip().replace("\\", "").replace("{{", "{").replace("}}", "}")
+def bare(text: str) -> str:
+    """Return a text for comparison: without backslashes, quotes, doubled braces and surrounding blanks."""
+    return re.sub(r"[\\\"']", "", text).strip().replace("{{", "{").replace("}}", "}")
 
 
 def parsed(path: Path) -> dict[str, Any]:
     """Return parameters and variables of an easyconfig, with only templates for names and versions resolved."""
     values = run_parser(path)
+    if values.get("easyblock") in ("ContainerInstall", "ContainerVenv"):
+        raise ImportingError(f"{path}: this easyconfig uses {values['easyblock']} already: install it with eb, or "
+                             "write its record by hand; only recipes of shell commands are imported")
     missing = [name for name in ("name", "version", "sources") if not values.get(name)]
     if missing:
         raise ImportingError(f"{path}: {', '.join(missing)} is missing: this is not the easyconfig of a container")
@@ -79,8 +84,8 @@ def parsed(path: Path) -> dict[str, Any]:
     return {name: templates_filled(value, values) for name, value in values.items()}
 
 
-def run_parser(path):
-    """Return the values from EasyBuild's parser (dict)."""
+def run_parser(path: Path) -> dict[str, Any]:
+    """Return the values from EasyBuild's parser."""
     from easybuild.framework.easyconfig.parser import EasyConfigParser
     from easybuild.tools.build_log import EasyBuildError
 
@@ -95,7 +100,7 @@ def run_parser(path):
         raise ImportingError(f"{path}: {str(error).strip(chr(39))}") from None
 
 
-def check_types(path, values):
+def check_types(path: Path, values: dict[str, Any]) -> None:
     """Raise ImportingError for values of the wrong type, or for a name that is not allowed in the catalogue."""
     try:
         is_version_part(values["name"])
@@ -108,7 +113,7 @@ def check_types(path, values):
             raise ImportingError(f"{path}: {name} is not what EasyBuild expects: {shortened(value)}")
 
 
-def templates_filled(value, values):
+def templates_filled(value: Any, values: dict[str, Any]) -> Any:
     """Return a value with EasyBuild's templates for name and version resolved; %(installdir)s stays."""
     if isinstance(value, str):
         known = {name: str(values.get(name) or "") for name in ("name", "version", "versionsuffix")}

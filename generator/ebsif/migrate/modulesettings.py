@@ -1,115 +1,100 @@
-"""Read the settings of an easyconfig's module: modextravars, modluafooter and parameters of our easyblocks."""
+"""Read the settings of an easyconfig's module: modextravars and modluafooter."""
 
 import re
+from typing import Any
 
 from easybuild.easyblocks.generic.container.tables import INIT_CONDA_INJECTED, INIT_IMAGE
 
 from ebsif.catalogue.fieldtypes import is_env_name, is_env_value
-from ebsif.migrate.reader import INSTALLATION, OWN_BINDS, Reader, same_path_twice, shortened
+from ebsif.catalogue.site import Site
+from ebsif.migrate.easyconfigfile import Source
+from ebsif.migrate.imported import INSTALLATION, Imported, shortened
+
+# Binds that every module has.
+OWN_BINDS = re.compile(re.escape(INSTALLATION) + r"/(runscripts:/runscripts|user-software)")
 
 VENV = re.compile(r"/user-software/venv/([\w.+-]+)")
 BINDS = re.compile(r"(SINGULARITY|APPTAINER)_BIND(PATH)?")
 PREFIX = re.compile(r"(SINGULARITY|APPTAINER)ENV_")
 
 # Commands that activate an environment that is now always active; scripts can still run them.
-ACTIVATING = re.compile(r"true|:|(?:source|\.) (?:/runscripts/init-conda-venv|/user-software/venv/[^/\s]+/bin/activate"
-                        r"|(?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+))")
+ACTIVATING = re.compile(r"true|:|\$WITH_CONDA|(source|\.) (/runscripts/init-conda-venv"
+                        r"|/user-software/venv/[^/\s]+/bin/activate|(?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+))")
 
-# Lua: a string in quotes or long brackets; the beginning of a function call.
-STRING = re.compile(r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\[(=*)\[.*?\]\1\])""", re.DOTALL)
-NAME = re.compile(r"\s*(\w+)\s*\(\s*")
+# Lua: a string in quotes, a string in long brackets, and a call with strings that takes one line.
+STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+LONG_STRING = re.compile(r"\[(=*)\[.*?\]\1\]", re.DOTALL)
+CALL = re.compile(rf"(\w+)\s*\(\s*({STRING}(?:\s*,\s*{STRING})*)\s*\)\s*;?\s*(?:--(.*))?")
 
 
-class ModuleSettings(Reader):
+class ModuleSettings:
     """Reads what the module sets."""
 
-    def __init__(self, *easyconfig):
-        """Start without binds."""
-        super().__init__(*easyconfig)
-        self.binds = []
-        # the Lua of modluafooter that records have no field for
-        self.kept = ""
+    def __init__(self, values: dict[str, Any], result: Imported, source: Source, site: Site):
+        """Take the easyconfig's values, and where the result goes."""
+        self.values, self.result, self.source, self.site = values, result, source, site
+        self.record = result.record
 
-    def read(self):
-        """Read the parameters of our easyblocks, then modextravars and modluafooter."""
-        self.read_required_binds()
-        for bind in self.values.get("optional_binds") or []:
-            self.read_binds(bind, self.source.of("binds"))
-        for name, value in (self.values.get("container_env") or {}).items():
-            if self.site.container_env.get(name, "") != value:
-                text = None if value is None else str(value)
-                self.found.put("container_env", name, text, f"variable {name} = {shortened(value)}")
-        self.read_call("conflict", self.values.get("conflicts") or [], 1)
+    def read(self) -> None:
+        """Read modextravars and modluafooter, and compare the binds with the site's."""
         for name, value in (self.values.get("modextravars") or {}).items():
             line = self.source.having(f"'{name}'", self.source.of("modextravars"))
             if isinstance(value, dict) and value.get("resolve_env_vars") is False:
-                self.found.put("variables", name, {"text": value["value"]}, f"variable {name}")
+                self.result.put("variables", name, {"text": value["value"]}, f"variable {name}")
             else:
                 self.read_variable(name, str(value), line)
-        self.read_footer()
+        kept = self.read_footer()
         # Lua that joins binds isn't evaluated, but it names them
-        words = re.split(r"""["',\[\]\s]+""", self.kept) if BINDS.search(self.kept) else []
-        named = set(map(same_path_twice, words))
-        gained = [bind for bind in (*self.site.binds.required, *self.site.binds.optional)
-                  if bind not in self.binds and bind not in named]
-        if gained and "binds" not in self.record.get("not_inherited", ()):
-            self.found.leave(1, f"binds of the site, which this easyconfig does not have: {', '.join(gained)}")
+        words = re.split(r"""["',\[\]\s]+""", kept) if BINDS.search(kept) else []
+        named = {*self.result.binds, *map(same_path_twice, words)}
+        gained = [bind for bind in (*self.site.binds.required, *self.site.binds.optional) if bind not in named]
+        if gained:
+            self.result.leave(1, f"binds of the site, which this easyconfig does not have: {', '.join(gained)}")
 
-    def read_required_binds(self):
-        """Compare the binds that must exist with the site's; leave others to the user."""
-        line = self.source.of("binds")
-        for bind in map(same_path_twice, self.values.get("binds") or []):
-            self.binds.append(bind)
-            if bind in self.site.binds.required:
-                self.found.recognized.append(f"bind {bind}")
-            elif bind in self.site.binds.optional:
-                self.found.leave(line, f"binds: {bind} is required here, and optional for the site")
-            else:
-                self.found.leave(line, f"binds: {bind} is required here, and the site does not have it")
-
-    def read_variable(self, name, value, line):
+    def read_variable(self, name: str, value: str, line: int) -> None:
         """Read a variable; its value is written as in a Lua string."""
         own = self.own_variables()
-        inside = PREFIX.sub("", name)
+        inner = PREFIX.sub("", name)
         message = f"variable {name} = {shortened(value)}"
         if name in own and value == own[name]:
-            self.found.recognized.append(f"variable {name}")
+            self.result.recognized.append(f"variable {name}")
         elif name in own:
-            self.found.leave(line, f"{message}: our module sets another value")
+            self.result.leave(line, f"{message}: our module sets another value")
         elif BINDS.fullmatch(name):
             self.read_binds(value, line)
-        elif inside != name and self.read_activation(inside, unescaped(value), line):
-            self.found.recognized.append(message)
+        elif inner != name and self.read_activation(inner, unescaped(value), line):
+            self.result.recognized.append(message)
         elif self.site.network_env.get(name) == value or (
-                inside != name and self.site.container_env.get(inside) == unescaped(value)):
-            self.found.recognized.append(f"{message}, which is the site's")
+                inner != name and self.site.container_env.get(inner) == unescaped(value)):
+            self.result.recognized.append(f"{message}, which is the site's")
         elif "%(" in value:
-            self.found.leave(line, f"{message}: a record can't name the installation (parameters: modluafooter can)")
-        elif inside != name:
-            self.put_variable("container_env", inside, unescaped(value), line, message)
+            self.result.leave(line, f"{message}: a record can't name the installation (parameters: modluafooter can)")
+        elif inner != name:
+            self.put_variable("container_env", inner, unescaped(value), line, message)
         else:
             self.put_variable("variables", name, value, line, message)
 
-    def own_variables(self):
-        """Return the variables that our module sets itself (dict)."""
+    def own_variables(self) -> dict[str, str]:
+        """Return the variables that our module sets itself."""
         suffix = self.values["name"].upper()
         image, scripts = f"{INSTALLATION}/{self.record['file']}", f"{INSTALLATION}/runscripts"
         return {"SIF": image, f"SIF{suffix}": image, "RUNSCRIPTS": scripts, f"RUNSCRIPTS{suffix}": scripts,
                 "CONTAINERROOT": INSTALLATION}
 
-    def put_variable(self, field, name, value, line, message):
+    def put_variable(self, field: str, name: str, value: str, line: int, message: str) -> None:
         """Put a variable into a field of the record, or leave it to the user if modules can't set it."""
         try:
             is_env_name(name)
             is_env_value(value)
         except ValueError as error:
-            self.found.leave(line, f"{message}: {error}")
+            self.result.leave(line, f"{message}: {error}")
         else:
-            self.found.put(field, name, value, message)
+            self.result.put(field, name, value, message)
 
-    def read_activation(self, name, value, line):
+    def read_activation(self, name: str, value: str, line: int) -> bool:
         """Determine from a variable how Python is activated; return False for other variables."""
         record, of_venv = self.record, VENV.fullmatch(value)
+        conda = re.fullmatch(r"(/.*)/envs/([\w.+-]+)", value)
         if name == "PREPEND_PATH":
             self.read_search_path(value, line)
         elif name == "VIRTUAL_ENV" and of_venv:
@@ -117,79 +102,76 @@ class ModuleSettings(Reader):
             record.setdefault("init", INIT_IMAGE)
         elif name == "CONDA_DEFAULT_ENV":
             record.update(init=INIT_CONDA_INJECTED, conda_env=value)
-        elif name == "CONDA_PREFIX" and re.fullmatch(r"/.*/envs/[\w.+-]+", value):
-            root, _, env = value.rpartition("/envs/")
-            record.update(init=INIT_CONDA_INJECTED, conda_root=root, conda_env=env)
+        elif name == "CONDA_PREFIX" and conda:
+            record.update(init=INIT_CONDA_INJECTED, conda_root=conda.group(1), conda_env=conda.group(2))
         elif name in ("CONDA_EXE", "CONDA_PYTHON_EXE") and re.fullmatch(r"/.*/bin/(conda|python)", value):
             record.update(init=INIT_CONDA_INJECTED, conda_root=value.rpartition("/bin/")[0])
-        elif name in ("CONDA_SHLVL", "CONDA_PROMPT_MODIFIER"):
-            pass
         elif name in ("WITH_CONDA", "WITH_VENV", "WITH_CONDA_VENV"):
             return take_activation(value, record)
         else:
-            return False
+            return name in ("CONDA_SHLVL", "CONDA_PROMPT_MODIFIER")
         return True
 
-    def read_search_path(self, value, line):
+    def read_search_path(self, value: str, line: int) -> None:
         """Leave directories on the container's PATH to the user, except those that activation adds."""
         for part in filter(None, value.split(":")):
             if not re.fullmatch(r"/runscripts|/user-software/venv/[^/]+/bin|/.*/(envs/[^/]+/bin|condabin)", part):
-                self.found.leave(line, f"directory {shortened(part)} in PREPEND_PATH, for PATH in the container")
+                self.result.leave(line, f"directory {shortened(part)} in PREPEND_PATH, for PATH in the container")
 
-    def read_binds(self, value, line):
+    def read_binds(self, value: str, line: int) -> None:
         """Add binds, separated by commas, that the site lacks."""
-        inherited = "binds" not in self.record.get("not_inherited", ())
-        known = {*self.site.binds.required, *self.site.binds.optional} if inherited else ()
+        known = (*self.site.binds.required, *self.site.binds.optional)
         for bind in filter(None, re.split(r"(?<!\\),", value)):
             bind = same_path_twice(bind)
-            if bind in self.binds:
+            if bind in self.result.binds:
                 continue
-            self.binds.append(bind)
+            self.result.binds.append(bind)
             if bind in known or OWN_BINDS.match(bind):
-                self.found.recognized.append(f"bind {bind}")
+                self.result.recognized.append(f"bind {bind}")
             elif "%(" in bind:
-                self.found.leave(self.source.having(bind, line), f"bind {bind}: a record can't name the installation")
+                self.result.leave(self.source.having(bind, line), f"bind {bind}: a record can't name the installation")
             else:
-                self.record.setdefault("binds", []).append(bind)
-                self.found.data.append(f"bind {bind}")
+                self.result.append("binds", bind, f"bind {bind}")
 
-    def read_footer(self):
-        """Read Lua statements for which records have fields; the others stay in modluafooter unchanged."""
-        text, kept, depth, position = self.values.get("modluafooter") or "", [], 0, 0
-        while position < len(text):
-            end = text.find("\n", position) + 1 or len(text)
-            line = text[position:end]
-            call = call_at(text, position) if depth == 0 else None
-            if call and self.read_call(*call[:2], self.source.having(line, self.source.of("modluafooter"))):
-                position = call[2]
+    def read_footer(self) -> str:
+        """Read calls for which records have fields; keep the other Lua in modluafooter, and return it."""
+        long_strings: list[str] = []
+
+        def put_aside(match: re.Match) -> str:
+            long_strings.append(match.group())
+            return f"@{len(long_strings) - 1}@"
+
+        depth, kept = 0, []
+        for line in LONG_STRING.sub(put_aside, self.values.get("modluafooter") or "").splitlines():
+            call = CALL.fullmatch(line.strip()) if depth == 0 else None
+            number = self.source.having(line, self.source.of("modluafooter"))
+            if call and self.read_call(call[1], [string[1:-1] for string in re.findall(STRING, call[2])], number):
+                if call[3]:
+                    self.result.comments.append((number, call[3].strip()))
                 continue
-            if call:
-                # unchanged, with all its lines
-                end = text.find("\n", call[2] - 1) + 1 or len(text)
-                line = text[position:end]
-            else:
-                bare = re.sub(r"--.*", "", STRING.sub("''", line))
-                depth += len(re.findall(r"\b(?:if|for|while|function|repeat)\b", bare))
-                depth -= len(re.findall(r"\b(?:end|until)\b", bare))
+            code = re.sub(r"--.*", "", re.sub(STRING, "''", line))
+            depth += len(re.findall(r"\b(?:if|for|while|function|repeat)\b", code))
+            depth -= len(re.findall(r"\b(?:end|until)\b", code))
             kept.append(line)
-            position = end
-        self.kept = re.sub(r"(?m)^\s*--(?!\[).*$", "", "".join(kept))
-        if self.kept.strip():
-            lines = "; ".join(line.strip() for line in kept if line.strip())
-            self.found.put("parameters", "modluafooter", "".join(kept).strip() + "\n",
-                           f"modluafooter, unchanged: {shortened(lines)}")
+        text = "\n".join(kept).strip() + "\n"
+        text = re.sub(r"@(\d+)@", lambda match: long_strings[int(match.group(1))], text)
+        if re.sub(r"(?m)^\s*--(?!\[).*$", "", "\n".join(kept)).strip():
+            self.result.put("parameters", "modluafooter", text, f"modluafooter, unchanged: {shortened(text)}")
+            return text
+        self.result.comments += [(self.source.having(line, self.source.of("modluafooter")), line.strip("- "))
+                                 for line in text.splitlines() if re.search(r"\w", line)]
+        return ""
 
-    def read_call(self, name, arguments, line):
+    def read_call(self, name: str, arguments: list[str], line: int) -> bool:
         """Read a call of Lmod's functions, or LUMI's for containers; return False if records have no field for it."""
         if name == "conflict":
             for module in arguments:
                 if module in self.site.conflicts:
-                    self.found.recognized.append(f"conflict {module}, which is the site's")
+                    self.result.recognized.append(f"conflict {module}, which is the site's")
                 else:
-                    self.record.setdefault("conflicts", []).append(module)
-                    self.found.data.append(f"conflict {module}")
-        elif name in ("setenv", "pushenv") and len(arguments) == 2 and "\n" not in arguments[1]:
-            self.read_variable(*arguments, line)
+                    self.result.append("conflicts", module, f"conflict {module}")
+        elif name in ("setenv", "pushenv") and len(arguments) == 2:
+            self.read_variable(arguments[0], arguments[1], line)
         elif name in ("prepend_path", "append_path") and len(arguments) > 1 and BINDS.fullmatch(arguments[0]):
             self.read_binds(arguments[1], line)
         elif name == "create_container_vars" and len(arguments) in (3, 4):
@@ -198,48 +180,30 @@ class ModuleSettings(Reader):
             return False
         return True
 
-    def read_container_vars(self, arguments, line):
+    def read_container_vars(self, arguments: list[str], line: int) -> None:
         """Read the call with which LUMI's modules set SIF, and binds in a fourth argument."""
         image, name, place = arguments[:3]
-        self.found.recognized.append("create_container_vars")
+        self.result.recognized.append("create_container_vars")
         if image != self.record["file"] or place != INSTALLATION:
-            self.found.leave(line, f"create_container_vars: another image or directory, {image}, {place}")
+            self.result.leave(line, f"create_container_vars: another image or directory, {image}, {place}")
         if name.upper() != self.values["name"].upper():
-            self.found.leave(line, f"create_container_vars: the name {name}, so that SIF{name.upper()} is set")
+            self.result.leave(line, f"create_container_vars: the name {name}, so that SIF{name.upper()} is set")
         for binds in arguments[3:]:
             self.read_binds(binds, line)
 
 
-def call_at(text, position):
-    """Return name, arguments and end of a Lua call with strings as arguments at a position, or None."""
-    match = NAME.match(text, position)
-    if not match:
-        return None
-    name, arguments, position = match.group(1), [], match.end()
-    while True:
-        string = STRING.match(text, position)
-        if not string:
-            return None
-        arguments.append(string_value(string.group()))
-        end = re.compile(r"\s*(,\s*|\)[ \t]*;?[ \t]*(?:--[^\n]*)?(?:\n|\Z))").match(text, string.end())
-        if not end:
-            return None
-        position = end.end()
-        if end.group(1).startswith(")"):
-            return name, arguments, position
+def same_path_twice(bind: str) -> str:
+    """Return a bind without a target that repeats its source."""
+    source, _, target = bind.partition(":")
+    return source if target in ("", source) else bind
 
 
-def string_value(text):
-    """Return a Lua string without its quotes; escapes stay."""
-    return re.sub(r"\A\[(=*)\[\n?(.*)\]\1\]\Z", r"\2", text, flags=re.DOTALL) if text[0] == "[" else text[1:-1]
-
-
-def unescaped(text):
+def unescaped(text: str) -> str:
     """Return a Lua string with its escapes resolved; EasyBuild leaves that to Lua."""
     return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match.group(1), match.group(1)), text)
 
 
-def take_activation(command, record):
+def take_activation(command: str, record: dict[str, Any]) -> bool:
     """Put the Conda environment that a command activates into a record; return False for other commands."""
     known = ACTIVATING.fullmatch(command)
     if known and known["root"]:

@@ -1,14 +1,14 @@
 """Import an easyconfig in today's style, which installs a container with shell commands, as a record of the catalogue.
 
-EasyBuild's own parser reads it. Every part ends up in one of three lists: what the family and the easyblock do anyway,
-data of the record, and what is left to the user, with its line.
+EasyBuild's own parser reads it. Every part ends up in one of three lists: what the easyblock does anyway, data of the
+record, and what is left to the user, with its line.
 """
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.tables import (
     INIT_CONDA_INJECTED,
     INIT_CONDA_MANUAL,
@@ -19,21 +19,18 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.site import Site
-from ebsif.migrate.easyconfigfile import Source, parsed
-from ebsif.migrate.imagefiles import read_sources
-from ebsif.migrate.imported import Imported
+from ebsif.eb import framework
+from ebsif.migrate.easyconfigfile import ImportingError, Source, parsed
+from ebsif.migrate.imported import Imported, as_strings, is_data, shortened
 from ebsif.migrate.modulesettings import ModuleSettings
-from ebsif.migrate.ownparameters import BY_MODULE, OWN, read_own
-from ebsif.migrate.reader import as_strings, is_data, is_empty, shortened
 from ebsif.migrate.shellcommands import ShellCommands
-from ebsif.packages.formats import condanames
 
 # Parameters without relevance for a container if they have one of these values; None: any value.
-NOT_NEEDED = {
+NOT_NEEDED: dict[str, Any] = {
     "easyblock": ("MakeCp", "Tarball", "Binary", "PackedBinary"), "skip": (True,),
     **dict.fromkeys(("start_dir", "unpack_options", "buildininstalldir"))}
 
-# Parameters that modules of this package read.
+# Parameters that have readers of their own.
 READ = ("name", "version", "versionsuffix", "homepage", "description", "toolchain", "sources", "files_to_copy",
         "checksums", "moduleclass", "modextravars", "modluafooter", "postinstallcmds", "sanity_check_paths",
         "sanity_check_commands", "usage")
@@ -49,159 +46,187 @@ CARRIED = (
 
 # Names of components in easyconfigs, and the names of their packages.
 COMPONENTS = {"flashattention": "flash-attn", "flash-attention": "flash-attn", "pytorch": "torch",
-              **condanames.EXCEPTIONS}
+              "opencv": "opencv-python", "ray-core": "ray"}
 
 
 def read(path: Path, site: Site) -> Imported:
-    """
-    Read an easyconfig.
-
-    Parameters
-    ----------
-    path
-        The easyconfig. EasyBuild's parser executes it, as eb does.
-    site
-        The site, whose binds and variables are not repeated.
-
-    Raises
-    ------
-    ImportingError
-        If it is not an easyconfig with an image.
-    """
+    """Read an easyconfig for a site, whose binds and variables are not repeated. Raise ImportingError for others."""
     values = parsed(path)
     source = Source(path)
-    found = Imported(path, name=values["name"], suffix=values.get("versionsuffix") or "")
-    found.record["version"] = values["version"]
-    read_sources(values, found, source)
-    if values.get("easyblock") in OWN:
-        read_own(values, found, source, site)
-    ModuleSettings(values, found, source, site).read()
-    ShellCommands(values, found, source, site).read()
-    read_components(values, found, source)
-    read_texts(values, found, source)
-    read_others(values, found, source)
-    settle(values, found, source)
-    leave_credentials(found)
-    return found
+    result = Imported(path, name=values["name"], suffix=values.get("versionsuffix") or "")
+    result.record["version"] = values["version"]
+    result.comments = source.comments()
+    result.head = [text for line, text in result.comments if line < source.first_statement]
+    read_sources(values, result, source)
+    ModuleSettings(values, result, source, site).read()
+    ShellCommands(values, result, source, site).read()
+    read_components(values, result, source)
+    read_texts(values, result, source)
+    read_others(values, result, source)
+    settle(values, result)
+    result.leave_credentials()
+    return result
 
 
-def read_components(values, found, source):
-    """Read versions of components, date, hash and Python from variables such as local_c_rocm_version."""
+# --- sources
+
+def read_sources(values: dict[str, Any], result: Imported, source: Source) -> None:
+    """Read the image, definition files, other copied files, and the checksum."""
+    names = [Path(name).name for name in framework.source_names(values["sources"])]
+    images = [name for name in names if name.endswith((".sif", ".simg"))]
+    if not images:
+        raise ImportingError(f"{result.path}: none of the sources is an image (*.sif)")
+    image, line = images[0], source.of("sources")
+    if PLACEHOLDER.search(image):
+        result.leave(line, f"the name of the image, {image}, has words in braces, which are placeholders in a record")
+    result.record["file"] = image
+    result.data.append(f"image {image}")
+    # where each file is copied to; nothing is said of the image and of definition files in their usual place
+    places = copied_files(values, result, source)
+    usual = {image: ""}
+    for name in names:
+        if name != image and name.endswith((".docker", ".def")) and places.get(name, "share/docker-defs") == \
+                "share/docker-defs":
+            usual[name] = "share/docker-defs"
+            result.append("definition_files", name, f"definition file {name}")
+        elif name != image:
+            result.leave(source.having(name, line), f"sources: {name}, which is neither an image nor a definition file")
+    for name, place in places.items():
+        if place != usual.get(name):
+            result.leave(source.of("files_to_copy"),
+                         f"files_to_copy: {name}, copied to {place or 'the installation directory'}")
+    for item in values["sources"]:
+        for key in sorted(set(item) - {"filename", "extract_cmd", "name"}) if isinstance(item, dict) else []:
+            result.leave(line, f"sources: {key} = {shortened(item[key])}")
+    read_checksums(values, result, source, names.index(image))
+
+
+def copied_files(values: dict[str, Any], result: Imported, source: Source) -> dict[str, str]:
+    """Return the files that MakeCp copies, with their directories; '' is the installation directory."""
+    places = {}
+    for item in values.get("files_to_copy") or []:
+        if isinstance(item, str):
+            places[Path(item).name] = ""
+        elif isinstance(item, list) and len(item) == 2 and isinstance(item[1], str):
+            for name in item[0] if isinstance(item[0], list) else [item[0]]:
+                places[Path(str(name)).name] = item[1].strip("/").removeprefix("./").strip(".")
+        else:
+            result.leave(source.of("files_to_copy"), f"files_to_copy: {shortened(item)}")
+    return places
+
+
+def read_checksums(values: dict[str, Any], result: Imported, source: Source, index: int) -> None:
+    """Read the SHA256 of the image, which is the source with this index."""
+    checksums = values.get("checksums") or []
+    checksum = checksums[index] if isinstance(checksums, list) and index < len(checksums) else None
+    if isinstance(checksum, dict) and len(checksum) == 1:
+        (checksum,) = checksum.values()
+    if isinstance(checksum, str) and re.fullmatch("[0-9a-f]{64}", checksum):
+        result.record["sha256"] = checksum
+        result.data.append(f"checksum {checksum}")
+        checksums = [other for number, other in enumerate(checksums) if number != index]
+    if isinstance(checksums, dict) or any(checksums):
+        result.leave(source.of("checksums"), f"parameter checksums = {shortened(checksums)}")
+
+
+# --- parameters and variables
+
+def read_components(values: dict[str, Any], result: Imported, source: Source) -> None:
+    """Read versions of components, date and Python from variables such as local_c_rocm_version."""
     for name, value in values.items():
         if not name.startswith("local_"):
             continue
         about = re.fullmatch(r"local_c_(\w+?)_(version|commit)", name)
         if about and isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", value):
-            read_component(*about.groups(), value, values, found)
+            read_component(about.group(1), about.group(2), value, values, result)
         elif name in ("local_c_date", "local_date") and re.fullmatch(r"\d{8}", str(value)):
-            found.record["date"] = value
-            found.data.append(f"date {value}")
+            result.record["date"] = value
+            result.data.append(f"date {value}")
         elif name == "local_c_python_mm" and isinstance(value, str):
-            found.record["python"] = value
-            found.data.append(f"python {value}")
-        elif name in source.used or "requirements" in name:
-            found.recognized.append(f"variable {name}, used elsewhere")
+            result.record["python"] = value
+            result.data.append(f"python {value}")
+        elif name in source.used:
+            result.recognized.append(f"variable {name}, used elsewhere")
         else:
-            found.leave(source.of(name), f"variable {name} = {shortened(value)}, which nothing uses")
+            result.leave(source.of(name), f"variable {name} = {shortened(value)}, which nothing uses")
 
 
-def read_component(name, kind, value, values, found):
+def read_component(name: str, kind: str, value: str, values: dict[str, Any], result: Imported) -> None:
     """Read the version or commit of a component, unless it is the version of the software itself."""
     key = normal_name(name)
-    key = COMPONENTS.get(key) or key
+    key = COMPONENTS.get(key, key)
     software = values["name"].lower()
     if kind == "commit":
         key += "-commit"
     if key in (software, COMPONENTS.get(software)) and value == values["version"]:
-        found.recognized.append(f"variable local_c_{name}_{kind}, which is the version")
+        result.recognized.append(f"variable local_c_{name}_{kind}, which is the version")
     else:
-        found.put("components", key, value, f"component {key} {value}")
+        result.put("components", key, value, f"component {key} {value}")
 
 
-def read_texts(values, found, source):
+def read_texts(values: dict[str, Any], result: Imported, source: Source) -> None:
     """Read homepage, description, usage and module class."""
     for name in ("homepage", "description", "usage", "moduleclass"):
-        text = values.get(name)
-        if not text:
-            continue
-        text = "\n".join(line.rstrip() for line in text.strip().splitlines())
+        text = "\n".join(line.rstrip() for line in (values.get(name) or "").strip().splitlines())
         placeholder = PLACEHOLDER.search(text)
-        if name in ("description", "usage") and placeholder:
-            found.leave(source.having(placeholder.group(), source.of(name)),
-                        f"parameter {name}: {placeholder.group()} would be a placeholder in a record")
+        if name == "homepage" and not text:
+            result.leave(1, "there is no homepage, and EasyBuild wants one")
+        elif name in ("description", "usage") and placeholder:
+            result.leave(source.having(placeholder.group(), source.of(name)),
+                         f"parameter {name}: {placeholder.group()} would be a placeholder in a record")
         elif name == "homepage" and "\n" in text:
-            found.leave(source.of(name), f"parameter {name} = {shortened(text)}")
-        else:
-            found.record[name] = text
+            result.leave(source.of(name), f"parameter {name} = {shortened(text)}")
+        elif text:
+            result.record[name] = text
 
 
-def read_others(values, found, source):
+def read_others(values: dict[str, Any], result: Imported, source: Source) -> None:
     """Read parameters that our easyblocks have as well; leave the rest to the user."""
     for name, value in values.items():
-        if name in (*READ, *BY_MODULE) or name.startswith("local_") or is_empty(value):
-            continue
-        if name == "easyblock" and value in OWN:
-            continue
-        if name == "skipsteps":
-            others = [step for step in value if step not in ("build", "configure", "test")]
-            if others:
-                found.leave(source.of(name), f"parameter skipsteps: {shortened(', '.join(map(str, others)))}")
+        if name in READ or name.startswith("local_") or value is None or value in ("", [], {}, ()):
             continue
         known = NOT_NEEDED.get(name, ())
-        if known is None or value in known:
-            found.recognized.append(f"parameter {name}: our easyblocks do that in their own way")
+        if name == "skipsteps":
+            steps = ", ".join(str(step) for step in value if step not in ("build", "configure", "test"))
+            if steps:
+                result.leave(source.of(name), f"parameter skipsteps: {shortened(steps)}")
+        elif known is None or value in known:
+            result.recognized.append(f"parameter {name}: our easyblocks do that in their own way")
         elif name in CARRIED and is_data(value):
-            found.put("parameters", name, as_strings(value), f"parameter {name} = {shortened(value)}")
+            result.put("parameters", name, as_strings(value), f"parameter {name} = {shortened(value)}")
         else:
-            found.leave(source.of(name), f"parameter {name} = {shortened(value)}")
+            result.leave(source.of(name), f"parameter {name} = {shortened(value)}")
 
 
-def settle(values, found, source):
+def settle(values: dict[str, Any], result: Imported) -> None:
     """Derive values that depend on several parameters: whether it is archived, how Python is activated."""
-    record = found.record
-    if "__archive__" in found.path.absolute().parts:
+    record = result.record
+    if "__archive__" in result.path.absolute().parts:
         record["archived"] = True
-        found.data.append("archived, after its directory")
-    wanted = f"{values['name']}-{values['version']}{found.suffix}.eb"
-    if found.path.name != wanted:
-        found.data.append(f"renamed {wanted}, after the module")
+        result.data.append("archived, after its directory")
+    wanted = f"{values['name']}-{values['version']}{result.suffix}.eb"
+    if result.path.name != wanted:
+        result.data.append(f"renamed {wanted}, after the module")
+    used = result.python or record.get("venv") or record.get("wrappers")
+    in_text = "WITH_CONDA" in (values.get("description") or "") and not used
     if "conda_env" in record:
         # users had to activate this environment; now it is always active
-        record.setdefault("init", INIT_CONDA_INJECTED)
-    record.setdefault("init", activation_of(values, found))
+        init = INIT_CONDA_INJECTED
+    elif result.by_hand and not record.get("venv_name") or in_text:
+        init = INIT_CONDA_MANUAL
+    else:
+        init = INIT_IMAGE if used else INIT_NONE
+    record.setdefault("init", init)
     record.setdefault("venv", False)
-    found.recognized.append(f"activation of Python: {record['init']}")
+    result.recognized.append(f"activation of Python: {record['init']}")
 
 
-def activation_of(values, found):
-    """Return how Python is activated (str, field `init`) if the module's variables don't say so."""
-    record = found.record
-    used = found.python or record.get("venv") or record.get("wrappers")
-    in_text = "WITH_CONDA" in (values.get("description") or "") and not used
-    if found.by_hand and not record.get("venv_name") or in_text:
-        return INIT_CONDA_MANUAL
-    return INIT_IMAGE if used else INIT_NONE
-
-
-def leave_credentials(found):
-    """Leave fields with credentials to the user; neither record nor report contains them (G-09)."""
-    for name, value in list(found.record.items()):
-        table = value if isinstance(value, dict) else found.record
-        for key in [key for key in (list(value) if table is value else [name])
-                    if Credentials.find({key: table[key]})]:
-            del table[key]
-            found.leave(1, f"{key}: a credential is written out. {REMEDY}")
-    for name in ("recognized", "data"):
-        setattr(found, name, [Credentials.mask(text) for text in getattr(found, name)])
-    found.left = [(line, Credentials.mask(message)) for line, message in found.left]
-
-
-def report_same_module(imported: Iterable[Imported]) -> None:
+def report_same_module(results: Iterable[Imported]) -> None:
     """Leave easyconfigs with the same module to the user; each message names the other."""
-    first = {}
-    for found in imported:
-        module = f"{found.name}/{found.record['version']}{found.suffix}"
-        other = first.setdefault(module.lower(), found)
-        if other is not found:
-            for one, twin in ((other, found), (found, other)):
+    first: dict[str, Imported] = {}
+    for result in results:
+        module = f"{result.name}/{result.record['version']}{result.suffix}"
+        other = first.setdefault(module.lower(), result)
+        if other is not result:
+            for one, twin in ((other, result), (result, other)):
                 one.leave(1, f"the module {module} is also that of {twin.path}: give one of them its own label")

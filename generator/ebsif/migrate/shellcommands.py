@@ -1,316 +1,307 @@
-"""Read the shell commands of an easyconfig, and the scripts that they write."""
+"""Read the shell commands of an easyconfig, and the scripts that they write.
 
-import posixpath
+A command line is either understood as a whole or listed as a whole.
+"""
+
 import re
+import shlex
+from typing import Any
 
 from easybuild.easyblocks.generic.container.tables import RUNTIMES
 
-from ebsif.migrate.commandline import PASSING, has_substitution, inside, non_options, simple_commands
-from ebsif.migrate.modulesettings import take_activation
-from ebsif.migrate.pipinstall import UnknownFile, stage_of
-from ebsif.migrate.reader import INSTALLATION, OWN_BINDS, Reader, same_path_twice, shortened
-from ebsif.migrate.scripts import KINDS, in_place_of, strange_lines
+from ebsif.catalogue.site import Site
+from ebsif.migrate.easyconfigfile import Source
+from ebsif.migrate.imported import INSTALLATION, Imported, inside, shortened
+from ebsif.migrate.modulesettings import OWN_BINDS, same_path_twice, take_activation
+from ebsif.migrate.scripts import KINDS, in_place_of, strange_commands
 
 # Directories that our easyblocks create.
 DIRECTORIES = ("", "bin", "runscripts", "share", "share/docker-defs", "user-software", "user-software/venv")
 
-# Commands that activate an environment that is already active when a stage runs.
-ACTIVATING = r"\$WITH_CONDA|(source|\.) /\S+/(init-conda-venv|bin/activate)( [\w.+-]+)?"
+# Commands without lasting effect, and the modes of scripts.
+PASSING = ("true", ":", "set", "cd", "pwd", "echo", "printf")
+MODES = r"(a|u|ug)?[+-]r?x|a\+r|0?755"
 
-# A here-document written to a file.
-HERE = re.compile(
-    r"cat\s*(?:(?P<mode>>{1,2})\s*(?P<file>[^\s<>]+)\s*)?<<-?\s*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)[ \t]*"
-    r"(?:(?P<mode2>>{1,2})[ \t]*(?P<file2>\S+)[ \t]*)?\n(?P<text>.*?)^(?P=end)[ \t]*(?=\n|\Z)",
-    re.DOTALL | re.MULTILINE)
+# Words that start compound commands (bash(1), "Compound Commands" and "Reserved Words").
+COMPOUND = ("if", "for", "while", "until", "case", "select", "function", "{", "[[", "!", "time", "coproc", "eval")
 
-class ShellCommands(Reader):
+# A file written by a here-document.
+HERE = re.compile(r"cat\s*(?P<mode>>{1,2})\s*(?P<file>[^\s<>]+)\s*<<-?\s*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)"
+                  r"[ \t]*\n(?P<text>.*?)^(?P=end)[ \t]*(?=\n|\Z)", re.DOTALL | re.MULTILINE)
+
+# Options of pip that a stage has fields for: lists, a value, switches; options that stay, and options without effect.
+PIP_LISTS = {"--extra-index-url": "extra_index_url", "-f": "find_links", "--find-links": "find_links",
+             "--no-binary": "no_binary"}
+PIP_VALUES = {"-i": "index_url", "--index-url": "index_url"}
+PIP_SWITCHES = {"--no-build-isolation": "no_build_isolation", "--no-deps": "no_deps"}
+PIP_OTHERS = ("--no-cache-dir", "--pre", "-U", "--upgrade", "-v", "--verbose", "--prefer-binary", "--use-pep517")
+PIP_IGNORED = ("--disable-pip-version-check", "-q", "--quiet", "--no-input")
+
+
+class NotUnderstood(ValueError):
+    """A command has no equivalent in our easyblocks."""
+
+
+class ShellCommands:
     """Reads the commands that run after the installation and in the sanity check."""
 
-    def __init__(self, *easyconfig):
+    def __init__(self, values: dict[str, Any], result: Imported, source: Source, site: Site):
         """Start without requirements and scripts."""
-        super().__init__(*easyconfig)
-        self.written = {}
-        self.stages = []
+        self.values, self.result, self.source, self.site = values, result, source, site
+        self.record = result.record
+        # files written, by their place in the installation
+        self.written: dict[str, str] = {}
+        self.stages: list[dict[str, Any]] = []
         self.line = 1
-        self.folder = ""
 
-    def read(self):
+    def read(self) -> None:
         """Read all commands."""
         for index, command in enumerate(self.values.get("postinstallcmds") or []):
-            self.line = self.source.of("postinstallcmds", index)
-            self.read_command(command)
+            self.line = line = self.source.of("postinstallcmds", index)
+            rest = HERE.sub(self.read_here_document, command)
+            before = dict(self.record), list(self.stages), list(self.result.data)
+            try:
+                self.read_line(rest, {})
+            except ValueError as error:
+                # restored, because a part of the line may have been read
+                self.record.clear()
+                self.record.update(before[0])
+                self.stages, self.result.data = before[1:]
+                reason = "" if isinstance(error, NotUnderstood) else f" ({error})"
+                self.result.leave(line, f"postinstallcmds: {shortened(rest)}{reason}")
+            else:
+                if rest.strip():
+                    self.result.recognized.append(f"command {shortened(rest)}")
         self.settle_requirements()
-        self.read_sanity_check_paths()
-        self.read_sanity_check_commands()
+        self.read_sanity_checks()
 
-    def leave(self, message):
-        """Leave a command to the user."""
-        self.found.leave(self.line, message)
+    # --- commands
 
-    def recognize(self, words):
-        """Report a command that our easyblocks make unnecessary; return True."""
-        self.found.recognized.append(f"command {shortened(' '.join(words))}")
-        return True
+    def read_line(self, text: str, environment: dict[str, str]) -> None:
+        """Read a command line with the variables set outside. Raise ValueError if a part of it is not understood."""
+        for words in simple_commands(text):
+            self.read_words(words, environment)
 
-    def read_command(self, text, environment=()):
-        """Read a command line and its here-documents, with the variables set outside."""
-        files = []
-
-        def keep(match):
-            files.append(match)
-            return f" :file {len(files) - 1} "
-
-        try:
-            parts = simple_commands(HERE.sub(keep, text))
-        except ValueError as reason:
-            self.leave(f"postinstallcmds: {shortened(text)} ({reason})")
-            return
-        environment, folder = dict(environment), self.folder
-        for words, targets, piped in parts:
-            if words[:1] == [":file"]:
-                self.read_here_document(files[int(words[1])])
-            elif targets:
-                self.leave(f"postinstallcmds: the file {inside(targets[-1])}, written by: {shortened(' '.join(words))}")
-            elif not self.read_simple_command(words, piped, environment):
-                self.leave(f"postinstallcmds: {shortened(' '.join(words) if len(parts) > 1 else text)}")
-        # each command line is that of another shell
-        self.folder = folder
-
-    def located(self, path):
-        """Return a path relative to the installation directory, given one relative to the shell's current directory."""
-        absolute = path.startswith(("/", INSTALLATION))
-        return inside(path if absolute else posixpath.normpath(posixpath.join(self.folder, path)))
-
-    def read_simple_command(self, words, piped, exported):
-        """
-        Read a simple command; return False if our easyblocks do nothing equivalent.
-
-        Parameters
-        ----------
-        words : list of str
-            Variables of the command, program and arguments.
-        piped : bool
-            Whether another command reads its output.
-        exported : dict
-            Variables of the shell; an `export` adds to them.
-        """
-        environment = dict(exported)
+    def read_words(self, words: list[str], exported: dict[str, str]) -> None:
+        """Read a simple command; an `export` adds to the variables. Raise NotUnderstood if it is unknown."""
+        environment, text = dict(exported), " ".join(words)
         while words and re.match(r"[A-Za-z_]\w*=", words[0]):
             name, _, value = words[0].partition("=")
             environment[name], words = value, words[1:]
-        if not words:
-            return False
-        program, arguments = words[0].rsplit("/", 1)[-1], words[1:]
-        if re.fullmatch(r"(pip|python)[0-9.]*", program):
-            return not piped and self.read_python(program, arguments, environment)
-        if program in ("mksquashfs", "make-squashfs"):
-            return self.is_squashing(arguments) and self.recognize(words)
-        if piped or has_substitution(words):
-            return False
-        if program in RUNTIMES:
-            return self.read_container(arguments, environment)
-        if program == "ln":
-            return self.read_link(arguments)
-        if program == "export":
-            return self.read_export(arguments, exported) and self.recognize(words)
-        if program == "cd":
-            self.folder = self.located(arguments[0] if arguments else "~")
-        if program in PASSING or re.fullmatch(ACTIVATING, " ".join(words)):
-            take_activation(" ".join(words), self.record)
-            return self.recognize(words)
-        return self.is_file_command(program, arguments) and self.recognize(words)
+        program, arguments = words[0].rsplit("/", 1)[-1] if words else "", words[1:]
+        if program in RUNTIMES and arguments[:1] == ["exec"]:
+            self.read_container(arguments[1:], environment)
+        elif re.fullmatch(r"(pip|python)[0-9.]*", program):
+            self.read_python(program, arguments, environment)
+        elif program == "ln":
+            self.read_link(paths_in(arguments))
+        elif program == "export" and arguments and all("=" in word for word in arguments):
+            exported.update((name, value) for name, _, value in (word.partition("=") for word in arguments))
+        elif not (program in PASSING or take_activation(text, self.record) or self.is_file_command(program, arguments)):
+            raise NotUnderstood(text)
 
-    @staticmethod
-    def read_export(arguments, exported):
-        """Add to the variables of the shell (dict); return False if the command does something else."""
-        if not all("=" in word for word in arguments):
-            return False
-        exported.update(word.split("=", 1) for word in arguments)
-        return True
-
-    def is_squashing(self, arguments):
-        """Return whether these are arguments for packing user software."""
-        return not non_options(arguments) or self.located(non_options(arguments)[0]) == "user-software"
-
-    def is_file_command(self, program, arguments):
+    def is_file_command(self, program: str, arguments: list[str]) -> bool:
         """Return whether a command only creates, changes or removes files that our easyblocks manage."""
-        paths = non_options(arguments)
+        paths = [inside(path) for path in paths_in(arguments)]
         if program == "mkdir":
-            return all(self.located(path) in DIRECTORIES for path in paths)
+            return all(path in DIRECTORIES for path in paths)
         if program == "chmod":
-            return len(paths) > 1 and all(self.located(path) in self.written for path in paths[1:])
-        return program == "rm" and all(self.located(path) == "user-software" for path in paths)
+            return bool(re.fullmatch(MODES, arguments[0] if arguments else "")) and all(
+                inside(path) in self.written for path in arguments[1:])
+        if program == "rm":
+            return paths == ["user-software"]
+        return program == "make-squashfs" and not arguments
 
-    def read_link(self, arguments):
-        """Read a link to a wrapper, which becomes another wrapper; return False for other links."""
-        if len(non_options(arguments)) != 2:
-            return False
-        target, name = non_options(arguments)
-        # a relative target is relative to the link
-        target, name = inside(target).removeprefix("bin/"), self.located(name)
-        if target not in (self.record.get("wrappers") or []) or not re.fullmatch(r"(bin/)?[\w.+-]+", name):
-            return False
-        self.add_wrapper(name.removeprefix("bin/"))
-        return True
+    def read_link(self, paths: list[str]) -> None:
+        """Read a link to a wrapper, which becomes another wrapper. Raise NotUnderstood for other links."""
+        target, name = [re.sub(r"\A(\./|bin/)+", "", inside(path)) for path in paths] if len(paths) == 2 else ("", "")
+        if target not in (self.record.get("wrappers") or []) or not re.fullmatch(r"[\w.+-]+", name):
+            raise NotUnderstood("ln")
+        self.record["wrappers"] = [*self.record["wrappers"], name]
+        self.result.data.append(f"wrapper {name}")
 
-    def add_wrapper(self, name):
-        """Add a wrapper to the record."""
-        self.record.setdefault("wrappers", []).append(name)
-        self.found.data.append(f"wrapper {name}")
-
-    def read_container(self, arguments, environment):
-        """Read a command in the container; return False if our easyblocks do nothing equivalent."""
-        words = self.read_runtime_options(arguments[1:]) if arguments[:1] == ["exec"] else None
-        if not words:
-            return False
-        command = words[1:]
-        if len(command) == 3 and command[0] in ("bash", "sh") and re.fullmatch("-l?c", command[1]):
-            self.read_command(command[2], environment)
-            return True
-        return bool(command) and self.read_simple_command(command, False, environment)
-
-    def read_runtime_options(self, words):
-        """Read options of `singularity exec`; return the words after them (list of str), None for unknown options."""
+    def read_container(self, words: list[str], environment: dict[str, str]) -> None:
+        """Read what `singularity exec` is called with. Raise NotUnderstood if our easyblocks have no equivalent."""
         while words and words[0].startswith("-"):
             option, equals, value = words[0].partition("=")
             words = words[1:]
             if option in ("--nv", "--rocm"):
                 self.use_gpu(option)
                 continue
-            if option not in ("--bind", "-B"):
-                return None
             if not equals:
                 value, words = "".join(words[:1]), words[1:]
-            strange = [bind for bind in value.split(",") if not self.is_known_bind(bind)]
-            if strange:
-                self.leave(f"postinstallcmds: bind {', '.join(strange)} during installation (EBSIF_INSTALL_BIND)")
-        return words
+            if option not in ("--bind", "-B") or not all(map(self.is_known_bind, value.split(","))):
+                raise NotUnderstood(option)
+        command = words[1:]
+        if len(command) == 3 and command[0] in ("bash", "sh") and re.fullmatch("-l?c", command[1]):
+            self.read_line(command[2], dict(environment))
+        elif command:
+            self.read_words(command, dict(environment))
 
-    def use_gpu(self, option):
+    def use_gpu(self, option: str) -> None:
         """Note that the runtime's GPU option is used, unless the site uses it anyway."""
         kind = {"--nv": "cuda", "--rocm": "rocm"}[option]
         if kind != self.site.gpu:
             self.record["gpu"] = kind
         if not self.site.gpu_option:
             self.record["gpu_option"] = True
-        self.found.data.append(f"option {option}")
+        self.result.data.append(f"option {option}")
 
-    def is_known_bind(self, bind):
+    def is_known_bind(self, bind: str) -> bool:
         """Return whether the module already has a bind."""
         bind, binds = same_path_twice(bind), self.site.binds
         return bind in (*binds.required, *binds.optional, *self.record.get("binds", [])) or bool(OWN_BINDS.match(bind))
 
-    def read_python(self, program, arguments, environment):
-        """Read a call of pip, or of Python with `-m pip` or `-m venv`; return False for others."""
+    def read_python(self, program: str, arguments: list[str], environment: dict[str, str]) -> None:
+        """Read `pip install`, or Python with `-m pip` or `-m venv`. Raise NotUnderstood for anything else."""
         if program.startswith("python"):
             if arguments[:2] == ["-m", "venv"]:
                 return self.read_venv(arguments[2:])
             if arguments[:2] != ["-m", "pip"]:
-                return False
+                raise NotUnderstood(program)
             arguments = arguments[2:]
-        if arguments[:1] in (["list"], ["freeze"], ["check"], ["--version"]):
-            return self.recognize(["pip", *arguments])
-        if arguments[:1] != ["install"]:
-            return False
-        try:
-            stage = stage_of(arguments[1:], environment, self.lines_of)
-        except UnknownFile as name:
-            self.leave(f"requirements of {shortened(str(name))}")
-            return True
-        if stage:
-            self.stages.append(stage)
-        return stage is not None
+        if arguments[:1] == ["install"]:
+            self.stages.append(self.stage_of(arguments[1:], environment))
+        elif arguments[:1] not in (["list"], ["freeze"], ["check"], ["--version"]):
+            raise NotUnderstood(program)
 
-    def read_venv(self, arguments):
-        """Read a call of `python -m venv`; return False if its options differ from ours."""
-        names = non_options(arguments)
+    def read_venv(self, arguments: list[str]) -> None:
+        """Read `python -m venv`. Raise NotUnderstood for options that ours doesn't have, and for a second venv."""
+        names = paths_in(arguments)
         options = {word for word in arguments if word not in names}
-        if len(names) != 1 or options - {"--system-site-packages", "--clear"}:
-            return False
-        self.record.update(venv=True, venv_name=names[0].rsplit("/", 1)[-1])
-        self.found.recognized.append("the venv")
-        return True
+        name = names[0].rsplit("/", 1)[-1] if len(names) == 1 else ""
+        if not name or options - {"--system-site-packages", "--clear"} or (
+                self.record.get("venv") and self.record["venv_name"] != name):
+            raise NotUnderstood("venv")
+        self.record.update(venv=True, venv_name=name)
 
-    def lines_of(self, name):
-        """Return the requirements in a file that a command has written (list of str), or None if they are unknown."""
+    def stage_of(self, words: list[str], environment: dict[str, str]) -> dict[str, Any]:
+        """Return the stage for the arguments of `pip install`. Raise NotUnderstood if a stage can't express them."""
+        stage: dict[str, Any] = {}
+        lines: list[str] = []
+        words = list(words)
+        while words:
+            option, equals, value = words.pop(0).partition("=")
+            if not option.startswith("-"):
+                lines.append(f"{option}{equals}{value}")
+                continue
+            if option in ("-r", "--requirement", *PIP_LISTS, *PIP_VALUES) and not equals:
+                value = words.pop(0) if words else ""
+            if option in ("-r", "--requirement"):
+                lines += self.lines_of(value)
+            elif option in PIP_LISTS:
+                stage.setdefault(PIP_LISTS[option], []).append(value)
+            elif option in PIP_VALUES:
+                stage[PIP_VALUES[option]] = value
+            elif option in PIP_SWITCHES:
+                stage[PIP_SWITCHES[option]] = True
+            elif option in PIP_OTHERS:
+                stage.setdefault("options", []).append(option)
+            elif option not in PIP_IGNORED:
+                raise NotUnderstood(option)
+        # what depends on variables of a shell, or on the directory in which pip runs
+        if not lines or "$" in "".join([*lines, *environment.values()]) or any(
+                re.match(r"\.{1,2}(/|\[|$)", line) for line in lines):
+            raise NotUnderstood("pip")
+        return {"requirements": lines, **stage, **({"env": dict(environment)} if environment else {})}
+
+    def lines_of(self, name: str) -> list[str]:
+        """Return the requirements in a file that a command has written. Raise NotUnderstood for other files."""
         last = name.rsplit("/", 1)[-1]
         text = next((text for path, text in self.written.items() if path.rsplit("/", 1)[-1] == last), None)
-        blocks = [value for key, value in self.values.items()
-                  if key.startswith("local_") and "requirements" in key and isinstance(value, str)]
-        if text is None and name == "requirements.txt" and len(blocks) == 1:
-            text = blocks[0]
-        return None if text is None else [line.strip() for line in text.splitlines() if line.strip()]
+        if text is None:
+            raise NotUnderstood(name)
+        return [line.strip() for line in text.splitlines() if line.strip()]
 
-    def settle_requirements(self):
+    def settle_requirements(self) -> None:
         """Put requirements into the record, as stages only if a single list isn't enough."""
-        stages = [stage for stage in self.stages if stage]
-        if not stages:
+        if not self.stages:
             return
-        simple = len(stages) == 1 and list(stages[0]) == ["requirements"]
-        self.record.update(venv=True, requirements=stages[0]["requirements"] if simple else stages)
-        self.found.data += [f"requirements {shortened(', '.join(stage['requirements']))}" for stage in stages]
+        simple = len(self.stages) == 1 and list(self.stages[0]) == ["requirements"]
+        self.record.update(venv=True, requirements=self.stages[0]["requirements"] if simple else self.stages)
+        self.result.data += [f"requirements {shortened(', '.join(stage['requirements']))}" for stage in self.stages]
 
     # --- scripts
 
-    def read_here_document(self, match):
-        """Read a file that a command writes."""
-        file, text = match["file"] or match["file2"], match["text"]
-        name = self.located(file) if file else "standard output"
+    def read_here_document(self, match: re.Match) -> str:
+        """Read a file that a command writes; return what stays of the command line."""
+        name, text = inside(match["file"]), match["text"]
+        if match["mode"] != ">" or name.startswith(("/", "./")):
+            return match.group()
         if not match["quote"]:
             # the shell removes these backslashes
-            text = re.sub(r"\\([$`\\\n])", lambda one: "" if one[1] == "\n" else one[1], text)
+            text = re.sub(r"\\([$`\\\n])", lambda escape: "" if escape[1] == "\n" else escape[1], text)
         self.written[name] = text
-        if (match["mode"] or match["mode2"]) != ">":
-            self.leave(f"postinstallcmds: appends to {name}" if match["mode"] or match["mode2"] else
-                       f"postinstallcmds: prints {shortened(text)}")
-            return
-        self.read_file(name, text)
+        self.read_file(name, text, self.line)
+        return ""
 
-    def read_file(self, name, text):
+    def read_file(self, name: str, text: str, line: int) -> None:
         """Read a written file: a script that ours replaces, or requirements."""
-        self.found.by_hand = self.found.by_hand or bool(re.search(r"(?m)^[^#\n]*\$\{?WITH_CONDA\b", text))
+        self.result.by_hand = self.result.by_hand or bool(re.search(r"(?m)^[^#\n]*\$\{?WITH_CONDA\b", text))
         ours = in_place_of(name, text)
+        if not ours:
+            self.result.leave(line, f"the file {name}, which none of our scripts replaces")
+            return
         for option in re.findall(r" (--nv|--rocm)(?= )", text) if ours in KINDS else []:
             self.use_gpu(option)
-        if ours == "requirements":
-            self.found.recognized.append(name)
-            return
-        if not ours:
-            self.leave(f"the file {name}, which none of our scripts replaces")
-            return
-        self.found.python = self.found.python or "python" in name
+        self.result.python = self.result.python or "python" in name
         if ours == "wrapper":
-            self.add_wrapper(name.removeprefix("bin/"))
-        elif ours != name:
-            self.found.put("script_names", name, ours, f"{name} is another name of {ours}")
+            self.result.append("wrappers", name.removeprefix("bin/"), f"wrapper {name.removeprefix('bin/')}")
+        elif ours not in (name, "requirements"):
+            self.result.put("script_names", name, ours, f"{name} is another name of {ours}")
         else:
-            self.found.recognized.append(name)
-        for line in strange_lines(ours, text, self.site):
-            self.found.leave(self.source.having(line, self.line), f"{name}: ours does not have: {shortened(line)}")
+            self.result.recognized.append(f"{name}, in line {line}")
+        for command in strange_commands(ours, text, self.site) if ours != "requirements" else []:
+            words = command.split()
+            place = self.source.having(command, self.source.having(" ".join(words[:2]), line))
+            self.result.leave(place, f"{name}: ours does not have: {shortened(command)}")
 
     # --- sanity check
 
-    def read_sanity_check_paths(self):
-        """Leave files and directories that our easyblocks don't check to the user."""
-        paths = self.values.get("sanity_check_paths") or {}
+    def read_sanity_checks(self) -> None:
+        """Leave paths that our easyblocks don't check to the user; keep commands, except syntax checks of scripts."""
         named = (*DIRECTORIES, *self.record.get("definition_files", []), self.record["file"])
-        for path in [path for paths_of_kind in paths.values() for path in paths_of_kind or []]:
+        for path in [path for paths in (self.values.get("sanity_check_paths") or {}).values() for path in paths or []]:
             known = path in self.written and in_place_of(path, self.written[path])
             if not known and str(path).removeprefix("share/docker-defs/") not in named:
-                self.found.leave(self.source.of("sanity_check_paths"), f"sanity_check_paths: {shortened(path)}")
-
-    def read_sanity_check_commands(self):
-        """Read the commands of the sanity check, except syntax checks, which our easyblocks don't need."""
+                self.result.leave(self.source.of("sanity_check_paths"), f"sanity_check_paths: {shortened(path)}")
         kept = []
         for command in self.values.get("sanity_check_commands") or []:
-            several = isinstance(command, list) and all(isinstance(one, str) for one in command)
+            several = isinstance(command, list) and all(isinstance(word, str) for word in command)
             text = " ".join(command) if several else command
             if not isinstance(text, str):
-                self.found.leave(self.source.of("sanity_check_commands"),
-                                 f"sanity_check_commands: {shortened(command)}")
+                self.result.leave(self.source.of("sanity_check_commands"),
+                                  f"sanity_check_commands: {shortened(command)}")
             elif re.fullmatch(r"\s*(echo [^;]*;)?\s*bash -n [\w%()/.-]+\s*", text):
-                self.found.recognized.append(f"sanity check {text}")
+                self.result.recognized.append(f"sanity check {text}")
             else:
                 kept.append(text)
         if kept:
-            self.found.put("parameters", "sanity_check_commands", kept, f"{len(kept)} sanity_check_commands")
+            self.result.put("parameters", "sanity_check_commands", kept, f"{len(kept)} sanity_check_commands")
+
+
+def paths_in(words: list[str]) -> list[str]:
+    """Return the words of a command that are not options."""
+    return [word for word in words if not word.startswith("-")]
+
+
+def simple_commands(text: str) -> list[list[str]]:
+    """Return the commands of a line joined by `;`, `&&` and line ends. Raise ValueError for anything else."""
+    # the parentheses are special in a shell
+    lexer = shlex.shlex(text.replace(INSTALLATION, "@installdir@"), posix=True, punctuation_chars=";<>|&()\n")
+    lexer.commenters, lexer.whitespace, lexer.whitespace_split = "", " \t\r", True
+    commands: list[list[str]] = [[]]
+    for token in lexer:
+        operator = token.strip("\n")
+        if token and not operator or operator in (";", "&&"):
+            commands.append([])
+        elif operator and not operator.strip(";<>|&()"):
+            raise ValueError(f"it has {operator}")
+        elif "$(" in token or "`" in token:
+            raise ValueError("it has a command in a command")
+        else:
+            commands[-1].append(token.replace("@installdir@", INSTALLATION))
+    compound = next((words[0] for words in commands if words and words[0] in COMPOUND), None)
+    if compound:
+        raise ValueError(f"a compound command, {compound}")
+    return [words for words in commands if words]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
 from easybuild.easyblocks.generic.container.texts import normal_name
@@ -20,7 +20,10 @@ from ebsif.catalogue.records import CatalogueFile
 from ebsif.images.inspection import Inspection, versions_by_name
 from ebsif.report.output import escape
 
+# Asks the user a question with a default; None if nobody can answer.
 Ask = Callable[[str, Optional[str]], Optional[str]]
+
+Fields = dict[str, str]
 
 # Labels with the homepage of the software; the placeholder if there are none.
 HOMEPAGE_LABELS = ("org.opencontainers.image.url", "org.opencontainers.image.source")
@@ -29,20 +32,7 @@ NO_HOMEPAGE = "https://apptainer.org/"
 
 @dataclass
 class Image:
-    """
-    An image to add, and ways to find out more about it.
-
-    Parameters
-    ----------
-    found
-        The result of its inspection.
-    version
-        Its version, if named by the user.
-    programs
-        Returns which of some paths are programs in the image.
-    ask
-        Asks the user a question with a default; returns the answer, or None if nobody can answer.
-    """
+    """An image to add, and ways to find out more about it."""
 
     found: Inspection
     version: Optional[str] = None
@@ -61,12 +51,8 @@ class Image:
 
     def version_of(self, software: str, package: Optional[str] = None) -> tuple[str, Optional[str]]:
         """
-        Return the version of the software in the image, and what to review about it, if anything.
-
-        Raises
-        ------
-        AddingError
-            If neither the image nor the user provides it.
+        Return the version of the software in the image, and what to review about it, if anything. Raise AddingError if
+        neither the image nor the user provides it.
         """
         if self.version:
             return self.version, None
@@ -82,7 +68,7 @@ class Image:
         return version, review
 
 
-def checked(version):
+def checked(version: str) -> str:
     """Return a version typed by the user; raise AddingError if it is invalid."""
     try:
         return is_version_part(version)
@@ -93,23 +79,8 @@ def checked(version):
 def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
             version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
     """
-    Return the record for an image.
-
-    Parameters
-    ----------
-    found
-        The result of inspecting the image.
-    documents
-        The files of the catalogue.
-    name, family, version
-        Named by the user.
-    programs, ask
-        See `Image`.
-
-    Raises
-    ------
-    AddingError
-        If no family fits and there is no name, the family does not exist, or the version is not known.
+    Return the record for an image. Raise AddingError if no family fits and there is no name, the family does not exist,
+    or the version is not known.
     """
     image = Image(found, version, programs, ask)
     check_file_name(image.file_name)
@@ -128,16 +99,16 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
     return propose_for_software(image, same_name) if same_name else propose_new_software(image, name)
 
 
-def check_file_name(file_name):
+def check_file_name(file_name: str) -> None:
     """Raise AddingError if a file name is not allowed in the catalogue."""
     if PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
         raise AddingError(f"'{escape(file_name)}' can't be the name of an image in the catalogue, which takes words in "
                           "braces for placeholders, and lines without control characters: give the file another name")
 
 
-def propose_for_family(image, candidate):
+def propose_for_family(image: Image, candidate: Candidate) -> Proposal:
     """Return the proposal for an image of a known family."""
-    values = {"family": candidate.family}
+    values: dict[str, Any] = {"family": candidate.family}
     reviews = {"family": candidate.doubt} if candidate.doubt else {}
     fields = dict(candidate.fields)
     take_version(image, candidate, fields, values, reviews)
@@ -156,7 +127,8 @@ def propose_for_family(image, candidate):
     return Proposal(candidate.document.name, candidate.family, values, reviews)
 
 
-def take_version(image, candidate, fields, values, reviews):
+def take_version(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
+                 reviews: Fields) -> None:
     """Set the version: from the user, the file name, a component, or the image."""
     name, package = candidate.document.name, candidate.defaults["package"]
     in_name = fields.pop("version", None)
@@ -172,13 +144,14 @@ def take_version(image, candidate, fields, values, reviews):
         reviews["version"] = f"from the file name; the package in the image is {own}"
 
 
-def version_of_component(document, fields):
-    """Return the component that is the version in all records of a file (str), or None."""
+def version_of_component(document: CatalogueFile, fields: Fields) -> Optional[str]:
+    """Return the component that is the version in all records of a file, if there is one."""
     return next((value for name, value in fields.items() if document.containers and all(
         all_components(document, record).get(name) == record.version for record in document.containers)), None)
 
 
-def take_date(image, candidate, fields, values, reviews):
+def take_date(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
+              reviews: Fields) -> None:
     """Set the date: from the file name, or the file's modification date if the family needs one."""
     if "date" in fields:
         values["date"] = fields.pop("date")
@@ -189,19 +162,20 @@ def take_date(image, candidate, fields, values, reviews):
             reviews["date"] = "today" if image.found.source else "the day the file was written"
 
 
-def take_python(image, candidate, fields, values, reviews):
+def take_python(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
+                reviews: Fields) -> None:
     """Set the version of Python if it differs from the family's."""
     in_name, inside = fields.pop("python", None), image.python
     python = in_name or inside
     differ = in_name and inside and in_name != inside
     if python and (differ or python != candidate.defaults["python"]):
         values["python"] = python
-    if differ:
+    if differ and image.found.python:
         reviews["python"] = f"from the file name; in the image it is {image.found.python['version']}"
 
 
-def components_of(found, document, fields):
-    """Return components (dict), and disagreements between file name and image (list of str)."""
+def components_of(found: Inspection, document: CatalogueFile, fields: Fields) -> tuple[Fields, list[str]]:
+    """Return components, and disagreements between file name and image."""
     components, differing = dict(fields), []
     for key, version in found.components.items():
         if key in components and not version.startswith(components[key]):
@@ -216,8 +190,8 @@ def components_of(found, document, fields):
     return components, differing
 
 
-def identity_of(found):
-    """Return the fields that say which image it is: its source, SHA256 and size (dict)."""
+def identity_of(found: Inspection) -> Fields:
+    """Return the fields that say which image it is: its source, SHA256 and size."""
     values = {"source": found.source} if found.source else {}
     if found.sha256:
         values["sha256"] = found.sha256
@@ -226,22 +200,22 @@ def identity_of(found):
     return values
 
 
-def conda_of(found, candidate):
-    """Return path and name of the Conda environment (dict) if they differ from the family's."""
+def conda_of(found: Inspection, candidate: Candidate) -> Fields:
+    """Return path and name of the Conda environment if they differ from the family's."""
     if found.init not in INIT_CONDA:
         return {}
     usual = {"conda_root": CONDA_ROOT, "conda_env": candidate.document.name.lower()}
-    found = {key: getattr(found, key) for key in usual}
-    return {key: value for key, value in found.items() if value and value != (candidate.defaults[key] or usual[key])}
+    inside = {key: getattr(found, key) for key in usual}
+    return {key: value for key, value in inside.items() if value and value != (candidate.defaults[key] or usual[key])}
 
 
-def file_template(file_name, version):
-    """Return a file name with a placeholder for the version (str), or unchanged if it doesn't contain the version."""
+def file_template(file_name: str, version: str) -> str:
+    """Return a file name with a placeholder for the version, or unchanged if it doesn't contain the version."""
     template = insert_placeholders(file_name, {"version": version})
     return template if template != file_name else insert_placeholders(file_name, {"version": version}, glued=True)
 
 
-def propose_for_software(image, document):
+def propose_for_software(image: Image, document: CatalogueFile) -> Proposal:
     """Return the proposal for known software with a new kind of file name, based on the family used last."""
     families = list(dict.fromkeys(record.family for record in document.containers))
     family = document.containers[-1].family
@@ -261,29 +235,31 @@ def propose_for_software(image, document):
     return proposal
 
 
-def propose_new_software(image, name):
+def propose_new_software(image: Image, name: str) -> Proposal:
     """Return the proposal for new software, with a new family."""
-    found, reviews = image.found, {}
+    found = image.found
+    reviews: Fields = {}
     version, review = image.version_of(name)
     if review:
         reviews["version"] = review
-    family = {"file": file_template(image.file_name, version), "init": found.init}
+    family: dict[str, Any] = {"file": file_template(image.file_name, version), "init": found.init}
     if family["file"] == image.file_name:
         reviews["file"] = "the name has no version, so it is that of this image alone: the next one needs its own"
     family.update(python_of(image, name, reviews))
     family.update(texts_of(found, name, reviews))
-    values = {"family": name.lower(), "version": version}
+    values: dict[str, Any] = {"family": name.lower(), "version": version}
     if found.components:
         values["components"] = dict(found.components)
     values.update(identity_of(found))
     return Proposal(name, name.lower(), values, reviews, new_family=family)
 
 
-def python_of(image, name, reviews):
-    """Return the fields of a new family that concern Python (dict)."""
+def python_of(image: Image, name: str, reviews: Fields) -> dict[str, Any]:
+    """Return the fields of a new family that concern Python."""
     from easybuild.easyblocks.generic.container.probe import why_no_venv
 
-    found, family = image.found, {}
+    found = image.found
+    family: dict[str, Any] = {}
     package = next((one for one in packages_named(name) if one in packages_of(found)), None)
     if package and package != normal_name(name):
         family["package"] = package
@@ -298,8 +274,8 @@ def python_of(image, name, reviews):
     return family
 
 
-def texts_of(found, name, reviews):
-    """Return homepage and description from an image's labels (dict); placeholders where it has none."""
+def texts_of(found: Inspection, name: str, reviews: Fields) -> Fields:
+    """Return homepage and description from an image's labels; placeholders where it has none."""
     homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))), None)
     if not homepage:
         reviews["homepage"] = "a placeholder, because the image has none: enter that of the software"
@@ -310,8 +286,8 @@ def texts_of(found, name, reviews):
     return {"homepage": homepage or NO_HOMEPAGE, "description": description}
 
 
-def line_of(label):
-    """Return a label as it can be in a record (str), or None."""
+def line_of(label: Optional[str]) -> Optional[str]:
+    """Return a label if a record can have it."""
     try:
         return is_line((label or "").strip())
     except ValueError:

@@ -1,8 +1,8 @@
 """Find the family of an image: those whose images have such file names, and the best one of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.tables import INIT_CONDA, INIT_IMAGE
 
@@ -24,12 +24,12 @@ class Candidate:
     last: int
 
     @property
-    def alike(self):
-        """The number of components whose value is in the file name (int)."""
+    def alike(self) -> int:
+        """The number of components whose value is in the file name."""
         return len(self.fields.items() & self.defaults["components"].items())
 
 
-def candidates_in(document, image, wanted):
+def candidates_in(document: CatalogueFile, image: Any, wanted: Optional[str]) -> Iterator[Candidate]:
     """Yield the families of a file whose images have such names; families without records only if they are named."""
     for family, defaults, fields in families_named(document, image.file_name):
         used = [index for index, record in enumerate(document.containers) if record.family == family]
@@ -47,8 +47,8 @@ def families_named(document: CatalogueFile, file_name: str) -> Iterator[tuple[st
             yield family, defaults, fields
 
 
-def doubt_about(image, defaults):
-    """Return why an image may not belong to a family (str), or None: activation distinguishes generations."""
+def doubt_about(image: Any, defaults: dict) -> Optional[str]:
+    """Return why an image may not belong to a family, or None: activation distinguishes generations."""
     init, wanted = image.found.init, defaults["init"] or INIT_IMAGE
     # the Conda environment may be the same; with a venv, it matters how Python is activated
     alike = {init, wanted} == set(INIT_CONDA) and not defaults["venv"]
@@ -61,12 +61,8 @@ def doubt_about(image, defaults):
     return None
 
 
-def choose(candidates, ask):
-    """
-    Return the best family: with most components in the file name, and among those the one used last.
-
-    If none matches, the user chooses.
-    """
+def choose(candidates: list[Candidate], ask: Callable[[str, str], Optional[str]]) -> Candidate:
+    """Return the family with most components in the file name, then the one used last; in doubt, the user chooses."""
     best = max(candidates, key=lambda one: (not one.doubt, one.alike, one.last))
     if best.doubt and len(candidates) > 1:
         chosen = ask(f"Family ({', '.join(f'{one.family}: {one.doubt}' for one in candidates)})", best.family)

@@ -8,6 +8,7 @@ from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import Proposal
 
+# Returns which of some names are programs in the image.
 Programs = Callable[[list[str]], set[str]]
 
 # Commands that every venv has.
@@ -15,18 +16,7 @@ OF_A_VENV = re.compile(r"(?:python|pip)[0-9.]*")
 
 
 def compare_programs(proposal: Proposal, container: Container, programs: Programs) -> None:
-    """
-    Remove the family's wrappers for programs that the image lacks, and mark that for review.
-
-    Parameters
-    ----------
-    proposal
-        The record.
-    container
-        The container of that record.
-    programs
-        Returns which of some names (list) are programs in the image.
-    """
+    """Remove the family's wrappers for programs that the image lacks, and mark that for review."""
     missing = missing_programs(container, programs)
     if missing:
         proposal.values["wrappers"] = [name for name in container.wrappers if container.fill(name) not in missing]
@@ -34,16 +24,7 @@ def compare_programs(proposal: Proposal, container: Container, programs: Program
 
 
 def missing_programs(container: Container, programs: Programs) -> set[str]:
-    """
-    Return the wrappers of a container whose programs its image lacks.
-
-    Parameters
-    ----------
-    container
-        The container.
-    programs
-        Returns which of some names (list) are programs in the image.
-    """
+    """Return the wrappers of a container whose programs its image lacks."""
     wanted = container.wrappers if isinstance(container.wrappers, list) else []
     asked = [name for name in map(container.fill, wanted) if not (container.venv and OF_A_VENV.fullmatch(name))
              and f"runscripts/{name}" not in ContainerSpec.PYTHON_SCRIPTS]

@@ -16,19 +16,10 @@ def read_fields(template: str, name: str, known: Optional[dict[str, str]] = None
     Return the fields of a name that matches a template, or None if it does not match.
 
     Versions without dots get one after the first digit: 210 becomes 2.10.
-
-    Parameters
-    ----------
-    template
-        A text with placeholders.
-    name
-        A file name or suffix.
-    known
-        Known values of some fields.
     """
     placeholders = PLACEHOLDER.findall(template)
     match = pattern(template, known or {}).fullmatch(name)
-    fields = {}
+    fields: dict[str, str] = {}
     for (field, dotless), value in zip(placeholders, match.groups() if match else ()):
         if value:
             value = f"{value[0]}.{value[1:]}" if dotless and len(value) > 1 else value
@@ -37,20 +28,22 @@ def read_fields(template: str, name: str, known: Optional[dict[str, str]] = None
     return fields if match else None
 
 
-def pattern(template, known):
-    """Return the regular expression that matches the names of a template (re.Pattern); each placeholder is a group."""
-    parts, seen, end = [], [], 0
+def pattern(template: str, known: dict[str, str]) -> re.Pattern:
+    """Return the regular expression that matches the names of a template; each placeholder is a group."""
+    parts: list[str] = []
+    seen: list[tuple] = []
+    end = 0
     for match in PLACEHOLDER.finditer(template):
         again = match.groups() in seen and match.group(1) not in OPTIONAL
-        group = rf"(\{seen.index(match.groups()) + 1})" if again else pattern_of_field(*match.groups(), known)
+        group = rf"(\{seen.index(match.groups()) + 1})" if again else pattern_of_field(match[1], match[2], known)
         parts += [re.escape(template[end : match.start()]), group]
         seen.append(match.groups())
         end = match.end()
     return re.compile("".join(parts) + re.escape(template[end:]))
 
 
-def pattern_of_field(field, dotless, known):
-    """Return the regular expression for a placeholder (str)."""
+def pattern_of_field(field: str, dotless: str, known: dict[str, str]) -> str:
+    """Return the regular expression for a placeholder."""
     if field in OPTIONAL:
         return "(?:-([A-Za-z0-9_.+-]+?))?"
     if dotless:
@@ -62,18 +55,8 @@ def pattern_of_field(field, dotless, known):
 
 
 def insert_placeholders(text: str, fields: Mapping[str, Optional[str]], glued: bool = False) -> str:
-    """
-    Return a text with placeholders instead of values, but not within other numbers (2.1 in 12.1.3).
-
-    Parameters
-    ----------
-    text
-        A name or a description.
-    fields
-        Values by field.
-    glued
-        Whether letters may precede a value, and '_' may follow it, as in tool1.2_x.
-    """
+    """Return a text with placeholders instead of values, but not within other numbers (2.1 in 12.1.3)."""
+    # glued: letters may precede a value, and '_' may follow it, as in tool1.2_x
     before, after = ("0-9.{+", "A-Za-z0-9}") if glued else (r"\w.{+", r"\w}")
     for field, value in fields.items():
         if value:

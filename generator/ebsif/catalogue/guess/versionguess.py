@@ -39,23 +39,7 @@ def packages_named(name: str, package: Optional[str] = None) -> list[str]:
 
 def guess_version(found: Inspection, names: list[str], file_name: str,
                   software: str) -> tuple[Optional[str], Optional[str]]:
-    """
-    Return the likely version of the software in an image, and what to review about it.
-
-    Parameters
-    ----------
-    found
-        The image.
-    names
-        Possible names of its Python package.
-    file_name, software
-        Names of the image file and of the software.
-
-    Returns
-    -------
-    tuple
-        Version and what to review, each a str or None.
-    """
+    """Return the likely version of the software in an image, and what to review about it."""
     packages = {**versions_by_name({"pypi": found.listed.get("pypi", {})}), **packages_of(found)}
     said = versions_in_labels(found)
     said += [(f"the package {name}", packages[name].split("+")[0], None) for name in names if name in packages]
@@ -69,8 +53,8 @@ def guess_version(found: Inspection, names: list[str], file_name: str,
     return version, doubt or ("from the file name" if source == "the file name" else None)
 
 
-def versions_in_labels(found):
-    """Return the versions in labels of an image (list of tuple): source, version, what to review or None."""
+def versions_in_labels(found: Inspection) -> list[tuple[str, str, Optional[str]]]:
+    """Return the versions in labels of an image: source, version, what to review or None."""
     versions = []
     for name in VERSION_LABELS:
         match = LABEL.fullmatch(found.labels.get(name, "").strip())
@@ -82,8 +66,8 @@ def versions_in_labels(found):
     return versions
 
 
-def versions_in(file_name, software):
-    """Return possible versions of a software in a file name (list of str), the most likely first."""
+def versions_in(file_name: str, software: str) -> list[str]:
+    """Return possible versions of a software in a file name, the most likely first."""
     found, before = [], ""
     for word in re.split(r"[-_]", file_name.rsplit(".", 1)[0]):
         match = re.fullmatch(rf"([A-Za-z]*?)v?({VERSION})(?:\+.*)?", word)

@@ -63,25 +63,8 @@ class Course:
 def write_app(installation: Installation, site: Site, cluster: Optional[str], place: Path,
               overwrite: bool = False) -> None:
     """
-    Write an interactive app.
-
-    Parameters
-    ----------
-    installation
-        The module, with its module file.
-    site
-        The profile of the site, for partitions, accounts and defaults.
-    cluster
-        Open OnDemand's name of the cluster; None for the name of the site.
-    place
-        The directory of the app.
-    overwrite
-        See `files.filled`.
-
-    Raises
-    ------
-    OnDemandError
-        If the module has no JupyterLab, or Open OnDemand doesn't support the site's scheduler.
+    Write an interactive app. Raise OnDemandError if the module has no JupyterLab, or Open OnDemand doesn't support the
+    site's scheduler.
     """
     check_jupyterlab(installation)
     kind = site.scheduler.kind
@@ -156,25 +139,8 @@ def hours(time: str) -> int:
 def write_course(installation: Installation, site: Site, course: Course, place: Path,
                  overwrite: bool = False) -> list[Path]:
     """
-    Write the two files that LUMI's and CSC's app 'Jupyter for courses' reads; return their paths.
-
-    Parameters
-    ----------
-    installation
-        The module, with its module file.
-    site
-        The profile of the site, for the resources.
-    course
-        The course.
-    place
-        The directory: ``www_<site>_modules`` of the project.
-    overwrite
-        See `files.write_new`.
-
-    Raises
-    ------
-    OnDemandError
-        If the module has no JupyterLab, or there is no module file.
+    Write the two files that LUMI's and CSC's app 'Jupyter for courses' reads; return their paths. Raise OnDemandError
+    if the module has no JupyterLab, or there is no module file.
     """
     check_jupyterlab(installation)
     if not installation.use:

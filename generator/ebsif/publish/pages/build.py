@@ -19,8 +19,7 @@ from ebsif.catalogue.site import Account, Site
 from ebsif.installed import places
 from ebsif.jobs import job
 from ebsif.publish.pages import layout
-from ebsif.publish.pages.entry import pages, public
-from ebsif.publish.pages.timeline import timeline
+from ebsif.publish.pages.entry import Page, pages, public
 from ebsif.render import easyconfig
 from ebsif.report.output import format_count
 
@@ -30,28 +29,8 @@ BRAND = "Containers"
 def build(sites: list[tuple[Site, list[Container]]], directory: Path,
           records: Optional[Mapping[str, dict[str, Any]]] = None, overwrite: bool = False) -> int:
     """
-    Build the pages of sites in a directory, whose earlier pages are replaced when all are complete.
-
-    Parameters
-    ----------
-    sites
-        The sites and their containers.
-    directory
-        Directory for the HTML.
-    records
-        The records of installations, by module, for the lists of packages.
-    overwrite
-        See `files.filled`.
-
-    Returns
-    -------
-    int
-        The number of containers.
-
-    Raises
-    ------
-    OverwriteError
-        If files would be lost that this function has not written.
+    Build the pages of sites in a directory, whose earlier pages are replaced when all are complete. Raise
+    OverwriteError if files would be lost that this function has not written.
     """
     with files.filled(directory, "docs", overwrite) as made:
         return write_pages([(site, pages(containers, records)) for site, containers in sites], made)
@@ -64,7 +43,7 @@ def records_of(containers: Iterable[Container]) -> dict[str, dict[str, Any]]:
             if one.module in names and not one.damage and one.record[lockfile.IMAGE]["file"] == names[one.module]}
 
 
-def write_pages(sites, directory):
+def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> int:
     """Write all pages to a directory; return the number of containers."""
     layout.copy_static(directory)
     common = {"brand": BRAND, "version": version(), "name_of": name_of,
@@ -74,30 +53,30 @@ def write_pages(sites, directory):
     layout.write(directory, "index.html", "index.html", title=BRAND, number=counted(everything),
                  versions=json.dumps(versions), inside=lambda page: json.dumps(inside_of(page, versions)),
                  aliases=json.dumps(sorted({page.alias for page in everything if page.alias})),
-                 sites=[(site, *grouped(some), timeline(some)) for site, some in sites], **common)
+                 sites=[(site, *grouped(some)) for site, some in sites], **common)
     for site, some in sites:
         layout.write(directory, f"{site.name}/index.html", "site.html", title=f"Containers on {name_of(site)}",
-                     site=site, timeline=timeline(some), number=counted(some), **common)
+                     site=site, number=counted(some), **common)
         for page, near in zip(some, neighbors(some)):
             layout.write(directory, page.address, "container.html", title=page.short_name, **values_of(page), **near,
                          **common)
     return len(everything)
 
 
-def name_of(site):
-    """Return the name of a site as its description begins, for people: LUMI, whose name is lumi (str)."""
+def name_of(site: Site) -> str:
+    """Return the name of a site as its description begins, for people: LUMI, whose name is lumi."""
     written = re.match(rf"{re.escape(site.name)}\b", site.description, re.IGNORECASE)
     return written[0] if written else site.name
 
 
-def counted(some):
-    """Return how many current and archived containers pages are about: "43 containers, and 2 archived" (str)."""
+def counted(some: list[Page]) -> str:
+    """Return how many current and archived containers pages are about: "43 containers, and 2 archived"."""
     archived = sum(bool(page.container.archived) for page in some)
     return format_count(len(some) - archived, "container") + (f", and {archived} archived" if archived else "")
 
 
-def grouped(some):
-    """Return pages by software, newest first: the current containers and the archived ones (two lists of groups)."""
+def grouped(some: list[Page]) -> list[list[tuple[str, list[Page]]]]:
+    """Return pages by software, newest first: the current containers and the archived ones."""
     newest = sorted(some, key=lambda page: selection.date_key(page.container), reverse=True)
     order = list(dict.fromkeys(page.container.name for page in newest))
     by_name = sorted(newest, key=lambda page: order.index(page.container.name))
@@ -106,8 +85,8 @@ def grouped(some):
         for archived in (False, True)]
 
 
-def versions_of(some):
-    """Return all versions of each component (dict of list of str), oldest first, without what identifies builds."""
+def versions_of(some: list[Page]) -> dict[str, list[str]]:
+    """Return all versions of each component, oldest first, without what identifies builds."""
     found: dict[str, set[str]] = {}
     for page in some:
         for name, one in page.contents.items():
@@ -115,25 +94,26 @@ def versions_of(some):
     return {name: sorted(found[name], key=selection.version_key) for name in sorted(found)}
 
 
-def inside_of(page, versions):
+def inside_of(page: Page, versions: dict[str, list[str]]) -> dict[str, Optional[int]]:
     """Return the contents of a container: the place of each version in the list of its component, None if unknown."""
     return {name: versions[name].index(public(one)) if one else None for name, one in page.contents.items()}
 
 
-def neighbors(some):
-    """Return the previous page, the next one, and those with the same image, for each page (list of dict)."""
+def neighbors(some: list[Page]) -> list[dict[str, Any]]:
+    """Return the previous page, the next one, and those with the same image, for each page."""
     by_container = {page.container: page for page in some}
-    newer, same_image = {}, {}
+    newer: dict[Optional[Container], Page] = {}
+    same_image: dict[tuple[str, str], list[Page]] = {}
     for page in some:
         newer.setdefault(page.before, page)
         same_image.setdefault((page.container.name, page.container.file_name), []).append(page)
     images = [same_image[page.container.name, page.container.file_name] for page in some]
-    return [{"previous": by_container.get(page.before), "newer": newer.get(page.container),
+    return [{"previous": by_container.get(page.before) if page.before else None, "newer": newer.get(page.container),
              "same_image": [other for other in same if other is not page]} for page, same in zip(some, images)]
 
 
-def values_of(page):
-    """Return the values for the template of a container's page, without its neighbors (dict)."""
+def values_of(page: Page) -> dict[str, Any]:
+    """Return the values for the template of a container's page, without its neighbors."""
     container = page.container
     size = container.size or page.image.get("size")
     return {
@@ -145,8 +125,8 @@ def values_of(page):
     }
 
 
-def requirements(container):
-    """Return the requirements of a container as text (str), with a heading for each stage."""
+def requirements(container: Container) -> str:
+    """Return the requirements of a container as text, with a heading for each stage."""
     if not container.venv or not container.requirements:
         return ""
     stages = stages_of(as_parameter(container.requirements))
@@ -157,8 +137,8 @@ def requirements(container):
                        for number, (stage, text) in enumerate(zip(stages, texts), 1))
 
 
-def job_script(container):
-    """Return an example of a batch script (str): a training on two nodes, with a placeholder for the account."""
+def job_script(container: Container) -> str:
+    """Return an example of a batch script: a training on two nodes, with a placeholder for the account."""
     site = container.site
     account = "your_account" if site.scheduler.account.required else None
     # don't publish the account of the user who builds the pages

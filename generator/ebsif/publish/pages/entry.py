@@ -39,22 +39,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class Page:
-    """
-    A container, with what the pages say about it.
-
-    Attributes
-    ----------
-    container
-        The container.
-    before
-        The previous one in the catalogue; None for the first of its name.
-    record
-        The record of its installation; None if it isn't installed.
-    changes
-        The differences from the previous one.
-    short_name
-        Name, version, and what else tells it from the others of its name, except the date.
-    """
+    """A container, with what the pages say about it."""
 
     container: Container
     before: Optional[Container]
@@ -170,18 +155,10 @@ def public(version: str) -> str:
 
 
 def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[str, Any]]] = None) -> list[Page]:
-    """
-    Return the pages of all containers.
-
-    Parameters
-    ----------
-    containers
-        All containers of a site.
-    records
-        The records of installations, by module.
-    """
+    """Return the pages of all containers."""
     records, known = records or {}, list(containers)
-    earlier, named = {}, {}
+    earlier: dict[Container, Optional[Container]] = {}
+    named: dict[str, list[Container]] = {}
     for container in sorted(known, key=selection.date_key):
         before = named.setdefault(container.name, [])
         earlier[container] = next((one for one in reversed(before) if one.file_name != container.file_name), None)
@@ -191,8 +168,9 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[s
             for one in known]
 
 
-def changes(earlier, container, records):
-    """Return the differences between two containers (list of lock.Change): of all packages if both are installed."""
+def changes(earlier: Optional[Container], container: Container,
+            records: Mapping[str, dict[str, Any]]) -> list[lock.Change]:
+    """Return the differences between two containers: of all packages if both are installed."""
     if not earlier:
         return []
     before, after = records.get(earlier.module), records.get(container.module)
@@ -213,8 +191,8 @@ def short_names(containers: Iterable[Container]) -> dict[Container, str]:
             for one, own in parts.items()}
 
 
-def suffix_parts(container):
-    """Return the parts of a version suffix (list of str), without date and components, whose versions have badges."""
+def suffix_parts(container: Container) -> list[str]:
+    """Return the parts of a version suffix, without date and components, whose versions have badges."""
     found = []
     for part in SUFFIX_PART.finditer(container.suffix_template):
         if part["word"]:

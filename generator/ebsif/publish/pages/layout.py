@@ -16,23 +16,7 @@ def copy_static(directory: Path) -> None:
 
 
 def write(directory: Path, address: str, template: str, packages: Sequence[str] = (), **values: Any) -> None:
-    """
-    Write a page; all values are escaped.
-
-    Parameters
-    ----------
-    directory
-        The directory of the pages, with the start page.
-    address
-        Path of the page in it, such as ``guides/jobs.html``.
-    template
-        Name of a template that extends base.html.j2, without ``.j2``.
-    packages
-        Packages with more templates, in which they are searched first.
-    values
-        Its values: `title`, `brand` (the name of all pages together), `links` (pairs of label and address, for the
-        navigation), and what the template needs.
-    """
+    """Write a page; all values are escaped."""
     path = directory / address
     path.parent.mkdir(parents=True, exist_ok=True)
     page = environment(*packages, "ebsif.publish.pages", html=True).get_template(f"{template}.j2")
