@@ -6,8 +6,8 @@ Usage: record-run.py FILE --nodes NODES [--program FILE] -- ARGUMENT OF ebsif jo
 
 Batch scripts of `ebsif job` run this in the container: with --nodes before the ranks start, with --status when they
 have ended. Standard input is the record of the installation (share/ebsif/lock.json). The file has the command that runs
-the same again, that record (digest of the image, versions of all packages), the program with its digest, what the site's
-profile sets, the nodes, and the status. A job that is started again adds to its file.
+the same again, that record (digest of the image, versions of all packages), the program with its digest, what the site
+sets, the nodes, and the status. A job that is started again adds to its file.
 """
 import hashlib
 import json
