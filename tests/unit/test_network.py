@@ -2,7 +2,8 @@
 
 import pytest
 from ebsif.catalogue import reading, site
-from ebsif.images import inspection, network
+from ebsif.images import inspection
+from ebsif.installed.health import hardware
 from ebsif.report.findings import NOTE
 
 LUMI = site.read("lumi")
@@ -12,7 +13,7 @@ CONTAINERS = reading.read(LUMI, site.SITES / "lumi")
 def findings(name="image.sif", profile=LUMI, **values):
     """Return the findings about an image by part."""
     found = inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, **values)
-    return {finding.subject: finding for finding in network.examine(found, profile, CONTAINERS)}
+    return {finding.subject: finding for finding in hardware.examine_image(found, profile, CONTAINERS)}
 
 
 @pytest.mark.parametrize(("libraries", "text", "note"), [

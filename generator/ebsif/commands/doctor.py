@@ -5,11 +5,10 @@ shows how fast that is. The exit status is 1 if something is missing.
 
 With --installed, check whether installed modules still work on this machine: image, user software and binds are as they
 were at installation; the module loads, its container starts, and Python imports the recorded packages; driver, network
-and site fit what is in the container. In a Slurm job on several nodes, check all of them, and whether they can
+and site fit what is in the container. In a Slurm job on several nodes, also check whether these can
 communicate. The exit status is 1 if there are errors or warnings. Notes on modules are only printed with --verbose.
 """
 
-import argparse
 import json
 
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
@@ -26,7 +25,7 @@ EXAMPLES = """\
   ebsif doctor --installed --site lumi  # do the installed modules still work?
   ebsif doctor --installed /appl/easybuild --verify
   ebsif doctor --installed mine         # one module
-  salloc --nodes=2 ebsif doctor --installed    # on two nodes, and between them
+  salloc --nodes=2 ebsif doctor --installed    # also between two nodes
 """
 
 
@@ -38,8 +37,6 @@ def configure(parser):
                         help=f"check modules: {names.INSTALLED}").completer = names.complete_installed
     parser.add_argument("--verify", action="store_true",
                         help="with --installed: also compare the SHA256 of images and user software, which takes time")
-    # how the nodes of a job are told to check themselves
-    parser.add_argument("--this-node", action="store_true", help=argparse.SUPPRESS)
     add_settings_arguments(parser)
     add_json(parser)
 
@@ -74,12 +71,13 @@ def examine_machine(options):
 def examine_image(options):
     """Return the findings (list of Finding) on what an image can use of the site's network."""
     # not imported to check a machine, where a library may be missing
-    from ebsif.images import inspection, network
+    from ebsif.images import inspection
+    from ebsif.installed.health import hardware
 
     image = names.Names(options).image(options.image)
     settings = read_settings(options)
     profile = settings.site()
-    return network.examine(inspection.inspect(image, checksum=False), profile, settings.containers(profile))
+    return hardware.examine_image(inspection.inspect(image, checksum=False), profile, settings.containers(profile))
 
 
 def check_installed(options):
@@ -93,14 +91,8 @@ def check_installed(options):
     installations = places.with_module_files(installations)
     settings = read_settings(options)
     site = settings.site() if settings.is_chosen else None
-    if options.this_node:
-        nodes.report(examination.examine(installations, site, options.verify))
-        return 0
-    hosts = nodes.allocated()
-    if len(hosts) > 1:
-        findings = [*findings, *nodes.examine(hosts, installations, options)]
-    else:
-        findings = [*findings, *examination.examine(installations, site, options.verify), *nodes.unseen()]
+    findings = [*findings, *examination.examine(installations, site, options.verify)]
+    findings += nodes.examine(findings, installations)
     if options.json:
         print(json.dumps([finding.data for finding in findings], indent=2))
     else:
