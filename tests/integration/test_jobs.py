@@ -362,10 +362,10 @@ def test_options_of_the_scheduler(jobs):
     (jobs.folder / "member.py").write_text(
         "import os, sys\nprint('member', os.environ['SLURM_ARRAY_TASK_ID'])\n"
         "sys.exit(int(os.environ['SLURM_ARRAY_TASK_ID']) // 2)\n")
-    (job,) = jobs.submit("--scheduler='--array=1,3 --mail-user=somebody@example.org --comment=\"for me\"' "
+    (job,) = jobs.submit("--scheduler='--array=1,3 --mail-type=END --mail-user=me@example.org --comment=\"for me\"' "
                          "--scheduler=--nice=5", "member.py")
     found = jobs.show(job)
-    assert (found["MailUser"], found["Nice"]) == ("somebody@example.org", "5")
+    assert (found["MailUser"], found["Nice"]) == ("me@example.org", "5")
     for member, state in ((1, "COMPLETED"), (3, "FAILED")):
         ended = jobs.ended(f"{job}_{member}")
         assert ended["JobState"] == state

@@ -22,6 +22,7 @@ from ebsif.report import output
 
 if TYPE_CHECKING:
     from easybuild.framework.easyconfig.easyconfig import EasyConfig
+    from easybuild.tools.options import EasyBuildOptions
 
 # One thread at a time reads easyconfigs.
 READING = threading.Lock()
@@ -219,31 +220,24 @@ def session(arguments: tuple[str, ...] = ()) -> None:
     fail in this Python, and ours may be there in another version. EasyBuild changes the directory for temporary files
     of the whole process; this is undone. Raise EasyBuildFailure if EasyBuild refuses its configuration.
     """
-    from easybuild.tools import config, include, options, version
+    from easybuild.tools import config, version
 
     if is_configured():
         return
     if tuple(version.VERSION.version[:2]) < OLDEST:
         raise EasyBuildFailure(f"ebsif needs EasyBuild {'.'.join(map(str, OLDEST))} or newer, and this is "
                                f"{this_easybuild()}: load or install a newer EasyBuild")
-    environment, folder = dict(os.environ), tempfile.gettempdir()
+    environment, before = dict(os.environ), tempfile.tempdir
     printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(printed):
+        with contextlib.redirect_stderr(printed), tempfile.TemporaryDirectory() as folder:
             # --ignore-osdeps: otherwise EasyBuild complains if eb is not on PATH
-            parsed = options.parse_options(args=["--ignore-osdeps", *arguments], with_include=False)
-            INCLUDED[:] = parsed.options.include_easyblocks or []
-            for kind in ("module_naming_schemes", "toolchains"):
-                paths = getattr(parsed.options, f"include_{kind}")
-                if paths:
-                    getattr(include, f"include_{kind}")(parsed.tmpdir, paths)
+            parsed = parsed_options(["--ignore-osdeps", *arguments, f"--tmpdir={folder}"])
     except (Exception, SystemExit) as error:  # TypeError for a file that is not a configuration file, for example
         text = printed.getvalue().strip() if isinstance(error, SystemExit) else str(error).strip("'\"")
         raise EasyBuildFailure(f"EasyBuild refuses its configuration: {text} ({this_easybuild()})") from None
     finally:
-        if tempfile.gettempdir() != folder:
-            shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
-        tempfile.tempdir = folder
+        tempfile.tempdir = before
         os.environ.clear()
         os.environ.update(environment)
     values = parsed.get_options_by_section("config")
@@ -251,6 +245,20 @@ def session(arguments: tuple[str, ...] = ()) -> None:
     values["modules_tool"] = None
     config.init(parsed.options, values)
     config.init_build_options(cmdline_options=parsed.options)
+
+
+def parsed_options(arguments: list[str]) -> "EasyBuildOptions":
+    """Return the options of EasyBuild, with the naming schemes and toolchains of the site, but not its easyblocks."""
+    from easybuild.tools import include, options
+
+    # EasyBuild knows the naming scheme of a site only when that is included
+    first = options.parse_options(args=[*arguments, "--module-naming-scheme=EasyBuildMNS"], with_include=False)
+    INCLUDED[:] = first.options.include_easyblocks or []
+    for kind in ("module_naming_schemes", "toolchains"):
+        paths = getattr(first.options, f"include_{kind}")
+        if paths:
+            getattr(include, f"include_{kind}")(first.tmpdir, paths)
+    return options.parse_options(args=arguments, with_include=False)
 
 
 def this_easybuild() -> str:
