@@ -10,13 +10,15 @@ communicate. The exit status is 1 if there are errors or warnings. Notes on modu
 """
 
 import json
+from argparse import Namespace
+from collections.abc import Sequence
 
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.options import add_json
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import doctor, names, places
 from ebsif.report import output
-from ebsif.report.findings import ERROR, NOTE, WARNING
+from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 
 EXAMPLES = """\
   ebsif doctor                          # this machine
@@ -41,7 +43,7 @@ def configure(parser):
     add_json(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print the findings; return 1 if something is missing, else 0."""
     if options.installed is not None:
         return check_installed(options)
@@ -58,8 +60,8 @@ def run(options):
     return FOUND if any(finding.level == ERROR for finding in findings) else 0
 
 
-def examine_machine(options):
-    """Return the findings (list of Finding) on the machine; if a site is chosen, also on its catalogue and images."""
+def examine_machine(options: Namespace) -> list[Finding]:
+    """Return the findings on the machine; if a site is chosen, also on its catalogue and images."""
     settings = read_settings(options)
     if not settings.is_chosen:
         return doctor.examine([])
@@ -68,8 +70,8 @@ def examine_machine(options):
             *doctor.examine_site(profile, settings.containers(profile))]
 
 
-def examine_image(options):
-    """Return the findings (list of Finding) on what an image can use of the site's network."""
+def examine_image(options: Namespace) -> list[Finding]:
+    """Return the findings on what an image can use of the site's network."""
     # not imported to check a machine, where a library may be missing
     from ebsif.images import inspection
     from ebsif.installed.health import hardware
@@ -80,7 +82,7 @@ def examine_image(options):
     return hardware.examine_image(inspection.inspect(image, checksum=False), profile, settings.containers(profile))
 
 
-def check_installed(options):
+def check_installed(options: Namespace) -> int:
     """Check installed modules; return 1 if something is wrong, else 0."""
     if options.image:
         raise UsageError("--installed checks modules, not an image: name the modules after it")
@@ -100,7 +102,7 @@ def check_installed(options):
     return FOUND if any(finding.level in (ERROR, WARNING) for finding in findings) else 0
 
 
-def print_findings(findings, installations):
+def print_findings(findings: Sequence[Finding], installations: Sequence[places.Installation]) -> None:
     """Print findings by subject, and a summary; notes on modules and what is fine only with --verbose."""
     modules = {names.shown(one) for one in installations}
     printed = [one for one in findings if one.level in (ERROR, WARNING) or output.is_verbose() or
