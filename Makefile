@@ -1,7 +1,7 @@
 # The main commands are `make demo` and `make test`. They create everything in .venv/ and .demo/, except for system
 # packages, the cached images and, for root's `make test`, an account. (`make check` also creates build/.)
 .DEFAULT_GOAL := help
-.PHONY: help demo docs check test test-pythons test-versions test-faults faults-report bench image lint release clean
+.PHONY: help demo docs check test test-pythons test-versions test-nightly test-faults faults-report bench image lint release clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,6 +20,9 @@ test-pythons: ## run unit tests and ebsif with Python 3.9 and 3.13, the easybloc
 
 test-versions: ## install and use a module with every version of EasyBuild, modules tools and Python that is to be had
 	@scripts/test-versions
+
+test-nightly: ## run the tests of debuggers, editors, TensorBoard and MLflow, which are not part of `make test`
+	@scripts/test -m nightly
 
 test-faults: ## run all fault and hostile-input tests, with kill -9 at every point (about an hour)
 	@scripts/test tests/faults --every-point --dist=load --faults-report=.demo/faults.json

@@ -4,24 +4,20 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import itertools
 import os
 import pwd
 import shlex
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ebsif.errors import EbsifError
-from ebsif.report import output
 
-# of `locked`, and what is created where file systems have no locks
-LOCK, OWNER = ".ebsif.lock", ".ebsif.lock.owner"
+LOCK = ".ebsif.lock"
+# what locking says on a file system without locks, such as Lustre without the option flock
 WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-PATIENCE = 5  # seconds before a line says who is waited for
 
 
 class OverwriteError(EbsifError):
@@ -29,7 +25,7 @@ class OverwriteError(EbsifError):
 
 
 def is_there(path: Path) -> bool:
-    """Return whether a path exists; in a directory that can't be searched nothing does (pathlib raises an error)."""
+    """Return whether a path exists; one in an unsearchable directory counts as missing (pathlib raises an error)."""
     return os.path.exists(path)  # noqa: PTH110
 
 
@@ -46,11 +42,9 @@ def locked(directory: Path) -> Iterator[None]:
     """
     Let only one process at a time change the files of a directory, which is created if necessary.
 
-    This is a POSIX lock: NFS and parallel file systems that support locks support these across machines. It ends with
-    the process. Everyone who may write to the directory may lock it. File systems without locks, such as Lustre without
-    the option flock, get a file instead that only one process can create.
-
-    Who has the lock may remove it (`remove_lock`): those who wait for it then create another one.
+    This is a POSIX lock: NFS and parallel file systems that support locks support these across machines; on others
+    nothing is locked. It ends with the process. Everyone who may write to the directory may lock it. Who has the lock
+    may remove it (`remove_lock`): those who wait for it then create another one.
     """
     with contextlib.ExitStack() as held:
         while not has_lock(directory, held):
@@ -58,8 +52,8 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def has_lock(directory, held):
-    """Lock a directory until an ExitStack ends; return whether that is still its lock (bool), which may be removed."""
+def has_lock(directory: Path, held: contextlib.ExitStack) -> bool:
+    """Lock a directory until an ExitStack ends; return whether that is still its lock, which may be removed."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
         lock = held.enter_context((directory / LOCK).open("a"))
@@ -71,27 +65,9 @@ def has_lock(directory, held):
         except OSError as error:
             if error.errno not in WITHOUT_LOCKS:
                 raise
-            held.enter_context(created(directory / OWNER))
         return os.path.samestat(os.fstat(lock.fileno()), (directory / LOCK).stat())
     except FileNotFoundError:
         return False
-
-
-@contextlib.contextmanager
-def created(path: Path) -> Iterator[None]:
-    """Context manager with a file that only one process can create, for file systems without locks."""
-    for seconds in itertools.count(1):
-        try:
-            path.touch(exist_ok=False)
-            break
-        except FileExistsError:
-            if seconds == PATIENCE:
-                output.note(f"waiting for another process, which changes {path.parent}; if none does, remove {path}")
-            time.sleep(1)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def remove_lock(directory: Path) -> None:
@@ -136,14 +112,8 @@ def replace(path: Path, text: str, shared: bool = False) -> None:
     """
     Replace a file atomically: readers see either the old or the new content, and its group and mode stay.
 
-    Parameters
-    ----------
-    path
-        The file; its directory is created if necessary.
-    text
-        The new content.
-    shared
-        Whether a new file, with its directory, is for everybody who can use the place; else the umask decides.
+    Its directory is created if necessary. With `shared`, a new file, with its directory, is for everybody who can use
+    the place; else the umask decides.
     """
     if path.parent == Path("/dev") or (path.exists() and not path.is_file()):
         # a device or a pipe: root could replace /dev/null by a file
@@ -176,14 +146,7 @@ def replace(path: Path, text: str, shared: bool = False) -> None:
 
 
 def write_new(texts: Mapping[Path, str], overwrite: bool) -> None:
-    """
-    Write files, or none of them if one exists with other content and isn't to be overwritten.
-
-    Raises
-    ------
-    OverwriteError
-        If so.
-    """
+    """Write files; raise OverwriteError, and write none, if one has other content and isn't to be overwritten."""
     there = [str(path) for path, text in texts.items()
              if path.is_file() and path.read_bytes() not in (b"", text.encode())]
     if there and not overwrite:
@@ -196,24 +159,11 @@ def write_new(texts: Mapping[Path, str], overwrite: bool) -> None:
 @contextlib.contextmanager
 def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
     """
-    Let a command fill a directory: yield an empty one, whose files then replace those of the last time.
+    Let a command (``docs``) fill a directory: yield an empty one, whose files then replace those of the last time.
 
     Other files stay. A list of the files with their digests, which `sha256sum -c` reads, tells which are as they were
-    written.
-
-    Parameters
-    ----------
-    directory
-        The directory, which is created if necessary.
-    command
-        The command, such as ``docs``.
-    overwrite
-        Whether files that it has not written, or that were changed, may be replaced or removed.
-
-    Raises
-    ------
-    OverwriteError
-        If there are such files, and they aren't to be overwritten.
+    written. Raise OverwriteError if one would be replaced or removed that the command has not written, or that was
+    changed since, unless `overwrite` is true.
     """
     directory = Path(os.path.realpath(directory))
     listed = directory / f".ebsif-{command}"
@@ -253,8 +203,8 @@ def digests(directory: Path) -> dict[str, str]:
 def read_digests(listed: Path) -> dict[str, str]:
     """Return the digests in a list of files, by path relative to its directory; none if it doesn't exist."""
     lines = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
-    found = {name: number for number, _, name in (line.partition("  ") for line in lines)}
-    return {name: found[name] for name in found if not {"..", "/"} & set(Path(name).parts)}
+    listed_digests = {name: number for number, _, name in (line.partition("  ") for line in lines)}
+    return {name: listed_digests[name] for name in listed_digests if not {"..", "/"} & set(Path(name).parts)}
 
 
 def move_files(source: Path, target: Path) -> None:
@@ -288,7 +238,7 @@ def make_executable(path: Path) -> None:
 
 
 def how_to_get_access(path: Path) -> str:
-    """Return what to do about a file or directory that this account can't read, write or create (str)."""
+    """Return what to do about a file or directory that this account can't read, write or create."""
     place = next(one for one in (path, *path.parents) if is_there(one))
     number = place.stat().st_uid
     if number != os.getuid():

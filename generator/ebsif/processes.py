@@ -1,4 +1,4 @@
-"""Run programs that may hang: with a time limit, and so that nothing of them is left after it, or after Ctrl-C."""
+"""Run programs that may hang: end them after a time limit or Ctrl-C, and kill everything they started."""
 
 import contextlib
 import os
@@ -16,7 +16,8 @@ from ebsif.errors import EbsifError
 GRACE = 3  # seconds to end in an orderly way: srun ends its ranks, runtimes unmount images
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _running: set[subprocess.Popen[bytes]] = set()
 _change = threading.Lock()
@@ -30,25 +31,9 @@ class NoAnswer(EbsifError):
 def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = None, name: str = "",
         environment: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None) -> subprocess.CompletedProcess[str]:
     """
-    Run a program in a session of its own; return the CompletedProcess, with both outputs as text.
+    Run a program in a session of its own, with a text as its input; return both outputs as text.
 
-    Parameters
-    ----------
-    words
-        The command line.
-    limit
-        After so many seconds, it is ended, with all that it has started.
-    text
-        Its standard input; none by default.
-    name
-        What messages call it; by default the command line.
-    environment, cwd
-        As for subprocess.run.
-
-    Raises
-    ------
-    NoAnswer
-        If it took longer.
+    After `limit` seconds, end it with all that it has started, and raise NoAnswer, which calls it `name`.
     """
     with _change:
         stop_if_ending()
@@ -57,7 +42,7 @@ def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = N
             stderr=subprocess.PIPE, env=environment, cwd=cwd, start_new_session=True)
         _running.add(process)
     try:
-        said = process.communicate(None if text is None else os.fsencode(text), timeout=limit)
+        outputs = process.communicate(None if text is None else os.fsencode(text), timeout=limit)
     except subprocess.TimeoutExpired:
         raise NoAnswer(f"{name or ' '.join(map(str, words))} doesn't answer within {limit:g} seconds") from None
     finally:
@@ -66,7 +51,7 @@ def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = N
         with _change:
             _running.discard(process)
     stop_if_ending()
-    return subprocess.CompletedProcess(words, process.returncode, *map(os.fsdecode, said))
+    return subprocess.CompletedProcess(words, process.returncode, *map(os.fsdecode, outputs))
 
 
 def stop_if_ending() -> None:
@@ -87,7 +72,12 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], number
         with interruptible(), ThreadPoolExecutor(number) as pool:
             futures = [pool.submit(function, item) for item in items]
             try:
-                return results(futures)
+                # with a limit: a signal that arrives just before Python begins to wait would not end the waiting
+                while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done:
+                    for future in futures:
+                        if future.done():
+                            future.result()
+                return [future.result() for future in futures]
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 with _change:
@@ -97,17 +87,6 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], number
                 raise
     finally:
         _ending = False
-
-
-def results(futures):
-    """Return the results of calls in threads (list); raise the exception of one that fails."""
-    while True:
-        # with a limit: a signal that arrives just before Python begins to wait would not end the waiting
-        done, left = wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION)
-        for future in done:
-            future.result()
-        if not left:
-            return [future.result() for future in futures]
 
 
 @contextlib.contextmanager
@@ -124,7 +103,7 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def interrupt(number, _):
+def interrupt(number: int, _: object) -> None:
     """End this process, as a signal does, but after the programs that it has started."""
     raise SystemExit(128 + number)
 
@@ -141,7 +120,7 @@ def end(processes: Sequence[subprocess.Popen]) -> None:
             left = [process for process in left if send(process, 0)]
 
 
-def send(process, number):
+def send(process: subprocess.Popen, number: int) -> bool:
     """Send a signal to the process group of a program; return whether anything is left of it."""
     process.poll()
     try:

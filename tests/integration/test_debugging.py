@@ -2,10 +2,12 @@
 
 import json
 
+import pytest
 from debugger import Debugger
 from slurm import NODES
 from support import at_terminal, blocks
 
+pytestmark = pytest.mark.nightly
 CAUGHT, RANKS, _, DEBUG_RANK, SIGNAL = blocks("docs/debugging.md")
 BREAK, WAIT, DUMP = blocks("docs/debugging.md", "python")
 (ATTACH,) = blocks("docs/debugging.md", "json")

@@ -203,6 +203,7 @@ subprocess.run([{str(place.python)!r}, '-c', {QUESTION!r}], timeout=300)
     assert place.run("-c", "raise SystemExit(7)", check=False).returncode == 7
 
 
+@pytest.mark.nightly
 def test_an_editor_by_ssh(place, ssh):
     """J-04: what VS Code's server asks after a login by SSH, without a module and a terminal."""
     helper = place.site.home / ".vscode-server/extensions/interpreterInfo.py"
@@ -298,6 +299,7 @@ def test_an_installation_without_interpreter(place, tmp_path):
     assert "without Python" in place.ebsif("python", copied, status=3)
 
 
+@pytest.mark.nightly
 def test_a_kernel_of_an_editor(place):
     """J-04: VS Code starts kernels with the interpreter, and passes a file in the home directory."""
     connection = place.site.home / "connection.json"
@@ -347,6 +349,7 @@ def of_kernel(connection):
     return found
 
 
+@pytest.mark.nightly
 def test_debugging(place):
     """J-09: breakpoints hold in the program, and in another one that it starts."""
     program, (port,), attach = place.site.work / "program.py", free_ports(1), json.loads(ATTACH)

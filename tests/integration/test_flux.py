@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import site
-from ebsif.jobs.job import Request, script
 from support import CONTAINER_FILES
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
@@ -118,7 +116,7 @@ def test_the_scripts(job):
     subprocess.run(["shellcheck", "--exclude=SC1090,SC1091", "-"], input=text, text=True, check=True)
 
 
-@pytest.mark.parametrize("option", ["--array=0-9", "--mail=me", "--qos=high", "--memory=4G", "--requeue"])
+@pytest.mark.parametrize("option", ["--memory=4G", "--requeue"])
 def test_what_flux_lacks(job, option):
     """An option that would have no effect is an error."""
     assert f"the site mine can't fulfil {option.split('=')[0]}: " in job(option, "M/1", "--", "a", check=False)
@@ -163,16 +161,6 @@ def test_the_ranks(job, run, tmp_path):
     lost = run("singularity exec x conda-python-distributed show.py", FLUX_TASK_RANK="0", FLUX_JOB_SIZE="2",
                FLUX_JOB_NNODES="2", FLUX_TASK_LOCAL_ID="0", FLUX_JOB_ID="fA")
     assert "Flux does not tell its tasks the nodes: set MASTER_ADDR in the batch script" in lost.stderr
-
-
-def test_ranks_that_a_person_starts(job, run, tmp_path):
-    """At the shell of `--interactive`, `flux run` starts ranks that know the master."""
-    (tmp_path / "show.py").write_text(SHOW)
-    text = script(Request("Example/1.0", ()), site.read("mine", [tmp_path / "sites"]), interactive=True)
-    assert "#flux: --job-name=Example\n" in text
-    typed = "flux run --nodes=2 --tasks-per-node=1 singularity exec x conda-python-distributed show.py"
-    result = run(text.replace("bash -i", f"bash -c '{typed}'"))
-    assert [line.split()[4] for line in result.stdout.splitlines()] == ["node3"] * 2, result.stderr
 
 
 # Rank 0 has nothing left to do, rank 1 fails, the others wait for it.

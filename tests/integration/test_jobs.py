@@ -1,4 +1,4 @@
-"""Whole trainings with `ebsif job` on a Slurm cluster: signals, requeueing, segments, data, records, at a terminal."""
+"""Whole trainings with `ebsif job` on a Slurm cluster: signals, requeueing, segments, data, records."""
 
 import contextlib
 import json
@@ -79,13 +79,13 @@ class Jobs:
         """Run a bash script in the folder; return the CompletedProcess."""
         return self.installed.site.bash(script, check, cwd=self.folder, **self.cluster.environment, **environment)
 
-    def ebsif(self, options, program, check=True):
+    def ebsif(self, options, program, **environment):
         """Run `ebsif job` with the module."""
-        return self.bash(f"ebsif job {self.module} --partition wide {options} -- {program}", check)
+        return self.bash(f"ebsif job {self.module} --partition wide {options} -- {program}", **environment)
 
-    def submit(self, options, program):
+    def submit(self, options, program, **environment):
         """Submit jobs; return their IDs."""
-        said = self.ebsif(f"{options} --submit", program).stdout
+        said = self.ebsif(f"{options} --submit", program, **environment).stdout
         self.names += (found := re.findall(r"^Submitted batch job (\d+)$", said, re.MULTILINE))
         return found
 
@@ -131,10 +131,14 @@ class Jobs:
         """Return the record of a job."""
         return json.loads((self.folder / f"{name}-{job}.json").read_text())
 
-    def ranks(self, job, number):
+    @property
+    def rank_logs(self):
+        """The environment in which each rank writes a log of its own."""
+        return {"EBSIF_RANK_LOGS": self.folder / "ranks"}
+
+    def ranks(self, number):
         """Return the lines that each rank has written to its own log."""
-        folder = self.folder / f"steps-{job}"
-        paths = sorted(folder.iterdir())
+        paths = sorted((self.folder / "ranks").iterdir())
         assert [path.name for path in paths] == [f"rank-{rank:0{len(str(number - 1))}}.log" for rank in range(number)]
         return [path.read_text().splitlines() for path in paths]
 
@@ -171,7 +175,8 @@ def test_it_goes_on_where_it_was(jobs, request):
 
     The signal is what Slurm sends before the time limit. The status is that of the program.
     """
-    (job,) = jobs.submit("--nodes 2 --tasks-per-node 8 --time 1:00:00 --signal 60 --requeue --rank-logs", "steps.py")
+    (job,) = jobs.submit("--nodes 2 --tasks-per-node 8 --time 1:00:00 --signal 60 --requeue", "steps.py",
+                         **jobs.rank_logs)
     places = jobs.started(16)
     first = {node for node, _ in places}
     assert len(first) == 2
@@ -186,7 +191,7 @@ def test_it_goes_on_where_it_was(jobs, request):
     (jobs.folder / "finish").touch()
     found = jobs.ended(job)
     assert (found["JobState"], found["ExitCode"], found["Restarts"]) == ("COMPLETED", "0:0", "2"), jobs.said()
-    for lines in jobs.ranks(job, 16):
+    for lines in jobs.ranks(16):
         assert check_continued(lines, killed=True) == 3
     # the log is continued, the record has every start
     runs = jobs.record(job)["runs"]
@@ -196,13 +201,13 @@ def test_it_goes_on_where_it_was(jobs, request):
 
 def test_four_nodes_are_put_back_into_the_queue(jobs):
     """T-07: after `scontrol requeue`, 32 ranks on four nodes go on at the right step; the status is the program's."""
-    (job,) = jobs.submit("--nodes 4 --tasks-per-node 8 --requeue --rank-logs", "steps.py")
+    (job,) = jobs.submit("--nodes 4 --tasks-per-node 8 --requeue", "steps.py", **jobs.rank_logs)
     assert {node for node, _ in jobs.started(32)} == set(ALL_NODES)
     jobs.cluster.slurm("scontrol", "requeue", job)
     jobs.started(32, restart=1)
     (jobs.folder / "finish").touch()
     assert jobs.ended(job)["JobState"] == "COMPLETED", jobs.said()
-    for lines in jobs.ranks(job, 32):
+    for lines in jobs.ranks(32):
         assert check_continued(lines) == 2
 
 
@@ -314,8 +319,7 @@ def test_data_in_every_rank(jobs):
 def test_nothing_is_submitted_without_module_or_program(jobs):
     """T-10: a module, a program or data that do not exist are named, and nothing is in the queue."""
     cases = {"--submit -- missing.py": "missing.py does not exist in",
-             "--submit --data gone.squashfs:/data -- steps.py": "gone.squashfs, which --data names, does not exist",
-             "--interactive -- missing.py": "missing.py does not exist in"}
+             "--submit --data gone.squashfs:/data -- steps.py": "gone.squashfs, which --data names, does not exist"}
     said = [jobs.bash(f"ebsif job {jobs.module} --name never {words}", check=False) for words in cases]
     said.append(jobs.bash("ebsif job No/such --name never --submit -- steps.py", check=False))
     for result, expected in zip(said, [*cases.values(), "there is no module No/such on this machine"]):
@@ -353,44 +357,30 @@ def test_in_a_new_shell(jobs):
         assert "/user-software/venv/" in jobs.log(job, "which")
 
 
-def test_arrays_mail_and_lines_of_ones_own(jobs):
-    """Issue 23, point 4: Slurm accepts arrays, mail and other lines; each member has its log, record and status."""
+def test_options_of_the_scheduler(jobs):
+    """Issue 23, point 4: Slurm gets arrays, mail and other options; each member has its log, record and status."""
     (jobs.folder / "member.py").write_text(
         "import os, sys\nprint('member', os.environ['SLURM_ARRAY_TASK_ID'])\n"
         "sys.exit(int(os.environ['SLURM_ARRAY_TASK_ID']) // 2)\n")
-    (job,) = jobs.submit("--array 1,3 --mail somebody@example.org --line '#SBATCH --comment=mine' --line=--nice=5",
-                         "member.py")
+    (job,) = jobs.submit("--scheduler='--array=1,3 --mail-type=END --mail-user=me@example.org --comment=\"for me\"' "
+                         "--scheduler=--nice=5", "member.py")
     found = jobs.show(job)
-    assert (found["MailUser"], found["MailType"], found["Comment"]) == (
-        "somebody@example.org", "END,FAIL,REQUEUE", "mine")
+    assert (found["MailUser"], found["Nice"]) == ("me@example.org", "5")
     for member, state in ((1, "COMPLETED"), (3, "FAILED")):
-        assert jobs.ended(f"{job}_{member}")["JobState"] == state
-        assert f"member {member}\n" in jobs.log(f"{job}_{member}", "member")
-        assert jobs.record(f"{job}_{member}", "member")["runs"][0]["status"] == member // 2
-
-
-def test_at_this_terminal(jobs):
-    """Issue 23, point 4: --interactive runs the program at once, with its output here and its status; else a shell."""
-    (jobs.folder / "here.py").write_text(
-        "import os, sys, time\nrank = os.environ['RANK']\n"
-        "sys.stdout.write(f'{rank} of {os.environ[\"WORLD_SIZE\"]}\\n')\nsys.stdout.flush()\n"
-        "open(f'here-{rank}', 'w').close()\n"
-        "while not os.path.exists('here-0'):\n    time.sleep(0.1)\nsys.exit(6 * int(rank))\n")
-    result = jobs.ebsif("--nodes 2 --interactive", "here.py", check=False)
-    assert result.returncode == 6, result.stderr
-    assert sorted(result.stdout.splitlines()) == ["0 of 2", "1 of 2"]
-    shell = jobs.bash(f"ebsif job {jobs.module} --nodes 2 --interactive <<<'echo $SLURM_NNODES $SIF; exit 5'", False)
-    assert (shell.returncode, shell.stdout) == (5, f"2 {jobs.bash(f'module load {jobs.module}; echo $SIF').stdout}")
+        ended = jobs.ended(f"{job}_{member}")
+        assert ended["JobState"] == state
+        assert f"member {member}\n" in jobs.log(ended["JobId"], "member")
+        assert jobs.record(ended["JobId"], "member")["runs"][0]["status"] == member // 2
 
 
 def test_a_run_is_repeated_from_its_record(jobs):
-    """T-11: the record has module, digest, packages, program, environment, nodes and status; --from runs it again."""
+    """T-11: the record has module, digest, packages, program, environment, nodes, status and the command for it."""
     # rank 0 ends last: srun would kill a rank that has not ended, with a status of its own
     (jobs.folder / "again.py").write_text(
         "import os, sys, time\nprint('got', sys.argv[1:])\nended = 'ended-' + os.environ['SLURM_JOB_ID']\n"
         "if os.environ['RANK'] != '0':\n    sys.exit(open(ended, 'w').close())\n"
         "while not os.path.exists(ended):\n    time.sleep(0.1)\ntime.sleep(1)\nsys.exit(3)\n")
-    (job,) = jobs.submit("--nodes 2 --name again --line='--comment=\"a b\"'", "again.py --epochs '3 $x'")
+    (job,) = jobs.submit("--nodes 2 --name again --scheduler='--comment=\"a b\"'", "again.py --epochs '3 $x'")
     jobs.ended(job)
     record = jobs.record(job, "again")
     lock = json.loads((jobs.installed.root(jobs.module) / "share/ebsif/lock.json").read_text())
@@ -403,21 +393,13 @@ def test_a_run_is_repeated_from_its_record(jobs):
     assert record["environment"]["TORCHINDUCTOR_CACHE_DIR"].endswith(f"/job-{job}/torchinductor")
     (start,) = record["runs"]
     assert start["nodes"] == "nid[001001-001002]" and start["status"] == 3 and start["started"] <= start["ended"]
-    again = jobs.bash(f"ebsif job --from again-{job}.json --submit")
+    again = jobs.bash(record["command"].replace(" -- ", " --submit -- "))
     assert again.stderr == ""
     (other,) = re.findall(r"Submitted batch job (\d+)", again.stdout)
     jobs.ended(other)
     assert "got ['--epochs', '3 $x']" in jobs.log(other, "again")
     second = jobs.record(other, "again")
     assert {**second, "runs": 0, "environment": 0} == {**record, "runs": 0, "environment": 0}
-    # what is different is said, and can be changed
-    (jobs.folder / "again.py").write_text("print('changed')\n")
-    (jobs.folder / "elsewhere").mkdir()
-    changed = jobs.bash(f"cd elsewhere; ebsif job --from ../again-{job}.json --nodes 1 -- ../again.py --other")
-    assert "#SBATCH --nodes=1\n" in changed.stdout and "#SBATCH --comment=\"a b\"\n" in changed.stdout
-    assert "conda-python-distributed ../again.py --other ||" in changed.stdout
-    assert f"that run started in {jobs.folder}" in changed.stderr
-    assert "../again.py has changed since that run" in changed.stderr
 
 
 # Each rank says its node, its image, and the file system of the image; its user software has to be there.

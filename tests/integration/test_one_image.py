@@ -96,9 +96,7 @@ def check_an_extension_of_an_extension(family):
     result = family.site.bash(shlex.join([*command, *options]), **wheel_settings(family.wheels))
     assert f" && module load {MORE}\n" in result.stdout
     # E-03: packages that are there are not installed again, and the output says so
-    assert re.search(r"(?m)^  virtual environment .*, 2 taken over$", result.stderr)
-    assert re.search(r"\n  pip: requirements \(more\) .* 1 package added\n", result.stderr)
-    assert "  pip: requirements  " not in result.stderr
+    assert re.search(r"(?m)^  installing packages .* 2 taken over, 1 package added$", result.stderr)
     assert family.record(MORE)["resolved"] == str(family.image(BASE))
     assert family.record(MORE)["origin"] == BASE
     output = family.site.bash(f"module load {MORE} && singularity exec $SIF python -c 'import byhand, greeting, hello; "

@@ -2,12 +2,9 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 from ebsif.cli import main
-from ebsif.publish.reframe import writing
 from support import CONTAINER_FILES
 
 
@@ -70,24 +67,6 @@ def test_reframe(installed_once, cluster, catalogue, tmp_path):
     assert "the ranks are [0, 0], not 0 to 1" in found["Ranks"], said
     found, said = reasons("-n", "Commands", MODULEPATH="/nowhere")
     assert f"{installed_once.WRITABLE} can't be loaded" in found["Commands"], said
-
-
-def test_packages_of_an_old_python(tmp_path):
-    """I-05: the check of packages needs no importlib.metadata, which Python has since 3.8, and names every problem."""
-    for name, version, text in (("fine", "1.0", ""), ("other", "2.0", ""), ("broken", "1.0", "import nothing_like_it")):
-        (tmp_path / f"{name}-{version}.dist-info").mkdir()
-        (tmp_path / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n\nName: x\n")
-        (tmp_path / f"{name}.py").write_text(text)
-    (tmp_path / "old.egg-info").write_text("Name: Old_one\nVersion: 3\n")
-    program = writing.FILES / "programs/packages.py"
-    assert "importlib" not in program.read_text()
-    record = {"image_packages": ["old-one==3", "gone==1"], "venv_packages": ["fine==1.0", "other==1.0", "broken==1.0"]}
-    done = subprocess.run([sys.executable, program], input=json.dumps(record), env={"PYTHONPATH": str(tmp_path)},
-                          capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.splitlines()) == (1, [
-        "wrong: gone is missing, not 1", "wrong: other is 2.0, not 1.0",
-        "wrong: broken can't be imported: ModuleNotFoundError: No module named 'nothing_like_it'",
-        "packages: 2 as recorded"])
 
 
 def test_what_is_written(catalogue, tmp_path, capsys):

@@ -41,9 +41,7 @@ def test_commands_heed_the_configuration_of_the_site(lumi, wheels, base_image):
         (lumi.easyblocks / f"generic/{name}.py").write_text(text)
     said = lumi.bash("ebsif installed")
     assert "0 installations" in said.stdout
-    (note,) = [line for line in said.stderr.splitlines() if "easyblock" in line]
-    assert re.match(r"ebsif: an easyblock that EasyBuild's configuration includes fails in EasyBuild \S+ in /.+, with "
-                    r"Python 3\.\d+, but may work in that of eb: .*nothing_like_this", note)
+    assert "easyblock" not in said.stderr
     # eb itself would stop there
     for name in ("other", "containerinstall"):
         (lumi.easyblocks / f"generic/{name}.py").unlink()

@@ -18,6 +18,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from support import blocks
 from workbench import fetch, until_it_works
 
+pytestmark = pytest.mark.nightly
 DOCUMENT = "docs/tracking.md"
 INSTALL, SUBMIT = blocks(DOCUMENT)
 LOG, _ = blocks(DOCUMENT, "python")

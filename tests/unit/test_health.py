@@ -6,19 +6,20 @@ import os
 import socket
 import subprocess
 import sys
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
+from ebsif.catalogue import reading
 from ebsif.catalogue import site as sites
 from ebsif.commands import doctor as commands
+from ebsif.images import inspection
 from ebsif.installed import places
 from ebsif.installed.health import examination, files, hardware, machine, nodes, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.softwarestate import SoftwareState
-from ebsif.processes import NoAnswer
 from ebsif.report.findings import ERROR, NOTE, OK, WARNING, Finding
 from support import CONTAINER_FILES
 
@@ -236,13 +237,6 @@ def test_an_updated_runtime():
     assert found.level == OK
 
 
-def test_findings_of_several_nodes():
-    """I-04: what all nodes have is said once, a problem of some names these."""
-    everywhere, fine, here = (Finding(level, "m", text) for level, text in ((ERROR, "a"), (OK, "b"), (WARNING, "c")))
-    found = list(nodes.combine({"n1": [everywhere, fine], "n2": [everywhere, here], "n3": [everywhere]}))
-    assert found == [everywhere, fine, replace(here, text="on n2, but not on n1, n3: c")]
-
-
 def finished(status, stdout="", stderr=""):
     """Return the CompletedProcess of a program."""
     return subprocess.CompletedProcess([], status, stdout, stderr)
@@ -264,29 +258,34 @@ def test_one_node_or_many(subject, monkeypatch, works, level, expected):
     assert [(each.level, expected in each.text) for each in found] == ([(level, True)] if expected else [])
 
 
-def test_a_node_that_does_not_report(eb_prefix, monkeypatch):
-    """I-04: the findings of the other nodes stay; the communication of a module with an error isn't tested."""
-    eb_prefix.install("Example/.1.0-hidden")
-    hidden = places.Installation(eb_prefix.software / "Example/.1.0-hidden", "Example/.1.0-hidden")
-    options = Namespace(site=None, catalogue=None, verify=False)
-    answers = {"n1": finished(0, nodes.REPORT + json.dumps([Finding(ERROR, "Example/1.0-hidden", "broken").data])),
-               "n2": finished(1, "", "Traceback:\nNo module named ebsif\nsrun: error: n2: task 0: Exited\n")}
-
-    def srun(options, *_):
-        if options == ["--nodelist=n3"]:
-            raise NoAnswer("srun doesn't answer within 1 seconds")
-        return answers[options[0].split("=")[1]]
-
-    monkeypatch.setattr(nodes, "srun", srun)
+@pytest.mark.parametrize(("number", "subject", "expected"), [
+    (1, "x", "only this node was checked"), (2, "GPU", "communication was not checked"),
+    (2, "Example/1.0-x", "besides"), (2, None, "besides")])
+def test_what_is_not_checked(eb_prefix, monkeypatch, number, subject, expected):
+    """I-12, S002-20: the communication of modules without errors is tested, in a job, on nodes without errors."""
+    one = places.of_directory(eb_prefix.install("Example/1.0-x"))
+    monkeypatch.setattr(nodes, "number_of_nodes", lambda: number)
     monkeypatch.setattr(nodes, "communication", lambda *_: [Finding(NOTE, "x", "tested")])
-    assert [(one.subject, one.text.split(". ")[0]) for one in nodes.examine(["n1", "n2", "n3"], [hidden], options)] == [
-        ("n2", "no report: No module named ebsif"), ("n3", "no report: srun doesn't answer within 1 seconds"),
-        ("Example/1.0-hidden", "broken"), ("nodes", "communication was not checked: repair the nodes first")]
-    assert [one.text for one in nodes.examine(["n1"], [hidden], options)] == ["broken"]
-    answers["n2"] = finished(1, "", "srun: launch\nsrun: error: Task launch failed\nsrun: error: Aborted\nsrun: end\n")
-    assert "no report: srun: error: Task launch failed." in nodes.examine(["n1", "n2"], [hidden], options)[0].text
-    answers["n1"] = finished(0, nodes.REPORT + "[]")
-    assert [one.text for one in nodes.examine(["n1"], [hidden], options)] == ["tested"]
+    found = [finding.text for finding in nodes.examine([Finding(ERROR, subject, "")] if subject else [], [one])]
+    assert found[0].startswith(expected)
+    assert found[1:] == (["tested"] if number == 2 and not subject else [])
+
+
+def test_versions_in_the_container(tmp_path):
+    """I-05: the program in the container compares versions with the record, and names what can't be imported."""
+    for name, version, text in (("fine", "1.0", ""), ("other", "2.0", ""), ("broken", "1.0", "1 / 0")):
+        (tmp_path / f"{name}-{version}.dist-info").mkdir()
+        (tmp_path / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+        (tmp_path / f"{name}-{version}.dist-info/RECORD").write_text(f"{name}.py,,\n")
+        (tmp_path / f"{name}.py").write_text(text)
+    record = {"image_packages": ["gone==1"], "venv_packages": ["fine==1.0", "other==1.0", "broken==unknown"]}
+    program = Path(nodes.PROGRAMS, "inside.py").read_text()
+    done = subprocess.run([sys.executable, "-c", program, "-", read_program(IMPORTS)], input=json.dumps(record),
+                          env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1].partition("\t")[2])
+    assert found["differences"] == ["gone is missing, not 1", "other is 2.0, not 1.0"]
+    assert [(one["names"], one["error"].split(":")[0]) for one in found["problems"]] == [
+        (["broken"], "ZeroDivisionError")]
 
 
 def test_what_is_printed(eb_prefix, capsys):
@@ -403,3 +402,49 @@ def test_an_error_ends_the_checks_of_a_module(subject):
     one = subject()
     assert [each.text for each in examination.run(one, [(fails, breaks), (fails,)])] == ["broken", "no such file"]
     assert called == ["fails", "breaks"]
+
+
+CONTAINERS = reading.read(LUMI, sites.SITES / "lumi")
+
+
+def findings(name="image.sif", profile=LUMI, **values):
+    """Return the findings about an image by part."""
+    found = inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, **values)
+    return {finding.subject: finding for finding in hardware.examine_image(found, profile, CONTAINERS)}
+
+
+@pytest.mark.parametrize(("libraries", "text", "note"), [
+    (["/usr/lib/libmpi.so.12"], "ABI of MPICH, /usr/lib/libmpi.so.12", False),
+    (["/usr/lib/libmpi.so.12.3.1"], "ABI of MPICH", False),
+    (["/usr/lib/libmpi.so.40.40.1"], "Open MPI, /usr/lib/libmpi.so.40.40.1: an MPI with the ABI of MPICH can't", True),
+    (["/usr/lib/libmpi.so.12", "/opt/ompi/libmpi.so.40"], "two in the image", True),
+    (["/usr/lib/libmpi.so.120"], "none in the image", True),
+    ([], "none in the image", True),
+])
+def test_the_abi_of_mpi(libraries, text, note):
+    """S001-14 (in part): read from the library's name."""
+    finding = findings(libraries=libraries)["MPI"]
+    assert text in finding.text
+    assert (finding.level == NOTE) == note
+
+
+def test_provider_and_plugin():
+    """S001-14 (in part): those in the image, and those that the site provides."""
+    libraries = ["/opt/libfabric/lib/libfabric.so.1"]
+    parts = findings(libraries=libraries, components={"libfabric": "1.22.0"}, plugins=["/opt/lib/librccl-net.so"])
+    assert parts["libfabric"].text == (
+        "1.22.0, /opt/libfabric/lib/libfabric.so.1; for Slingshot /usr/lib64/libcxi.so.1 of lumi")
+    assert parts["RCCL plugin"].text == "/opt/lib/librccl-net.so"
+    local = findings(libraries=libraries, profile=sites.read("local"))
+    assert "no libcxi, so it can't use Slingshot" in local["libfabric"].text
+    # no GPUs, no plugin
+    assert list(local) == ["image", "libfabric", "MPI"]
+
+
+def test_an_image_of_the_site():
+    """Recognized by its file name; nothing is promised for other images."""
+    one = CONTAINERS[-1]
+    assert one.module in findings(one.file_name)["image"].text
+    other = findings("julia.sif")["image"]
+    assert other.level == NOTE
+    assert "not in the catalogue of lumi" in other.text

@@ -12,7 +12,7 @@ directory of templates for batch scripts, generator/ebsif/jobs/templates/<kind>/
 
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
-from typing import Dict, Optional, Tuple
+from typing import Dict, Tuple
 
 
 class Scheduler:
@@ -36,13 +36,8 @@ class Scheduler:
     cancel: Tuple[str, ...]
     # the command that copies a file to all nodes of a job, for both paths; empty: each node has to copy it itself
     broadcast: Tuple[str, ...] = ()
-    # the command that runs another one in an allocation, at this terminal; empty if there is none
-    terminal: Tuple[str, ...] = ()
     # options of `ebsif job` that it can't fulfil, and what to do instead
     lacks: Dict[str, str] = {}
-    # a regular expression for the indices of an array of jobs, and an example for messages; None if there are no arrays
-    array: Optional[str] = None
-    array_example: Optional[str] = None
     # pairs of variables that identify a job and a step of it; the first pair counts whose first variable is set
     steps: Tuple[Tuple[str, str], ...]
 
@@ -60,9 +55,6 @@ class Slurm(Scheduler):
     cancel = ('scancel',)
     # sites may send the libraries of programs by default, which Slurm would look for in any file
     broadcast = ('sbcast', '--preserve', '--send-libs=no')
-    terminal = ('salloc',)
-    array = r'\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?'
-    array_example = '0-9, 0-9:3, 1,4 or 0-99%4'
     steps = (('SLURM_JOB_ID', 'SLURM_STEP_ID'),)
 
 
@@ -76,13 +68,9 @@ class PBS(Scheduler):
     starter = 'mpiexec'
     after = ('-W', 'depend=afterok:%s')
     cancel = ('qdel',)
-    array = r'\d+-\d+(:\d+)?(%\d+)?'
-    array_example = '0-9, 0-9:3 or 0-99%4'
     lacks = {
         # qrerun needs the privileges of an operator
         'requeue': 'with PBS, only operators can put a running job back into the queue: use --segments',
-        'qos': 'PBS has queues only: use --partition, or --line for the attributes that your site has for it',
-        'interactive': 'qsub -I runs no script: start it without a script, then run the script that -o writes',
     }
     steps = (('PBS_JOBID', 'PALS_APID'),)
 
@@ -97,13 +85,9 @@ class Flux(Scheduler):
     starter = 'flux'
     after = ('--dependency=afterok:%s',)
     cancel = ('flux', 'cancel')
-    terminal = ('flux', 'alloc')
     lacks = {
         'requeue': 'Flux puts no job back into the queue: use --segments',
-        'qos': 'Flux has queues only: use --partition',
-        'array': 'Flux has no job arrays: submit the script once for each value',
-        'mail': 'Flux sends no mail',
-        'memory': "Flux doesn't share out memory: for all of a node, add --line=--exclusive",
+        'memory': "Flux doesn't share out memory: for all of a node, add --scheduler=--exclusive",
     }
     # each `flux run` in a batch script is a job of its own; the script itself has no FLUX_JOB_ID
     steps = (('FLUX_ENCLOSING_ID', 'FLUX_JOB_ID'), ('FLUX_JOB_ID', 'FLUX_JOB_ID'))

@@ -90,15 +90,20 @@ def is_env_name(text):
     return text
 
 
-def is_duration(text):
-    """Return a duration as hours:minutes:seconds, which every scheduler reads; Slurm's days become hours."""
-    if re.fullmatch(r"\d{1,3}:[0-5]\d:[0-5]\d", text):
-        return text
-    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})(?::([0-5]\d))?(?::([0-5]\d))?", text)
-    if not found:
-        raise ValueError("should be a duration: hours:minutes:seconds or days-hours:minutes:seconds, such as 00:30:00")
-    days, hours, minutes, seconds = found.groups()
-    return f"{int(days) * 24 + int(hours):02}:{minutes or '00'}:{seconds or '00'}"
+def is_duration(text: str) -> str:
+    """Return a duration, in any form that Slurm reads, as hours:minutes:seconds, which every scheduler reads."""
+    if not re.fullmatch(r"(\d{1,2}-\d{1,2}|\d{1,5})(:\d{1,2}){0,2}", text):
+        raise ValueError("should be a duration: minutes, minutes:seconds, hours:minutes:seconds or "
+                         "days-hours:minutes:seconds, such as 30, 00:30:00 or 2-00:00:00")
+    days, dash, rest = text.rpartition("-")
+    numbers = [int(part) for part in rest.split(":")]
+    if dash:
+        numbers[0] += 24 * int(days)
+    elif len(numbers) < 3:
+        numbers.insert(0, 0)
+    hours, minutes, seconds = (*numbers, 0, 0)[:3]
+    minutes, seconds = divmod(60 * minutes + seconds, 60)
+    return f"{hours + minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
 
 
 def is_day(text):

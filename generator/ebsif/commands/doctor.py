@@ -5,19 +5,20 @@ shows how fast that is. The exit status is 1 if something is missing.
 
 With --installed, check whether installed modules still work on this machine: image, user software and binds are as they
 were at installation; the module loads, its container starts, and Python imports the recorded packages; driver, network
-and site fit what is in the container. In a Slurm job on several nodes, check all of them, and whether they can
+and site fit what is in the container. In a Slurm job on several nodes, also check whether these can
 communicate. The exit status is 1 if there are errors or warnings. Notes on modules are only printed with --verbose.
 """
 
-import argparse
 import json
+from argparse import Namespace
+from collections.abc import Sequence
 
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.options import add_json
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import doctor, names, places
 from ebsif.report import output
-from ebsif.report.findings import ERROR, NOTE, WARNING
+from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 
 EXAMPLES = """\
   ebsif doctor                          # this machine
@@ -26,7 +27,7 @@ EXAMPLES = """\
   ebsif doctor --installed --site lumi  # do the installed modules still work?
   ebsif doctor --installed /appl/easybuild --verify
   ebsif doctor --installed mine         # one module
-  salloc --nodes=2 ebsif doctor --installed    # on two nodes, and between them
+  salloc --nodes=2 ebsif doctor --installed    # also between two nodes
 """
 
 
@@ -38,13 +39,11 @@ def configure(parser):
                         help=f"check modules: {names.INSTALLED}").completer = names.complete_installed
     parser.add_argument("--verify", action="store_true",
                         help="with --installed: also compare the SHA256 of images and user software, which takes time")
-    # how the nodes of a job are told to check themselves
-    parser.add_argument("--this-node", action="store_true", help=argparse.SUPPRESS)
     add_settings_arguments(parser)
     add_json(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print the findings; return 1 if something is missing, else 0."""
     if options.installed is not None:
         return check_installed(options)
@@ -61,8 +60,8 @@ def run(options):
     return FOUND if any(finding.level == ERROR for finding in findings) else 0
 
 
-def examine_machine(options):
-    """Return the findings (list of Finding) on the machine; if a site is chosen, also on its catalogue and images."""
+def examine_machine(options: Namespace) -> list[Finding]:
+    """Return the findings on the machine; if a site is chosen, also on its catalogue and images."""
     settings = read_settings(options)
     if not settings.is_chosen:
         return doctor.examine([])
@@ -71,18 +70,19 @@ def examine_machine(options):
             *doctor.examine_site(profile, settings.containers(profile))]
 
 
-def examine_image(options):
-    """Return the findings (list of Finding) on what an image can use of the site's network."""
+def examine_image(options: Namespace) -> list[Finding]:
+    """Return the findings on what an image can use of the site's network."""
     # not imported to check a machine, where a library may be missing
-    from ebsif.images import inspection, network
+    from ebsif.images import inspection
+    from ebsif.installed.health import hardware
 
     image = names.Names(options).image(options.image)
     settings = read_settings(options)
     profile = settings.site()
-    return network.examine(inspection.inspect(image, checksum=False), profile, settings.containers(profile))
+    return hardware.examine_image(inspection.inspect(image, checksum=False), profile, settings.containers(profile))
 
 
-def check_installed(options):
+def check_installed(options: Namespace) -> int:
     """Check installed modules; return 1 if something is wrong, else 0."""
     if options.image:
         raise UsageError("--installed checks modules, not an image: name the modules after it")
@@ -93,14 +93,8 @@ def check_installed(options):
     installations = places.with_module_files(installations)
     settings = read_settings(options)
     site = settings.site() if settings.is_chosen else None
-    if options.this_node:
-        nodes.report(examination.examine(installations, site, options.verify))
-        return 0
-    hosts = nodes.allocated()
-    if len(hosts) > 1:
-        findings = [*findings, *nodes.examine(hosts, installations, options)]
-    else:
-        findings = [*findings, *examination.examine(installations, site, options.verify), *nodes.unseen()]
+    findings = [*findings, *examination.examine(installations, site, options.verify)]
+    findings += nodes.examine(findings, installations)
     if options.json:
         print(json.dumps([finding.data for finding in findings], indent=2))
     else:
@@ -108,7 +102,7 @@ def check_installed(options):
     return FOUND if any(finding.level in (ERROR, WARNING) for finding in findings) else 0
 
 
-def print_findings(findings, installations):
+def print_findings(findings: Sequence[Finding], installations: Sequence[places.Installation]) -> None:
     """Print findings by subject, and a summary; notes on modules and what is fine only with --verbose."""
     modules = {names.shown(one) for one in installations}
     printed = [one for one in findings if one.level in (ERROR, WARNING) or output.is_verbose() or

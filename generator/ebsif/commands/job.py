@@ -2,26 +2,26 @@
 
 The site profile provides the defaults: partition, ranks and CPUs per node, launcher options. The account comes from
 --account, else from an environment variable that the site names, else from your Unix groups if exactly one of them is
-an account.
+an account. Anything else that the scheduler can do goes through --scheduler.
 """
 
 import argparse
 import dataclasses
-import os
 import re
-import sys
 from pathlib import Path
+from typing import Optional
 
 from ebsif import files
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.catalogue.site import STAGED
+from ebsif.catalogue.settings import Settings, add_settings_arguments, read_settings
+from ebsif.catalogue.site import STAGED, Site
 from ebsif.commands.options import add_overwrite
 from ebsif.eb import framework
-from ebsif.installed import lock, runtimecommand
+from ebsif.errors import UsageError
+from ebsif.installed import runtimecommand
 from ebsif.installed.names import Names, add_name_argument, shown
-from ebsif.jobs import data, job, record, submission
+from ebsif.jobs import data, job
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -32,20 +32,17 @@ EXAMPLES = """\
   ebsif job mine --nodes 64 --time 2-00:00:00 --signal 300 --requeue \\
       --submit -- train.py
   ebsif job mine --signal 300 --segments 4 --submit -- train.py
-  # the run of this record again, on more nodes
-  ebsif job --from train-4711.json --nodes 8 --submit
+  # with other options of the scheduler
+  ebsif job mine --scheduler='--array=0-9 --mail-type=END' -- train.py
   ebsif job --install PyTorch-mine.eb --site archer2 --submit -- --robot
 """
 
 MORE = "PROGRAM ARGUMENT"
 
 
-def configure(parser):
+def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_name_argument(parser, "module", "the module", metavar="MODULE")
-    parser.add_argument("--from", dest="record", metavar="RECORD", type=Path, action=From,
-                        help="repeat the run of this record, which is beside its log (NAME-JOB.json): its module, "
-                             "options and program, unless you name others after this option")
     parser.add_argument("--install", metavar="EASYCONFIG",
                         help="install this easyconfig; arguments after -- are for eb")
     add_settings_arguments(parser)
@@ -54,35 +51,30 @@ def configure(parser):
                       help="write the script to this file (default: print it)")
     add_overwrite(what)
     what.add_argument("--submit", action="store_true", help="also submit the job")
-    what.add_argument("--interactive", action="store_true",
-                      help="don't queue a batch job: run the program at this terminal as soon as nodes are free; "
-                           "without a program, start a shell with the module loaded")
     what.add_argument("--segments", type=count, metavar="N", default=1,
                       help="submit N jobs, each of which starts after the success of the one before")
     add_resources(parser.add_argument_group("resources (default: those of the site)"))
     add_running(parser.add_argument_group("how the program runs"))
 
 
-def add_resources(parser):
+def add_resources(parser: argparse._ArgumentGroup) -> None:
     """Add the options for resources, and others that the scheduler reads."""
     parser.add_argument("-N", "--nodes", type=count, default=1, help="number of nodes (default: 1)")
     parser.add_argument("--tasks-per-node", type=count, metavar="N", help="ranks per node")
     parser.add_argument("--cpus-per-task", type=count, metavar="N", help="CPUs per rank")
     parser.add_argument("--gpus-per-node", type=count, metavar="N", help="GPUs per node")
     parser.add_argument("--memory", metavar="SIZE", help="memory per node, in the scheduler's notation")
-    parser.add_argument("--time", type=duration, metavar="[D-]H:MM:SS", help="time limit")
+    parser.add_argument("--time", type=duration, metavar="TIME",
+                        help="time limit, as Slurm reads it: MINUTES, M:SS, H:MM:SS, or D-H[:MM[:SS]] with days")
     parser.add_argument("--name", help="name of the job (default: name of the program)")
     parser.add_argument("--account", help="account (project) to charge")
     parser.add_argument("--partition", metavar="NAME", help="partition or queue")
-    parser.add_argument("--qos", help="quality of service")
-    parser.add_argument("--array", metavar="LIST",
-                        help="run the job once for each index, such as 0-9 or 0-99%%4")
-    parser.add_argument("--mail", metavar="ADDRESS", help="send a mail when the job ends or fails")
-    parser.add_argument("--line", metavar="LINE", action="append", default=[],
-                        help="one more line for the header, such as '#SBATCH --constraint=a' (repeatable)")
+    parser.add_argument("--scheduler", metavar="OPTIONS", action="append", default=[],
+                        help="more options of sbatch, qsub or flux batch for the header, such as "
+                             "--scheduler='--qos=debug --array=0-9'; they win over the others (repeatable)")
 
 
-def add_running(parser):
+def add_running(parser: argparse._ArgumentGroup) -> None:
     """Add the options for what happens in the job."""
     parser.add_argument("--launcher", choices=(*job.LAUNCHERS, *job.STARTERS_OF_SITES), default=job.NATIVE,
                         help="native: the scheduler starts each rank (with srun, mpiexec or flux, whose names mean the "
@@ -96,139 +88,93 @@ def add_running(parser):
     parser.add_argument("--data", metavar="PATH[:/TARGET]", action="append", default=[],
                         help="end the job early if this file or directory is missing; the ranks find it at TARGET, of "
                              "a SquashFS file the directory in it (repeatable)")
-    parser.add_argument("--rank-logs", action="store_true", help="write the output of each rank to a file of its own")
-    parser.add_argument("--nccl-debug", action="store_true", help="log which network plugin the GPUs use")
     parser.add_argument("--stage", choices=STAGED,
                         help="copy user software, or also the image, to each node before the ranks start (default: "
                              "that of the site, usually none)")
-    parser.add_argument("--report", action="store_true", help="print the CPUs and the GPU of each rank")
 
 
-class From(argparse.Action):
-    """Take the options of a record; those that follow on the command line replace them."""
-
-    def __call__(self, parser, options, path, _=None):
-        """Parse the arguments in the record."""
-        found = record.read(path)
-        end = found.arguments.index("--")
-        # not as an argument of this command line, which may name another module
-        options.recorded_module = found.arguments[0]
-        parser.parse_args(found.arguments[1:end], options)
-        options.recorded_program = found.arguments[end + 1 :]
-        options.record = found
-
-
-def run(options):
-    """Write a batch script, and submit or run it if requested; return the exit status."""
+def run(options: argparse.Namespace) -> int:
+    """Write a batch script, and submit it if requested; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
-    scheduler = job.scheduler_of(profile)
-    batch = [one for one in ("install", "submit", "array", "mail", "signal", "requeue") if getattr(options, one)]
-    if options.interactive and (batch or options.segments > 1):
-        usage_error(f"--interactive runs a program at this terminal: leave out --{batch[0] if batch else 'segments'}")
-    if options.interactive and not scheduler.terminal:
-        raise job.JobError(f"the site {profile.name} can't fulfil --interactive: {scheduler.lacks['interactive']}")
     text = write(options, settings, profile)
-    runs = options.submit or options.interactive
     if options.output:
         files.write_new({options.output: text}, options.overwrite)
-        output.note(f"wrote {options.output}" + ("" if runs else next_step(options, scheduler)))
-    elif not runs:
+        output.note(f"wrote {options.output}" + ("" if options.submit else next_step(options, profile)))
+    elif not options.submit:
         print(text, end="")
-    if options.interactive:
-        return submission.at_terminal(scheduler, text)
     if options.submit:
-        submission.submit(scheduler, text, options.segments)
+        job.submit(job.scheduler_of(profile), text, options.segments)
     return 0
 
 
-def next_step(options, scheduler):
-    """Return how to submit the written script (str)."""
+def next_step(options: argparse.Namespace, profile: Site) -> str:
+    """Return how to submit the written script."""
+    scheduler = job.scheduler_of(profile)
     first = f"; submit it with: {' '.join(scheduler.submit)} {options.output}"
     if options.segments == 1:
         return first
-    then = " ".join([*scheduler.submit, *submission.after(scheduler, "JOB"), str(options.output)])
-    times = "once more" if options.segments == 2 else f"{options.segments - 1} times"
-    return f"{first}; then {times}, with the ID of the job before: {then}"
+    then = " ".join([*scheduler.submit, *job.after(scheduler, "JOB"), str(options.output)])
+    return f"{first}; then, for each further segment, with the ID of the job before: {then}"
 
 
-def write(options, settings, profile):
+def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str:
     """Return the text of the requested batch script."""
-    module = options.module or getattr(options, "recorded_module", None)
-    program = options.more or getattr(options, "recorded_program", [])
-    if options.install and module:
-        usage_error("name either a module or --install EASYCONFIG")
-    if not (options.install or options.interactive or program):
-        usage_error("name the program to run: ebsif job MODULE ... -- train.py")
-    values = {one.name: getattr(options, one.name) for one in dataclasses.fields(job.Request)[2:]}
-    values.update(launcher=launcher(options.launcher, profile), line=tuple(options.line),
+    if options.install and options.module:
+        raise UsageError("name either a module or --install EASYCONFIG")
+    if not (options.install or options.more):
+        raise UsageError("name the program to run: ebsif job MODULE ... -- train.py")
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
+    values.update(launcher=launcher(options.launcher, profile), scheduler=tuple(options.scheduler),
                   data=tuple(map(data.parse, options.data)))
     if options.install:
         request = job.Request("", (f"install-{Path(options.install).name}",), **values)
         more = [*framework.finding_easyblocks(has_own=True), *options.more]
         return job.install_script(options.install, more, request, profile)
-    command = job.python_program(program) if program else ()
-    needed = options.submit or options.interactive
+    command = job.python_program(options.more)
     file = job.program_file(command)
     if file:
         check_there(file, f"{file} does not exist in {Path.cwd()}, where the job would start if you submit it from "
-                          "here", needed)
-    for one in values["data"]:
-        check_there(one.source, f"{one.source}, which --data names, does not exist", needed)
-    name, use = module_name(options, module, profile, needed)
-    request = job.Request(name, command, **values)
-    if options.record:
-        for text in record.changes(options.record, job.program_file(command), lock_of(options, request.module)):
-            output.note(text)
+                          "here", options.submit)
+    for item in values["data"]:
+        check_there(item.source, f"{item.source}, which --data names, does not exist", options.submit)
+    name, use = module_name(Names(options), options.module, profile, options.submit)
     # the run may be repeated from another directory
-    options.catalogue = [one.absolute() for one in options.catalogue]
-    return job.script(request, profile, options.interactive, read_settings(options).catalogue_options, use)
+    catalogues = [word for folder in settings.own_directories for word in ("--catalogue", str(folder.absolute()))]
+    return job.script(job.Request(name, command, **values), profile, catalogues, use)
 
 
-def lock_of(options, module):
-    """Return the record of an installed module (dict), or None if it is not installed here."""
-    found = Names(options).installed_as(module)
-    return lock.read(found.root) if found else None
-
-
-def launcher(name, profile):
+def launcher(name: str, profile: Site) -> str:
     """Return the kind of launcher with a name: one of job.LAUNCHERS, or the program that the site's scheduler has."""
     if name in job.LAUNCHERS:
         return name
     own = job.scheduler_of(profile).starter
     if name != own:
-        usage_error(f"argument --launcher: the site {profile.name} has no {name}: leave it out, or use {own}")
+        raise UsageError(f"argument --launcher: the site {profile.name} has no {name}: leave it out, or use {own}")
     return job.NATIVE
 
 
-def check_there(path, problem, needed):
+def check_there(path: str, problem: str, needed: bool) -> None:
     """Report a problem if a file is missing; raise JobError if the job is about to be submitted."""
-    if os.path.exists(path):  # noqa: PTH110 may be in a directory that can't be searched
+    if files.is_there(Path(path)):
         return
     if needed:
         raise job.JobError(f"{problem}; nothing was submitted")
     output.note(problem)
 
 
-def module_name(options, name, profile, needed):
+def module_name(names: Names, name: Optional[str], profile: Site, needed: bool) -> tuple[str, Optional[Path]]:
     """
-    Return the name of a module (str), which may be shortened as for other commands, and its directory (Path).
+    Return the name of a module, which may be shortened as for other commands, and its directory.
 
-    The directory is None where a new shell searches anyway. Warn if the module isn't available: a full name may be that
-    of a module that only the nodes of the job have.
-
-    Raises
-    ------
-    UsageError, NamingError, CatalogueError
-        If there is no name, it is ambiguous, or it is neither known nor a full name.
-    JobError
-        If the job is about to be submitted, and there is no such module.
+    The directory is None where a new shell searches anyway. A full name that isn't known here may be that of a module
+    that only the nodes of the job have: this is noted, but raise JobError if the job is about to be submitted.
     """
-    names, unknown = Names(options), None
+    unknown = None
     try:
         module = names.module(name)
     except selection.UnknownName as error:
-        module, unknown = name, error
+        module, unknown = name or "", error
     there = names.installed_as(module)
     if there:
         return module, there.use if framework.is_own(there.use) else None
@@ -238,30 +184,24 @@ def module_name(options, name, profile, needed):
         return module, None
     if unknown and "/" not in module:
         raise unknown
-    known = [*(one.module_or_version for one in names.containers), *map(shown, names.installations)]
+    known = [*(container.module_or_version for container in names.containers), *map(shown, names.installations)]
     problem = f"there is no module {module} on this machine{selection.did_you_mean(module, known) if unknown else ''}"
     if needed:
         raise job.JobError(f"{problem}; nothing was submitted (`module avail` lists those that there are; for one "
                            "that only the compute nodes have, write the script with -o FILE, and submit that)")
-    output.note(f"{problem}: the job can only load it if its nodes have it")
+    output.note(f"{problem}: check that the compute nodes have it")
     return module, None
 
 
-def usage_error(text):
-    """Exit as argparse does."""
-    print(f"ebsif job: error: {text}", file=sys.stderr)
-    sys.exit(2)
-
-
-def count(text):
-    """Return a positive number (int)."""
+def count(text: str) -> int:
+    """Return a positive number."""
     if not re.fullmatch(r"[1-9]\d{0,5}", text):
         raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
     return int(text)
 
 
-def duration(text):
-    """Return a valid duration (str)."""
+def duration(text: str) -> str:
+    """Return a duration as hours:minutes:seconds."""
     try:
         return is_duration(text)
     except ValueError as error:

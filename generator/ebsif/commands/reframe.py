@@ -8,6 +8,7 @@ MODULEPATH.
 Run the command again when the catalogue has changed. It doesn't need ReFrame.
 """
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif.catalogue import selection
@@ -23,7 +24,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("names", metavar="CONTAINER", nargs="*",
                         help="parts of the names of modules (default: all that aren't archived)")
@@ -35,7 +36,7 @@ def configure(parser):
     add_settings_arguments(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the checks; return 0."""
     settings = read_settings(options)
     site = settings.site()

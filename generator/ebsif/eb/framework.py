@@ -1,7 +1,6 @@
 """Run EasyBuild as a program in a clean environment, and use it as a library to read easyconfigs and settings."""
 
 import contextlib
-import importlib.util
 import io
 import os
 import re
@@ -15,11 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from ebsif import files, modulestool
 from ebsif.errors import EbsifError
 from ebsif.report import output
+
+if TYPE_CHECKING:
+    from easybuild.framework.easyconfig.easyconfig import EasyConfig
+    from easybuild.tools.options import EasyBuildOptions
 
 # One thread at a time reads easyconfigs.
 READING = threading.Lock()
@@ -52,7 +55,7 @@ class Place:
 
 
 def load_command(directory: Optional[Path], module: str) -> str:
-    """Return the command that loads a module, also tomorrow: with `module use` unless new shells search its place."""
+    """Return the command that loads a module in any new shell: with `module use` unless these search its directory."""
     use = "" if not directory or is_searched_later(directory) else f"module use {shlex.quote(str(directory))} && "
     return f"{use}module load {module}"
 
@@ -61,8 +64,7 @@ def is_searched_later(directory: Path) -> bool:
     """
     Return whether this shell searches a directory of modules, and so will new shells.
 
-    Of one of this account's own, MODULEPATH doesn't say that: `module use` or an environment of make-venv may have put
-    it there for this shell only.
+    For a directory of this account, that MODULEPATH has it isn't enough: `module use` may be for this shell only.
     """
     return is_searched(directory) and (not is_own(directory) or is_named_at_start(directory))
 
@@ -100,20 +102,18 @@ def finding_easyblocks(has_own: bool = False) -> list[str]:
     """
     Return the options with which eb finds our easyblocks, after which it still finds those of the site.
 
-    None are needed if eb is installed with this command. A site's eb has another Python, and may ignore PYTHONPATH.
-
-    Parameters
-    ----------
-    has_own
-        Whether none are needed either if the site seems to have our easyblocks, perhaps of another version.
+    None are needed if eb is installed with this command; with `has_own`, neither if the site seems to have our
+    easyblocks, perhaps of another version. A site's eb has another Python, and may ignore PYTHONPATH.
     """
-    found = shutil.which("eb")
-    if not found or Path(found).parent == Path(sys.executable).parent:
+    path = shutil.which("eb")
+    if not path or Path(path).parent == Path(sys.executable).parent:
         return []
+    from easybuild.easyblocks import generic
     from easybuild.tools.filetools import expand_glob_paths
 
     session()
-    ours = [importlib.util.find_spec(f"easybuild.easyblocks.generic.{name}").origin for name in EASYBLOCKS]
+    ours = [next(str(file) for folder in generic.__path__ if (file := Path(folder, f"{name}.py")).exists())
+            for name in EASYBLOCKS]
     if has_own and (any(map(is_ours, expand_glob_paths(INCLUDED))) or
                     str(Path(ours[0]).parents[3]) in os.environ.get("PYTHONPATH", "").split(":")):
         return []
@@ -126,40 +126,20 @@ def is_ours(path: str) -> bool:
 
 
 def run(arguments: Sequence[Union[str, Path]]) -> subprocess.CompletedProcess[str]:
-    """
-    Run eb as a person would, and return its exit status and output, for questions that it answers quickly.
-
-    Raises
-    ------
-    EasyBuildFailure
-        If eb is not found.
-    """
+    """Run eb as a person would, for questions that it answers quickly; return exit status and all output."""
     with started(arguments, {}, stderr=subprocess.STDOUT) as process:
-        said, _ = process.communicate()
-    return subprocess.CompletedProcess(process.args, process.returncode, said)
+        text, _ = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, text)
 
 
 @contextlib.contextmanager
 def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
             stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
     """
-    Yield a running eb (subprocess.Popen), and wait for its end even if it is interrupted, because it cleans up.
+    Yield a running eb with additional variables, and wait for its end even if it is interrupted: it cleans up.
 
-    It runs in an empty directory, because eb searches the current one, which may be large (S002-52).
-
-    Parameters
-    ----------
-    arguments
-        Arguments of eb, with full paths.
-    variables
-        Additional environment variables.
-    stderr
-        As for Popen; standard output is a pipe.
-
-    Raises
-    ------
-    EasyBuildFailure
-        If eb is not found.
+    It runs in an empty directory, because eb searches the current one, which may be large (S002-52); so arguments need
+    full paths. Raise EasyBuildFailure if eb is not found.
     """
     environment = clean_environment()
     command = [program(environment), *map(str, arguments)]
@@ -177,18 +157,11 @@ def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
 
 
 def program(environment: Mapping[str, str]) -> str:
-    """
-    Return the path of eb: the one on PATH, else the one that was installed with this command.
-
-    Raises
-    ------
-    EasyBuildFailure
-        If eb is not found.
-    """
-    found = shutil.which("eb", path=environment.get("PATH")) or shutil.which("eb", path=Path(sys.executable).parent)
-    if not found:
+    """Return the path of eb: the one on PATH, else the one installed with this command; else raise EasyBuildFailure."""
+    path = shutil.which("eb", path=environment.get("PATH")) or shutil.which("eb", path=Path(sys.executable).parent)
+    if not path:
         raise EasyBuildFailure("eb is not on PATH: load the site's EasyBuild module, or install easybuild with pip")
-    return found
+    return path
 
 
 def clean_environment() -> dict[str, str]:
@@ -209,17 +182,17 @@ def clean_environment() -> dict[str, str]:
 
 def container_modules(environment: Mapping[str, str]) -> list[str]:
     """Return the names of the loaded container modules, recognized by their module files."""
-    names, files = (environment.get(name, "").split(":") for name in ("LOADEDMODULES", "_LMFILES_"))
-    found = []
-    for name, file in zip(names, files):
+    names, paths = (environment.get(name, "").split(":") for name in ("LOADEDMODULES", "_LMFILES_"))
+    loaded = []
+    for name, path in zip(names, paths):
         with contextlib.suppress(OSError):
-            if "CONTAINERROOT" in Path(file).read_text(encoding="utf-8", errors="replace"):
-                found.append(name)
-    return found
+            if "CONTAINERROOT" in Path(path).read_text(encoding="utf-8", errors="replace"):
+                loaded.append(name)
+    return loaded
 
 
-def unloaded(modules, environment):
-    """Return an environment (dict) after unloading modules; unchanged if the modules tool can't unload them."""
+def unloaded(modules: Iterable[str], environment: dict[str, str]) -> dict[str, str]:
+    """Return an environment after unloading modules; unchanged if the modules tool can't unload them."""
     if not modulestool.command(environment):
         return environment
     result = modulestool.run("without-modules.bash", *modules, environment=environment)
@@ -227,7 +200,7 @@ def unloaded(modules, environment):
     return entries if result.returncode == 0 and entries else environment
 
 
-def is_configured():
+def is_configured() -> bool:
     """
     Return whether EasyBuild is already configured in this process, which is possible only once.
 
@@ -241,44 +214,32 @@ def is_configured():
 @lru_cache(maxsize=1)
 def session(arguments: tuple[str, ...] = ()) -> None:
     """
-    Configure EasyBuild in this process to read easyconfigs, without a modules tool. Only the first call counts.
+    Configure EasyBuild in this process, with options of eb, to read easyconfigs without a modules tool.
 
-    EasyBuild changes the directory for temporary files of the whole process; this is undone.
-
-    Parameters
-    ----------
-    arguments
-        Options of eb.
-
-    Raises
-    ------
-    EasyBuildFailure
-        If EasyBuild refuses its options, environment variables or configuration files.
+    Only the first call counts. Easyblocks that the configuration includes stay out: no command needs them, they may
+    fail in this Python, and ours may be there in another version. EasyBuild changes the directory for temporary files
+    of the whole process; this is undone. Raise EasyBuildFailure if EasyBuild refuses its configuration.
     """
-    from easybuild.tools import config, options, version
+    from easybuild.tools import config, version
 
     if is_configured():
         return
     if tuple(version.VERSION.version[:2]) < OLDEST:
         raise EasyBuildFailure(f"ebsif needs EasyBuild {'.'.join(map(str, OLDEST))} or newer, and this is "
                                f"{this_easybuild()}: load or install a newer EasyBuild")
-    environment, folder = dict(os.environ), tempfile.gettempdir()
-    said = io.StringIO()
+    environment, before = dict(os.environ), tempfile.tempdir
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), including_others(options) as problems:
+        with contextlib.redirect_stderr(printed), tempfile.TemporaryDirectory() as folder:
             # --ignore-osdeps: otherwise EasyBuild complains if eb is not on PATH
-            parsed = options.parse_options(args=["--ignore-osdeps", *arguments])
+            parsed = parsed_options(["--ignore-osdeps", *arguments, f"--tmpdir={folder}"])
     except (Exception, SystemExit) as error:  # TypeError for a file that is not a configuration file, for example
-        text = said.getvalue().strip() if isinstance(error, SystemExit) else str(error).strip("'\"")
+        text = printed.getvalue().strip() if isinstance(error, SystemExit) else str(error).strip("'\"")
         raise EasyBuildFailure(f"EasyBuild refuses its configuration: {text} ({this_easybuild()})") from None
     finally:
-        if tempfile.gettempdir() != folder:
-            shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
-        tempfile.tempdir = folder
+        tempfile.tempdir = before
         os.environ.clear()
         os.environ.update(environment)
-    for problem in problems:
-        output.note(problem)
     values = parsed.get_options_by_section("config")
     # eb would refuse to run without a modules tool, but no module is loaded here
     values["modules_tool"] = None
@@ -286,39 +247,18 @@ def session(arguments: tuple[str, ...] = ()) -> None:
     config.init_build_options(cmdline_options=parsed.options)
 
 
-@contextlib.contextmanager
-def including_others(options):
-    """
-    Let EasyBuild include the easyblocks of its configuration, but of our easyblocks no copies of other versions.
+def parsed_options(arguments: list[str]) -> "EasyBuildOptions":
+    """Return the options of EasyBuild, with the naming schemes and toolchains of the site, but not its easyblocks."""
+    from easybuild.tools import include, options
 
-    Easyblocks for another EasyBuild, or another Python, may fail here. No command needs those of other software, so
-    messages (list of str) are enough, which this yields.
-
-    Parameters
-    ----------
-    options
-        The module easybuild.tools.options.
-    """
-    from easybuild.tools.build_log import EasyBuildError
-    from easybuild.tools.filetools import expand_glob_paths
-
-    include, problems = options.include_easyblocks, []
-
-    def include_others(folder, patterns):
-        INCLUDED[:] = patterns
-        others = [path for path in expand_glob_paths(patterns) if not is_ours(path)]
-        try:
-            if others:
-                include(folder, others)
-        except EasyBuildError as error:
-            problems.append(f"an easyblock that EasyBuild's configuration includes fails in {this_easybuild()}, but "
-                            f"may work in that of eb: {str(error).strip(chr(39))}")
-
-    options.include_easyblocks = include_others
-    try:
-        yield problems
-    finally:
-        options.include_easyblocks = include
+    # EasyBuild knows the naming scheme of a site only when that is included
+    first = options.parse_options(args=[*arguments, "--module-naming-scheme=EasyBuildMNS"], with_include=False)
+    INCLUDED[:] = first.options.include_easyblocks or []
+    for kind in ("module_naming_schemes", "toolchains"):
+        paths = getattr(first.options, f"include_{kind}")
+        if paths:
+            getattr(include, f"include_{kind}")(first.tmpdir, paths)
+    return options.parse_options(args=arguments, with_include=False)
 
 
 def this_easybuild() -> str:
@@ -329,15 +269,8 @@ def this_easybuild() -> str:
     return f"EasyBuild {version.VERSION} in {place}, with Python {'.'.join(map(str, sys.version_info[:2]))}"
 
 
-def read(path):
-    """
-    Return an easyconfig as EasyBuild reads it (easybuild.framework.easyconfig.easyconfig.EasyConfig).
-
-    Raises
-    ------
-    EasyBuildFailure
-        If EasyBuild can't read it.
-    """
+def read(path: Union[str, Path]) -> "EasyConfig":
+    """Return an easyconfig as EasyBuild reads it; raise EasyBuildFailure if it can't."""
     from easybuild.framework.easyconfig.easyconfig import EasyConfig
     from easybuild.tools.build_log import EasyBuildError
 
@@ -350,15 +283,8 @@ def read(path):
             raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
 
 
-def check_parameters(easyconfig):
-    """
-    Let the easyblock of an easyconfig (EasyConfig) check its parameters, as it does before an installation.
-
-    Raises
-    ------
-    EasyBuildFailure
-        If the easyblock refuses a parameter.
-    """
+def check_parameters(easyconfig: "EasyConfig") -> None:
+    """Let the easyblock of an easyconfig check its parameters, as before an installation; raise EasyBuildFailure."""
     from easybuild.framework.easyconfig.easyconfig import get_easyblock_class
     from easybuild.tools.build_log import EasyBuildError
 
@@ -395,12 +321,12 @@ def other_directories() -> dict[str, Path]:
     from easybuild.tools.config import build_path
 
     session()
-    found = {"buildpath": Path(build_path())}
+    directories = {"buildpath": Path(build_path())}
     archive = repository()
     # it fails if it can't create it; where it can't write to it, it archives nothing
     if archive and not os.path.isdir(archive):  # noqa: PTH112 is_dir() fails below a closed directory
-        found["repositorypath"] = archive
-    return found
+        directories["repositorypath"] = archive
+    return directories
 
 
 def repository() -> Optional[Path]:

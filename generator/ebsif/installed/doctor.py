@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.tables import RUNTIMES
@@ -21,7 +22,7 @@ from ebsif import processes
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.eb import framework
-from ebsif.files import home, how_to_get_access, is_there
+from ebsif.files import home, is_there
 from ebsif.installed import lock
 from ebsif.report import output
 from ebsif.report.findings import ERROR, NOTE, OK, Finding
@@ -82,7 +83,7 @@ def examine_site(profile: Site, containers: list[Container]) -> list[Finding]:
     return findings
 
 
-def find_easybuild(modules):
+def find_easybuild(modules: Sequence[str]) -> Finding:
     """Return a Finding on eb: is it installed, and does it run? Wrappers of a loaded module may hide its Python."""
     # as ebsif finds it, which runs it with its own Python
     own = Path(sys.executable).with_name("eb")
@@ -104,7 +105,8 @@ def find_easybuild(modules):
                                "machine: unload the module before you run eb yourself")
 
 
-def find_program(part, names, remedy, version_option="--version", statuses=(0,), environment=None):
+def find_program(part: str, names: Sequence[str], remedy: str, version_option: str = "--version",
+                 statuses: Sequence[int] = (0,), environment: Optional[dict[str, str]] = None) -> Finding:
     """Return a Finding on the first of some programs on PATH: does it print its version, with one of the statuses?"""
     for name in names:
         path = shutil.which(name)
@@ -121,47 +123,21 @@ def find_program(part, names, remedy, version_option="--version", statuses=(0,),
     return Finding(ERROR, part, f"{' or '.join(names)} not on PATH: {remedy}")
 
 
-# What EasyBuild refuses before it searches, and what to do about it.
-REFUSALS = {
-    "root privileges": "Run this as the user who installs software",
-    "modules tool can not be used": "Set EASYBUILD_MODULES_TOOL (and EASYBUILD_MODULE_SYNTAX=Tcl with Environment "
-                                    "Modules), or the same in EasyBuild's configuration file",
-    "No files found using glob pattern": "Correct include-easyblocks ($EASYBUILD_INCLUDE_EASYBLOCKS, or EasyBuild's "
-                                         "configuration file): commas separate its paths",
-}
-FAILED_EASYBLOCK = re.compile(r"Failed to import easyblock (?:\w+\.)*(\w+) from ")
-CLOSED_FILE = re.compile(r"Failed to read (\S+): ")
+def remedy_for(text: str) -> str:
+    """Return what to do about a failure of eb, from its output, beyond what that says."""
+    if "root privileges" in text:
+        return "Run this as the user who installs software"
+    if "Failed to import easyblock" in text or "glob pattern" in text:
+        # EasyBuild names the directory of its links
+        with contextlib.suppress(framework.EasyBuildFailure), contextlib.redirect_stderr(io.StringIO()):
+            framework.session()
+        return (f"Correct include-easyblocks ({', '.join(framework.INCLUDED)}), or the file there; beside container*.py"
+                f" there has to be the directory easyblocks/generic/container of ebsif {VERSION}")
+    is_refused = "modules tool can not be used" in text or "configuration options" in text
+    return "Correct EasyBuild's configuration" if is_refused else "Install ebsif in the Python environment of that eb"
 
 
-def remedy_for(said):
-    """Return what to do (str) about a failure of eb, from its output."""
-    known = next((remedy for words, remedy in REFUSALS.items() if words in said), None)
-    broken, closed = FAILED_EASYBLOCK.search(said), CLOSED_FILE.search(said)
-    if known:
-        return known
-    if broken:
-        return remedy_for_easyblock(broken[1], "generic.container'" in said)
-    if closed:
-        access = how_to_get_access(Path(closed[1]))
-        return access[0].upper() + access[1:]
-    return "Install ebsif in the Python environment of that eb"
-
-
-def remedy_for_easyblock(name, is_incomplete):
-    """Return what to do (str) about a file that eb includes but can't import; of ours, a directory may be missing."""
-    from easybuild.tools.filetools import expand_glob_paths
-
-    # EasyBuild names the directory of its links; it may refuse its configuration here, too, once it has read the list
-    with contextlib.suppress(framework.EasyBuildFailure), contextlib.redirect_stderr(io.StringIO()):
-        framework.session()
-    included = map(Path, expand_glob_paths(framework.INCLUDED))
-    path = next((path for path in included if path.stem == name), Path(f"{name}.py"))
-    if is_incomplete and framework.is_ours(path):
-        return f"Copy the directory easyblocks/generic/container of ebsif {VERSION} into {path.parent}"
-    return f"Correct {path}, or take it out of include-easyblocks"
-
-
-def find_easyblocks():
+def find_easyblocks() -> list[Finding]:
     """
     Return the findings on whether eb finds our easyblocks, and where it finds easyconfigs.
 
@@ -178,14 +154,14 @@ def find_easyblocks():
     if options:
         return [Finding(NOTE, part, f"eb finds them with {shlex.join(options)}, which ebsif adds when it runs eb"),
                 find_easyconfigs()]
-    said = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
+    errors = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
     # some messages of EasyBuild end without a full stop
-    return [Finding(ERROR, part, f"eb --dry-run says: {' '.join(said).rstrip('.')}. {remedy_for(answer.stdout)}")]
+    return [Finding(ERROR, part, f"eb --dry-run says: {' '.join(errors).rstrip('.')}. {remedy_for(answer.stdout)}")]
 
 
-def compare_versions(part, said):
+def compare_versions(part: str, text: str) -> Finding:
     """Return a Finding on whether the easyblocks that eb has found, as it said, are those of this version of ebsif."""
-    path = re.search(rf"^{FOUND_AT}(.*)/", said, re.MULTILINE)
+    path = re.search(rf"^{FOUND_AT}(.*)/", text, re.MULTILINE)
     if not path:
         return Finding(OK, part, "eb finds them")
     file = Path(path[1], VERSION_FILE)
@@ -193,26 +169,24 @@ def compare_versions(part, said):
     version = file.read_text(encoding="utf-8").strip() if is_there(file) else "0.1"
     if version == VERSION:
         return Finding(OK, part, "eb finds them")
-    leftovers = ", and remove its other container*.py" if version == "0.1" else ""
     return Finding(ERROR, part, f"eb finds those of ebsif {version} in {path[1]}, and this is ebsif {VERSION}: replace "
-                   "container, containerinstall.py and containervenv.py there with those in easyblocks/generic of "
-                   f"ebsif {VERSION}{leftovers}")
+                   "container and container*.py there with those in its easyblocks/generic")
 
 
-def find_easyconfigs():
+def find_easyconfigs() -> Finding:
     """Return a Finding on where eb finds easyconfigs by their names, and on those that are installed with ebsif."""
-    said = re.search(r"^robot-paths +\(\w\) = (.*)", framework.run(["--show-config"]).stdout, re.MULTILINE)
-    places = said.group(1).split(", ") if said else []
-    found = f"eb finds those in {', '.join(places) or 'no directory'} by name"
+    setting = re.search(r"^robot-paths +\(\w\) = (.*)", framework.run(["--show-config"]).stdout, re.MULTILINE)
+    places = setting.group(1).split(", ") if setting else []
+    text = f"eb finds those in {', '.join(places) or 'no directory'} by name"
     spec = importlib.util.find_spec("easybuild.easyconfigs")
     own = (spec and spec.submodule_search_locations) or []
     others = [place for place in own if os.path.realpath(place) not in map(os.path.realpath, places)]
     if others:
-        found += f"; name those in {', '.join(others)} with their path"
-    return Finding(OK, "easyconfigs", found)
+        text += f"; name those in {', '.join(others)} with their path"
+    return Finding(OK, "easyconfigs", text)
 
 
-def find_modules_tool():
+def find_modules_tool() -> Finding:
     """Return a Finding on Lmod or Environment Modules, from the variables that they set and EasyBuild reads."""
     for part, variable in (("Lmod", "LMOD_CMD"), ("Environment Modules", "MODULES_CMD")):
         path = os.environ.get(variable)
@@ -222,7 +196,7 @@ def find_modules_tool():
                    "the init script of Lmod or Environment Modules")
 
 
-def find_user_packages():
+def find_user_packages() -> list[Finding]:
     """
     Return the findings on Python packages in ~/.local, which a container's Python of that version would prefer.
 

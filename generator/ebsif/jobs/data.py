@@ -15,16 +15,7 @@ SQUASHFS = (".squashfs", ".sqsh", ".sqfs", ".squash")
 
 @dataclass(frozen=True)
 class Data:
-    """
-    A file or directory that a job needs.
-
-    Attributes
-    ----------
-    source
-        Its path.
-    target
-        Its path in the container; None if it is only checked before the ranks start.
-    """
+    """A file or directory that a job needs, and its path in the container (None: it only has to be there)."""
 
     source: str
     target: Optional[str] = None
@@ -36,29 +27,22 @@ class Data:
             return None
         return f"{escape_bind(self.source)}:{self.target}" + (MOUNT_SQUASHFS if self.source.endswith(SQUASHFS) else "")
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Return the text that `parse` reads."""
         return f"{self.source}:{self.target}" if self.target else self.source
 
 
 def parse(text: str) -> Data:
-    """
-    Return the data that a text names, PATH or PATH:/TARGET.
-
-    Raises
-    ------
-    UsageError
-        If the target isn't a path that a container can have.
-    """
-    found = re.fullmatch(r"(.+):(/[^:]*)", text, re.DOTALL)
-    if not found or os.path.exists(text):  # noqa: PTH110 may be in a directory that can't be searched
+    """Return the data that PATH or PATH:/TARGET names; raise UsageError if no container can have the target."""
+    parts = re.fullmatch(r"(.+):(/[^:]*)", text, re.DOTALL)
+    if not parts or os.path.exists(text):  # noqa: PTH110 may be in a directory that can't be searched
         return Data(text)
     # the job may start elsewhere
-    data = Data(os.path.abspath(found[1]), os.path.normpath(found[2]))  # noqa: PTH100 links stay
-    if data.target == "/" or not data.target.isprintable() or bind_problem(data.target, templates=False):
-        raise UsageError(f"--data {text}: {found[2]} can't be a directory in the container: write FILE:/data")
+    source, target = os.path.abspath(parts[1]), os.path.normpath(parts[2])  # noqa: PTH100 links stay
+    if target == "/" or not target.isprintable() or bind_problem(target, templates=False):
+        raise UsageError(f"--data {text}: {parts[2]} can't be a directory in the container: write FILE:/data")
     try:
-        escape_bind(data.source)
+        escape_bind(source)
     except ValueError as error:
         raise UsageError(f"--data {text}: {error}") from None
-    return data
+    return Data(source, target)

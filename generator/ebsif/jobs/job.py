@@ -1,9 +1,11 @@
-"""Write batch scripts for the scheduler of a site: a distributed run in a container, or an installation."""
+"""Write and submit batch scripts for the scheduler of a site: a distributed run in a container, or an installation."""
 
 import fnmatch
 import grp
 import os
 import re
+import shlex
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,6 +17,7 @@ from easybuild.easyblocks.generic.container.tables import RUNTIMES
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.jobs.data import Data
+from ebsif.report import output
 from ebsif.templating import environment, quote
 
 # What the scheduler starts: each rank, or a program on each node that starts the ranks there.
@@ -23,7 +26,7 @@ LAUNCHERS = (NATIVE, "torchrun", "accelerate", "deepspeed")
 ON_EACH_NODE = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.launch"}
 
 # Names of the native launcher, which depend on the scheduler.
-STARTERS_OF_SITES = tuple(one.starter for one in SCHEDULERS.values())
+STARTERS_OF_SITES = tuple(scheduler.starter for scheduler in SCHEDULERS.values())
 
 # Programs that start ranks or containers, which the script does already.
 STARTERS = ("srun", "mpirun", "mpiexec", *RUNTIMES, *LAUNCHERS[1:])
@@ -56,7 +59,6 @@ class Request:
     name: Optional[str] = None
     account: Optional[str] = None
     partition: Optional[str] = None
-    qos: Optional[str] = None
     time: Optional[str] = None
     tasks_per_node: Optional[int] = None
     cpus_per_task: Optional[int] = None
@@ -65,13 +67,8 @@ class Request:
     signal: Optional[int] = None
     requeue: bool = False
     segments: int = 1
-    array: Optional[str] = None
-    mail: Optional[str] = None
-    line: tuple[str, ...] = ()
+    scheduler: tuple[str, ...] = ()
     data: tuple[Data, ...] = ()
-    rank_logs: bool = False
-    nccl_debug: bool = False
-    report: bool = False
     stage: Optional[str] = None
 
     @property
@@ -80,91 +77,43 @@ class Request:
         return self.launcher in ON_EACH_NODE
 
 
-def script(request: Request, site: Site, interactive: bool = False, catalogues: Sequence[str] = (),
-           use: Optional[Path] = None) -> str:
+def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Optional[Path] = None) -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
 
-    Parameters
-    ----------
-    request
-        What to run, and where.
-    site
-        The profile of the site.
-    interactive
-        Whether the script is for a run at a terminal; without a program, it then starts a shell.
-    catalogues
-        The options that name the user's own catalogues, for the record.
-    use
-        The directory of the module, if a new shell may not search there.
-
-    Returns
-    -------
-    str
-        The script, with comments.
-
-    Raises
-    ------
-    JobError
-        If the request is incomplete or impossible.
-    SiteError
-        If the site has no such partition.
+    `catalogues` are the options that name the user's own catalogues, for the record of the run; `use` is the directory
+    of the module if a new shell may not search there. Raise JobError if the request is impossible.
     """
-    scheduler = site.scheduler
-    partition_name, partition = scheduler.partition(request.partition)
+    partition_name, partition = site.scheduler.partition(request.partition)
     tasks = request.tasks_per_node or partition.tasks
     gpus = partition.gpus if request.gpus_per_node is None else request.gpus_per_node
-    time = request.time or scheduler.time
+    time = request.time or site.scheduler.time
     check(request, site, tasks, gpus, time)
     return render(
-        "job", site, header=header(request, site, partition_name), request=request, interactive=interactive,
-        use=use and str(use),
-        **{name: getattr(request, name) for name in (
-            "module", "nodes", "command", "launcher", "starts_ranks", "signal", "requeue", "array", "mail", "rank_logs",
-            "nccl_debug", "report")},
-        tasks=tasks, cpus=request.cpus_per_task or partition.cpus_per_task, gpus=gpus,
-        masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks],
-        memory=request.memory or partition.memory, qos=request.qos or partition.qos, time=time, seconds=seconds(time),
-        options=[*scheduler.options, *lines(request, site)], modules=scheduler.modules,
-        data=[one.source for one in request.data], binds=",".join(one.bind for one in request.data if one.bind),
-        words=arguments(request, site, catalogues), comment=comment(request, gpus),
+        "job", site, request, partition_name, use=use and str(use), tasks=tasks, gpus=gpus, time=time,
+        cpus=request.cpus_per_task or partition.cpus_per_task, memory=request.memory or partition.memory,
+        masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks], qos=partition.qos, seconds=seconds(time),
+        binds=",".join(data.bind for data in request.data if data.bind),
+        arguments=arguments(request, site, catalogues), comment=comment(request, gpus),
         program=program(request, site, tasks), file=program_file(request.command) or "",
         stage=request.stage or site.stage, broadcast=scheduler_of(site).broadcast,
-        goes_on=request.requeue or request.segments > 1,
         submit=" ".join(scheduler_of(site).submit),
     )
 
 
-def check(request, site, tasks, gpus, time):
+def check(request: Request, site: Site, tasks: int, gpus: int, time: str) -> None:
     """Raise JobError if a request is impossible at a site."""
     if gpus and site.gpu == "none":
         raise JobError(f"the site {site.name} has no GPUs: remove --gpus-per-node")
     if gpus and tasks > gpus and not request.starts_ranks:
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
-    check_options(request, site)
     if request.signal and request.signal >= seconds(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
-    if request.segments > 1 and request.array:
-        raise JobError("--segments chains single jobs: it can't be combined with --array")
-    if request.array and not re.fullmatch(scheduler_of(site).array, request.array):
-        raise JobError(f"'{request.array}' is not a valid value for --array at the site {site.name} (such as "
-                       f"{scheduler_of(site).array_example})")
-    if request.mail and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*(@[A-Za-z0-9.-]+)?", request.mail):
-        raise JobError(f"'{request.mail}' is not a valid value for --mail")
 
 
-def check_options(request, site):
-    """Raise JobError if the scheduler of a site lacks a requested option."""
-    for option, reason in scheduler_of(site).lacks.items():
-        if getattr(request, option, None):
-            raise JobError(f"the site {site.name} can't fulfil --{option}: {reason}")
-
-
-def program(request, site, tasks):
-    """Return the command in the container (str, for the shell): the program, or what starts its ranks on a node."""
+def program(request: Request, site: Site, tasks: int) -> str:
+    """Return the command in the container, for the shell: the program, or what starts its ranks on a node."""
     words = list(request.command)
-    if not words:
-        return ""
     start = 'singularity exec "$SIF" conda-python-distributed'
     if not request.starts_ranks:
         return f"{start} {quote(words)}"
@@ -183,31 +132,11 @@ def program(request, site, tasks):
     return f"{start} -m {ON_EACH_NODE[request.launcher]} \\\n    {quote(options)} {quote(words)}"
 
 
-def comment(request, gpus):
-    """Return what the scheduler starts (str)."""
+def comment(request: Request, gpus: int) -> str:
+    """Return what the scheduler starts, for a comment."""
     if request.starts_ranks:
         return f"One {request.launcher} per node, which starts the ranks there"
     return "One rank per GPU" if gpus else "One rank per task"
-
-
-def lines(request, site):
-    """
-    Return the user's own options of the scheduler (list of str).
-
-    Raises
-    ------
-    JobError
-        If one is for another scheduler, or not an option.
-    """
-    directive = scheduler_of(site).directive
-    found = []
-    for line in request.line:
-        text = line[len(directive) :].strip() if line.startswith(f"{directive} ") else line
-        if not text.startswith("-") or not text.isprintable():
-            raise JobError(f"--line '{line}': should be '{directive} OPTION' for the scheduler of {site.name}, or "
-                           "OPTION alone, which begins with '-'")
-        found.append(text)
-    return found
 
 
 def arguments(request: Request, site: Site, catalogues: Sequence[str] = ()) -> list[str]:
@@ -219,20 +148,20 @@ def arguments(request: Request, site: Site, catalogues: Sequence[str] = ()) -> l
         if value is True:
             words.append(option)
         elif isinstance(value, tuple):
-            words += [f"{option}={one}" for one in value]
+            words += [f"{option}={item}" for item in value]
         elif value != field.default:
             words += [option, str(value)]
     return [*words, "--", *request.command]
 
 
-def seconds(time):
-    """Return a duration in hours:minutes:seconds as seconds (int)."""
+def seconds(time: str) -> int:
+    """Return the seconds of a duration in hours:minutes:seconds."""
     hours, minutes, rest = map(int, time.split(":"))
     return hours * 3600 + minutes * 60 + rest
 
 
 def scheduler_of(site: Site) -> Scheduler:
-    """Return the Scheduler of a site."""
+    """Return the scheduler of a site."""
     return SCHEDULERS[site.scheduler.kind]
 
 
@@ -240,42 +169,20 @@ def install_script(easyconfig: str, options: list[str], request: Request, site: 
     """
     Return a batch script that installs an easyconfig on a compute node, for builds too heavy for a login node.
 
-    Parameters
-    ----------
-    easyconfig
-        A file, or the name of an easyconfig that eb finds.
-    options
-        More options for eb.
-    request
-        Account, partition, time limit; its module and command are not used.
-    site
-        The profile of the site.
-
-    Raises
-    ------
-    JobError, SiteError
-        As for `script`.
+    The request has account, partition, resources and time; `options` are for eb. Raise JobError as `script` does.
     """
-    check_options(request, site)
     install = site.scheduler.install
     partition_name, partition = site.scheduler.partition(request.partition or install.partition)
+    time = request.time or install.time
     return render(
-        "install", site, header=header(request, site, partition_name),
-        cpus=request.cpus_per_task or install.cpus, memory=request.memory or install.memory,
-        qos=request.qos or partition.qos, time=request.time or install.time, modules=install.modules,
-        easyconfig=easyconfig, options=options,
+        "install", site, request, partition_name, cpus=request.cpus_per_task or install.cpus,
+        memory=request.memory or install.memory, qos=partition.qos, time=time, seconds=seconds(time),
+        modules=install.modules, easyconfig=easyconfig, options=options,
     )
 
 
 def python_program(words: Sequence[str]) -> tuple[str, ...]:
-    """
-    Return the arguments of python for a command as the user typed it.
-
-    Raises
-    ------
-    JobError
-        If the command is not a Python program.
-    """
+    """Return the arguments of python for a command as a person types it; raise JobError if it is no Python program."""
     name = Path(words[0]).name
     if re.fullmatch(r"python(3(\.\d+)?)?", name):
         # the batch script runs python anyway
@@ -293,10 +200,7 @@ def program_file(command: Iterable[str]) -> Optional[str]:
     """
     Return the file that python or a launcher runs, or None if it runs a module or code from the command line.
 
-    Raises
-    ------
-    JobError
-        If this can't be told, because an option and its value are separate words.
+    Raise JobError if an option and its value are separate words, so that either could be the program.
     """
     words = iter(command)
     before = ""
@@ -315,61 +219,93 @@ def program_file(command: Iterable[str]) -> Optional[str]:
     return None
 
 
-def header(request, site, partition):
-    """Return the name, account and partition of a job (dict)."""
-    name = request.name or job_name(request)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
-        raise JobError(f"'{name}' is not a valid name for a job (letters, digits and _ . + - only)")
-    values = {"name": name, "account": account(request.account, site), "partition": partition}
-    for option in ("account", "partition", "qos", "memory"):
-        value = values.get(option) or getattr(request, option)
-        if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.,:+@%-]*", value):
-            raise JobError(f"'{value}' is not a valid {option} for a job")
-    return values
-
-
-def job_name(request):
-    """Return the name of the program as the name of a job (str)."""
+def job_name(request: Request) -> str:
+    """Return the name of a job, by default that of its program."""
+    if request.name:
+        return request.name
     names = [word for word in request.command if not word.startswith("-")]
-    stem = Path(program_file(request.command) or names[0]).stem if names else request.module.split("/")[0]
+    stem = Path(program_file(request.command) or names[0]).stem if names else ""
     return re.sub("[^A-Za-z0-9_.+-]", "-", stem).strip("-.+") or "job"
 
 
-def account(named, site):
+def account(named: Optional[str], site: Site) -> Optional[str]:
     """
-    Return the account to charge (str), or None if the site does not need one.
+    Return the account to charge, or None if the site does not need one.
 
     It comes from the command line, else from an environment variable, else it is the only Unix group that is an
     account.
     """
     rule = site.scheduler.account
-    found = named or next((os.environ[name] for name in rule.variables if os.environ.get(name)), None)
-    if found is None and rule.groups:
+    name = named or next((os.environ[variable] for variable in rule.variables if os.environ.get(variable)), None)
+    if name is None and rule.groups:
         groups = fnmatch.filter((group_name(gid) for gid in os.getgroups()), rule.groups)
-        found = groups[0] if len(groups) == 1 else None
-    if found is None and rule.required:
+        name = groups[0] if len(groups) == 1 else None
+    if name is None and rule.required:
         ways = " or ".join(["--account", *rule.variables])
         raise JobError(f"jobs at the site {site.name} need an account: set it with {ways}")
-    return found
+    return name
 
 
-def group_name(gid):
-    """Return the name of a Unix group (str), or '' if it has none."""
+def group_name(gid: int) -> str:
+    """Return the name of a Unix group, or '' if it has none."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return ""
 
 
-def render(template, site, **values):
-    """Return the rendered template (str); the filter `sh` quotes values for the shell."""
+def render(template: str, site: Site, request: Request, partition: Optional[str], **values: object) -> str:
+    """Return a batch script; in its template, the filter `sh` quotes values for the shell."""
+    scheduler = scheduler_of(site)
+    for option, reason in scheduler.lacks.items():
+        if getattr(request, option, None):
+            raise JobError(f"the site {site.name} can't fulfil --{option}: {reason}")
+    header = {"name": job_name(request), "account": account(request.account, site), "partition": partition}
+    for what, value in {**header, "memory": request.memory}.items():
+        pattern = "[A-Za-z0-9][A-Za-z0-9_.+-]*" if what == "name" else "[A-Za-z0-9][A-Za-z0-9_.,:+@%-]*"
+        if value and not re.fullmatch(pattern, value):
+            raise JobError(f"'{value}' is not a valid {what} for a job")
+    for options in request.scheduler:
+        if not options.startswith("-") or not options.isprintable():
+            raise JobError(f"--scheduler '{options}': give options of {' '.join(scheduler.submit)}, in one line")
     text = environment("ebsif.jobs").get_template(f"{site.scheduler.kind}/{template}.sh.j2")
-    return text.render(site=site, scheduler=site.scheduler, umask=umask(), **values)
+    return text.render(site=site, scheduler=site.scheduler, request=request, header=header, umask=umask(),
+                       directives=[*site.scheduler.options, *request.scheduler], **values)
 
 
-def umask():
-    """Return the umask of this process (str, octal)."""
+def umask() -> str:
+    """Return the umask of this process, in octal digits."""
     # it can only be read by setting it
-    found = os.umask(0o077)
-    os.umask(found)
-    return f"{found:03o}"
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return f"{mask:03o}"
+
+
+def submit(scheduler: Scheduler, text: str, segments: int = 1) -> None:
+    """
+    Submit a batch script, and print what the scheduler says.
+
+    With `segments`, submit it so often; each job starts only after the success of the one before. Raise JobError if a
+    job isn't submitted; the message names those that are.
+    """
+    jobs: list[str] = []
+    for number in range(segments):
+        words = [*scheduler.submit, *after(scheduler, jobs[-1])] if jobs else list(scheduler.submit)
+        output.command(words)
+        try:
+            result = subprocess.run(words, input=text, stdout=subprocess.PIPE, text=True, check=False)
+        except FileNotFoundError:
+            raise JobError(f"{words[0]} is not on PATH: submit on a login node") from None
+        print(result.stdout, end="", flush=True)
+        submitted = re.match(scheduler.submitted, result.stdout)
+        if result.returncode or (segments > 1 and not submitted):
+            queued = f"; those before it are in the queue, to remove them: {shlex.join([*scheduler.cancel, *jobs])}"
+            which = f"segment {number + 1} of {segments}" if segments > 1 else "the job"
+            raise JobError(f"{which} was not submitted: {words[0]} ended with status {result.returncode}"
+                           f"{queued if jobs else ''}")
+        jobs.append(submitted[1] if submitted else "")
+
+
+def after(scheduler: Scheduler, job: str) -> list[str]:
+    """Return the options for a job that starts after the success of another."""
+    return [word.replace("%s", job) for word in scheduler.after]

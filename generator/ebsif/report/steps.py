@@ -1,4 +1,4 @@
-"""Show what takes long: a line for each step with its time; at a terminal, also what it is doing and how far it is."""
+"""Show what takes long: a line for each step with its time; while it lasts, also what it is doing and how far it is."""
 
 import contextlib
 import os
@@ -7,16 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Optional
 
 from ebsif.report import output
 
-WIDTH = 28  # of the names of steps, so that the details fit on 80 columns
-BAR = 14  # characters
+WIDTH = 28  # of the names of steps
 COLUMNS = 80  # of a line in a file
-# Seconds after which a file or pipe gets a line on a step that isn't done, and each later one: with the pauses between
-# looks, nothing is silent for more than five.
-EVERY = 4.5
+# Seconds after which there is a new line on a step that isn't done: at a terminal in place of the last one, in a file
+# or pipe below it. With the time that this takes, nothing is silent for more than five seconds.
+AT_TERMINAL, IN_FILE = 0.25, 4.5
+CLEAR = "\r\x1b[K"  # what is on the line of a terminal
 
 
 @dataclass(frozen=True)
@@ -30,108 +31,75 @@ class Now:
 
 @dataclass
 class Step:
-    """A step: its name, whether to mention it if it takes less than a second, what watches it, and details."""
+    """A step: its name, whether to mention it even if it takes less than a second, what watches it, and details."""
 
     name: str
     important: bool = True
     watch: Optional[Callable[[], Now]] = None
     details: list[str] = field(default_factory=list)
     start: float = field(default_factory=time.monotonic)
-    noted: Optional[float] = None
 
     @property
-    def now(self) -> Now:
-        """What it is doing."""
+    def seconds(self) -> float:
+        """The time since it began."""
+        return time.monotonic() - self.start
+
+    @property
+    def line(self) -> str:
+        """The line of a step that is done."""
+        return self.label(", ".join(self.details))
+
+    def current_line(self, width: int) -> str:
+        """Return the line of a step that isn't done, which fits a width."""
         # what is watched may vanish at any time
+        now = Now()
         with contextlib.suppress(OSError):
-            return self.watch() if self.watch else Now()
-        return Now()
+            now = self.watch() if self.watch else now
+        end = f" ({100 * now.done // now.total} %) ..." if now.total else " ..."
+        text = output.escape(now.text)
+        return self.label(shortened(text, width - len(self.label("-")) - len(end)) + end)
 
-    @property
-    def is_long(self) -> bool:
-        """Whether it has taken so long that a file gets a line on it."""
-        return time.monotonic() - (self.noted or self.start) >= EVERY
-
-    @property
-    def label(self) -> str:
-        """The name, with the width of a column."""
-        return f"  {shortened(output.escape(self.name), WIDTH):<{WIDTH}}"
-
-    @property
-    def time(self) -> str:
-        """The time since it began, with the width of a column."""
-        return f" {format_time(time.monotonic() - self.start):>10}"
+    def label(self, text: str) -> str:
+        """Return name, time and a text in columns."""
+        name = shortened(output.escape(self.name), WIDTH)
+        return f"  {name:<{WIDTH}} {format_time(self.seconds):>10}  {output.escape(text).lstrip()}".rstrip()
 
 
 class Steps:
     """
-    A list of steps on standard error, one of which is current.
+    A list of steps on standard error, one of which is current; --quiet shows none.
 
-    A step that is done is one line. At a terminal, the current one is below them, with the time that passes. In a file
-    or pipe, the name of an important step is written when it begins, and the rest of its line when it ends; if that
-    takes long, there are lines on how far it is. There are no control characters.
-
-    Parameters
-    ----------
-    shown
-        Whether to show them; --quiet shows none.
+    A step that is done is one line. Below it is the current one, which changes at a terminal. In a file or pipe there
+    are no control characters; a step that takes long has several lines.
     """
 
     def __init__(self, shown: bool = True) -> None:
         """Begin without a step."""
         self.shown = shown and not output.is_quiet()
-        self.live = None
+        self.at_terminal = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self.step: Optional[Step] = None
-        self.unfinished = False
         self.lock = threading.RLock()
         self.ended = threading.Event()
 
-    def __enter__(self):
-        """Show the current step from now on, at a terminal; return this object."""
-        if self.shown and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-            # importing it takes longer than many commands run
-            from rich.console import Console
-            from rich.live import Live
-
-            console = Console(stderr=True)
-            # however this process ends, even killed, the cursor stays visible
-            console.show_cursor = lambda show=True: False
-            self.live = Live(get_renderable=self.current, console=console, transient=True,
-                             refresh_per_second=4, redirect_stdout=False, redirect_stderr=False)
-            self.live.start()
-        elif self.shown:
-            threading.Thread(target=self.note_long_steps, daemon=True).start()
+    def __enter__(self) -> "Steps":
+        """Show the current step from now on; return this object."""
+        if self.shown:
+            threading.Thread(target=self.show_current, daemon=True).start()
         return self
 
-    def __exit__(self, error, *_) -> None:
+    def __exit__(self, kind: Optional[type[BaseException]], _: Optional[BaseException],
+                 __: Optional[TracebackType]) -> None:
         """End the current step."""
         self.ended.set()
-        if error:
-            self.detail("interrupted" if issubclass(error, KeyboardInterrupt) else "failed")
+        if kind:
+            self.detail("interrupted" if issubclass(kind, KeyboardInterrupt) else "failed")
         self.end()
-        if self.live:
-            self.live.stop()
 
     def begin(self, name: str, important: bool = True, watch: Optional[Callable[[], Now]] = None) -> None:
-        """
-        End the current step and begin another one.
-
-        Parameters
-        ----------
-        name
-            Its name.
-        important
-            Whether to mention it even if it takes less than a second.
-        watch
-            Returns what is being done; called several times a second, at a terminal.
-        """
+        """End the current step and begin another one; `watch`, which is called repeatedly, returns what it does."""
         with self.lock:
             self.end()
             self.step = Step(name, important, watch)
-            if important and self.shown and not self.live:
-                sys.stderr.write(self.step.label)
-                sys.stderr.flush()
-                self.unfinished = True
 
     def detail(self, text: str) -> None:
         """Add a text to the line of the current step."""
@@ -142,64 +110,31 @@ class Steps:
         """End the current step, if there is one."""
         with self.lock:
             step, self.step = self.step, None
-            if step and (step.important or time.monotonic() - step.start >= 1):
-                self.write_step(step, ", ".join(step.details))
-            self.unfinished = False
+            if step and (step.important or step.details or step.seconds >= 1):
+                self.write(f"{step.line}\n")
+            elif self.at_terminal:
+                self.write("")
 
     def say(self, text: str) -> None:
         """Print a line between the steps."""
         with self.lock:
-            if self.unfinished:
-                self.unfinished = False
-                self.write("")
-            self.write(output.escape(text))
+            self.write(f"{output.escape(text)}\n")
 
-    def note_long_steps(self):
-        """Write lines on a step that takes long, until the steps end; in a thread."""
-        while not self.ended.wait(EVERY / 10):
+    def show_current(self) -> None:
+        """Write what the current step does, until the steps end; in a thread."""
+        while not self.ended.wait(AT_TERMINAL if self.at_terminal else IN_FILE):
             with self.lock:
-                step = self.step
-                if step and step.is_long:
-                    step.noted = time.monotonic()
-                    now = step.now
-                    text = output.escape(now.text)
-                    end = f" ({100 * now.done // now.total} %) ..." if now.total else " ..."
-                    fits = len(f"{step.label}{step.time}  {text}{end}") <= COLUMNS
-                    self.write_step(step, ((text if fits else "") + end).lstrip())
-                    if not fits:
-                        self.write(f"    {shortened(text, COLUMNS - 4)}")
+                if self.step and not self.ended.is_set():
+                    if self.at_terminal:
+                        self.write(self.step.current_line(os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS))
+                    else:
+                        self.write(f"{self.step.current_line(COLUMNS)}\n")
 
-    def write_step(self, step, text):
-        """Write the line of a step, or the rest of it."""
-        rest = f"{step.time}  {text}".rstrip()
-        self.write(rest if self.unfinished else step.label + rest)
-        self.unfinished = False
-
-    def write(self, line):
-        """Print a line, above the current step."""
-        if self.live:
-            from rich.text import Text
-
-            self.live.console.print(Text(line), soft_wrap=True)
-        elif self.shown:
-            print(line, file=sys.stderr, flush=True)
-
-    def current(self):
-        """Return the line of the current step, for rich, which calls this in a thread."""
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        line, step = Table.grid(padding=(0, 1)), self.step
-        if not step:
-            return line
-        now = step.now
-        label = Text(f"{step.label}{step.time} ")
-        line.add_column(min_width=len(label))
-        room = self.live.console.width - len(label) - (BAR if now.total else 0) - 3
-        line.add_row(label, ProgressBar(now.total, min(now.done, now.total), width=BAR) if now.total else "",
-                     Text(shortened(output.escape(now.text), room), overflow="ellipsis", no_wrap=True))
-        return line
+    def write(self, text: str) -> None:
+        """Write a text, at a terminal in place of the current step."""
+        if self.shown:
+            sys.stderr.write(f"{CLEAR}{text}" if self.at_terminal else text)
+            sys.stderr.flush()
 
 
 @contextlib.contextmanager

@@ -33,16 +33,7 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
     """
     Return the findings on this node and on modules.
 
-    Parameters
-    ----------
-    installations
-        The modules.
-    site
-        The profile of the site, for what is expected here.
-    verify
-        Whether to compare the SHA256 of images and user software.
-    node
-        This node.
+    The profile of the site says what is expected here; `verify` compares the SHA256 of images and user software.
     """
     node = node or Machine()
     with contextlib.suppress(framework.EasyBuildFailure):
@@ -51,13 +42,13 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
     found = list(machine.examine(node, recorded_runtimes(installations)))
     stages = ON_DISK
     if any(one.level == ERROR for one in found):
-        found.append(Finding(NOTE, "modules", "neither loaded nor started: repair this node first"))
+        found.append(Finding(NOTE, "modules", "modules were not checked: fix the errors of this node first"))
     else:
         stages = (*ON_DISK, *IN_CONTAINER)
     subjects = [Subject(one, node, site, verify) for one in installations]
     done: list[Subject] = []
 
-    def check(one):
+    def check(one: Subject) -> list[Finding]:
         findings = run(one, stages)
         done.append(one)
         return findings

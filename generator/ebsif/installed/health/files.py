@@ -3,7 +3,7 @@
 import glob
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
@@ -79,7 +79,7 @@ def binds(one: Subject) -> Iterator[Finding]:
                       f"easyconfig with `ebsif render`, and install it with `eb --rebuild {one.easyconfig}`")
 
 
-def elsewhere(source):
+def elsewhere(source: str) -> str:
     """Return where a library may be now: the same file name, or another version beside it; '' if unknown."""
     name = os.path.basename(source)  # noqa: PTH119
     if ".so" not in name:
@@ -106,8 +106,8 @@ def wheels(one: Subject) -> Iterator[Finding]:
                               f"({several}): {remedy}")
 
 
-def without(one, names, kind):
-    """Return how to remove packages from user software (str)."""
+def without(one: Subject, names: Sequence[str], kind: str) -> str:
+    """Return how to remove packages from user software."""
     again = f"If you need them, install builds for {kind}"
     if one.installation.extension:
         asked = set(map(package_name, lines_of(one.record.get(lockfile.STAGES))))

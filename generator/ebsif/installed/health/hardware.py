@@ -1,16 +1,28 @@
-"""Checks of what the container does with this hardware: driver, libfabric, plugin of RCCL or NCCL, MPI."""
+"""Checks of what a container or an image does with the hardware: driver, libfabric, plugin of RCCL or NCCL, MPI."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.packages import gpu_label
 
-from ebsif.images.network import PLUGIN
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.site import Site
+from ebsif.images.inspection import Inspection
 from ebsif.installed import lock
 from ebsif.installed.health.subject import Subject
-from ebsif.installed.health.tables import MPICH_LIBRARY, OLDEST_CUDA_DRIVER, OPENMPI_LIBRARY, ROCM_OF_DRIVER
-from ebsif.report.findings import Finding
+from ebsif.installed.health.tables import (
+    MPICH_FILE,
+    MPICH_LIBRARY,
+    OLDEST_CUDA_DRIVER,
+    OPENMPI_FILE,
+    OPENMPI_LIBRARY,
+    PLUGIN,
+    PROVIDER,
+    ROCM_OF_DRIVER,
+)
+from ebsif.report.findings import NOTE, OK, Finding
 
 
 def driver(one: Subject) -> Iterator[Finding]:
@@ -30,7 +42,7 @@ def driver(one: Subject) -> Iterator[Finding]:
                             "use an image with an older CUDA, or another node")
 
 
-def gpu_version(one):
+def gpu_version(one: Subject) -> str:
     """Return the version of ROCm or CUDA in the container, major.minor; '' if it's unknown."""
     torch = one.python.get("torch") or {}
     kind = one.gpu
@@ -39,7 +51,7 @@ def gpu_version(one):
     return ".".join(re.findall(r"\d+", found)[:2])
 
 
-def rocm_range(one):
+def rocm_range(one: Subject) -> tuple[str, str, str]:
     """Return the oldest and the newest ROCm that the driver supports, and what says so; '' if it's unknown."""
     if one.site and one.site.driver_rocm:
         return (*one.site.driver_rocm, f"the driver of {one.site.name} (driver_rocm in its profile)")
@@ -50,8 +62,8 @@ def rocm_range(one):
     return "", "", ""
 
 
-def as_numbers(version):
-    """Return major and minor version as numbers (tuple of int); 7 is 7.0."""
+def as_numbers(version: str) -> tuple[int, ...]:
+    """Return major and minor version as numbers; 7 is 7.0."""
     numbers = [int(number) for number in re.findall(r"\d+", str(version))[:2]]
     return tuple(numbers + [0] * (2 - len(numbers)))
 
@@ -82,7 +94,7 @@ def plugin(one: Subject) -> Iterator[Finding]:
                             "uses now: use an image whose plugin was built for that version, or bind a newer libfabric")
 
 
-def has_library(one, library):
+def has_library(one: Subject, library: str) -> bool:
     """Return whether the container has RCCL or NCCL: that of torch, a package, one in the image, or a loaded one."""
     torch = one.python.get("torch") or {}
     if gpu_label(one.torch)[0] in ("rocm", "cu") or torch.get("nccl") or (one.gpu == "cuda" and stock_nccl(one)):
@@ -91,7 +103,7 @@ def has_library(one, library):
     return any(f"/lib{library.lower()}" in path for path in paths)
 
 
-def stock_nccl(one):
+def stock_nccl(one: Subject) -> str:
     """Return the name of an NCCL that comes as a package of pip or Conda, without a plugin; '' if there is none."""
     packages = {**one.image_packages, **one.user_packages}
     stock = [f"{name} {version}" for name, version in packages.items() if name.startswith(("nvidia-nccl-cu", "nccl"))]
@@ -115,3 +127,74 @@ def mpi_backend(one: Subject) -> Iterator[Finding]:
     if torch and torch.get("mpi") is False:
         yield one.note("torch.distributed: MPI backend not available. Only a torch that was built against an MPI has "
                        "it; RCCL, NCCL and gloo don't need it")
+
+
+# --- what an image could use, before it is installed
+
+
+def examine_image(inspection: Inspection, site: Site, containers: Sequence[Container]) -> list[Finding]:
+    """
+    Return the findings on what an image can use of a site's network.
+
+    They say what is present and what is missing; only a benchmark shows how fast that is (S001-14).
+    """
+    return [origin(inspection, site, containers), image_provider(inspection, site), image_mpi(inspection),
+            *image_plugin(inspection, site)]
+
+
+def origin(inspection: Inspection, site: Site, containers: Sequence[Container]) -> Finding:
+    """Return a Finding on whether the image was made for the site."""
+    modules = [one.module for one in containers if one.file_name == Path(inspection.resolved).name]
+    if modules:
+        return Finding(OK, "image", f"in the catalogue of {site.name}: {', '.join(modules)}")
+    return Finding(NOTE, "image", f"not in the catalogue of {site.name}: an image that is fast on one machine may be "
+                   "slow on another, so run a benchmark on two nodes first")
+
+
+def image_provider(inspection: Inspection, site: Site) -> Finding:
+    """Return a Finding on libfabric's provider for the network."""
+    libraries = libraries_named(inspection, "libfabric.so")
+    if not libraries:
+        return Finding(NOTE, "libfabric", "none in the image: only what the site binds can use the fast network")
+    version = inspection.components.get("libfabric")
+    text = f"{version or 'unknown version'}, {libraries[0]}"
+    own = libraries_named(inspection, f"{PROVIDER}.so")
+    bound = [bind for bind in (*site.binds.required, *site.binds.optional, *site.binds.libraries) if PROVIDER in bind]
+    if own:
+        text += f"; for Slingshot {own[0]} in the image"
+    if bound:
+        text += f"; for Slingshot {bound[0]} of {site.name}"
+    if not (own or bound):
+        text += f"; no {PROVIDER}, so it can't use Slingshot"
+    return Finding(OK if own or bound else NOTE, "libfabric", text)
+
+
+def image_mpi(inspection: Inspection) -> Finding:
+    """Return a Finding on the ABI of the image's MPI, which decides whether the host's MPI can replace it."""
+    libraries = {Path(path).name: path for path in libraries_named(inspection, "libmpi.so")}
+    mpich = next((path for name, path in libraries.items() if MPICH_FILE.fullmatch(name)), None)
+    openmpi = next((path for name, path in libraries.items() if OPENMPI_FILE.fullmatch(name)), None)
+    if mpich and openmpi:
+        return Finding(NOTE, "MPI", f"two in the image, {mpich} (ABI of MPICH) and {openmpi} (Open MPI): make sure "
+                       "that programs use one of them")
+    if mpich:
+        return Finding(OK, "MPI", f"ABI of MPICH, {mpich}: Cray MPICH and others with that ABI can replace it")
+    if openmpi:
+        return Finding(NOTE, "MPI", f"Open MPI, {openmpi}: an MPI with the ABI of MPICH can't replace it, and it needs "
+                       "a launcher with PMIx")
+    return Finding(NOTE, "MPI", "none in the image")
+
+
+def image_plugin(inspection: Inspection, site: Site) -> Iterator[Finding]:
+    """Yield a Finding on the plugin through which GPUs on several nodes communicate, if the site has GPUs."""
+    library = PLUGIN.get(site.gpu)
+    if library and inspection.plugins:
+        yield Finding(OK, f"{library} plugin", inspection.plugins[0])
+    elif library:
+        yield Finding(NOTE, f"{library} plugin", f"none in the image: {library} uses TCP between nodes, unless the "
+                      "site binds a plugin")
+
+
+def libraries_named(inspection: Inspection, prefix: str) -> list[str]:
+    """Return the libraries in an image whose file names have this prefix."""
+    return [path for path in inspection.libraries if Path(path).name.startswith(prefix)]

@@ -53,7 +53,7 @@ class Machine:
         """The version of AMD's driver, '' if there is none, or if it is that of the kernel."""
         return self.number_in("/sys/module/amdgpu/version", r"([\d.]+)")
 
-    def number_in(self, path, pattern):
+    def number_in(self, path: str, pattern: str) -> str:
         """Return what a pattern finds in a file of the system, '' if it isn't there."""
         try:
             text = (self.root / path.lstrip("/")).read_text(errors="replace")
@@ -64,16 +64,7 @@ class Machine:
 
 
 def examine(machine: Machine, recorded: Iterable[str]) -> Iterator[Finding]:
-    """
-    Yield the findings on this node.
-
-    Parameters
-    ----------
-    machine
-        The node.
-    recorded
-        What the runtimes called themselves when the modules were installed.
-    """
+    """Yield the findings on a node; `recorded` is what the runtimes called themselves when modules were installed."""
     runtimes = runtimes_on_path()
     yield from runtime(runtimes, set(filter(None, recorded)))
     if runtimes:
@@ -92,13 +83,13 @@ def runtimes_on_path() -> dict[str, Optional[str]]:
     return found
 
 
-def version_of(path):
-    """Return what a runtime calls itself (str), None if it fails or doesn't answer."""
+def version_of(path: str) -> Optional[str]:
+    """Return what a runtime calls itself, None if it fails or doesn't answer."""
     return ask(path, "--version") or None
 
 
-def ask(path, question):
-    """Return what a runtime answers (str), '' if it fails or doesn't answer."""
+def ask(path: str, question: str) -> str:
+    """Return what a runtime answers, '' if it fails or doesn't answer."""
     try:
         result = processes.run([path, question], LONGEST)
     except (OSError, processes.NoAnswer):
@@ -150,13 +141,13 @@ def mounting(path: str) -> Iterator[Finding]:
                       "user.max_user_namespaces with sysctl, or install the setuid package of the runtime")
 
 
-def is_setuid(path):
+def is_setuid(path: str) -> bool:
     """Return whether a runtime is installed setuid, which then needs neither FUSE nor user namespaces."""
     return any((folder / "starter-suid").exists() for folder in Path(library_folder(path)).glob("bin"))
 
 
-def library_folder(path):
-    """Return the directory with the runtime's own programs (str)."""
+def library_folder(path: str) -> str:
+    """Return the directory with the runtime's own programs."""
     found = re.search(r"^LIBEXECDIR=(.+)$", ask(path, "buildcfg"), re.MULTILINE)
     names = [found.group(1)] if found else []
     return next((f"{one}/{name}" for one in names for name in RUNTIMES if os.path.isdir(f"{one}/{name}")), "/nowhere")  # noqa: PTH112

@@ -31,7 +31,7 @@ def load(one: Subject) -> Iterator[Finding]:
                         "remove one of the two modules, or rename it")
 
 
-def said_by_modules_tool(text):
+def said_by_modules_tool(text: str) -> str:
     """Return the message of a module, without what Lmod says around it and what we say before it."""
     words = " ".join(text.split()).partition("can't be loaded: ")[2] or text
     return re.sub(r"Lmod has detected the following error: | While processing the following module.*", "", words)
@@ -59,7 +59,7 @@ def start(one: Subject) -> Iterator[Finding]:
 
 def imports(one: Subject) -> Iterator[Finding]:
     """Can Python import what the record names?"""
-    def where(name):
+    def where(name: str) -> str:
         return f"{name} in {'user software' if name in one.user_packages else 'the image'}"
 
     # matplotlib-inline, of every Jupyter kernel, is for programs with matplotlib, but doesn't require it
@@ -83,8 +83,8 @@ def imports(one: Subject) -> Iterator[Finding]:
                           f"the module as it is now with `ebsif freeze {one.module}`")
 
 
-def last_line(text):
-    """Return the last line of what a program has said that isn't informational."""
+def last_line(text: str) -> str:
+    """Return the last line of the output of a program that isn't informational."""
     lines = [line.strip() for line in text.splitlines() if not line.startswith("INFO:")]
     lines = list(filter(None, lines))
     return lines[-1] if lines else "it says nothing"

@@ -17,11 +17,10 @@ from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.installed import imagestate, lock, softwarestate
 from ebsif.installed.health.machine import Machine
-from ebsif.installed.health.tables import KEY_PACKAGES
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
-from ebsif.report.findings import ERROR, NOTE, OK, WARNING, Finding
+from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 
 PROGRAMS = Path(__file__).parent / "programs"
 PROBE = Path(__file__).parents[2] / "images/probes/image.sh"
@@ -31,22 +30,10 @@ LONGEST = 300  # seconds for one container; importing torch from a busy file sys
 @dataclass
 class Subject:
     """
-    A module to check.
+    A module to check, on a machine of a site; `verify` compares the SHA256 of images and user software.
 
-    Attributes
-    ----------
-    installation : Installation
-    machine : Machine
-    site : Site, optional
-        The profile of the site, for what is expected here.
-    verify : bool
-        Whether to compare the SHA256 of images and user software.
-    environment : dict of str
-        The environment with the module; filled by the check that loads it.
-    image_facts : dict
-        What the probe found in the image: values by name; lists for libraries and plugins.
-    python : dict
-        What Python said in the container; empty if there is none, or if it didn't run.
+    The checks fill `environment` (with the module loaded), `image_facts` (what the probe found in the image: values by
+    name, lists for libraries and plugins) and `python` (what Python found in the container; empty if it didn't run).
     """
 
     installation: Installation
@@ -135,13 +122,6 @@ class Subject:
         bound = [*binds.required, *binds.optional, *binds.libraries] if binds else []
         return self.machine.fabric or any("libcxi" in bind for bind in bound)
 
-    @property
-    def wanted(self) -> dict[str, Any]:
-        """The packages to import, and for how long, as the program of the easyblocks gets it."""
-        recorded = {normal_name(line.split("==")[0]) for line in self.record.get(lockfile.VENV_PACKAGES, [])}
-        return {"names": sorted(recorded), "optional": sorted(set(KEY_PACKAGES) & set(self.image_packages) - recorded),
-                "limit": LONGEST - 60}
-
     def finding(self, level: str, text: str) -> Finding:
         """Return a Finding on this module."""
         return Finding(level, self.module, text)
@@ -158,10 +138,6 @@ class Subject:
         """Return a Finding on what is worth knowing."""
         return self.finding(NOTE, text)
 
-    def ok(self, text: str) -> Finding:
-        """Return a Finding on what is as it should be."""
-        return self.finding(OK, text)
-
     def command(self, *words: str) -> list[str]:
         """Return the command line that runs a program in the container, as the module's wrappers do."""
         program = self.installation.root / "bin/container-exec"
@@ -176,7 +152,8 @@ class Subject:
     def read_image(self) -> subprocess.CompletedProcess[str]:
         """Start the container once and read the image; return the CompletedProcess."""
         script = "look() {\n" + PROBE.read_text(encoding="utf-8") + PYTHON_AFTER
-        result = self.run("sh", "-c", script, "sh", json.dumps(self.wanted), read_program(IMPORTS),
+        packages = {key: self.record.get(key, []) for key in (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES)}
+        result = self.run("sh", "-c", script, "sh", json.dumps(packages), read_program(IMPORTS),
                           text=(PROGRAMS / "inside.py").read_text(encoding="utf-8"))
         for line in result.stdout.splitlines():
             name, tab, value = line.partition("\t")

@@ -10,11 +10,15 @@ OLDEST_CUDA_DRIVER = {11: 450, 12: 525, 13: 580}
 # The compatibility matrix in https://github.com/ROCm/amdgpu-docs; earlier drivers are older than the images of today.
 ROCM_OF_DRIVER = {"30.30": ("6.3", "7.2")}
 
-# Packages to import if the image has them, by name; the others are imported if a person installed them.
-KEY_PACKAGES = {"torch": "torch", "mpi4py": "mpi4py", "numpy": "numpy", "jax": "jax", "tensorflow": "tensorflow"}
 # What MPI libraries call themselves: those with the ABI of MPICH (https://www.mpich.org/abi/), and Open MPI.
 MPICH_LIBRARY = re.compile(r"MPICH|MVAPICH|Intel\(R\) MPI|CRAY", re.IGNORECASE)
 OPENMPI_LIBRARY = re.compile(r"Open MPI", re.IGNORECASE)
+# Their files; Open MPI 1 to 5.
+MPICH_FILE = re.compile(r"libmpi\.so\.12(\..*)?")
+OPENMPI_FILE = re.compile(r"libmpi\.so\.(1|20|40)(\..*)?")
+
+PROVIDER = "libcxi"  # the library of libfabric's provider for Slingshot
+PLUGIN = {"rocm": "RCCL", "cuda": "NCCL"}  # what needs a plugin for the network
 
 # Where a moved library may be now.
 LIBRARY_FOLDERS = ("/usr/lib64", "/usr/lib", "/lib64", "/usr/local/lib", "/usr/local/lib64", "/usr/lib/*-linux-gnu",

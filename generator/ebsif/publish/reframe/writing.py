@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
 from easybuild.easyblocks.generic.container.tables import INIT_NONE
 
 from ebsif import files
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.site import Site
+from ebsif.catalogue.site import Partition, Scheduler, Site
 from ebsif.errors import EbsifError
+from ebsif.installed.health.subject import PROGRAMS
 
 FILES = Path(__file__).parent / "files"
-ALL_REDUCE = Path(__file__).parents[2] / "installed/health/programs/allreduce.py"
 LAUNCHERS = {"slurm": "srun", "pbs": "mpiexec"}
 
 
@@ -26,27 +27,10 @@ class ReframeError(EbsifError):
 def write(site: Site, containers: Sequence[Container], partitions: Sequence[str], place: Path,
           overwrite: bool = False) -> int:
     """
-    Write the directory; return the number of modules.
+    Write the directory for containers that aren't archived; return the number of modules.
 
-    Parameters
-    ----------
-    site
-        The site.
-    containers
-        The containers to check; archived ones are left out.
-    partitions
-        Names of partitions; the site's default one if empty.
-    place
-        The directory.
-    overwrite
-        See `files.filled`.
-
-    Raises
-    ------
-    ReframeError
-        If there is nothing to check, or ReFrame doesn't support the site's scheduler.
-    SiteError
-        If there is no partition of that name.
+    Without names of partitions, it is for the site's default one. Raise ReframeError if there is nothing to check, or
+    ReFrame doesn't support the site's scheduler.
     """
     if site.scheduler.kind not in LAUNCHERS:
         raise ReframeError(f"{site.name} uses {site.scheduler.kind}, but the checks only support "
@@ -57,7 +41,9 @@ def write(site: Site, containers: Sequence[Container], partitions: Sequence[str]
     data = {"site": site_data(site, partitions or [None]), "modules": modules}
     with files.filled(place, "reframe", overwrite) as made:
         shutil.copytree(FILES, made, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-        shutil.copy(ALL_REDUCE, made / "programs")
+        for program in ("allreduce.py", "inside.py"):
+            shutil.copy(PROGRAMS / program, made / "programs")
+        (made / "programs" / IMPORTS).write_text(read_program(IMPORTS), encoding="utf-8")
         (made / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return len(modules)
 
@@ -82,8 +68,8 @@ def site_data(site: Site, partitions: Sequence[Optional[str]]) -> dict[str, Any]
     }
 
 
-def partition_data(scheduler, name, partition):
-    """Return the entry for a partition (dict)."""
+def partition_data(scheduler: Scheduler, name: Optional[str], partition: Partition) -> dict[str, Any]:
+    """Return the entry for a partition."""
     slurm = scheduler.kind == "slurm"
     access = [f"--partition={name}" if slurm else f"-q {name}"] if name else []
     if slurm:

@@ -5,13 +5,14 @@ Usage: record-run.py FILE --nodes NODES [--program FILE] -- ARGUMENT OF ebsif jo
        record-run.py FILE --status STATUS
 
 Batch scripts of `ebsif job` run this in the container: with --nodes before the ranks start, with --status when they
-have ended. Standard input is the record of the installation (share/ebsif/lock.json). `ebsif job --from FILE` runs the
-same again. The file has that record (digest of the image, versions of all packages), the program with its digest, the
-environment that the site's profile sets, the nodes, and the status. A job that is started again adds to its file.
+have ended. Standard input is the record of the installation (share/ebsif/lock.json). The file has the command that runs
+the same again, that record (digest of the image, versions of all packages), the program with its digest, what the site
+sets, the nodes, and the status. A job that is started again adds to its file.
 """
 import hashlib
 import json
 import os
+import shlex
 import sys
 import time
 
@@ -37,7 +38,7 @@ def begin(path, nodes, options, arguments):
     lock = json.load(sys.stdin)
     runs = read(path)['runs'] if os.path.exists(path) else []
     return {
-        'arguments': arguments,
+        'command': 'ebsif job ' + ' '.join(map(shlex.quote, arguments)),
         'directory': os.getcwd(),
         'program': program(options.get('--program')),
         'module': os.environ.get('EBSIF_LOADED_MODULE'),

@@ -1,12 +1,17 @@
-"""Run in the container by `ebsif doctor --installed`: import packages, and describe MPI, NCCL and libfabric.
+"""Run in the container by `ebsif doctor` and ReFrame: import packages, and describe MPI, NCCL and libfabric.
 
-Usage: python - REQUEST IMPORTS [PLUGIN]..., where IMPORTS is the text of the easyblocks' program that imports packages,
-and REQUEST what that gets. The last line of standard output is JSON.
+Usage: python - RECORD IMPORTS [PLUGIN]..., where IMPORTS is the text of the easyblocks' program that imports packages.
+RECORD is JSON with the packages in the record of an installation; for "-", the record is standard input, and versions
+are compared with it. The last line of standard output is JSON.
 """
 import ctypes
 import json
 import re
 import sys
+
+# Packages to import if the image has them; the others are imported if a person installed them.
+KEY_PACKAGES = ("torch", "mpi4py", "numpy", "jax", "tensorflow")
+LIMIT = 240  # seconds
 
 if not sys.path[0]:
     del sys.path[0]
@@ -92,8 +97,32 @@ def look_around():
             "communication": loaded_libraries(), "needed": interfaces(sys.argv[3:])}
 
 
-imports = {}
+def versions_in(record, key):
+    """Return the versions in a list of the record, by normalized name."""
+    lines = (line.partition("==") for line in record.get(key, []))
+    return {imports["normal_name"](name): version for name, _, version in lines}
+
+
+def differences(recorded):
+    """Return which packages have another version than recorded; None if this Python is too old to tell."""
+    if not imports["metadata"]:
+        return None
+    present = {}
+    for one in imports["metadata"].distributions():
+        # of several, Python imports the first one in its path
+        present.setdefault(imports["normal_name"](one.metadata["Name"] or ""), one.version)
+    return ["%s is %s, not %s" % (name, present.get(name, "missing"), version)
+            for name, version in sorted(recorded.items())
+            if present.get(name) != version and not (version == "unknown" and name in present)]
+
+
+imports = {}  # type: dict
 exec(sys.argv[2], imports)  # noqa: S102
-found = imports["try_packages"](afterwards=look_around, **json.loads(sys.argv[1]))
+record = json.load(sys.stdin) if sys.argv[1] == "-" else json.loads(sys.argv[1])
+image, own = versions_in(record, "image_packages"), versions_in(record, "venv_packages")
+optional = [name for name in KEY_PACKAGES if name in image and name not in own]
+found = imports["try_packages"](sorted(own), optional, afterwards=look_around, limit=LIMIT)
 found.update(found.pop("afterwards") or {}, version=".".join(map(str, sys.version_info[:3])))
+if sys.argv[1] == "-":
+    found["differences"] = differences(dict(image, **own))
 print("python\t%s" % json.dumps(found))

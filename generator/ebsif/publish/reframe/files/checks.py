@@ -72,13 +72,20 @@ class Packages(ModuleCheck):
 
     @run_before("run")
     def command(self):
-        """Give the record to a program in the container."""
-        self.in_container("python3", "-c", '"$(cat packages.py)"', "<", "$CONTAINERROOT/share/ebsif/lock.json")
+        """Give the record to the program of `ebsif doctor` in the container."""
+        self.in_container("python3", "-c", '"$(cat inside.py)"', "-", '"$(cat ebsif_imports.py)"', "<",
+                          "$CONTAINERROOT/share/ebsif/lock.json")
 
     def problems(self):
-        """The program names those of packages itself."""
-        if not self.said(r"^packages: (\d+) as recorded"):
+        """The program names what it finds; without a GPU, packages that need one can't be imported."""
+        results = self.said(r"^python\t(.*)", json.loads)
+        if not results:
             yield "the packages were not compared"
+            return
+        yield from results[-1]["differences"] or []
+        for problem in results[-1]["problems"]:
+            if self.current_partition.extras["gpus"] or not problem["gpu"]:
+                yield f"{', '.join(problem['names'])} can't be imported: {problem['error']}"
 
 
 @rfm.simple_test
