@@ -84,7 +84,7 @@ def test_the_easyconfig_of_a_failed_attempt_is_replaced(tmp_path, monkeypatch, c
     path = tmp_path / "Example-1.0-mine-1.eb"
     monkeypatch.setattr(inventory, "everything", lambda: [])
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
-    path.write_text("# Written by `ebsif freeze`: yours to change.\nname = 'Example'\n")
+    path.write_text("# Written by `ebsif lock`: yours to change.\nname = 'Example'\n")
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
     path.write_text(f"{outcome.HEADER.format('pull')}\nname = 'Example'\n")
     assert outcome.is_left_over(path, "Example/1.0-mine-1")

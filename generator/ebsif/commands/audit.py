@@ -4,7 +4,7 @@ pip-audit, which must be installed, asks the Python package index. Without netwo
 database: the zip file that OSV publishes for the ecosystem PyPI, or a clone of Python's advisory database.
 The exit status is 1 if there are vulnerabilities, or if a module could not be audited.
 
-For system and Conda packages, give the bill of materials (`ebsif lock MODULE --sbom`) to another scanner.
+For system and Conda packages, give the bill of materials (`ebsif lock MODULE --format sbom`) to another scanner.
 """
 
 import json

@@ -223,7 +223,7 @@ def repeat(options, names):
             if isinstance(found, Installation) else chosen(options)
     else:
         container = repeating.base_of(record, names.containers, site)
-    check_name(options, container, record[lockfile.STAGES])
+    check_name(options, container, record.stages)
     if repeating.has_other_image(container, record):
         output.note(f"{container.module} has another image than {options.from_lock}: the packages in "
                     f"{options.from_lock} are installed in the same versions, except those that the image already has")

@@ -7,7 +7,6 @@ to install. The login for the registry is that of the container runtime (`apptai
 This installs code that nobody has signed: pull only from people you trust, and name the digest.
 """
 
-import contextlib
 import itertools
 import shlex
 
@@ -33,7 +32,7 @@ from ebsif.environments.outcome import (
 )
 from ebsif.errors import UsageError
 from ebsif.images.registry.opening import open_repository
-from ebsif.installed import lock, places
+from ebsif.installed import places
 from ebsif.installed.names import Names
 from ebsif.report import output
 from ebsif.report.steps import Now, Steps, working
@@ -74,7 +73,7 @@ def run(options):
     except repeating.MissingImageError as error:
         raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(options, found)}") from None
     container = repeating.repeated(container, record)
-    check_name(options, container, record[lockfile.STAGES])
+    check_name(options, container, record.stages)
     same = choose_date(options, container, options.name, lambda path, _: repeating.is_same(path, record))
     if same:
         return nothing_to_do(same)
@@ -94,7 +93,7 @@ def run(options):
 
 def name_in(record):
     """Return the name of the extension in a record (str)."""
-    named = places.NAMED.search(lock.module_name(record) or "")
+    named = places.NAMED.search(record.module_name or "")
     if not named:
         raise UsageError(f"{repeating.module_of(record)} has no name of an extension: choose one with --name")
     return named.group("name")
@@ -127,29 +126,23 @@ def fetch(options, found, path, module):
 
 
 def fetch_user_software(found, path, again):
-    """
-    Write user software to a file, unless it is there; a different one is kept under another name, as by `write_file`.
-
-    Another process that does the same is waited for.
-    """
+    """Write user software to a file, unless it is there; a different one is kept under another name."""
     size, done = found.squashfs.size, 0
 
     def progress(number):
         nonlocal done
         done = number
 
-    with contextlib.ExitStack() as stack:
-        with Steps() as steps:
-            steps.begin("fetching user software",
-                        watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
-            folder = stack.enter_context(artefact.downloading(found, path.parent))
-            if artefact.is_downloaded(found, path):
-                steps.detail("is there already")
-                return
-            if path.exists():
-                require_replaceable(path, again)
-            file = artefact.download(found, folder, progress)
-            steps.detail(format_size(size))
+    with Steps() as steps:
+        steps.begin("fetching user software",
+                    watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
+        if artefact.is_downloaded(found, path):
+            steps.detail("is there already")
+            return
         if path.exists():
-            set_aside(path, "user software")
-        file.replace(path)
+            require_replaceable(path, again)
+        file = artefact.download(found, path.parent, progress)
+        steps.detail(format_size(size))
+    if path.exists():
+        set_aside(path, "user software")
+    file.replace(path)

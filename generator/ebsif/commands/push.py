@@ -1,8 +1,8 @@
 """Put the environment of a module into a registry or an OCI layout directory, for others.
 
 That is its user software, with lock, bill of materials and easyconfig, as one artefact. It belongs to the module's
-image, which is not part of it: `ebsif pull` makes the module where that image is. Credentials in lock and easyconfig
-are replaced. The login for the registry is that of the container runtime (`apptainer registry login`).
+image, which is not part of it: `ebsif pull` makes the module where that image is. A module with a credential in its
+record or easyconfig is refused. The login for the registry is the container runtime's (`apptainer registry login`).
 """
 
 import contextlib

@@ -87,7 +87,7 @@ def requirements_of(path, value):
     root = path.parent.parent
     if not (root / lockfile.RECORD).is_file():
         raise BaseError(f"{path} repeats an installation from its lock: install it, and extend the installation")
-    return stages_of(lock.read(root).get(lockfile.STAGES))
+    return stages_of(lock.read(root).stages)
 
 
 def definition_file(path, name):
@@ -109,7 +109,7 @@ def of_installation(installation: Installation, site: Site) -> Container:
         raise BaseError(installation.lack)
     container = read(installation.easyconfig, site)
     return container if is_as_installed(installation) else container.replace(
-        requirements=stages_of(installation.record[lockfile.STAGES]))
+        requirements=stages_of(installation.record.stages))
 
 
 def is_as_installed(installation: Installation) -> bool:
@@ -120,11 +120,11 @@ def is_as_installed(installation: Installation) -> bool:
     """
     from easybuild.easyblocks.generic.container.stages import Stage
 
-    if not installation.easyconfig or lockfile.STAGES not in installation.record:
+    if not installation.easyconfig or not installation.record.has_user_software:
         return True
     value = framework.read(installation.easyconfig).get("requirements")
-    return bool(lock_of(value)) or [one.record for one in Stage.from_parameter(value)] == installation.record[
-        lockfile.STAGES]
+    return bool(lock_of(value)) or [one.record for one in Stage.from_parameter(value)] == \
+        installation.record.stages
 
 
 def without_extension(container: Container, installation: Installation) -> Container:

@@ -4,7 +4,7 @@ import contextlib
 import shlex
 from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import versions_in
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -15,7 +15,7 @@ from ebsif.environments import bases, environments
 from ebsif.environments.environments import Package
 from ebsif.environments.extension import Environment, add_lines
 from ebsif.errors import EbsifError
-from ebsif.installed import current, lock
+from ebsif.installed import current
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.packages.requirementline import lines_of, name_in, parsed
@@ -45,20 +45,17 @@ def environment_of(installation: Installation, container: Container, base: Optio
         The container that it extends, if known.
     """
     record = installation.record
-    recorded = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
     packages = current.packages_of(installation)
     if packages is None:
         packages = {normal_name(name): Package(name, version, f"{name}=={version}", None)
-                    for name, version in recorded.items()}
+                    for name, version in versions_in(record.venv_packages).items()}
     for name in environments.TOOLS:
         packages.pop(name, None)
-    image = {normal_name(name): version for name, version in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()}
     stages = stages_of(as_parameter(container.requirements))
     inherited = shared_stages(stages, stages_of(as_parameter(base.requirements)) if base else [])
-    found = Environment(installation.module, stages, inherited, packages, image,
-                        record.get(lockfile.VERSIONS, {}).get("python"))
-    before = {normal_name(name): version for name, version in recorded.items()}
-    add_changes_by_hand(found, before)
+    found = Environment(installation.module, stages, inherited, packages, record.image_versions,
+                        record.versions.get("python"))
+    add_changes_by_hand(found, record.venv_versions)
     found.needed_before = frozenset(found.needed_by(found.lines))
     return found
 
@@ -127,7 +124,7 @@ def report_left_behind(installation: Installation, name: str, wanted: list) -> N
         What was asked for: stages, or requirement lines. It has these packages, so they are not named.
     """
     asked = {name_in(line) for stage in stages_of(wanted) for line in lines_of(stage)}
-    before = {normal_name(one) for one in lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))}
+    before = set(installation.record.venv_versions)
     added = {one: package for one, package in (current.packages_of(installation) or {}).items()
              if one not in before | environments.TOOLS}
     lines = [line for line in lines_for(added) if name_in(line) not in asked]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import stages_of
 
 from ebsif import files
@@ -118,7 +117,7 @@ def check_name(options: Namespace, container: Container, wanted: list, added: Se
     earlier = extending.newest(container.module, options.name)
     if not earlier or earlier.damage:
         return
-    before, now = names_in(earlier.record.get(lockfile.STAGES, [])), names_in(wanted)
+    before, now = names_in(earlier.record.stages), names_in(wanted)
     lost = ", ".join(sorted(before - now))
     if lost and added:
         raise extending.ExtendingError(

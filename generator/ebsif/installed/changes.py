@@ -1,32 +1,63 @@
-"""Print the differences between two containers or installations, as text or JSON."""
+"""Differences between two containers or installations: find them in values by name, and print them."""
 
-import dataclasses
 import json
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from ebsif.installed.lock import Change
+from easybuild.easyblocks.generic.container.lockfile import Record, versions_in
+
+
+@dataclass(frozen=True)
+class Change:
+    """A difference: its kind (``image``, ``image package`` ...), the name, and both values (None: absent)."""
+
+    kind: str
+    name: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        """Return it as a line of text."""
+        if self.before is None:
+            return f"+ {self.kind} {self.name} {as_text(self.after)}"
+        if self.after is None:
+            return f"- {self.kind} {self.name} {as_text(self.before)}"
+        return f"~ {self.kind} {self.name} {as_text(self.before)} -> {as_text(self.after)}"
+
+
+def differences(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+    """Return the differences between two dictionaries, ordered by name."""
+    return [Change(kind, name, before.get(name), after.get(name))
+            for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
+
+
+def packages_by_kind(record: Record) -> dict[str, dict[str, str]]:
+    """Return the versions of packages by name, by kind; without the kinds that earlier versions did not record."""
+    packages = {"package": versions_in(record.venv_packages)}
+    if record.has("image_packages"):
+        packages["image package"] = versions_in(record.image_packages)
+    for kind, name in (("system package", "system_packages"), ("Conda package", "conda_packages")):
+        if record.has(name):
+            packages[kind] = versions_in(line for lines in getattr(record, name).values() for line in lines)
+    return packages
+
+
+def package_changes(before: Record, after: Record) -> list[Change]:
+    """Return the differences between the packages of two installations, of the kinds that both have recorded."""
+    old, new = packages_by_kind(before), packages_by_kind(after)
+    return [change for kind in sorted(old.keys() & new.keys(), reverse=True)
+            for change in differences(kind, old[kind], new[kind])]
 
 
 def print_changes(changes: list[Change], as_json: bool) -> int:
     """Print differences; return 1 if there are any, else 0."""
     if as_json:
-        print(json.dumps([dataclasses.asdict(change) for change in changes], indent=2))
-    elif not changes:
-        print("no differences")
+        print(json.dumps([asdict(change) for change in changes], indent=2))
     else:
-        for change in changes:
-            print(describe(change))
+        print("\n".join(map(str, changes)) or "no differences")
     return 1 if changes else 0
 
 
-def describe(change: Change) -> str:
-    """Return a difference as a line of text."""
-    if change.before is None:
-        return f"+ {change.kind} {change.name} {as_text(change.after)}"
-    if change.after is None:
-        return f"- {change.kind} {change.name} {as_text(change.before)}"
-    return f"~ {change.kind} {change.name} {as_text(change.before)} -> {as_text(change.after)}"
-
-
-def as_text(value):
-    """Return a value of a lock file as text (str)."""
+def as_text(value: Any) -> str:
+    """Return a value of a record as text."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

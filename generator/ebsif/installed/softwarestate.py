@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.texts import normal_name
-
 from ebsif.environments import environments
 from ebsif.errors import EbsifError
-from ebsif.installed import lock
+from ebsif.installed import changes
 from ebsif.installed.places import Installation
 from ebsif.report.findings import ERROR, NOTE, Finding
 
@@ -54,7 +51,7 @@ def examine(installation: Installation, verify: bool = False) -> Optional[Softwa
 
     record, files = installation.record, UserSoftware(str(installation.root))
     there = files.present
-    if not there and lockfile.STAGES not in record:
+    if not there and not record.has_user_software:
         return None
     state = STATES[SQUASHFS in there, DIRECTORY in there]
     if state == GONE:
@@ -77,7 +74,7 @@ def change(installation: Installation, state: Optional[SoftwareState]) -> Option
         return Finding(ERROR, installation.module, "its user-software.squashfs is damaged: it has the size and time of "
                        f"the installation, but not its SHA256: install the module again with `{installation.rebuild}`")
     try:
-        differences = lock.differences("package", recorded_packages(installation), packages(installation, state))
+        differences = changes.differences("package", recorded_packages(installation), packages(installation, state))
     except EbsifError as error:
         return Finding(ERROR, installation.module, f"its user software can't be read: {error}; install the module "
                        f"again with `{installation.rebuild}`")
@@ -85,7 +82,7 @@ def change(installation: Installation, state: Optional[SoftwareState]) -> Option
     return Finding(NOTE, installation.module, f"its user software was changed after the installation{told}")
 
 
-def describe(one: lock.Change) -> str:
+def describe(one: changes.Change) -> str:
     """Return the difference of a package in words."""
     if one.before is None:
         return f"{one.name} {one.after} added"
@@ -96,8 +93,7 @@ def describe(one: lock.Change) -> str:
 
 def recorded_packages(installation):
     """Return the versions of the packages that were installed as user software, by normalized name (dict of str)."""
-    pins = lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))
-    return {normal_name(name): version for name, version in pins.items()}
+    return installation.record.venv_versions
 
 
 def packages(installation: Installation, state: Optional[SoftwareState]) -> dict[str, str]:

@@ -70,7 +70,7 @@ def parse(path: Path, content: Any) -> Record:
     return Record(path, arguments, content["directory"], *digests)
 
 
-def changes(record: Record, program: Optional[str], lock: Optional[dict[str, Any]]) -> Iterator[str]:
+def changes(record: Record, program: Optional[str], lock: Optional[lockfile.Record]) -> Iterator[str]:
     """
     Yield what differs from a recorded run if it is repeated here.
 
@@ -88,5 +88,5 @@ def changes(record: Record, program: Optional[str], lock: Optional[dict[str, Any
     if program and record.program and Path(program).is_file() and \
             hashlib.sha256(Path(program).read_bytes()).hexdigest() != record.program:
         yield f"{program} has changed since that run"
-    if lock and record.image and lock[lockfile.IMAGE].get("sha256") not in (None, record.image):
+    if lock and record.image and lock.image.sha256 not in (None, record.image):
         yield "the module has another image than in that run"

@@ -7,15 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.packages import gpu_label
-from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import processes
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
-from ebsif.installed import imagestate, lock, softwarestate
+from ebsif.installed import imagestate, softwarestate
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.tables import KEY_PACKAGES
 from ebsif.installed.imagestate import ImageState
@@ -68,7 +67,7 @@ class Subject:
         return self.installation.load
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """The record of the installation."""
         return self.installation.record
 
@@ -104,8 +103,7 @@ class Subject:
     @cached_property
     def image_packages(self) -> dict[str, str]:
         """The Python packages of the image: versions by normalized name."""
-        pins = lock.pins(self.record.get(lockfile.IMAGE_PACKAGES, []))
-        return {normal_name(name): version for name, version in pins.items()}
+        return self.record.image_versions
 
     @property
     def torch(self) -> str:
@@ -138,7 +136,7 @@ class Subject:
     @property
     def wanted(self) -> dict[str, Any]:
         """The packages to import, and for how long, as the program of the easyblocks gets it."""
-        recorded = {normal_name(line.split("==")[0]) for line in self.record.get(lockfile.VENV_PACKAGES, [])}
+        recorded = set(self.record.venv_versions)
         return {"names": sorted(recorded), "optional": sorted(set(KEY_PACKAGES) & set(self.image_packages) - recorded),
                 "limit": LONGEST - 60}
 

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Optional
+from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.installed import lock
+from ebsif.installed.changes import Change, differences, package_changes, packages_by_kind
 
 # Components that decide which container to choose, and how they are written, unless the site says it.
 DEFAULT_BADGES = {"torch": "torch", "tensorflow": "TensorFlow", "jax": "jax", "rocm": "ROCm", "cuda": "CUDA",
@@ -58,8 +58,8 @@ class Page:
 
     container: Container
     before: Optional[Container]
-    record: Optional[dict[str, Any]]
-    changes: list[lock.Change]
+    record: Optional[Record]
+    changes: list[Change]
     short_name: str
 
     @property
@@ -77,7 +77,7 @@ class Page:
     @cached_property
     def packages(self) -> dict[str, dict[str, str]]:
         """The packages in the record of the installation: versions by name, by kind."""
-        return lock.packages_by_kind(self.record) if self.record else {}
+        return packages_by_kind(self.record) if self.record else {}
 
     @cached_property
     def contents(self) -> dict[str, Optional[str]]:
@@ -128,9 +128,9 @@ class Page:
         return " ".join(" ".join(texts).lower().split())
 
     @property
-    def image(self) -> dict[str, Any]:
+    def image(self) -> ImageRecord:
         """What the record of the installation says of the image; empty if it isn't installed."""
-        return (self.record or {}).get(lockfile.IMAGE, {})
+        return (self.record or Record()).image
 
     @property
     def license(self) -> Optional[str]:
@@ -140,22 +140,22 @@ class Page:
     @property
     def source(self) -> Optional[str]:
         """Where the image comes from; None if unknown. A path on the machine where it was installed doesn't count."""
-        fetched = self.image.get("source") if self.image.get("source_digest") else None
+        fetched = self.image.source if self.image.source_digest else None
         return self.container.source or fetched or self.label("source")
 
     @property
     def signature(self) -> Optional[str]:
         """What is known of the signature of the image; None if nothing is."""
-        if self.image.get("verified"):
-            return f"The image is signed by {', '.join(self.image['verified'])}."
-        signers = self.image.get("signers")
-        if signers is None:
+        if self.image.verified:
+            return f"The image is signed by {', '.join(self.image.verified)}."
+        signers = self.image.signers
+        if not self.image.has("signers"):
             return None
         return f"By the key {', '.join(map(str, signers))}, not verified." if signers else "The image is not signed."
 
     def label(self, name: str) -> Optional[str]:
         """Return a label of the image that the OCI defines; None if there is none."""
-        return (self.image.get("labels") or {}).get(f"org.opencontainers.image.{name}")
+        return self.image.labels.get(f"org.opencontainers.image.{name}")
 
 
 def alias(container: Container) -> Optional[str]:
@@ -169,7 +169,7 @@ def public(version: str) -> str:
     return version.partition("+")[0]
 
 
-def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[str, Any]]] = None) -> list[Page]:
+def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record]] = None) -> list[Page]:
     """
     Return the pages of all containers.
 
@@ -192,15 +192,15 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[s
 
 
 def changes(earlier, container, records):
-    """Return the differences between two containers (list of lock.Change): of all packages if both are installed."""
+    """Return the differences between two containers (list of Change): of all packages if both are installed."""
     if not earlier:
         return []
     before, after = records.get(earlier.module), records.get(container.module)
-    components = [one for one in lock.differences("component", *map(selection.components_of, (earlier, container)))
+    components = [one for one in differences("component", *map(selection.components_of, (earlier, container)))
                   if one.name != alias(container)]
     if not (before and after):
         return components
-    packages = [one for one in lock.compare(before, after) if one.kind.endswith("package")]
+    packages = package_changes(before, after)
     listed = {normal_name(one.name) for one in packages}
     return [one for one in components if one.name not in listed] + packages
 
