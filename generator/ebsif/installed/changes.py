@@ -33,20 +33,17 @@ def differences(kind: str, before: dict[str, Any], after: dict[str, Any]) -> lis
 
 def packages_by_kind(record: Record) -> dict[str, dict[str, str]]:
     """Return the versions of packages by name, by kind; without the kinds that earlier versions did not record."""
-    packages = {"package": versions_in(record.venv_packages)}
-    if record.has("image_packages"):
-        packages["image package"] = versions_in(record.image_packages)
+    packages = {"image package": versions_in(record.image_packages)} if record.has("image_packages") else {}
     for kind, name in (("system package", "system_packages"), ("Conda package", "conda_packages")):
         if record.has(name):
             packages[kind] = versions_in(line for lines in getattr(record, name).values() for line in lines)
-    return packages
+    return {**packages, "package": versions_in(record.venv_packages)}
 
 
 def package_changes(before: Record, after: Record) -> list[Change]:
     """Return the differences between the packages of two installations, of the kinds that both have recorded."""
     old, new = packages_by_kind(before), packages_by_kind(after)
-    return [change for kind in sorted(old.keys() & new.keys(), reverse=True)
-            for change in differences(kind, old[kind], new[kind])]
+    return [change for kind in old if kind in new for change in differences(kind, old[kind], new[kind])]
 
 
 def print_changes(changes: list[Change], as_json: bool) -> int:

@@ -135,12 +135,12 @@ def neighbors(some):
 def values_of(page):
     """Return the values for the template of a container's page, without its neighbors (dict)."""
     container = page.container
-    size = container.size or page.image.get("size")
+    size = container.size or page.image.size
     return {
         "page": page, "container": container, "parameters": easyconfig.parameters(container),
         "script": job_script(container), "size": format_size(size) if size else None,
         "inside": [("component", page.components), *page.packages.items()],
-        "sha256": container.sha256 or page.image.get("sha256"),
+        "sha256": container.sha256 or page.image.sha256,
         "requirements": requirements(container),
     }
 
