@@ -6,7 +6,9 @@ sbom, a software bill of materials (CycloneDX, JSON), or eb, an easyconfig with 
 """
 
 import time
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Union
 
 from ebsif import files
 from ebsif.commands.options import add_overwrite
@@ -15,6 +17,7 @@ from ebsif.environments import freezing
 from ebsif.errors import UsageError
 from ebsif.installed import current, lock
 from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.places import Installation
 from ebsif.installed.sbom import bill_of_materials
 from ebsif.report import output
 
@@ -26,7 +29,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_name_argument(parser, "module", "what to print the record of, or a saved record", metavar="MODULE",
                       only_installed=True)
@@ -40,7 +43,7 @@ def configure(parser):
     add_overwrite(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print or write the record of an installation, or what is made of it; return 0."""
     found = Names(options).find(options.module, only_installed=True)
     if options.format == "eb":
@@ -59,7 +62,7 @@ def run(options):
     return 0
 
 
-def write_easyconfig(options, found):
+def write_easyconfig(options: Namespace, found: Union[Path, Installation]) -> int:
     """Print or write the easyconfig of an installation; return 0."""
     if isinstance(found, Path):
         raise UsageError(f"--format eb needs an installed module: {found} is a file")

@@ -9,14 +9,17 @@ This installs code that nobody has signed: pull only from people you trust, and 
 
 import itertools
 import shlex
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, Record
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.options import add_outcome
 from ebsif.eb import framework
 from ebsif.environments import artefact, extending, repeating
+from ebsif.environments.artefact import Artefact
 from ebsif.environments.outcome import (
     check_name,
     choose_date,
@@ -49,7 +52,7 @@ MORE = "OPTION_OF_eb"
 SQUASHFS_SUFFIX = ".squashfs"
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings_arguments(parser)
     parser.add_argument("reference", metavar="REF", help="oras://HOST/PATH:TAG or oci:DIRECTORY:TAG, also with @DIGEST")
@@ -58,7 +61,7 @@ def configure(parser):
     add_outcome(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the easyconfig, the lock and the user software, check or install them; return the exit status."""
     with working("reading what is there"):
         found = artefact.read(open_repository(options.reference))
@@ -87,25 +90,25 @@ def run(options):
         options.check = False
     extended = extending.extend(container, {}, options.name, options.date)
     path = options.output / extended.easyconfig_name
-    with removed_after_failure(path.with_suffix(lockfile.COPY_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)):
+    with removed_after_failure(path.with_suffix(COPY_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)):
         return write(options, container, fetch(options, found, path, extended.module), options.name)
 
 
-def name_in(record):
-    """Return the name of the extension in a record (str)."""
+def name_in(record: Record) -> str:
+    """Return the name of the extension in a record."""
     named = places.NAMED.search(record.module_name or "")
     if not named:
         raise UsageError(f"{repeating.module_of(record)} has no name of an extension: choose one with --name")
     return named.group("name")
 
 
-def offer_lock(options, found):
-    """Write the lock, unless the command only looks, and return how it can be used on another image (str)."""
+def offer_lock(options: Namespace, found: Artefact) -> str:
+    """Write the lock, unless the command only looks, and return how it can be used on another image."""
     text, name = found.text(artefact.LOCK), repeating.module_of(found.record).replace("/", "-")
-    path, numbers = options.output / f"{name}{lockfile.COPY_SUFFIX}", itertools.count(2)
+    path, numbers = options.output / f"{name}{COPY_SUFFIX}", itertools.count(2)
     # another one of that name may belong to an easyconfig
     while path.exists() and path.read_bytes() != text.encode():
-        path = options.output / f"{name}.{next(numbers)}{lockfile.COPY_SUFFIX}"
+        path = options.output / f"{name}.{next(numbers)}{COPY_SUFFIX}"
     only_looks = options.dry_run or (options.check and not (options.install or options.rebuild))
     if not only_looks:
         write_file(path, text, False, "lock")
@@ -114,9 +117,9 @@ def offer_lock(options, found):
         f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {options.name} --install")
 
 
-def fetch(options, found, path, module):
-    """Write lock and user software beside the easyconfig of a module; return the parameter that names them (dict)."""
-    locked, squashfs = path.with_suffix(lockfile.COPY_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
+def fetch(options: Namespace, found: Artefact, path: Path, module: str) -> dict[str, str]:
+    """Write lock and user software beside the easyconfig of a module; return the parameter that names them."""
+    locked, squashfs = path.with_suffix(COPY_SUFFIX), path.with_suffix(SQUASHFS_SUFFIX)
     if not options.dry_run:
         again = may_replace(options, path, module)
         fetch_user_software(found, squashfs, again)
@@ -125,11 +128,11 @@ def fetch(options, found, path, module):
     return {"lock": locked.name, "squashfs": squashfs.name}
 
 
-def fetch_user_software(found, path, again):
+def fetch_user_software(found: Artefact, path: Path, again: bool) -> None:
     """Write user software to a file, unless it is there; a different one is kept under another name."""
     size, done = found.squashfs.size, 0
 
-    def progress(number):
+    def progress(number: int) -> None:
         nonlocal done
         done = number
 

@@ -11,7 +11,6 @@ from easybuild.easyblocks.generic.container.texts import parse_binds
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import current, lock
-from ebsif.installed.changes import Change, differences, packages_by_kind
 from ebsif.installed.names import Found
 from ebsif.installed.places import Installation
 from ebsif.render import easyconfig
@@ -53,7 +52,7 @@ def facts_of_record(record: Record) -> Facts:
     """Return the facts in the record of an installation."""
     image = {"file": record.image.file, "sha256": record.image.sha256}
     return {"image": {name: value for name, value in image.items() if value}, "mask": record.masks,
-            "local file": record.local_files, **packages_by_kind(record)}
+            "local file": record.local_files, **lock.packages_by_kind(record)}
 
 
 def facts_of_parameters(values: dict[str, Any]) -> Facts:
@@ -81,13 +80,13 @@ def parameters_of(path: Path) -> dict[str, Any]:
     return {name: read[name] for name in names if name in read}
 
 
-def compare(before: Facts, after: Facts) -> list[Change]:
+def compare(before: Facts, after: Facts) -> list[lock.Change]:
     """Return the differences between two containers, of the kinds that are known for both."""
     changes = []
     for kind in sorted(before.keys() & after.keys()):
         # only installations know the checksum of the image
         unknown = (before[kind].keys() ^ after[kind].keys()) & {"sha256"} if kind == "image" else set()
-        changes += [one for one in differences(kind, before[kind], after[kind]) if one.name not in unknown]
+        changes += [one for one in lock.differences(kind, before[kind], after[kind]) if one.name not in unknown]
     return changes
 
 

@@ -1,9 +1,10 @@
-"""Read the records of installations, share/ebsif/lock.json, with errors that say what to do."""
+"""Read and compare the records of installations, share/ebsif/lock.json."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
-from easybuild.easyblocks.generic.container.lockfile import RECORD, Record, RecordError
+from easybuild.easyblocks.generic.container.lockfile import RECORD, Record, RecordError, versions_in
 
 from ebsif.errors import EbsifError
 
@@ -37,3 +38,34 @@ def read(place: Union[str, Path]) -> Record:
 def for_others(record: Record) -> str:
     """Return a record as the text of a file for others, without the path of the easyconfig."""
     return Record(**{name: value for name, value in vars(record).items() if name != "easyconfig"}).text
+
+
+@dataclass(frozen=True)
+class Change:
+    """A difference: its kind (``image``, ``image package`` ...), the name, and both values (None: absent)."""
+
+    kind: str
+    name: str
+    before: Any
+    after: Any
+
+
+def differences(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+    """Return the differences between two dictionaries, ordered by name."""
+    return [Change(kind, name, before.get(name), after.get(name))
+            for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
+
+
+def packages_by_kind(record: Record) -> dict[str, dict[str, str]]:
+    """Return the versions of packages by name, by kind; without the kinds that earlier versions did not record."""
+    packages = {"image package": versions_in(record.image_packages)} if record.has("image_packages") else {}
+    for kind, name in (("system package", "system_packages"), ("Conda package", "conda_packages")):
+        if record.has(name):
+            packages[kind] = versions_in(line for lines in getattr(record, name).values() for line in lines)
+    return {**packages, "package": versions_in(record.venv_packages)}
+
+
+def package_changes(before: Record, after: Record) -> list[Change]:
+    """Return the differences between the packages of two installations, of the kinds that both have recorded."""
+    old, new = packages_by_kind(before), packages_by_kind(after)
+    return [change for kind in old if kind in new for change in differences(kind, old[kind], new[kind])]

@@ -5,7 +5,7 @@ from typing import Optional
 
 from ebsif.environments import environments
 from ebsif.errors import EbsifError
-from ebsif.installed import changes
+from ebsif.installed import lock
 from ebsif.installed.places import Installation
 from ebsif.report.findings import ERROR, NOTE, Finding
 
@@ -74,7 +74,7 @@ def change(installation: Installation, state: Optional[SoftwareState]) -> Option
         return Finding(ERROR, installation.module, "its user-software.squashfs is damaged: it has the size and time of "
                        f"the installation, but not its SHA256: install the module again with `{installation.rebuild}`")
     try:
-        differences = changes.differences("package", recorded_packages(installation), packages(installation, state))
+        differences = lock.differences("package", recorded_packages(installation), packages(installation, state))
     except EbsifError as error:
         return Finding(ERROR, installation.module, f"its user software can't be read: {error}; install the module "
                        f"again with `{installation.rebuild}`")
@@ -82,7 +82,7 @@ def change(installation: Installation, state: Optional[SoftwareState]) -> Option
     return Finding(NOTE, installation.module, f"its user software was changed after the installation{told}")
 
 
-def describe(one: changes.Change) -> str:
+def describe(one: lock.Change) -> str:
     """Return the difference of a package in words."""
     if one.before is None:
         return f"{one.name} {one.after} added"

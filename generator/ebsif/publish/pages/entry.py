@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.installed.changes import Change, differences, package_changes, packages_by_kind
+from ebsif.installed import lock
 
 # Components that decide which container to choose, and how they are written, unless the site says it.
 DEFAULT_BADGES = {"torch": "torch", "tensorflow": "TensorFlow", "jax": "jax", "rocm": "ROCm", "cuda": "CUDA",
@@ -59,7 +59,7 @@ class Page:
     container: Container
     before: Optional[Container]
     record: Optional[Record]
-    changes: list[Change]
+    changes: list[lock.Change]
     short_name: str
 
     @property
@@ -77,7 +77,7 @@ class Page:
     @cached_property
     def packages(self) -> dict[str, dict[str, str]]:
         """The packages in the record of the installation: versions by name, by kind."""
-        return packages_by_kind(self.record) if self.record else {}
+        return lock.packages_by_kind(self.record) if self.record else {}
 
     @cached_property
     def contents(self) -> dict[str, Optional[str]]:
@@ -192,15 +192,15 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record
 
 
 def changes(earlier, container, records):
-    """Return the differences between two containers (list of Change): of all packages if both are installed."""
+    """Return the differences between two containers (list of lock.Change): of all packages if both are installed."""
     if not earlier:
         return []
     before, after = records.get(earlier.module), records.get(container.module)
-    components = [one for one in differences("component", *map(selection.components_of, (earlier, container)))
+    components = [one for one in lock.differences("component", *map(selection.components_of, (earlier, container)))
                   if one.name != alias(container)]
     if not (before and after):
         return components
-    packages = package_changes(before, after)
+    packages = lock.package_changes(before, after)
     listed = {normal_name(one.name) for one in packages}
     return [one for one in components if one.name not in listed] + packages
 
