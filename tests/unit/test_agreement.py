@@ -204,7 +204,8 @@ def test_the_lock_file_has_one_home():
 
 @pytest.mark.parametrize(("kind", "value", "wrong"), [
     ("stages", [{"requirements": "x"}], "stages"), ("venv_packages", "a==1", "venv_packages"),
-    ("versions", [], "versions"), ("image", {"file": 1}, "image: file"), ("image", {"size": 1}, "image: file"),
+    ("versions", [], "versions"), ("has", 1, "has"), ("__init__", 1, "__init__"),
+    ("image", {"file": 1}, "image: file"), ("image", {"size": 1}, "image: file"),
     ("image", {"file": "a.sif", "signers": [1]}, "image: signers"),
     ("system_packages", {"deb": "a"}, "system_packages")])
 def test_values_of_a_record_have_their_types(kind, value, wrong):

@@ -58,6 +58,8 @@ def test_differences(places, capsys):
     assert main(["diff", *places, "--json"]) == 1
     changes = json.loads(capsys.readouterr().out)
     assert {"kind": "package", "name": "new", "before": None, "after": "1"} in changes
+    assert main(["diff", places[0], places[0]]) == 0
+    assert capsys.readouterr().out == "no differences\n"
 
 
 def test_a_checksum_that_only_one_side_knows_is_no_difference():
@@ -66,12 +68,6 @@ def test_a_checksum_that_only_one_side_knows_is_no_difference():
     assert not compare.compare(installed, record)
     assert not compare.compare(record, installed)
     assert len(compare.compare(installed, {"image": {"file": "b.sif", "sha256": "2"}})) == 2
-
-
-def test_no_differences(places, capsys):
-    """Equal records, whatever the image's path: status 0."""
-    assert main(["diff", places[0], places[0]]) == 0
-    assert capsys.readouterr().out == "no differences\n"
 
 
 def test_records_of_earlier_versions(places, capsys):
@@ -164,18 +160,20 @@ def test_system_packages_are_compared(places, capsys):
     ("pypi", "x", "1.0rc1.post2.dev3"), ("conda", "_libgcc_mutex", "0.1"), ("deb", "g++", "4:12.2.0-3+b1~x"),
     ("rpm", "perl", "5.26-1"), ("apk", "musl-utils", "1.2.4_git20230717-r4")])
 def test_package_urls(kind, name, version):
-    """I-07: package URLs equal those of the packageurl library."""
+    """I-07: package URLs equal those of the packageurl library; epochs of RPM and architectures are qualifiers."""
     system = kind in ("deb", "rpm", "apk")
     expected = PackageURL(kind, "debian" if system else None, name, version, {"distro": "debian-12"} if system else {})
     assert package_url(kind, name, version, {"distribution": "debian", "release": "12"}) == str(expected)
+    assert package_url("rpm", "perl", "4:5.26", {}) == str(PackageURL("rpm", None, "perl", "5.26", {"epoch": "4"}))
+    assert package_url("deb", "c:i386", "2", {}) == str(PackageURL("deb", None, "c", "2", {"arch": "i386"}))
 
 
-def test_package_urls_of_epochs_and_other_architectures():
-    """I-07: epochs of RPM and foreign architectures of Debian are qualifiers."""
-    perl = PackageURL("rpm", None, "perl", "5.26", {"epoch": "4"})
-    libc = PackageURL("deb", None, "c", "2", {"arch": "i386"})
-    assert package_url("rpm", "perl", "4:5.26", {}) == str(perl)
-    assert package_url("deb", "c:i386", "2", {}) == str(libc)
+def test_options_that_do_not_fit_the_format(places, capsys):
+    """F5: wrong use is status 2: a name without an easyconfig, an easyconfig of a saved record."""
+    assert main(["lock", places[0], "--name", "x"]) == 2
+    assert "--format eb" in capsys.readouterr().err
+    assert main(["lock", places[1], "--format", "eb"]) == 2
+    assert "needs an installed module" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

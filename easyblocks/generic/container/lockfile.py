@@ -75,9 +75,10 @@ class Fields:
         """Return an object from JSON, of which `name` is the place; raise RecordError if a value has a wrong type."""
         place = name + ': ' if name else ''
         hints = get_type_hints(cls)
-        missing = [key for key in hints if key not in content and not hasattr(cls, key)]
-        if missing:
-            raise RecordError("damaged: '%s%s' is missing" % (place, missing[0]))
+        # without a default and missing, or the name of one of our methods
+        wrong = [key for key in hints.keys() ^ content.keys() if hasattr(cls, key) != (key in hints)]
+        if wrong:
+            raise RecordError("damaged: '%s%s' is missing or wrong" % (place, wrong[0]))
         return cls(**{key: checked(value, hints.get(key, Any), place + key) for key, value in content.items()})
 
 
@@ -130,7 +131,7 @@ class Record(Fields):
     venv_name: Optional[str] = None
 
     @classmethod
-    def parse(cls: Type[R], text: str) -> R:
+    def parse(cls: Type[R], text: Union[str, bytes]) -> R:
         """Return the record in a text; raise RecordError if it is none, or a value has a wrong type."""
         try:
             content = json.loads(text)
@@ -150,10 +151,7 @@ class Record(Fields):
     def read(cls: Type[R], path: str) -> R:
         """Return the record in a file; raise OSError if it can't be read, RecordError if it is none."""
         with open(path, 'rb') as file:
-            try:
-                return cls.parse(file.read().decode())
-            except UnicodeDecodeError as err:
-                raise RecordError("can't be read as a lock, which `ebsif lock` writes: %s" % err)
+            return cls.parse(file.read())
 
     @property
     def text(self) -> str:
@@ -202,7 +200,7 @@ class Record(Fields):
     @property
     def packages(self) -> List['Package']:
         """The packages, each once."""
-        return list(dict.fromkeys(Package(kind, place, *split_pin(line))
+        return list(dict.fromkeys(Package(kind, place, *line.split('==', 1))
                                   for kind, place, lines in self.package_lists for line in lines))
 
 
@@ -215,20 +213,14 @@ class Package(NamedTuple):
     version: str
 
 
-def split_pin(line: str) -> Tuple[str, str]:
-    """Return name and version in a line like ``name==version``."""
-    name, _, version = line.partition('==')
-    return name, version
-
-
 def versions_in(lines: Iterable[str]) -> Dict[str, str]:
     """Return the versions in lines like ``name==version``, by name."""
-    return dict(map(split_pin, lines))
+    return dict(line.split('==', 1) for line in lines)
 
 
 def normalized(lines: Iterable[str]) -> Dict[str, str]:
     """Return the versions in lines like ``name==version``, by normalized name."""
-    return {normal_name(name): version for name, version in map(split_pin, lines)}
+    return {normal_name(name): version for name, version in versions_in(lines).items()}
 
 
 def checked(value: Any, kind: Any, name: str) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
-from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record
+from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record, RecordError
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 
 from ebsif.environments import repeating
@@ -119,8 +119,8 @@ def read(repository: Repository) -> Artefact:
             f": an image? `ebsif add {repository.reference}` adds it to the catalogue" if is_image else ""))
     place = f"the lock in {repository.reference}"
     try:
-        record = Record.parse(repository.read(part(manifest, LOCK, repository)).decode())
-    except ValueError as error:
+        record = Record.parse(repository.read(part(manifest, LOCK, repository)))
+    except RecordError as error:
         raise ArtefactError(f"{place}: {error}") from None
     return Artefact(repository, manifest, repeating.repeatable(record, place))
 

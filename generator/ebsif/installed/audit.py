@@ -122,7 +122,7 @@ def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[P
     left = set(pins)
     while left:
         # each name once, because pip-audit refuses several versions
-        asked = dict(left)
+        asked = dict(sorted(left))
         left -= set(asked.items())
         for package in ask(asked, ["-s", "osv", "--osv-url", url] if url else []):
             key = normal_name(package["name"]), asked[normal_name(package["name"])]
