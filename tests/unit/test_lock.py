@@ -170,10 +170,12 @@ def test_package_urls(kind, name, version):
 
 def test_options_that_do_not_fit_the_format(places, capsys):
     """F5: wrong use is status 2: a name without an easyconfig, an easyconfig of a saved record."""
-    assert main(["lock", places[0], "--name", "x"]) == 2
-    assert "--format eb" in capsys.readouterr().err
-    assert main(["lock", places[1], "--format", "eb"]) == 2
-    assert "needs an installed module" in capsys.readouterr().err
+    for words, expected in ((["--name", "x", places[0]], "--format eb"),
+                            (["--format", "eb", places[1]], "needs an installed module")):
+        with pytest.raises(SystemExit) as error:
+            main(["lock", *words])
+        assert error.value.code == 2
+        assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
