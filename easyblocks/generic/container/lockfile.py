@@ -231,10 +231,12 @@ def checked(value: Any, kind: Any, name: str) -> Any:
         return value
     if origin is Union:
         return checked(value, kinds[0], name)
-    if origin in (list, List) and isinstance(value, list):
-        return [checked(item, kinds[0], name) for item in value]
-    if origin in (dict, Dict) and isinstance(value, dict):
-        return {key: checked(item, kinds[1], name) for key, item in value.items()}
+    if origin in (list, List) and isinstance(value, list) or origin in (dict, Dict) and isinstance(value, dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            # records have thousands of texts
+            if type(item) is not kinds[-1]:
+                checked(item, kinds[-1], name)
+        return value
     if origin is None and issubclass(kind, Fields) and isinstance(value, dict):
         return kind.of(value, name)
     if origin is None and isinstance(value, kind):
