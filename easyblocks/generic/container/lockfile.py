@@ -54,10 +54,6 @@ class Fields:
         """Set values; the others have their defaults."""
         vars(self).update(values)
 
-    def __eq__(self, other: Any) -> bool:
-        """Return whether both have the same values."""
-        return type(self) is type(other) and vars(self) == vars(other)
-
     def __bool__(self) -> bool:
         """Return whether there are any values."""
         return bool(vars(self))
@@ -263,7 +259,8 @@ class InstalledImage:
     """
     The image that an installation uses, from its record.
 
-    Attributes: `root` is the installation directory; `record` is the whole record, empty if there is none.
+    Attributes: `root` is the installation directory; `record` is the whole record, empty if there is none; `image` is
+    the part of it on the image.
     """
 
     def __init__(self, root: str):
@@ -273,27 +270,18 @@ class InstalledImage:
             self.record = Record.read(os.path.join(root, RECORD))
         except (OSError, RecordError):
             self.record = Record()
-
-    @property
-    def image(self) -> ImageRecord:
-        """The part of the record on the image."""
-        return self.record.image
-
-    @property
-    def file(self) -> str:
-        """File name of the image."""
-        return self.image.file
+        self.image = self.record.image
 
     @property
     def own_path(self) -> str:
         """Path of the copy in the installation, which may have been removed."""
-        return os.path.join(self.root, self.file)
+        return os.path.join(self.root, self.image.file)
 
     @property
     def path(self) -> Optional[str]:
         """Path of the image in use: the installation's copy, else the file that was installed; None if gone."""
         for path in (self.own_path, self.image.resolved or ''):
-            if self.file and os.path.isfile(path):
+            if self.image.file and os.path.isfile(path):
                 return path
         return None
 
@@ -335,7 +323,7 @@ class InstalledImage:
 
     def needs(self, path: str) -> bool:
         """Return whether the module can't be used without this file, because it has no copy of its own."""
-        return not os.path.isfile(self.own_path) and bool(self.file) and \
+        return not os.path.isfile(self.own_path) and bool(self.image.file) and \
             os.path.realpath(self.image.resolved or '') == os.path.realpath(path)
 
 
@@ -374,7 +362,7 @@ class InstalledImages:
     def find(self, name: str, is_wanted: Callable[[InstalledImage], bool]) -> Optional[str]:
         """Return the path of a complete image of this name whose installation `is_wanted` accepts, or None."""
         return next((one.path for one in self.images
-                     if one.file == name and one.has_size and is_wanted(one)), None)
+                     if one.image.file == name and one.has_size and is_wanted(one)), None)
 
     def using(self, path: str) -> List[InstalledImage]:
         """Return the installations that use an image."""

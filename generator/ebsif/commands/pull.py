@@ -13,7 +13,6 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, Record
-from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.options import add_outcome
@@ -38,7 +37,7 @@ from ebsif.images.registry.opening import open_repository
 from ebsif.installed import places
 from ebsif.installed.names import Names
 from ebsif.report import output
-from ebsif.report.steps import Now, Steps, working
+from ebsif.report.steps import working
 
 EXAMPLES = """\
   # what is in it, and is its image here?
@@ -130,22 +129,12 @@ def fetch(options: Namespace, found: Artefact, path: Path, module: str) -> dict[
 
 def fetch_user_software(found: Artefact, path: Path, again: bool) -> None:
     """Write user software to a file, unless it is there; a different one is kept under another name."""
-    size, done = found.squashfs.size, 0
-
-    def progress(number: int) -> None:
-        nonlocal done
-        done = number
-
-    with Steps() as steps:
-        steps.begin("fetching user software",
-                    watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
+    with artefact.transferring("fetching user software", found.squashfs.size) as progress:
         if artefact.is_downloaded(found, path):
-            steps.detail("is there already")
             return
         if path.exists():
             require_replaceable(path, again)
         file = artefact.download(found, path.parent, progress)
-        steps.detail(format_size(size))
     if path.exists():
         set_aside(path, "user software")
     file.replace(path)

@@ -4,12 +4,15 @@ The environment of a module as an OCI artefact, in a registry or an OCI layout d
 Its files are those of `Portable`. It belongs to an image, whose digest is in the lock and in the annotations.
 """
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
 from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record, RecordError
+from easybuild.easyblocks.generic.container.texts import format_size
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 
 from ebsif.environments import repeating
@@ -20,6 +23,7 @@ from ebsif.images.registry.protocol import sif_layer
 from ebsif.images.registry.reference import parse
 from ebsif.images.registry.repository import Progress, Repository, is_content
 from ebsif.installed.sbom import BILL_OF_MATERIALS
+from ebsif.report.steps import Now, Steps
 
 # Kind of the artefact, which is also the media type of its configuration, as for registries that know no kinds.
 KIND = "application/vnd.ebsif.environment.v1+json"
@@ -84,6 +88,21 @@ def base_of(image: ImageRecord) -> tuple[str, str]:
     if image.source_digest and "://" in (image.source or ""):
         return str(image.source).partition("://")[2].partition("@")[0], image.source_digest
     return image.file, f"sha256:{image.sha256}"
+
+
+@contextlib.contextmanager
+def transferring(text: str, size: int) -> Iterator[Progress]:
+    """Show a step while a number of bytes is transferred; yield the function to call with the number that is done."""
+    done = 0
+
+    def progress(number: int) -> None:
+        nonlocal done
+        done = number
+
+    with Steps() as steps:
+        steps.begin(text, watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
+        yield progress
+        steps.detail(format_size(size))
 
 
 def push(portable: Portable, repository: Repository, progress: Progress) -> Manifest:

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-import yaml
 from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.texts import normal_name
 from packaging.version import InvalidVersion, Version
@@ -156,9 +155,8 @@ def ask(versions: Mapping[str, str], options: Sequence[str]) -> list[dict[str, A
 
 def from_database(pins: Iterable[Pin], place: Path) -> dict[Pin, list[Advisory]]:
     """
-    Return the advisories on packages in a copy of a database in OSV's format.
+    Return the advisories on packages in a copy of a database, a zip file as OSV publishes it for each ecosystem.
 
-    That is a zip file, as OSV publishes it for each ecosystem, or a directory, such as a clone of PyPA's database.
     Raise AuditError if there is none, or it has no advisories on Python packages.
     """
     wanted: dict[str, list[str]] = {}
@@ -176,35 +174,24 @@ def from_database(pins: Iterable[Pin], place: Path) -> dict[Pin, list[Advisory]]
                     add(found.setdefault((name, version), []), advisory_of(entry, one))
     if not total:
         raise AuditError(f"{place} has no advisories on Python packages in OSV's format: get the file all.zip of the "
-                         "ecosystem PyPI, or clone Python's advisory database")
+                         "ecosystem PyPI")
     return found
 
 
 def entries(place: Path) -> Iterator[dict[str, Any]]:
     """Yield the entries of a database."""
+    name = place.name
     try:
-        if place.is_dir():
-            for path in sorted(place.rglob("*")):
-                if path.suffix in (".json", ".yaml") and path.is_file():
-                    yield from parsed(path.name, path.read_bytes())
-            return
         with zipfile.ZipFile(place) as archive:
             for name in archive.namelist():
-                if name.endswith((".json", ".yaml")):
-                    yield from parsed(name, archive.read(name))
+                entry = json.loads(archive.read(name)) if name.endswith(".json") else None
+                if isinstance(entry, dict) and "id" in entry:
+                    yield entry
     except (OSError, zipfile.BadZipFile) as error:
-        raise AuditError(f"{place} can't be read as an advisory database, which is a directory or a zip file: "
+        raise AuditError(f"{place} can't be read as an advisory database, which is a zip file: "
                          f"{getattr(error, 'strerror', None) or error}") from error
-
-
-def parsed(name: str, content: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the content of a file if it is an entry."""
-    try:
-        entry = json.loads(content) if name.endswith(".json") else yaml.safe_load(content)
-    except (ValueError, yaml.YAMLError):
+    except ValueError:
         raise AuditError(f"{name} in the advisory database is damaged: get a new copy") from None
-    if isinstance(entry, dict) and "id" in entry:
-        yield entry
 
 
 def is_affected(text: str, affected: Mapping[str, Any]) -> bool:
