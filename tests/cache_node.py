@@ -23,7 +23,8 @@ class Node:
         self.scripts, self.home, self.local = folder / "runscripts", folder / "home", folder / "local"
         for path in (self.scripts, self.home, self.local):
             path.mkdir(parents=True)
-        shutil.copy(SCRIPTS / "find-caches", self.scripts)
+        for name in ("find-caches", "stage-software"):
+            shutil.copy(SCRIPTS / name, self.scripts)
         self.local.chmod(0o1777)
         self.write()
 

@@ -54,7 +54,7 @@ def prepared(folder):
     theirs : Path
         The recipe of today for the example.
     install : function
-        Installs an easyconfig, with more variables for eb if given.
+        Installs an easyconfig, with more options and variables for eb if given.
     """
     site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
@@ -67,10 +67,11 @@ def prepared(folder):
     cache = folder / "cache"
     cache.mkdir()
 
-    def install(easyconfig, **environment):
+    def install(easyconfig, *more, **environment):
         place = unused(folder)
         # the recipe fills a directory in its installation, and removes it
-        options = [f"--buildpath={place}"] + [f"--installpath={place}/installed"] * (easyconfig == theirs)
+        options = [*more]
+        options += [f"--buildpath={place}"] + [f"--installpath={place}/installed"] * (easyconfig == theirs)
         # all use the same cache; the recipe doesn't bind it itself
         eb(site, easyconfig, "--rebuild", *options, EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, APPTAINER_BIND=cache,
            **index.cacheable(), **environment)
@@ -97,12 +98,26 @@ def unused(folder):
     return tempfile.mkdtemp(dir=places)
 
 
+def compared(benchmark, install, theirs, ours, target, notes):
+    """
+    Install a recipe of today, and our easyconfig with and without the import of what was asked for.
+
+    The recipe imports nothing, so the target is for the same work: for eb with --skip-test-step.
+    """
+    recipe, alike = "recipe of today", "ebsif, no imports"
+    times = in_turn({recipe: lambda: install(theirs), "ebsif": lambda: install(ours),
+                     alike: lambda: install(ours, "--skip-test-step")}, runs=3)
+    found = rows(benchmark, {name: times[name] for name in (recipe, "ebsif")}, "ebsif", {recipe: None}, notes())
+    # the first row is the recipe's again
+    return found + rows(benchmark, {name: times[name] for name in (recipe, alike)}, alike,
+                        {recipe: ("ratio", target)})[1:]
+
+
 def example(folder):
     """Install the example with its requirements, with a warm pip cache."""
     _, theirs, install = prepared(folder)
-    times = in_turn({"recipe of today": lambda: install(theirs), "ebsif": lambda: install(EXAMPLE)}, runs=3)
-    return rows("install of the example", times, "ebsif", {"recipe of today": ("ratio", 0.4)}, {
-        "ebsif": "also: SHA256, constraints, compiled in parallel, SquashFS read back, lock, checks",
+    return compared("install of the example", install, theirs, EXAMPLE, 0.4, lambda: {
+        "ebsif": "also: SHA256, constraints, compiled in parallel, SquashFS read back, lock, checks, imports",
         "recipe of today": "gzip on one processor, two copies of the image"})
 
 
@@ -112,14 +127,16 @@ def extension(folder):
     ours = folder / "ours.eb"
     ours.write_text(EXAMPLE.read_text().replace("exampleVenv-20261121", "20261121-mine") + "image = 'reference'\n")
     site.eb(EXAMPLE.with_name(EXAMPLE.name.replace("exampleVenv-", "")))
-    times = in_turn({"recipe of today": lambda: install(theirs), "ebsif": lambda: install(ours)}, runs=3)
     software = site.prefix / "eb/software/PyTorch"
-    # what the base has is counted once, and subtracted
-    (base,) = (path for path in software.iterdir() if not path.name.endswith(("-mine", "-theirs")))
-    (mine,), (hand, *_) = software.glob("*-mine"), folder.glob("places/*/installed/software/PyTorch/*-theirs")
-    notes = {"ebsif": f"{disk_use(base, mine) - disk_use(base):.0f} MB on disk, without the image of the base",
-             "recipe of today": f"{disk_use(hand):.0f} MB on disk"}
-    return rows("extension of the installed example", times, "ebsif", {"recipe of today": ("ratio", 0.3)}, notes)
+
+    def notes():
+        # what the base has is counted once, and subtracted
+        (base,) = (path for path in software.iterdir() if not path.name.endswith(("-mine", "-theirs")))
+        (mine,), (hand, *_) = software.glob("*-mine"), folder.glob("places/*/installed/software/PyTorch/*-theirs")
+        return {"ebsif": f"{disk_use(base, mine) - disk_use(base):.0f} MB on disk, without the image of the base",
+                "recipe of today": f"{disk_use(hand):.0f} MB on disk"}
+
+    return compared("extension of the installed example", install, theirs, ours, 0.3, notes)
 
 
 def change(folder):

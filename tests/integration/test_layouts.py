@@ -301,6 +301,11 @@ def test_lists_of_the_site_in_one_process(tmp_path, tool):
         module unload site ebsif; show none
         module load ebsif; show alone""").stdout
     both = "/site/ec:/own/python/easybuild/easyconfigs /site/*/*.py,/own/python/easybuild/easyblocks/generic/*.py"
+    # an empty list gets no empty item, for which eb would search the working directory
+    said += site.bash(f"module use {site.modules}; export EASYBUILD_INCLUDE_EASYBLOCKS=; module load ebsif\n"
+                      "echo empty $EASYBUILD_INCLUDE_EASYBLOCKS").stdout
+    (empty,) = lines_about("empty ", said)
+    assert empty == "empty /own/python/easybuild/easyblocks/generic/*.py"
     shown = [line for line in said.splitlines() if line.startswith(("one", "without", "two", "again", "none", "alone"))]
     assert shown == [f"one {both}", "without /site/ec /site/*/*.py", f"two {both}", f"again {both}", "none ", "alone "]
 

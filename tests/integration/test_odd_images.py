@@ -1,6 +1,7 @@
 """Incomplete images: whatever can work does, the rest is refused with the reason before anything is copied."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "with-module", "sort", "tac"}
     # containers read their variables there; none is for users
     assert {path.name for path in (root / "runscripts").iterdir()} == {
-        "get-master", "schedulers", "stage-software"}
+        "find-caches", "get-master", "schedulers", "stage-software"}
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
     script = """
         sort /mnt/text
@@ -61,6 +62,18 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     environment = dict(entry.split("=", 1) for entry in loaded)
     status, output = at_terminal(root / "bin/start-shell", environment, site.work, ["exit 7"])
     assert (status, re.search(r"\(Example/1\.0\) [#$] ", output) is not None) == (7, True), output
+
+
+def test_an_image_without_a_shell(place, root_of_busybox, tmp_path):
+    """H16: images of one static program run with the runtime alone; it is said before anything is copied."""
+    site = place("busybox")
+    (tmp_path / "root").mkdir()
+    shutil.copy(root_of_busybox / "bin/busybox", tmp_path / "root/hello")
+    (site.sources / "example.sif").unlink()
+    subprocess.run(["apptainer", "--silent", "build", site.sources / "example.sif", tmp_path / "root"], check=True)
+    said = refused(site, easyconfig(site, "init = 'none'\n"))
+    assert "No shell (sh) can be started in the image" in said
+    assert "Images without one run with the runtime alone: apptainer exec IMAGE PROGRAM" in said
 
 
 @pytest.mark.parametrize(("easyblock", "text"), [("ContainerVenv", ""), ("ContainerInstall", "init = 'image'\n")])

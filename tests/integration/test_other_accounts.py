@@ -2,9 +2,12 @@
 Files of other accounts, which only root can make: caches, notes on images, locks.
 """
 
+import contextlib
+import ctypes
 import multiprocessing
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -17,6 +20,8 @@ pytestmark = pytest.mark.usefixtures("root")
 
 # Another account, which this machine need not know.
 OTHER = 12345
+# the account whose files OTHER is after
+VICTIM = 12346
 # a group of which this and other accounts are members
 GROUP = 23456
 
@@ -59,6 +64,63 @@ def test_a_directory_of_somebody_else(node):
         node.check_that_it_is_refused(theirs)
 
 
+
+def exchange_for_ever(first, second):
+    """Exchange two files all the time, in one step each (renameat2)."""
+    rename = ctypes.CDLL(None, use_errno=True).renameat2
+    here, exchange = -100, 2
+    while rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0:
+        pass
+
+
+@pytest.fixture
+def exchanged(node):
+    """A directory of another account at the place of a victim's caches, exchanged with a link to the victim's own."""
+    own = node.folder / "own"
+    own.mkdir(mode=0o700)
+    os.chown(own, VICTIM, VICTIM)
+    theirs, link = node.caches(VICTIM), node.local / "link"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    link.symlink_to(own)
+    for path in (theirs, link):
+        os.chown(path, OTHER, OTHER, follow_symlinks=False)
+    attacker = multiprocessing.get_context("fork").Process(target=as_account, args=(
+        OTHER, exchange_for_ever, theirs, link))
+    attacker.start()
+    yield theirs
+    attacker.kill()
+    attacker.join()
+
+
+def test_a_directory_that_is_exchanged_all_the_time(node, exchanged):
+    """P-01: one look decides, so nobody wins the race between two."""
+    for _ in range(150):
+        found, _ = node.run(uid=VICTIM)
+        assert str(exchanged) not in "".join(found.values())
+
+
+def test_copies_in_a_directory_of_somebody_else(node, exchanged, tmp_path):
+    """P-01, S003-12: a rank reads no copy from a directory that others may exchange, whoever owns the file in it."""
+    for path in (node.folder / "own/x.sif", exchanged / "x.sif"):
+        with contextlib.suppress(FileExistsError), path.open("x") as file:
+            file.write("theirs")
+        os.chown(path, VICTIM, VICTIM)
+    command = ["bash", node.scripts / "stage-software", "--use", "printenv", "SIF"]
+    environment = {"PATH": os.environ["PATH"], "SIF": "/shared/x.sif", "CONTAINERROOT": str(node.folder),
+                   "EBSIF_STAGED": f"{exchanged}\n{'0' * 64} /shared/x.sif\n"}
+    for _ in range(50):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, user=VICTIM,
+                              group=VICTIM, extra_groups=[])
+        assert done.stdout == "/shared/x.sif\n"
+
+
+def as_account(account, function, *arguments):
+    """Call a function as another account."""
+    os.setgroups([])
+    os.setgid(account)
+    os.setuid(account)
+    function(*arguments)
 
 
 def as_another(account, function, *arguments):

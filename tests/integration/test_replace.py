@@ -374,7 +374,7 @@ def replaced(tmp_path_factory, base_image, wheels):
     site = example_site(tmp_path_factory.mktemp("hand-written"), base_image)
     software, modules = site.prefix / "eb/software/Example", site.modules / "Example"
     modules.mkdir(parents=True)
-    scripts = ("runscripts/conda-python-simple", "runscripts/theirs", "bin/start-shell")
+    scripts = ("runscripts/conda-python-simple", "runscripts/theirs", "bin/start-shell", "bin/ls")
     folder, paths = site.prefix / "made/venv", []
     folder.mkdir(parents=True)
     site.run(["apptainer", "exec", "--bind", f"{folder.parent}:/user-software", base_image, f"{CONDA}/bin/python", "-m",
@@ -431,7 +431,11 @@ def test_somebody_with_a_recipe(replaced):
 
 @pytest.mark.parametrize("suffix", ["-packed", "-directory"])
 def test_additions_to_a_hand_written_installation_remain_in_use(replaced, suffix):
-    """H2, L-08, lumi 6: the venv has the same path and Python: the user's packages and scripts are used as before."""
+    """
+    H2, L-08, lumi 6: the venv has the same path and Python: the user's packages and scripts are used as before.
+
+    Programs in its bin are set aside, because they would come before the host's.
+    """
     site, said = replaced
     name = "user-software.squashfs" if suffix == "-packed" else "user-software"
     assert f"works with this one; it stays in use ({name})" in said[suffix]
@@ -440,7 +444,7 @@ def test_additions_to_a_hand_written_installation_remain_in_use(replaced, suffix
     assert "scripts that were added by hand are kept (runscripts/mine, runscripts/theirs)" in said[suffix]
     (aside,) = root.parent.glob(f"1.0{suffix}.*")
     assert sorted(str(path.relative_to(aside)) for path in aside.rglob("*") if path.is_file()) == [
-        "bin/start-shell", "runscripts/conda-python-simple"]
+        "bin/ls", "bin/start-shell", "runscripts/conda-python-simple"]
     code = "import byhand, numpy, sys; print(sys.prefix)"
     output = site.bash(f"module load Example/1.0{suffix} && singularity exec $SIF python -c '{code}'").stdout
     assert output == "/user-software/venv/pytorch\n"

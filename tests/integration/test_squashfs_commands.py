@@ -500,3 +500,64 @@ def test_stripes_that_fail(installation, tmp_path):
     result = run(installation, MAKE, path=lustre(tmp_path / "lustre", "echo no stripes here >&2; exit 1"))
     assert result.returncode == 0 and "is not striped over several servers of Lustre: no stripes here" in result.stderr
     assert (installation / "user-software.squashfs").exists()
+
+
+def test_a_strict_umask(installation):
+    """H6: the file can be read by whoever can read the directory, whatever the umask."""
+    done = subprocess.run(["bash", "-c", 'umask 077; exec "$0"', installation / "bin" / MAKE], check=False,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE((installation / "user-software.squashfs").stat().st_mode) == 0o644
+
+
+def test_a_directory_that_is_a_link(installation, tmp_path):
+    """H15: a directory that was moved for quota is packed like others; the link stays."""
+    software = installation / "user-software"
+    software.rename(tmp_path / "moved")
+    software.symlink_to(tmp_path / "moved")
+    before = listing(tmp_path / "moved")
+    assert run(installation, MAKE).returncode == 0
+    software.unlink()
+    assert run(installation, UNMAKE).returncode == 0
+    assert listing(software) == before
+
+
+def test_a_killed_mksquashfs_is_explained(installation, tmp_path):
+    """H10: memory is limited, as jobs and login nodes do; if it isn't enough, the message says so."""
+    (tmp_path / "mksquashfs").write_text('#!/bin/sh\necho "$@" >>"${0%/*}/said"\nexit 137\n')
+    (tmp_path / "mksquashfs").chmod(0o755)
+    done = run(installation, MAKE, path=tmp_path)
+    assert done.returncode == 4
+    assert "was killed (status 137), probably for lack of memory" in done.stderr
+    assert "nothing was changed" in done.stderr
+    assert " -mem 512M " in (tmp_path / "said").read_text()
+
+
+def test_another_command_of_the_same_process_number(installation, tmp_path):
+    """H17: what a command of another machine or container is making isn't taken for a leftover."""
+    # waits before it is done, as on a large directory
+    (tmp_path / "mksquashfs").write_text('#!/bin/sh\nuntil [ -e "${0%/*}/go" ]; do sleep 0.1; done\n'
+                                         f'exec {shutil.which("mksquashfs")} "$@"\n')
+    (tmp_path / "mksquashfs").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOSTNAME": "login"}
+    with subprocess.Popen([installation / "bin" / MAKE], env=environment, stderr=subprocess.PIPE, text=True,
+                          preexec_fn=heed_signals) as first:
+        while not list(installation.glob(".make-squashfs.*")):
+            time.sleep(0.05)
+        # process numbers of its own
+        other = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "bash", "-c",
+                 f'cd "$1" && PATH={os.environ["PATH"]} exec bin/{MAKE}', "bash", installation]
+        subprocess.run(other, env={**environment, "HOSTNAME": "login"}, check=False, capture_output=True, timeout=300)
+        (tmp_path / "go").touch()
+        said = first.communicate(timeout=300)[1]
+    assert "made" in said and first.returncode == 0
+
+
+def test_leftovers_of_others_are_not_touched(installation, tmp_path):
+    """P-04: a link that somebody has put in the place of a leftover changes nothing of where it leads."""
+    (tmp_path / "mine").mkdir(mode=0o500)
+    host = Path("/proc/sys/kernel/hostname").read_text().strip()
+    space = Path("/proc/self/ns/pid").stat().st_ino
+    (installation / f".make-squashfs.{host}.{space}.4194304.x").symlink_to(tmp_path / "mine")
+    assert run(installation, MAKE).returncode == 0
+    assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o500

@@ -192,6 +192,25 @@ def test_the_module_is_loaded_again(environment):
     assert f"{env}/bin/activate" in result.stderr.replace("\\", "")
 
 
+def test_other_shells(environment):
+    """H12: a shell in which activation can't work says so, and has no script of its own that only seems to."""
+    place, env, use = environment
+    assert [path.name for path in (env / "bin").glob("[aA]ctivate*")] == ["activate"]
+    activate = use.strip().replace("source ", ". ")
+    script = f"unset BASH_VERSION; {activate} || echo refused $?; echo ${{VIRTUAL_ENV-none}}"
+    done = place.site.run([shutil.which("dash") or "bash", "-c", script])
+    assert done.stdout == "refused 1\nnone\n"
+    assert done.stderr == f"{env}/bin/activate needs bash or zsh\n"
+
+
+def test_an_active_environment_whose_module_was_unloaded(environment):
+    """H13: its programs say how to go on."""
+    place, env, use = environment
+    said = place.site.bash(f"{use}module purge; python -V; echo $?")
+    assert said.stdout.endswith("\n1\n") or said.stdout == "1\n"
+    assert "python: the environment is not active, or a module was loaded since; activate it: source " in said.stderr
+
+
 def test_programs_of_an_environment_are_added_and_removed(installed_once, tmp_path, folder):
     """defects E8: uninstalled programs are no longer commands, and BASH_ENV does not run at each call."""
     (tmp_path / "rc").write_text("echo BASH_ENV was read\n")

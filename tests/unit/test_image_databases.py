@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from easybuild.easyblocks.generic.container.install import read_program, sh_command
 from easybuild.easyblocks.generic.container.lockfile import Package, Record
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
+from easybuild.tools.build_log import EasyBuildError
 
 STATUS = """\
 Package: libc6
@@ -168,3 +170,30 @@ def test_packages_of_an_old_python(tmp_path):
     listed = [one[:2] for one in found["packages"] if one[2] == str(tmp_path)]
     assert listed == [["A_b", "1"], ["c", "3.1"]]
     assert {"importlib.metadata", "venv"} <= set(found["missing"])
+
+
+@pytest.mark.parametrize("name", ["os-release", "labels.json", "dpkg"])
+def test_files_that_a_hostile_image_has_replaced(tmp_path, name):
+    """P-03: a link to a file of the installing account isn't followed on the host, and nobody waits for a pipe."""
+    (tmp_path / "private").write_text('{"ID": "TOPSECRET"}\nID=TOPSECRET\n')
+    folder = tmp_path / "work/databases"
+    folder.mkdir(parents=True)
+    (folder / name).symlink_to(tmp_path / "private")
+    for _ in range(2):
+        with pytest.raises(EasyBuildError, match="A program in the container has put something else") as error:
+            read(str(folder), name)
+        assert "TOPSECRET" not in str(error.value)
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    (folder / name).unlink()
+    with (folder / name).open("w") as file:
+        file.truncate(300 * 1024 ** 2)
+    with pytest.raises(EasyBuildError, match="something else"):
+        read(str(folder), name)
+    # the whole folder may be a link, too
+    shutil.rmtree(folder)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / name).write_text("{}")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(EasyBuildError, match="something else"):
+        read(str(folder), name)

@@ -222,6 +222,14 @@ def test_the_group_of_directories(tmp_path):
         assert modes == ["0o2775" if set_gid else "0o775"] * 2
 
 
+def test_set_user_id_programs_of_packages(tmp_path):
+    """P-04: nobody becomes the installing account by running what a package has installed."""
+    (tmp_path / "program").write_text("")
+    (tmp_path / "program").chmod(0o4755)
+    usersoftware.share_files(str(tmp_path), group_writes=False)
+    assert oct((tmp_path / "program").stat().st_mode & 0o7777) == "0o755"
+
+
 @pytest.mark.parametrize("earlier, now", [
     (("user-software",), ("user-software",)), (("user-software.squashfs",), ("user-software.squashfs",)),
     (("user-software",), ("user-software.squashfs",)), (("user-software.squashfs",), ("user-software",)),

@@ -80,3 +80,13 @@ def test_variables_of_an_environment():
     environment = {"PIP_EXTRA_INDEX_URL": f"https://bob:{SECRET}@host", "http_proxy": f"http://a:{SECRET}@proxy:80",
                    "HF_TOKEN": SECRET, "HOME": "/home/bob", "PIP_INDEX_URL": "https://host/simple"}
     assert sorted(Credentials.find_variables(environment)) == ["HF_TOKEN", "PIP_EXTRA_INDEX_URL", "http_proxy"]
+
+
+@pytest.mark.parametrize(("name", "is_known"), [
+    ("GITHUB_PAT", True), ("MYSQL_PWD", True), ("SSHPASS", True), ("LDAP_BINDPW", True), ("CI_JOB_JWT", True),
+    ("SLACK_WEBHOOK", True), ("SLACK_WEBHOOK_URL", True), ("SESSION_COOKIE", True),
+    ("PWD", False), ("OLDPWD", False), ("HF_TOKEN_PATH", False), ("SPACK_COMPAT", False),
+    ("TOKENIZERS_PARALLELISM", False)])
+def test_names_of_variables(name, is_known):
+    """H19: variables of this kind are kept out of EasyBuild's report, which everybody can read."""
+    assert Credentials.find_variables({name: f"/home/me/{SECRET}"}) == ([name] if is_known else [])

@@ -1,10 +1,41 @@
-"""How commands of stages are run."""
+"""How commands of stages are run, and what they ask of pip. No container is started."""
 
+import json
 import subprocess
+from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.pip import BASH
+from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.pip import BASH, FILL_VARIABLE, Pip
 from easybuild.easyblocks.generic.container.runtime import host_variables
+from easybuild.easyblocks.generic.container.stages import Stage
+from easybuild.easyblocks.generic.container.trial import asked_for
+
+SITE = "/user-software/venv/example/lib/python3.11/site-packages"
+
+
+class RecordedPip(Pip):
+    """Pip that records its commands instead of running them in a container."""
+
+    def __init__(self, folder):
+        """Let pip work in a folder."""
+        super().__init__(SimpleNamespace(python="python"), str(folder), Packages(numpy=("numpy", "2.0", "/image")), {})
+        self.commands = []
+
+    def run(self, stage, arguments, **where):
+        """Record a command."""
+        self.commands.append(arguments)
+
+
+def installed(**versions):
+    """Return packages of user software with these versions."""
+    return Packages((name, (name, version, SITE)) for name, version in versions.items())
+
+
+def stage_of(*lines, **properties):
+    """Return a stage with these lines."""
+    (stage,) = Stage.from_parameter([{"name": "one", "requirements": "\n".join(lines), **properties}])
+    return stage
 
 
 @pytest.mark.parametrize(
@@ -29,3 +60,35 @@ def test_variables_of_modules():
         "SINGULARITYENV_LD_LIBRARY_PATH": "${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/a/lib",
     }
     assert host_variables(before, before, []) == {}
+
+
+def test_only_what_is_new_is_imported(configuration, tmp_path):
+    """E-03, F-10: packages of an earlier installation that stay as they are were imported then."""
+    request = asked_for([stage_of("einops", "rich>=13", "tqdm")], installed(einops="0.8", rich="14.0", tqdm="4.67"),
+                        RecordedPip(tmp_path), {"einops": "0.8", "rich": "13.9"})
+    assert request["names"] == ["rich", "tqdm"]
+    assert request["lines"] == {"rich": "rich>=13", "tqdm": "tqdm"}
+
+
+def test_no_index_also_holds_for_pip_itself(configuration, tmp_path):
+    """S003-10: without an index pip isn't upgraded from one either; other options of pip install are not for it."""
+    stage = stage_of("einops", options=["--no-index", "--pre"], find_links=["/wheels"], upgrade_pip=True)
+    assert RecordedPip(tmp_path).index_options(stage) == ["--find-links", "/wheels", "--no-index"]
+
+
+def test_wheels_of_locations_with_credentials(configuration, tmp_path, monkeypatch):
+    """S003-10: pip's report leaves credentials out, so a wheel is asked for as the easyconfig does."""
+    monkeypatch.setenv(FILL_VARIABLE, str(tmp_path / "wheels"))
+    monkeypatch.setenv("TOKEN", "secret")
+    line = "private @ https://${TOKEN}@example.org/private-1.0-py3-none-any.whl"
+    pip, stage = RecordedPip(tmp_path), stage_of(line, "einops")
+    items = [{"metadata": {"name": name, "version": "1.0"}, "download_info": {
+        "url": f"https://example.org/{name}-1.0-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "0" * 64}}}}
+        for name in ("private", "einops")]
+    (tmp_path / "stages/one").mkdir(parents=True)
+    (tmp_path / "stages/one/report.json").write_text(json.dumps({"install": items}))
+    pip.fill_wheelhouse(stage, installed(private="1.0", einops="1.0"))
+    lines = (tmp_path / "stages/one/wheelhouse.txt").read_text().splitlines()
+    assert lines == [f"einops @ https://example.org/einops-1.0-py3-none-any.whl#sha256={'0' * 64}", line]
+    (command,) = pip.commands
+    assert command[:2] == ["wheel", "--no-deps"] and "secret" not in " ".join(command)

@@ -16,8 +16,8 @@ REMEDY = "Others can read the easyconfig and the installation. Give pip the cred
     "when you install; variables for other commands are passed if they are listed in EBSIF_INSTALL_ENV."
 
 # Variables and options whose value is a credential: HF_TOKEN, but not HF_TOKEN_PATH or TOKENIZERS_PARALLELISM.
-NAME = r'(?:(?:[\w-]+[_-])?(?:token|secret|passphrase)|' \
-    r'[\w-]*(?:password|passwd|api[_-]?key|access[_-]key|private_key))'
+NAME = r'(?:(?:[\w-]+[_-])?(?:token|secret|passphrase|jwt|cookie)|[\w-]+[_-]pat|[\w-]*(?:bind|_)pw|[\w-]*mysql_pwd|' \
+    r'[\w-]*(?:password|passwd|sshpass|webhook(?:_url)?|api[_-]?key|access[_-]key|private_key))'
 
 PATTERNS = (
     # user:password@ in a URL, as pip reads it; a user name as long as a token (shorter ones belong to a keyring)

@@ -21,7 +21,7 @@ from .diagnosis import NOTHING_FOUND, Diagnosis
 from .framework import RunShellCmdError
 from .packages import Packages, artifacts_in, constraint_lines, digest_of, pip_version
 from .requirements import package_name
-from .runtime import escape_bind, inject_variables
+from .runtime import check_written, escape_bind, inject_variables
 from .install import read_program, sh_command
 from .stages import Stage
 from .texts import normal_name
@@ -113,7 +113,7 @@ class Pip:
             write_file(os.path.join(folder, name), read_program(program))
         self.run(stage, arguments, afterwards=(folder, str(processes or '')), **where)
         self.record_artifacts(stage)
-        return Packages.from_output(read_file(os.path.join(folder, 'packages.txt')))
+        return Packages.from_output(read_file(check_written(os.path.join(folder, 'packages.txt'), self.work_dir)))
 
     def folder(self, stage: Stage) -> str:
         """Return the directory for the files that pip reads and writes in a stage."""
@@ -198,7 +198,7 @@ class Pip:
         """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""
         self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, hidden=True, **where)
         # programs that pip runs may print any bytes
-        with open(log, encoding='utf-8', errors='replace') as text:
+        with open(check_written(log, self.work_dir), encoding='utf-8', errors='replace') as text:
             return text.read()
 
     def run_commands(self, stage: Stage, step: str, environment: Variables, binds: List[str]) -> None:
@@ -243,7 +243,7 @@ class Pip:
 
     def report(self, stage: Stage) -> List[Dict[str, Any]]:
         """Return what pip reports as installed in a stage, or planned; nothing before pip 22.2."""
-        path = os.path.join(self.folder(stage), REPORT)
+        path = check_written(os.path.join(self.folder(stage), REPORT), self.work_dir)
         if not os.path.exists(path):
             return []
         with open(path) as text:

@@ -18,10 +18,11 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, remove_dir
 from easybuild.tools.utilities import trace_msg
 
+from .framework import RunShellCmdError
 from .packages import Packages
 from .install import read_program, sh_command
 from .parameters import IF_NEWER
-from .runtime import Container, bind_source, bind_target
+from .runtime import Container, bind_source, bind_target, check_written
 from .texts import value_problem, variable_problem
 
 # importlib.metadata, and what pip 22.2 needs
@@ -78,8 +79,14 @@ class ImageProbe:
         command = sh_command('probe-image.sh', folder, '', *venv.creation_command if venv else [])
         with ThreadPoolExecutor(1) as helper:
             version = helper.submit(lambda: container.runtime.version)
-            output = (venv or container).run(command, stdin=read_program('installed-packages.py'), split_stderr=True,
-                                             hidden=True)
+            try:
+                output = (venv or container).run(command, stdin=read_program('installed-packages.py'),
+                                                 split_stderr=True, hidden=True)
+            except RunShellCmdError as err:
+                said = ((err.stderr or '').strip() or 'exit status %s' % err.exit_code).splitlines()[-1]
+                raise EasyBuildError("No shell (sh) can be started in the image %s (%s). Nothing was copied. Images "
+                                     "without one run with the runtime alone: %s exec IMAGE PROGRAM", image, said,
+                                     os.path.basename(container.runtime.path))
         found = cls(image, output.output, output.stderr)
         found.runtime = version.result()
         found.inventory, found.labels = read_inventory(folder), read_labels(folder)
@@ -170,7 +177,7 @@ def read_inventory(folder: str) -> Dict[str, Any]:
 
 def read(folder: str, name: str) -> str:
     """Return the text of one of the copied files, '' if there is none."""
-    path = os.path.join(folder, name)
+    path = check_written(os.path.join(folder, name), os.path.dirname(folder))
     if not os.path.exists(path):
         return ''
     with open(path, encoding='utf-8', errors='replace') as text:

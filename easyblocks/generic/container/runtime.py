@@ -177,6 +177,25 @@ def run_program(arguments: List[str], **kwargs: Any) -> Any:
         raise
 
 
+# Largest file that is read from a container, in bytes: lists of packages have a few MB.
+MOST_WRITTEN = 256 * 1024 ** 2
+
+
+def check_written(path: str, folder: str) -> str:
+    """
+    Return the path of a file that programs in a container write to a folder that they see, for the host to read it.
+
+    A link out of the folder would be followed here, where files of the installing account are, and a pipe has no end
+    (P-03): these and huge files are refused with EasyBuildError.
+    """
+    real = os.path.realpath(path)
+    is_inside = real.startswith(os.path.realpath(folder) + os.sep)
+    if os.path.lexists(path) and not (is_inside and os.path.isfile(real) and os.path.getsize(real) <= MOST_WRITTEN):
+        raise EasyBuildError("A program in the container has put something else in the place of the file %s, which eb "
+                             "reads. Don't use this image, or the package that was being installed.", path)
+    return path
+
+
 def runtime_variables(environment: Iterable[str]) -> List[str]:
     """Return the variables that change what the runtime does, except variables for its own directories."""
     places = ('CACHEDIR', 'CONFIGDIR', 'TMPDIR')

@@ -22,9 +22,6 @@ from .schedulers import SCHEDULERS
 from .settings import SET_ENVIRONMENT
 from .texts import parse_binds, root_parts
 
-# Where libraries keep their caches: found when a container starts, removed at the end of a job.
-CACHE_SCRIPTS = ['runscripts/find-caches', 'runscripts/remove-caches']
-
 # Constraints that keep pip and uv from replacing packages of the image: relative to the installation, in the container.
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
 CONSTRAINTS_INSIDE = '/' + CONSTRAINTS
@@ -52,8 +49,8 @@ class ContainerSpec:
 
     PARAMETERS = CONTAINER_PARAMETERS
     SCRIPTS = ['bin/start-shell', 'bin/with-module', 'share/ebsif/container.sh', 'share/ebsif/common.bash',
-               'share/ebsif/run.bash', 'runscripts/stage-software', 'runscripts/get-master', SET_ENVIRONMENT] + [
-                   'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
+               'share/ebsif/run.bash', SET_ENVIRONMENT, 'runscripts/stage-software', 'runscripts/find-caches',
+               'runscripts/get-master'] + ['runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
                       'share/ebsif/make-venv.py', 'share/ebsif/image-pip.py', 'share/ebsif/pip',
                       'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'share/ebsif/activate.sh',
@@ -150,7 +147,7 @@ class ContainerSpec:
     def scripts(self) -> Dict[str, str]:
         """Commands and run scripts by their path relative to the installation, with the source file of each."""
         names = self.SCRIPTS + (self.PYTHON_SCRIPTS if self.has_python else [])
-        names += CACHE_SCRIPTS if self.has_python or self.cache_variables else []
+        names += ['runscripts/remove-caches'] if self.has_python or self.cache_variables else []
         names += [WITHOUT_HOST_MODULES] if self.own_modules else []
         names += [MAKE_STRIPED] if self.venv else []
         return dict({name: name for name in names}, **dict(dict.fromkeys(MOUNTERS, MOUNTER), **self.script_names))

@@ -243,6 +243,7 @@ def share_files(path: str, group_writes: bool, set_gid: bool = False) -> None:
             if stat.S_ISDIR(kind) and set_gid:
                 shared |= stat.S_ISGID
             shared = shared | stat.S_IWGRP if group_writes else shared & ~stat.S_IWGRP
-            shared &= ~stat.S_IWOTH
+            # whoever runs it would become the account that has installed it
+            shared &= ~(stat.S_IWOTH | stat.S_ISUID)
             if shared != mode:
                 os.chmod(entry, shared)

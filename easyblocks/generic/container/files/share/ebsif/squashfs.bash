@@ -16,10 +16,13 @@ find_place() {
 # It is removed however the command ends; if it is killed, by the next one on this machine.
 make_work_directory() {
     [[ -w "$place" ]] || refuse 4 "can't write to $place: it is read-only, or you don't have permission; $own"
-    local name="$place/.${0##*/}.${HOSTNAME:-host}" left process
+    local name left process space
+    # HOSTNAME may be the node where a job was submitted; containers have process numbers of their own
+    space=$(readlink /proc/self/ns/pid)
+    name="$place/.${0##*/}.$(</proc/sys/kernel/hostname).${space//[!0-9]/}"
     for left in "$name".*.*; do
         process=${left#"$name".}
-        [[ ! -O "$left" || -d "/proc/${process%.*}" ]] || remove_directory "$left"
+        [[ -L "$left" || ! -O "$left" || -d "/proc/${process%.*}" ]] || remove_directory "$left"
     done
     work=
     trap 'remove_directory "$work"' EXIT
