@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.settings import ModuleSettings
 from support import CONTAINER_FILES
 
@@ -31,7 +32,7 @@ class Node:
         """Let the script have what the installation of an easyconfig with these parameters has in module.conf."""
         settings = ModuleSettings(spec(
             **{"node_caches": [str(self.local)], "project_caches": [f"{self.folder}/${{PROJECT}}/${{USER}}/caches"],
-               "gpu": "rocm", **parameters}), {}, "")
+               "gpu": "rocm", **parameters}), Record(), "")
         self.table = "".join(f"{key} {value}\n" for key, value in settings.caches()).removeprefix("cache_reads ")
 
     def run(self, home=None, uid=None, **variables):

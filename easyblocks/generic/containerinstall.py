@@ -131,7 +131,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def record_files(self) -> None:
         """Record the files that are there now: they are no changes by users."""
-        if lockfile.IMAGE in self.record and not self.dry_run:
+        if self.record.has('image') and not self.dry_run:
             self.record.write_installed(self.installdir)
 
     # --- steps, in EasyBuild's order
@@ -237,24 +237,24 @@ class ContainerInstall(Reinstall, EasyBlock):
             # like a failing test: eb --ignore-test-failure goes on
             self.report_test_failure(wrong)
         if self.spec.entry_point:
-            self.record[lockfile.ENTRY_POINT_ENVIRONMENT] = entry_point_environment(
+            self.record.entry_point_environment = entry_point_environment(
                 self.container, self.spec.entry_point, self.tcl_in_lmod)
-        self.record[lockfile.LIBRARY_BINDS] = wanted_libraries(self.container, self.spec.library_binds)
-        self.container.optional_binds += self.record[lockfile.LIBRARY_BINDS]
+        self.record.library_binds = wanted_libraries(self.container, self.spec.library_binds)
+        self.container.optional_binds += self.record.library_binds
 
     def build_step(self) -> None:
         """Record what the installation consists of; there is nothing to build."""
         if self.dry_run:
             return
-        self.record[lockfile.MODULE] = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
+        self.record.module = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
         # `ebsif remove` looks for it there; if it is the copy in the earlier installation, that is going to be replaced
-        earlier = InstalledImage(self.final_installdir).record if self.is_own_copy else {}
-        self.record[lockfile.EASYCONFIG] = earlier.get(lockfile.EASYCONFIG, os.path.realpath(self.cfg.path))
-        self.record[lockfile.MASKS] = self.masks.record
-        self.record[lockfile.OPTIONAL_BINDS] = existing_sources(self.container.optional_binds)
-        self.record[lockfile.IMAGE_PACKAGES] = self.probe.packages.pins
-        self.record.update(self.probe.inventory)
-        self.record[lockfile.VERSIONS] = versions_used(self.probe.runtime)
+        earlier = InstalledImage(self.final_installdir).record.easyconfig if self.is_own_copy else None
+        self.record.easyconfig = earlier or os.path.realpath(self.cfg.path)
+        self.record.masks = self.masks.record
+        self.record.optional_binds = existing_sources(self.container.optional_binds)
+        self.record.image_packages = self.probe.packages.pins
+        vars(self.record).update(self.probe.inventory)
+        self.record.versions = versions_used(self.probe.runtime)
 
     def test_step(self) -> None:
         """Also start the programs of wrappers, and import what was asked for (F-10, F-12)."""
@@ -284,8 +284,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         if self.spec.has_python:
             install_kernel(self.installdir, self.short_mod_name)
-        image = self.image.install(self.image_file, self.src[0]['path'], self.installdir)
-        self.record[lockfile.IMAGE] = dict(image, labels=self.probe.labels)
+        self.record.image = self.image.install(self.image_file, self.src[0]['path'], self.installdir)
+        self.record.image.labels = self.probe.labels
         self.write_settings()
         self.install_additions()
         self.record.write_installed(self.installdir)
@@ -305,7 +305,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def install_wrappers(self) -> None:
         """Install the wrappers: commands that run a program in the container."""
         install_wrappers(self.wrappers, self.installdir)
-        self.record[lockfile.WRAPPERS] = self.wrappers
+        self.record.wrappers = self.wrappers
 
     @property
     def wrappers(self) -> List[str]:
@@ -329,7 +329,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             # --sanity-check-only, --module-only
             check_installed_image(InstalledImage(self.installdir))
         kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD, MODULE_CONF] + [
-            os.path.join('bin', name) for name in self.known_record.get(lockfile.WRAPPERS, [])], 'dirs': ['bin']})
+            os.path.join('bin', name) for name in self.known_record.wrappers], 'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.spec.check_command])
         super().sanity_check_step(*args, **kwargs)
 

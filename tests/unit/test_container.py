@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.install import read_program
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
 from easybuild.easyblocks.generic.container.packages import Packages
@@ -105,8 +106,8 @@ def test_a_specification_is_immutable():
 
 def test_a_module_from_values():
     """house 2.2: what a module decides from needs the specification and the record, but no installation."""
-    record = {"wrappers": ["python"], "library_binds": ["/usr/lib/libx.so"], "image_packages": ["numpy==2.0"],
-              "venv_packages": ["hello==1.0"], "venv_environment": {"PYTHONPATH": "/p"}}
+    record = Record(wrappers=["python"], library_binds=["/usr/lib/libx.so"], image_packages=["numpy==2.0"],
+                    venv_packages=["hello==1.0"], venv_environment={"PYTHONPATH": "/p"})
     values = {"binds": ["/scratch"], "gpu": "rocm", "network_env": {"NET": "hsn"}, "image_dirs": ["/central"],
               "masked_paths": ["/usr/lib/a"], "container_env": {"A": "5$"}, "one_container": "replace"}
     made = ModuleFile(spec(**values), record, "Example/1.0")
@@ -205,7 +206,7 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
 def test_pip_of_a_repeated_installation(container, venv, tmp_path):
     """Issue 20: `upgrade_pip` installs the recorded pip, also if that was the image's, not the newest one."""
     record = InstallRecord(venv_packages=["hello==1.0"], versions={"pip": "26.0", "ebsif": "1"})
-    assert InstallRecord(record, venv_packages=["pip==25.1"]).pins == {"pip": "25.1"}
+    assert record.replace(venv_packages=["pip==25.1"]).pins == {"pip": "25.1"}
     assert InstallRecord(venv_packages=[]).pins == {}
     installer = Pip(venv, str(tmp_path), packages(), record.pins)
     container.seen = [[PIP]]

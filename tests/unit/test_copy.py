@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import image as image_module
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.tools.build_log import EasyBuildError
@@ -148,7 +148,7 @@ def test_user_software_of_a_lock_is_verified_as_it_was_copied(tmp_path):
     wanted = hashlib.sha256(taken.read_bytes()).hexdigest()
     easyblock = SimpleNamespace(
         installdir=str(tmp_path), stages=["one"], dry_run=False, squashfs_to_take=str(taken),
-        spec=SimpleNamespace(lustre_striping=[]), repeated={lockfile.USER_FILES: {SQUASHFS: wanted}})
+        spec=SimpleNamespace(lustre_striping=[]), repeated=Record(user_software={SQUASHFS: wanted}))
     easyblock.check_squashfs = lambda found: ContainerVenv.check_squashfs(easyblock, found)
     easyblock.check_squashfs(wanted)
     taken.write_bytes(b"other software")

@@ -108,7 +108,7 @@ def test_how_to_remove_packages(subject, monkeypatch):
     for asked, advice in (("nvidia_nccl_cu12>1\njax-cuda12-pjrt==1\n", f"remove them with `{{}} {both} "),
                           ("nvidia-nccl-cu12\njax\n", "remove them with `{} nvidia-nccl-cu12 "),
                           ("jax\n", "remove the packages that need them with `{} PACKAGE ")):
-        one.record["stages"] = [{"name": "mine", "requirements": asked}]
+        one.record.stages = [{"name": "mine", "requirements": asked}]
         assert f"{advice.format(f'ebsif extend {one.module} --remove')}--rebuild`" in problems(files.wheels, one)[0][1]
 
 

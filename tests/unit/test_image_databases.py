@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from easybuild.easyblocks.generic.container.install import read_program, sh_command
-from easybuild.easyblocks.generic.container.lockfile import Package, packages_of
+from easybuild.easyblocks.generic.container.lockfile import Package, Record
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
 from easybuild.tools.build_log import EasyBuildError
 
@@ -145,9 +145,9 @@ def test_lists_in_other_formats(look, text):
 
 def test_packages_are_named_once():
     """I-07: what both a database and /.sbom.json list is one package."""
-    record = {"image_packages": ["a==1"], "system_packages": {"deb": ["b==2"]}, "image_list": {
-        "pypi": ["a==1", "c==3"], "deb": ["b==2"]}, "venv_packages": ["a==1"]}
-    assert list(packages_of(record)) == [
+    record = Record(image_packages=["a==1"], system_packages={"deb": ["b==2"]}, image_list={
+        "pypi": ["a==1", "c==3"], "deb": ["b==2"]}, venv_packages=["a==1"])
+    assert record.packages == [
         Package("pypi", "image", "a", "1"), Package("pypi", "user-software", "a", "1"),
         Package("deb", "image", "b", "2"), Package("pypi", "image", "c", "3")]
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import ebsif.files
 import pytest
 from easybuild.easyblocks.generic.container import usersoftware
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from ebsif.catalogue.records import Archive
@@ -140,7 +141,7 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     """I-01: the message names its path once."""
     root = eb_prefix.install(MINE)
     lock = root / "share/ebsif/lock.json"
-    monkeypatch.setattr(inventory.Path, "read_bytes", open_denied)
+    monkeypatch.setattr(Record, "read", open_denied)
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: path != lock and access(path, mode))
     one = inventory.installations([str(root)])[0][0]

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.lockfile import Record
 from ebsif.cli import main
 from ebsif.installed import compare
 from ebsif.installed.sbom import bill_of_materials, package_url
@@ -48,26 +49,17 @@ def places(tmp_path):
     return str(tmp_path / "installation"), str(tmp_path / "other.json")
 
 
-def test_differences_as_text(places, capsys):
-    """S000-18: compare two installations: packages added, removed, changed; image; stages; local files."""
-    assert main(["lock", "diff", *places]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        f"~ image sha256 {SHA256} -> 2",
-        "~ image package torch 2.0+cpu -> 2.1+cpu",
-        "- package gone 3",
-        "+ package new 1",
-        '~ stage requirements {"name": "requirements", "requirements": "einops\\ngone\\n"} -> '
-        '{"name": "requirements", "requirements": "einops\\nnew\\n"}',
-        '+ mask /opt/x/* {"paths": ["/opt/x/a"]}',
-        "+ local file /w/new.whl 3",
-    ]
-
-
-def test_differences_as_json(places, capsys):
-    """S000-18: the same as JSON."""
-    assert main(["lock", "diff", *places, "--json"]) == 1
+def test_differences(places, capsys):
+    """S000-18, S000-12: compare two installations: packages added, removed, changed; image; masks; local files."""
+    assert main(["diff", *places]) == 1
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted([
+        f"~ image sha256 {SHA256} -> 2", "~ image package torch 2.0+cpu -> 2.1+cpu", "- package gone 3",
+        "+ package new 1", '+ mask /opt/x/* {"paths": ["/opt/x/a"]}', "+ local file /w/new.whl 3"])
+    assert main(["diff", *places, "--json"]) == 1
     changes = json.loads(capsys.readouterr().out)
     assert {"kind": "package", "name": "new", "before": None, "after": "1"} in changes
+    assert main(["diff", places[0], places[0]]) == 0
+    assert capsys.readouterr().out == "no differences\n"
 
 
 def test_a_checksum_that_only_one_side_knows_is_no_difference():
@@ -78,17 +70,11 @@ def test_a_checksum_that_only_one_side_knows_is_no_difference():
     assert len(compare.compare(installed, {"image": {"file": "b.sif", "sha256": "2"}})) == 2
 
 
-def test_no_differences(places, capsys):
-    """Equal records, whatever the image's path: status 0."""
-    assert main(["lock", "diff", places[0], places[0]]) == 0
-    assert capsys.readouterr().out == "no differences\n"
-
-
 def test_records_of_earlier_versions(places, capsys):
     """Admin D4: image packages are compared only if both records have them; early records without a venv don't."""
     for known in ({"image_packages": RECORD["image_packages"]}, {}):
         Path(places[1]).write_text(json.dumps({"image": RECORD["image"], **known}))
-        assert main(["lock", "diff", *places]) == 1
+        assert main(["diff", *places]) == 1
         changes = capsys.readouterr().out
         assert "package einops" in changes and "image package" not in changes
 
@@ -96,7 +82,7 @@ def test_records_of_earlier_versions(places, capsys):
 def test_a_bill_of_materials(places, tmp_path):
     """S000-18: valid CycloneDX with the image and every package, and all that is known about them."""
     path = tmp_path / "sbom.json"
-    assert main(["lock", "sbom", places[0], "-o", str(path)]) == 0
+    assert main(["lock", places[0], "--format", "sbom", "-o", str(path)]) == 0
     text = path.read_text()
     assert problem(text) is None
     content = json.loads(text)
@@ -130,10 +116,11 @@ def test_a_file_with_other_content_stays(places, tmp_path, capsys):
 
 def test_a_bill_of_materials_depends_on_the_record_only():
     """House 2.8: the same record and time give the same text."""
-    assert bill_of_materials(RECORD, 0) == bill_of_materials(RECORD, 0) != bill_of_materials(RECORD, 1)
-    assert json.loads(bill_of_materials(RECORD, 0))["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
+    record = Record.of(RECORD)
+    assert bill_of_materials(record, 0) == bill_of_materials(record, 0) != bill_of_materials(record, 1)
+    assert json.loads(bill_of_materials(record, 0))["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
     # recorded without a venv by an early version of ebsif
-    least = bill_of_materials({"image": RECORD["image"]}, 0)
+    least = bill_of_materials(Record.of({"image": RECORD["image"]}), 0)
     assert problem(least) is None
 
 
@@ -142,7 +129,7 @@ def test_all_kinds_of_packages_are_in_the_bill_of_materials():
     record = {**RECORD, "image": {**RECORD["image"], "signers": ["AB12", ""], "labels": {"org.x": "1"}},
               "system": {"distribution": "sles", "release": "15.6"}, "system_packages": {"rpm": ["glibc==2.38-1"]},
               "conda_packages": {"/opt/conda": ["numpy==1.0"]}, "image_list": {"pypi": ["numpy==1.0", "seen==9"]}}
-    text = bill_of_materials(record, 0)
+    text = bill_of_materials(Record.of(record), 0)
     assert problem(text) is None
     content = json.loads(text)
     names = {component["bom-ref"] for component in content["components"]}
@@ -173,18 +160,22 @@ def test_system_packages_are_compared(places, capsys):
     ("pypi", "x", "1.0rc1.post2.dev3"), ("conda", "_libgcc_mutex", "0.1"), ("deb", "g++", "4:12.2.0-3+b1~x"),
     ("rpm", "perl", "5.26-1"), ("apk", "musl-utils", "1.2.4_git20230717-r4")])
 def test_package_urls(kind, name, version):
-    """I-07: package URLs equal those of the packageurl library."""
+    """I-07: package URLs equal those of the packageurl library; epochs of RPM and architectures are qualifiers."""
     system = kind in ("deb", "rpm", "apk")
     expected = PackageURL(kind, "debian" if system else None, name, version, {"distro": "debian-12"} if system else {})
     assert package_url(kind, name, version, {"distribution": "debian", "release": "12"}) == str(expected)
+    assert package_url("rpm", "perl", "4:5.26", {}) == str(PackageURL("rpm", None, "perl", "5.26", {"epoch": "4"}))
+    assert package_url("deb", "c:i386", "2", {}) == str(PackageURL("deb", None, "c", "2", {"arch": "i386"}))
 
 
-def test_package_urls_of_epochs_and_other_architectures():
-    """I-07: epochs of RPM and foreign architectures of Debian are qualifiers."""
-    perl = PackageURL("rpm", None, "perl", "5.26", {"epoch": "4"})
-    libc = PackageURL("deb", None, "c", "2", {"arch": "i386"})
-    assert package_url("rpm", "perl", "4:5.26", {}) == str(perl)
-    assert package_url("deb", "c:i386", "2", {}) == str(libc)
+def test_options_that_do_not_fit_the_format(places, capsys):
+    """F5: wrong use is status 2: a name without an easyconfig, an easyconfig of a saved record."""
+    for words, expected in ((["--name", "x", places[0]], "--format eb"),
+                            (["--format", "eb", places[1]], "needs an installed module")):
+        with pytest.raises(SystemExit) as error:
+            main(["lock", *words])
+        assert error.value.code == 2
+        assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -197,7 +188,7 @@ def test_files_that_are_no_records(places, tmp_path, capsys, content, expected):
     path = tmp_path / "wrong.json"
     if content is not None:
         path.write_text(content)
-    assert main(["lock", "diff", places[0], str(path)]) == 3
+    assert main(["diff", places[0], str(path)]) == 3
     printed = capsys.readouterr()
     assert printed.out == ""
     assert str(path) in printed.err

@@ -1,4 +1,4 @@
-"""Names of containers that users type; list, remove and freeze installations. No image is needed."""
+"""Names of containers that users type; list, remove and lock installations. No image is needed."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from argparse import Namespace
 
 import pytest
 from easybuild.easyblocks.generic.container import modulefile
+from easybuild.easyblocks.generic.container.lockfile import Record
 from ebsif.catalogue.settings import complete_sites
 from ebsif.cli import build_parser, main
 from ebsif.environments import repeating
@@ -381,7 +382,7 @@ def test_packages_added_by_hand(prefix, capsys, tmp_path):
     assert after["venv_packages"] == ["einops==0.8.1", "rich==14.0"]
     assert after["stages"] == [{"name": "requirements", "requirements": (
         'einops[all]==0.8.1; python_version > "3"\nrich==14.0\n')}]
-    assert main(["lock", "mine", "--sbom"]) == 0
+    assert main(["lock", "mine", "--format", "sbom"]) == 0
     assert "pkg:pypi/rich@14.0" in capsys.readouterr().out
     (root / "easybuild" / f"{MINE.replace('/', '-')}.eb").unlink()
     assert main(["diff", "./before.json", "mine"]) == 1
@@ -400,7 +401,7 @@ def test_installing_while_the_module_is_loaded(prefix, capsys, monkeypatch):
     """E-09: the printed command works where the module that was frozen is loaded, with which eb refuses to run."""
     prefix.install(MINE, text=EASYCONFIG)
     monkeypatch.setenv("EBSIF_LOADED_MODULE", MINE)
-    assert main(["freeze", "mine", "--date", "20261123"]) == 0
+    assert main(["lock", "mine", "--format", "eb", "--date", "20261123", "-o", "."]) == 0
     path, command = capsys.readouterr().out.splitlines()
     assert command == f"install it with: module unload {MINE}; eb {path}"
 
@@ -411,7 +412,7 @@ def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     root = prefix.install(MINE, text=text, stages=[{"name": "requirements", "requirements": (
         'einops[all]>=0.8; python_version > "3"\n--pre\ngone\nnumpy<3  # of the image\n')}])
     prefix.add(root, "rich", "14.0")
-    assert main(["freeze", "mine", "--date", "20261123"]) == 0
+    assert main(["lock", "mine", "--format", "eb", "--date", "20261123", "-o", "."]) == 0
     path = tmp_path / f"{BASE.replace('/', '-')}-mine-20261123.eb"
     assert capsys.readouterr().out.startswith(f"{path.name}\n")
     text = path.read_text()
@@ -423,15 +424,15 @@ def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     assert values["checksums"] == ["0" * 64]
     # of an extension that was changed
     assert "constraints" not in values
-    assert text.startswith("# Written by `ebsif freeze`") and "# Written by `ebsif extend`" not in text
-    assert main(["freeze", "mine", "--name", "new", "-n"]) == 0
+    assert text.startswith("# Written by `ebsif lock`") and "# Written by `ebsif extend`" not in text
+    assert main(["lock", "mine", "--format", "eb", "--name", "new"]) == 0
     assert "-20261121-new-" in capsys.readouterr().out
     today = time.strftime("%Y%m%d")
     prefix.install(f"{BASE}-mine-{today}", text=text)
     prefix.modules.joinpath(f"{BASE}-mine-{today}.lua").unlink()
-    assert main(["freeze", MINE, "-n"]) == 0
+    assert main(["lock", MINE, "--format", "eb"]) == 0
     assert f"-mine-{today}.2'" in capsys.readouterr().out
-    assert main(["freeze", "mine", "--name", "a b"]) != 0
+    assert main(["lock", "mine", "--format", "eb", "--name", "a b"]) != 0
     assert "'a b' is not valid in a version suffix" in capsys.readouterr().err
 
 
@@ -460,7 +461,7 @@ def test_hashes_are_kept(prefix, capsys):
     lines += [f"a @ https://example.org/{name}.whl --hash=sha256:a" for name in ("gone",)]
     prefix.install(MINE, packages=["einops==1.0", "rich==2.0", "hand==3.0"], stages=[
         {"name": "requirements", "requirements": "".join(f"{line}\n" for line in lines)}])
-    assert main(["freeze", "mine", "-n"]) == 0
+    assert main(["lock", "mine", "--format", "eb"]) == 0
     values = {"SYSTEM": "SYSTEM"}
     exec(capsys.readouterr().out, values)
     assert values["requirements"] == [
@@ -473,7 +474,7 @@ def test_stages_keep_their_options(prefix, capsys):
     root = prefix.install(MINE, packages=["einops==0.8.1", "flash_attn==2.8", "ninja==1.13"], stages=[
         {"name": "tools", "requirements": "ninja\n", "env": {"A": "1"}},
         {"name": "torch", "requirements": "flash-attn\n", "no_build_isolation": True}])
-    assert main(["freeze", "mine", "-n"]) == 0
+    assert main(["lock", "mine", "--format", "eb"]) == 0
     values = {"SYSTEM": "SYSTEM"}
     exec(capsys.readouterr().out, values)
     assert values["requirements"] == [
@@ -838,6 +839,7 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
         f"catalogue (its SHA256 is {'1' * 64})" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]
     example = names().container("PyTorch/2.13.0")
     same = example.replace(sha256="1" * 64)
+    record = Record.of(record)
     assert repeating.base_of(record, [example, same], example.site) is same
     # R-06: not one with another image
     with pytest.raises(repeating.MissingImageError):

@@ -6,6 +6,7 @@ import os
 import re
 
 import pytest
+from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record
 from ebsif import cli
 from ebsif.catalogue import inheritance, reading, site
 from ebsif.publish.pages import build, entry
@@ -157,12 +158,12 @@ def test_the_first_page(catalogue, tmp_path, description, name, archived, number
 def test_signature_and_source(catalogue):
     """Issue 25, point 1: what the verification found, and where the image was fetched."""
     container = read(catalogue)[0]
-    record = {"image": {"file": "a-20260101.sif", "source": "oras://host/a@sha256:1", "source_digest": "sha256:1",
-                        "verified": ["Ann <ann@example.org>"]}}
+    record = Record(image=ImageRecord(file="a-20260101.sif", source="oras://host/a@sha256:1", source_digest="sha256:1",
+                                      verified=["Ann <ann@example.org>"]))
     (page,) = entry.pages([container], {container.module: record})
     assert page.signature == "The image is signed by Ann <ann@example.org>."
     assert page.source == "oras://host/a@sha256:1"
-    del record["image"]["source_digest"]
+    record.image.source_digest = None
     assert page.source is None
 
 

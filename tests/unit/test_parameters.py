@@ -311,8 +311,8 @@ def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed
     block.module_generator.modules_tool = types.SimpleNamespace(
         supports_extensions=False, REQ_VERSION_EXTENSIONS=Lmod.REQ_VERSION_EXTENSIONS)
     block.installdir = "/software/Example/1.0"
-    block.record["image_packages"] = ["numpy==2.0", "pip==23.0"]
-    block.record["venv_packages"] = ["hello==1.0", "pip==24.0"]
+    block.record.image_packages = ["numpy==2.0", "pip==23.0"]
+    block.record.venv_packages = ["hello==1.0", "pip==24.0"]
     text = block.make_module_extra()
     found = re.findall(r"""EBEXTSLISTEXAMPLE[",\s]*([^"\n]+)""", text)
     assert found == ([",".join(expected)] if expected else [])
@@ -405,9 +405,9 @@ def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
     """'container_env' comes before the module's own values; its PYTHONPATH follows the venv's packages."""
     own = {"WITH_CONDA": "source /own", "PYTHONPATH": "/site", "VIRTUAL_ENV_PROMPT": "mine"}
     block = easyblock(f"container_env = {own!r}\ninit = 'conda-injected'\nentry_point = '/entry.sh'")
-    block.record["venv_environment"] = {"PYTHONPATH": "/user-software/lib:/site"}
+    block.record.venv_environment = {"PYTHONPATH": "/user-software/lib:/site"}
     # an entry point's values are only added
-    block.record["entry_point_environment"] = {"CONDA_SHLVL": "2", "PYTHONNOUSERSITE": "0", "FROM_IMAGE": "1"}
+    block.record.entry_point_environment = {"CONDA_SHLVL": "2", "PYTHONNOUSERSITE": "0", "FROM_IMAGE": "1"}
     lines = [line for line in block.module_file.lines() if line[0] in ("where", "default")]
     assert lines == [
         ("where", "user_software *ENV_PYTHONPATH /user-software/lib:/site"),

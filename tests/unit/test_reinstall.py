@@ -151,7 +151,8 @@ def installation(root, scripts=(), record=True):
         (root / name).write_text(name)
     software = UserSoftware(str(root))
     if record:
-        text = json.dumps({"user_software": software.fingerprints({}), "scripts": software.scripts})
+        text = json.dumps({
+            "image": {"file": "a.sif"}, "user_software": software.fingerprints({}), "scripts": software.scripts})
         (root / "share/ebsif/lock.json").write_text(text)
     return software
 
@@ -285,11 +286,11 @@ def test_user_software_is_read_once(tmp_path):
     squashfs.write_bytes(b"first")
     record, status = InstallRecord(), squashfs.stat()
     record.write_installed(str(tmp_path))
-    before = dict(record["user_software"])
+    before = dict(record.user_software)
     squashfs.write_bytes(b"other")
     os.utime(squashfs, ns=(status.st_atime_ns, status.st_mtime_ns))
     record.write_installed(str(tmp_path))
-    assert record["user_software"] == before
+    assert record.user_software == before
     os.utime(squashfs, ns=(status.st_atime_ns, status.st_mtime_ns + 1000))
     record.write_installed(str(tmp_path))
-    assert record["user_software"] == {squashfs.name: hashlib.sha256(b"other").hexdigest()}
+    assert record.user_software == {squashfs.name: hashlib.sha256(b"other").hexdigest()}

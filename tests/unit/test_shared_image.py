@@ -10,7 +10,7 @@ import pytest
 from easybuild.easyblocks.generic import containerinstall
 from easybuild.easyblocks.generic.container import image as image_module
 from easybuild.easyblocks.generic.container.image import Image, OpenImage
-from easybuild.easyblocks.generic.container.lockfile import InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.lockfile import InstalledImage, InstalledImages, Record
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
@@ -74,7 +74,7 @@ def test_which_image_an_installation_uses(family):
     (family / "1.0/a.sif").unlink()
     assert installed.path is None
     assert not installed.has_size
-    assert InstalledImage(str(family)).record == {}
+    assert not InstalledImage(str(family)).record
 
 
 def test_who_uses_an_image(family):
@@ -119,7 +119,7 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
     monkeypatch.setattr(EasyBlock, "sanity_check_step", lambda *_, **__: None)
 
     class Checked(containerinstall.ContainerInstall):
-        spec, known_record, initial_environ = ContainerSpec({"name": "a", "init": "none"}), {}, {}
+        spec, known_record, initial_environ = ContainerSpec({"name": "a", "init": "none"}), Record(), {}
 
         def __init__(self, name, record):
             self.installdir, self.record = str(family / name), record
@@ -256,7 +256,7 @@ def test_only_what_was_verified_is_installed(family, monkeypatch, change):
     source.unlink()
     source.write_bytes(b"of somebody else")
     record = image.install(opened, str(source), str(target.parent))
-    assert (record["sha256"], record["verified"]) == (hashlib.sha256(CONTENT).hexdigest(), ["somebody"])
+    assert (record.sha256, record.verified) == (hashlib.sha256(CONTENT).hexdigest(), ["somebody"])
     assert target.read_bytes() == CONTENT
 
 

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from ebsif.cli import main
 from ebsif.environments import artefact, crate, portable, repeating
 from ebsif.errors import EbsifError
 from ebsif.images.registry.login import VARIABLES, login_for
 from ebsif.images.registry.reference import open_repository
-from ebsif.installed import lock
 from ebsif.installed.names import Names
 from ebsif.update import tags
 from prefixes import EASYCONFIG, MINE
@@ -31,9 +31,9 @@ def share(folder, **changes):
     file = folder / "shared.squashfs"
     file.write_bytes(CONTENT)
     record = {**RECORD, "user_software": {SQUASHFS: hashlib.sha256(CONTENT).hexdigest()}}
-    texts = {"lock.json": lock.as_text({**record, **changes}), "sbom.cdx.json": "{}"}
+    texts = {"lock.json": json.dumps({**record, **changes}), "sbom.cdx.json": "{}"}
     now = datetime.datetime.now(datetime.timezone.utc)
-    one = portable.Portable("PyTorch/2.13.0-mine-1", record, texts, file, now, None)
+    one = portable.Portable("PyTorch/2.13.0-mine-1", Record.of(record), texts, file, now, None)
     reference = f"oci:{folder}/layout:1"
     artefact.push(one, open_repository(reference), lambda _: None)
     return reference
@@ -138,7 +138,8 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     ({"venv_packages": None}, "damaged: 'venv_packages' has a wrong type"),
     ({"venv_packages": ["--index-url https://x.example==1"]}, "lines like name==version"),
     ({"venv_name": "../x"}, "the name of a directory"),
-    ({"module": {"name": 1}}, "should be texts"),
+    ({"module": {"name": 1}}, "damaged: 'module' has a wrong type"),
+    ({"module": {"name": "a\nb"}}, "should be printable"),
     ({"stages": [{"requirements": "x"}]}, "damaged: 'stages' has a wrong type"),
     ({"stages": {"a": "b"}}, "damaged: 'stages' has a wrong type"),
     ({"artifacts": []}, "damaged: 'artifacts' has a wrong type"),
@@ -158,15 +159,14 @@ def test_locks_with_something_missing(tmp_path):
     """E-07, R-06: no packages are an error, and what neither lock nor file has is not the same."""
     record = {key: value for key, value in RECORD.items() if key != "venv_packages"}
     with pytest.raises(EbsifError, match="lines like name==version"):
-        repeating.repeatable(record, "x")
+        repeating.repeatable(Record.of(record), "x")
     found = artefact.read(open_repository(share(tmp_path, user_software={})))
-    with pytest.raises(EbsifError, match="user-software.squashfs doesn't match the lock"), \
-            artefact.download(found, tmp_path / "place", lambda _: None):
-        pass
+    with pytest.raises(EbsifError, match="user-software.squashfs doesn't match the lock"):
+        artefact.download(found, tmp_path / "place", lambda _: None)
     assert not (tmp_path / "place").exists()
     easyconfig = tmp_path / "x.eb"
     easyconfig.with_suffix(".lock.json").write_text(json.dumps({**RECORD, "image": {"file": "a.sif"}}))
-    assert not repeating.is_same(easyconfig, RECORD)
+    assert not repeating.is_same(easyconfig, Record.of(RECORD))
 
 
 def installed(prefix, text="", **record):
@@ -179,29 +179,35 @@ def installed(prefix, text="", **record):
     "container_env = {'HF_TOKEN': 'hf_oneverysecret'}",
     "container_env = {'A': 'b', **{'HF_TOKEN': 'hf_oneverysecret'}}",
     "container_env = dict(HF_TOKEN='hf_oneverysecret')",
-    "container_env['HF_TOKEN'] = 'hf_oneverysecret'",
-    "container_env.update({'HF_TOKEN': 'hf_oneverysecret'})",
+    "container_env = {}\ncontainer_env['HF_TOKEN'] = 'hf_oneverysecret'",
+    "container_env = {}\ncontainer_env.update({'HF_TOKEN': 'hf_oneverysecret'})",
     "container_env = {'URL': 'https://me' ':oneverysecret@host.example'}",
 ])
 def test_credentials_in_an_easyconfig_are_not_shared(eb_prefix, text):
     """R-09: however they are written; the message names the parameter, and doesn't repeat them."""
-    with pytest.raises(EbsifError, match="'container_env' in line 21 of .* has a credential") as error:
+    with pytest.raises(EbsifError, match="'container_env' in .* has a credential") as error:
         portable.of(installed(eb_prefix, text), with_user_software=False)
     assert "oneverysecret" not in str(error.value)
 
 
-def test_credentials_in_a_record_are_not_shared(eb_prefix):
-    """R-09: the words of a command are masked one by one, so a secret among them is refused."""
-    stage = {"name": "x", "post": [["login", "--token", "hf_oneverysecret"]]}
+@pytest.mark.parametrize("stage", [
+    {"post": [["login", "--token", "hf_oneverysecret"]]}, {"env": {"HF_TOKEN": "hf_oneverysecret"}},
+    {"requirements": "--index-url https://me:oneverysecret@registry.example/simple\n"}])
+def test_credentials_in_a_record_are_not_shared(eb_prefix, stage):
+    """R-09: also a secret among the words of a command is refused."""
     with pytest.raises(EbsifError, match="'stages' in the record has a credential"):
-        portable.of(installed(eb_prefix, stages=[stage]), with_user_software=False)
+        portable.of(installed(eb_prefix, stages=[{"name": "x", **stage}]), with_user_software=False)
 
 
 def test_what_is_no_credential_is_shared(eb_prefix):
-    """R-09: names of variables, numbers of tokens; what can be masked in the text is masked."""
-    text = "container_env = {'HF_TOKEN': '$HF_TOKEN', 'MAX_TOKEN': '4096', 'X': 'https://me:oneverysecret@host'}\n"
-    found = portable.of(installed(eb_prefix, text), with_user_software=False)
-    assert found.texts[found.easyconfig].endswith(text.replace("oneverysecret", "****"))
+    """R-09: names of variables, numbers of tokens; a credential in a comment is one."""
+    text = "container_env = {'HF_TOKEN': '$HF_TOKEN', 'MAX_TOKEN': '4096'}\n"
+    package = portable.of(installed(eb_prefix, text), with_user_software=False)
+    assert package.texts[package.easyconfig].endswith(text)
+    (eb_prefix.software / MINE / "easybuild" / package.easyconfig).write_text(
+        f"{EASYCONFIG}# https://me:oneverysecret@host\n")
+    with pytest.raises(EbsifError, match=r"\.eb has a credential"):
+        portable.of(Names(Namespace(site=None, catalogue=[])).installation(MINE), with_user_software=False)
 
 
 @pytest.mark.parametrize(("label", "named", "expected"), [

@@ -25,7 +25,7 @@ from .imagesource import ImageSource
 from .tables import MAKE_STRIPED
 from .runtime import Runtime, passed_variables, run_program
 from .install import FILES
-from .lockfile import IMAGE_OWN, IMAGE_REFERENCE, InstalledImage, InstalledImages
+from .lockfile import IMAGE_OWN, IMAGE_REFERENCE, ImageRecord, InstalledImage, InstalledImages
 from .sif import signers
 from .texts import format_size
 
@@ -55,8 +55,8 @@ class Image:
         """Return whether the image of another installation is this one, by its record."""
         digest = self.spec.source.digest if self.spec.source else None
         # two conversions of the same image differ, so there only the digest of the source tells
-        is_same = digest is None or self.checksum is not None or installed.image.get(SOURCE_DIGEST) == digest
-        return is_same and self.has_checksum(installed.path or '', installed.image.get(SHA256, ''))
+        is_same = digest is None or self.checksum is not None or installed.image.source_digest == digest
+        return is_same and self.has_checksum(installed.path or '', installed.image.sha256 or '')
 
     @property
     def shared_path(self) -> Optional[str]:
@@ -68,9 +68,9 @@ class Image:
     def is_known(self, path: str) -> bool:
         """Return whether a shared image has the right SHA256 in a record, so that the file needn't be read (E-01)."""
         recorded = self.others.unchanged(path) if self.spec.image != IMAGE_OWN else None
-        return recorded is not None and self.has_checksum(path, recorded.image.get(SHA256, ''))
+        return recorded is not None and self.has_checksum(path, recorded.image.sha256 or '')
 
-    def install(self, opened: 'OpenImage', found: str, installdir: str) -> Dict[str, Any]:
+    def install(self, opened: 'OpenImage', found: str, installdir: str) -> ImageRecord:
         """
         Give an installation the image; return the part of the record on it.
 
@@ -87,13 +87,14 @@ class Image:
         if not build_option('ignore_checksums'):
             self.check(used, found, sha256)
         status = os.stat(used)
-        record = {'file': self.spec.image_name, 'kind': self.spec.image, 'mtime_ns': status.st_mtime_ns,
-                  'resolved': opened.path, 'size': status.st_size, SHA256: sha256, 'signers': signers(used)}
-        record.update(origin_of(found, sha256))
+        more: Dict[str, Any] = dict(origin_of(found, sha256))
         owner = self.others.origin(opened.path) if self.spec.image == IMAGE_REFERENCE else None
         if owner:
-            record['origin'] = owner
-        return dict(record, verified=opened.verified) if opened.verified else record
+            more['origin'] = owner
+        if opened.verified:
+            more['verified'] = opened.verified
+        return ImageRecord(file=self.spec.image_name, kind=self.spec.image, mtime_ns=status.st_mtime_ns,
+                           resolved=opened.path, size=status.st_size, sha256=sha256, signers=signers(used), **more)
 
     def copy(self, opened: 'OpenImage', target: str) -> str:
         """Copy the image; return its SHA256."""
@@ -111,14 +112,14 @@ class Image:
         recorded = self.others.unchanged(path)
         if recorded:
             trace_msg("size and time of the image match the record of %s" % recorded.module)
-            return recorded.image[SHA256]
+            return recorded.image.sha256 or ''
         trace_msg("computing the SHA256 of %s (%s)" % (path, format_size(os.path.getsize(path))))
         sha256 = compute_checksum(path, CHECKSUM_TYPE_SHA256)
-        wrong = [one for one in self.others.using(path) if one.image.get(SHA256) != sha256]
+        wrong = [one for one in self.others.using(path) if one.image.sha256 != sha256]
         if wrong and not build_option('ignore_checksums'):
             raise altered("The image %s was changed after %s had been installed with it: its SHA256 is %s now, and was "
                           "%s. Reinstall that module (eb --rebuild), or use an unchanged image." % (
-                              path, wrong[0].module, sha256, wrong[0].image.get(SHA256)))
+                              path, wrong[0].module, sha256, wrong[0].image.sha256))
         return sha256
 
     def check(self, used: str, found: str, sha256: str) -> None:
@@ -208,8 +209,8 @@ def origin_of(found: str, sha256: str) -> Dict[str, str]:
     if note and note[SHA256] == sha256:
         return {SOURCE: note[SOURCE], SOURCE_DIGEST: ImageSource.parse(note[SOURCE]).digest or ''}
     known = InstalledImage(os.path.dirname(os.path.realpath(found))).image
-    if known.get(SHA256) == sha256 and known.get(SOURCE_DIGEST):
-        return {key: known[key] for key in (SOURCE, SOURCE_DIGEST)}
+    if known.sha256 == sha256 and known.source_digest:
+        return {SOURCE: known.source or '', SOURCE_DIGEST: known.source_digest}
     return {SOURCE: found}
 
 
@@ -219,14 +220,14 @@ def check_installed_image(installed: InstalledImage) -> None:
 
     The image is only read if its size matches the record, but its time doesn't.
     """
-    path, size = installed.path, installed.image.get('size')
+    path, size = installed.path, installed.image.size
     # without its own copy, the module uses a central image, which nobody has recorded
     is_in_use = installed.is_shared or path == installed.own_path
     if path is None or size is None or not is_in_use or installed.is_unchanged:
         return
     if installed.has_size:
         trace_msg("computing the SHA256 of %s, because its time has changed" % path)
-        if compute_checksum(path, CHECKSUM_TYPE_SHA256) == installed.image.get(SHA256):
+        if compute_checksum(path, CHECKSUM_TYPE_SHA256) == installed.image.sha256:
             return
     raise altered("The image %s was changed after %s had been installed: it has %d bytes, and had %d. Put the earlier "
                   "image back, or install the module again with `eb --rebuild`." % (

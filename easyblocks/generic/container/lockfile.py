@@ -13,43 +13,16 @@ Doesn't import EasyBuild, so that commands can use it too: importing EasyBuild t
 import glob
 import json
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union
+from typing import get_type_hints
+
+from .texts import normal_name
 
 # Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
 
 # What a copy of it has instead of the suffix of the easyconfig that repeats the installation, in the same directory.
 COPY_SUFFIX = '.lock.json'
-
-MODULE = 'module'  # name, version, versionsuffix
-EASYCONFIG = 'easyconfig'  # path of the file that was installed
-VERSIONS = 'versions'  # of the software that was used: EasyBuild, the runtime ...
-# file, source (where it was fetched from, else where it was found), source_digest (of what was fetched), resolved,
-# sha256; size and mtime_ns of the file that the module uses; kind (own, central, reference); origin: the module
-# whose image it is, if that is another one; labels; signers: fingerprints of the keys that signed it, which nobody has
-# verified; signature: state and details of the verification, if the easyconfig asks for that
-IMAGE = 'image'
-IMAGE_PACKAGES = 'image_packages'  # name==version of each Python package
-SYSTEM = 'system'  # distribution and release
-SYSTEM_PACKAGES = 'system_packages'  # like IMAGE_PACKAGES, by kind: deb, rpm, apk
-CONDA_PACKAGES = 'conda_packages'  # like IMAGE_PACKAGES, by prefix of the environment
-IMAGE_LIST = 'image_list'  # like IMAGE_PACKAGES, by kind: what the image itself lists in /.sbom.json
-MASKS = 'masks'
-LIBRARY_BINDS = 'library_binds'
-OPTIONAL_BINDS = 'optional_binds'  # existing sources only
-ENTRY_POINT_ENVIRONMENT = 'entry_point_environment'  # value by name of variable
-WRAPPERS = 'wrappers'
-SCRIPTS = 'scripts'  # fingerprints
-USER_FILES = 'user_software'  # fingerprints of the files of user software
-USER_SOFTWARE_FILE = 'user_software_file'  # size and mtime_ns of the SquashFS file
-
-# With user software:
-STAGES = 'stages'
-VENV_PACKAGES = 'venv_packages'  # like IMAGE_PACKAGES
-ARTIFACTS = 'artifacts'  # name and SHA256 of the files that pip installed, by normalized package name
-LOCAL_FILES = 'local_files'  # SHA256 of local files that stages refer to, by path
-VENV_ENVIRONMENT = 'venv_environment'
-VENV_NAME = 'venv_name'
 
 # Where the image of a module is (easyconfig parameter 'image').
 IMAGE_OWN = 'own'
@@ -61,7 +34,171 @@ IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL, IMAGE_REFERENCE)
 IN_IMAGE, IN_USER_SOFTWARE = 'image', 'user-software'
 
 
-# --- packages
+# --- the record
+
+class RecordError(ValueError):
+    """A text is not the record of an installation; the message says why."""
+
+
+F = TypeVar('F', bound='Fields')
+
+
+class Fields:
+    """
+    A JSON object whose values are attributes with declared types; those that are missing have the default, if any.
+
+    Values that aren't declared, of other versions of ebsif, are kept. Defaults must not be changed in place.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        """Set values; the others have their defaults."""
+        vars(self).update(values)
+
+    def __bool__(self) -> bool:
+        """Return whether there are any values."""
+        return bool(vars(self))
+
+    def has(self, name: str) -> bool:
+        """Return whether a value is there, and not only its default."""
+        return name in vars(self)
+
+    def replace(self: F, **values: Any) -> F:
+        """Return the same object with other values."""
+        return type(self)(**dict(vars(self), **values))
+
+    @classmethod
+    def of(cls: Type[F], content: Dict[str, Any], name: str = '') -> F:
+        """Return an object from JSON, of which `name` is the place; raise RecordError if a value has a wrong type."""
+        place = name + ': ' if name else ''
+        hints = get_type_hints(cls)
+        # without a default and missing, or the name of one of our methods
+        wrong = [key for key in hints.keys() ^ content.keys() if hasattr(cls, key) != (key in hints)]
+        if wrong:
+            raise RecordError("damaged: '%s%s' is missing or wrong" % (place, wrong[0]))
+        return cls(**{key: checked(value, hints.get(key, Any), place + key) for key, value in content.items()})
+
+
+class ImageRecord(Fields):
+    """What a record says about the image."""
+
+    file: str
+    kind: str = IMAGE_OWN  # or central, reference
+    source: Optional[str] = None  # where it was fetched from, else where it was found
+    source_digest: Optional[str] = None  # of what was fetched
+    resolved: Optional[str] = None  # the file that was found, without links
+    sha256: Optional[str] = None
+    size: Optional[int] = None  # of the file that the module uses
+    mtime_ns: Optional[int] = None
+    origin: Optional[str] = None  # the module whose image it is, if that is another one
+    labels: Dict[str, Any] = {}
+    signers: List[str] = []  # fingerprints of the keys that signed it, which nobody has verified
+    verified: List[str] = []  # those that were verified, if the easyconfig asks for that
+
+
+R = TypeVar('R', bound='Record')
+
+
+class Record(Fields):
+    """The record of an installation. Packages are lines like ``name==version``."""
+
+    module: Dict[str, str] = {}  # name, version, versionsuffix
+    easyconfig: Optional[str] = None  # path of the file that was installed
+    versions: Dict[str, Any] = {}  # of the software that was used: ebsif, EasyBuild, the runtime ...
+    image: ImageRecord = ImageRecord(file='')
+    image_packages: List[str] = []  # Python packages of the image
+    system: Dict[str, Any] = {}  # distribution and release
+    system_packages: Dict[str, List[str]] = {}  # by kind: deb, rpm, apk
+    conda_packages: Dict[str, List[str]] = {}  # by prefix of the environment
+    image_list: Dict[str, List[str]] = {}  # by kind: what the image itself lists in /.sbom.json
+    masks: Dict[str, Any] = {}
+    library_binds: List[str] = []
+    optional_binds: List[str] = []  # existing sources only
+    entry_point_environment: Dict[str, str] = {}
+    wrappers: List[str] = []
+    scripts: Dict[str, str] = {}  # fingerprints
+    user_software: Dict[str, str] = {}  # fingerprints of its files
+    user_software_file: Dict[str, int] = {}  # size and mtime_ns of the SquashFS file
+    # with user software:
+    stages: List[Dict[str, Any]] = []
+    venv_packages: List[str] = []
+    artifacts: Dict[str, Dict[str, str]] = {}  # name and SHA256 of the files that pip installed, by normalized name
+    local_files: Dict[str, str] = {}  # SHA256 of local files that stages refer to, by path
+    venv_environment: Dict[str, str] = {}
+    venv_name: Optional[str] = None
+
+    @classmethod
+    def parse(cls: Type[R], text: Union[str, bytes]) -> R:
+        """Return the record in a text; raise RecordError if it is none, or a value has a wrong type."""
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as err:
+            raise RecordError("can't be read as a lock, which `ebsif lock` writes: %s" % err)
+        if not isinstance(content, dict) or not isinstance(content.get('image'), dict):
+            raise RecordError("not the lock file of an installation (it has no 'image')")
+        record = cls.of(content)
+        if not all(isinstance(stage.get('name'), str) for stage in record.stages):
+            raise RecordError("damaged: 'stages' has a wrong type")
+        wrong = [line for _, _, lines in record.package_lists for line in lines if '==' not in line]
+        if wrong:
+            raise RecordError("damaged: '%s' is not a package and its version" % wrong[0])
+        return record
+
+    @classmethod
+    def read(cls: Type[R], path: str) -> R:
+        """Return the record in a file; raise OSError if it can't be read, RecordError if it is none."""
+        with open(path, 'rb') as file:
+            return cls.parse(file.read())
+
+    @property
+    def text(self) -> str:
+        """The text of the file; the same content always gives the same text."""
+        return json.dumps(vars(self), indent=2, sort_keys=True, default=vars) + '\n'
+
+    @property
+    def module_name(self) -> Optional[str]:
+        """Name, version and suffix of the module; None if the record has no name."""
+        name = self.module.get('name')
+        return '%s/%s' % (name, self.full_version) if name else None
+
+    @property
+    def full_version(self) -> str:
+        """Version and suffix of the module."""
+        return self.module.get('version', '') + self.module.get('versionsuffix', '')
+
+    @property
+    def has_user_software(self) -> bool:
+        """Whether the module has packages of its own, or can have some."""
+        return self.has('stages')
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it lists all packages; records of earlier versions of ebsif list Python packages only."""
+        return self.has('system_packages')
+
+    @property
+    def image_versions(self) -> Dict[str, str]:
+        """Versions of the Python packages of the image, by normalized name."""
+        return normalized(self.image_packages)
+
+    @property
+    def venv_versions(self) -> Dict[str, str]:
+        """Versions of the packages in user software, by normalized name."""
+        return normalized(self.venv_packages)
+
+    @property
+    def package_lists(self) -> List[Tuple[str, str, List[str]]]:
+        """Kind, place and lines of each list of packages; the list in /.sbom.json comes last."""
+        lists = [('pypi', IN_IMAGE, self.image_packages), ('pypi', IN_USER_SOFTWARE, self.venv_packages)]
+        lists += [(kind, IN_IMAGE, lines) for kind, lines in sorted(self.system_packages.items())]
+        lists += [('conda', prefix, lines) for prefix, lines in sorted(self.conda_packages.items())]
+        return lists + [(kind, IN_IMAGE, lines) for kind, lines in sorted(self.image_list.items())]
+
+    @property
+    def packages(self) -> List['Package']:
+        """The packages, each once."""
+        return list(dict.fromkeys(Package(kind, place, *line.split('==', 1))
+                                  for kind, place, lines in self.package_lists for line in lines))
+
 
 class Package(NamedTuple):
     """An installed package; `kind` is its type in package URLs: 'pypi', 'conda', 'deb', 'rpm' or 'apk'."""
@@ -72,32 +209,35 @@ class Package(NamedTuple):
     version: str
 
 
-def is_complete(record: Dict[str, Any]) -> bool:
-    """Return whether a record lists all packages; records of earlier versions of ebsif list Python packages only."""
-    return SYSTEM_PACKAGES in record
+def versions_in(lines: Iterable[str]) -> Dict[str, str]:
+    """Return the versions in lines like ``name==version``, by name."""
+    return dict(line.split('==', 1) for line in lines)
 
 
-def packages_of(record: Dict[str, Any]) -> Iterator[Package]:
-    """Yield the packages in the record of an installation, each once."""
-    seen: Set[Package] = set()
-    for kind, place, lines in groups(record):
-        for line in lines:
-            package = Package(kind, place, *line.split('==', 1))
-            if package not in seen:
-                seen.add(package)
-                yield package
+def normalized(lines: Iterable[str]) -> Dict[str, str]:
+    """Return the versions in lines like ``name==version``, by normalized name."""
+    return {normal_name(name): version for name, version in versions_in(lines).items()}
 
 
-def groups(record: Dict[str, Any]) -> Iterator[Tuple[str, str, List[str]]]:
-    """Yield kind, place and lines of each list of packages in a record; the list in /.sbom.json comes last."""
-    yield 'pypi', IN_IMAGE, record.get(IMAGE_PACKAGES, [])
-    yield 'pypi', IN_USER_SOFTWARE, record.get(VENV_PACKAGES, [])
-    for kind, lines in sorted(record.get(SYSTEM_PACKAGES, {}).items()):
-        yield kind, IN_IMAGE, lines
-    for prefix, lines in sorted(record.get(CONDA_PACKAGES, {}).items()):
-        yield 'conda', prefix, lines
-    for kind, lines in sorted(record.get(IMAGE_LIST, {}).items()):
-        yield kind, IN_IMAGE, lines
+def checked(value: Any, kind: Any, name: str) -> Any:
+    """Return a value of JSON as a declared type; raise RecordError, which names the value, if it has another one."""
+    # in Python 3.6, the origin of List[str] is List
+    origin, kinds = getattr(kind, '__origin__', None), getattr(kind, '__args__', [])
+    if kind is Any or (origin is Union and value is None):
+        return value
+    if origin is Union:
+        return checked(value, kinds[0], name)
+    if origin in (list, List) and isinstance(value, list) or origin in (dict, Dict) and isinstance(value, dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            # records have thousands of texts
+            if type(item) is not kinds[-1]:
+                checked(item, kinds[-1], name)
+        return value
+    if origin is None and issubclass(kind, Fields) and isinstance(value, dict):
+        return kind.of(value, name)
+    if origin is None and isinstance(value, kind):
+        return value
+    raise RecordError("damaged: '%s' has a wrong type" % name)
 
 
 # --- images
@@ -119,71 +259,52 @@ class InstalledImage:
     """
     The image that an installation uses, from its record.
 
-    Attributes: `root` is the installation directory; `record` is the whole record, empty if there is none.
+    Attributes: `root` is the installation directory; `record` is the whole record, empty if there is none; `image` is
+    the part of it on the image.
     """
 
     def __init__(self, root: str):
         """Read the record of an installation; there may be none."""
         self.root = root
-        self.record: Dict[str, Any] = {}
         try:
-            with open(os.path.join(root, RECORD)) as text:
-                record = json.load(text)
-        except (OSError, ValueError):
-            return
-        if isinstance(record, dict) and isinstance(record.get(IMAGE), dict):
-            self.record = record
-
-    @property
-    def image(self) -> Dict[str, Any]:
-        """The part of the record on the image."""
-        return self.record.get(IMAGE, {})
-
-    @property
-    def file(self) -> str:
-        """File name of the image."""
-        return self.image.get('file', '')
+            self.record = Record.read(os.path.join(root, RECORD))
+        except (OSError, RecordError):
+            self.record = Record()
+        self.image = self.record.image
 
     @property
     def own_path(self) -> str:
         """Path of the copy in the installation, which may have been removed."""
-        return os.path.join(self.root, self.file)
+        return os.path.join(self.root, self.image.file)
 
     @property
     def path(self) -> Optional[str]:
         """Path of the image in use: the installation's copy, else the file that was installed; None if gone."""
-        for path in (self.own_path, self.image.get('resolved', '')):
-            if self.file and os.path.isfile(path):
+        for path in (self.own_path, self.image.resolved or ''):
+            if self.image.file and os.path.isfile(path):
                 return path
         return None
 
     @property
-    def full_version(self) -> str:
-        """Version and suffix of the module."""
-        module = self.record.get(MODULE, {})
-        return '%s%s' % (module.get('version', ''), module.get('versionsuffix', ''))
-
-    @property
     def module(self) -> str:
         """Name of the module."""
-        name = self.record.get(MODULE, {}).get('name')
-        return '%s/%s' % (name, self.full_version) if name else '/'.join(self.root.split(os.sep)[-2:])
+        return self.record.module_name or '/'.join(self.root.split(os.sep)[-2:])
 
     @property
     def is_shared(self) -> bool:
         """Whether the image is another module's, or the site's."""
-        return self.image.get('kind', IMAGE_OWN) != IMAGE_OWN
+        return self.image.kind != IMAGE_OWN
 
     @property
     def origin(self) -> str:
         """Name of the module to which the image belongs: another one if the image is shared."""
-        return self.image.get('origin') or self.module
+        return self.image.origin or self.module
 
     @property
     def has_size(self) -> bool:
         """Whether the image is there with the size in the record, and so not truncated."""
         path = self.path
-        return path is not None and os.path.getsize(path) == self.image.get('size')
+        return path is not None and os.path.getsize(path) == self.image.size
 
     @property
     def is_unchanged(self) -> bool:
@@ -193,7 +314,7 @@ class InstalledImage:
         Reading tens of gigabytes would take most of the time of an installation without a copy.
         """
         path = self.path
-        return path is not None and self.has_size and os.stat(path).st_mtime_ns == self.image.get('mtime_ns')
+        return path is not None and self.has_size and os.stat(path).st_mtime_ns == self.image.mtime_ns
 
     def uses(self, path: str) -> bool:
         """Return whether the installation uses an image."""
@@ -202,8 +323,8 @@ class InstalledImage:
 
     def needs(self, path: str) -> bool:
         """Return whether the module can't be used without this file, because it has no copy of its own."""
-        return not os.path.isfile(self.own_path) and bool(self.file) and \
-            os.path.realpath(self.image.get('resolved', '')) == os.path.realpath(path)
+        return not os.path.isfile(self.own_path) and bool(self.image.file) and \
+            os.path.realpath(self.image.resolved or '') == os.path.realpath(path)
 
 
 class InstalledImages:
@@ -228,7 +349,8 @@ class InstalledImages:
             records = glob.glob(os.path.join(glob.escape(os.path.dirname(root)), '*', RECORD))
             beside = [InstalledImage(path[:-len(RECORD) - 1]) for path in sorted(records)]
             # not what is left of earlier installations
-            beside = [one for one in beside if os.path.basename(one.root) == one.full_version and one.root != root]
+            beside = [one for one in beside
+                      if os.path.basename(one.root) == one.record.full_version and one.root != root]
             named = [InstalledImage(path) for path in self.directories]
             name = '/'.join(root.split(os.sep)[-2:])
             # of two modules with the same image, the extended module counts: the other one may be removed
@@ -240,7 +362,7 @@ class InstalledImages:
     def find(self, name: str, is_wanted: Callable[[InstalledImage], bool]) -> Optional[str]:
         """Return the path of a complete image of this name whose installation `is_wanted` accepts, or None."""
         return next((one.path for one in self.images
-                     if one.file == name and one.has_size and is_wanted(one)), None)
+                     if one.image.file == name and one.has_size and is_wanted(one)), None)
 
     def using(self, path: str) -> List[InstalledImage]:
         """Return the installations that use an image."""

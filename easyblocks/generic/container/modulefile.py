@@ -57,9 +57,9 @@ class ModuleFile(ModuleSettings):
             "    singularity exec $SIF COMMAND\n\n"
             "The module also provides these commands: %s.\nEach has a --help." % (
                 spec.image_name, ', '.join(sorted(spec.commands)))]
-        if self.record.get(lockfile.WRAPPERS):
+        if self.record.wrappers:
             sections.append("These commands run in the container automatically: %s."
-                            % ', '.join(self.record[lockfile.WRAPPERS]))
+                            % ', '.join(self.record.wrappers))
         if spec.init == INIT_CONDA_MANUAL:
             # in single quotes: the variable has its value in the container only
             sections.append("To activate its Conda environment in the container:\n\n"
@@ -70,12 +70,12 @@ class ModuleFile(ModuleSettings):
         if self.cache_places:
             sections.append('\n'.join([
                 "Caches of libraries, unless you set the variable yourself:"] + self.cache_lines))
-        if self.image_record.get('sha256'):
-            sections.append("The SHA256 of the image is %s.%s" % (self.image_record['sha256'], self.sharing))
-        if self.image_record.get('source_digest'):
-            sections.append("The image comes from %s." % self.image_record['source'])
-        if self.image_record.get('verified'):
-            sections.append("The image is signed by %s." % ', '.join(self.image_record['verified']))
+        if self.image_record.sha256:
+            sections.append("The SHA256 of the image is %s.%s" % (self.image_record.sha256, self.sharing))
+        if self.image_record.source_digest:
+            sections.append("The image comes from %s." % self.image_record.source)
+        if self.image_record.verified:
+            sections.append("The image is signed by %s." % ', '.join(self.image_record.verified))
         if spec.masks:
             sections.append('\n'.join(['Files of the image that are masked in the container:'] +
                                       [' - ' + line for line in spec.masks.lines]))
@@ -116,16 +116,15 @@ class ModuleFile(ModuleSettings):
         """The sentence of the help on an image that isn't the module's own."""
         if not self.is_reference:
             return ''
-        owner = self.image_record.get('origin')
+        owner = self.image_record.origin
         whose = "the image of the module %s" % owner if owner else "an image"
-        return "\nThe module has no copy: it uses %s, %s." % (whose, self.image_record['resolved'])
+        return "\nThe module has no copy: it uses %s, %s." % (whose, self.image_record.resolved)
 
     @property
     def listed_packages(self) -> List[Tuple[str, str]]:
         """Names and versions of the packages in the container that are listed as extensions."""
-        pins = dict(line.split('==', 1) for key in LISTED_PACKAGES[self.spec.listed_packages]
-                    for line in self.record.get(key, []))
-        return sorted(pins.items())
+        lines = [line for key in LISTED_PACKAGES[self.spec.listed_packages] for line in getattr(self.record, key)]
+        return sorted(lockfile.versions_in(lines).items())
 
 
 # --- the .modulerc file

@@ -18,7 +18,6 @@ from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import nub
 
-from . import lockfile
 from .credentials import REMEDY, Credentials
 from .framework import EasyBuildExit
 from .imagesource import ImageSource, source_name
@@ -44,7 +43,7 @@ ONE_CONTAINER = (REFUSE, REPLACE)
 
 # Packages that a module lists as extensions, with their keys in the installation's record.
 LISTED_PACKAGES = {
-    'all': (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES), 'user_software': (lockfile.VENV_PACKAGES,), 'none': ()}
+    'all': ('image_packages', 'venv_packages'), 'user_software': ('venv_packages',), 'none': ()}
 
 # Value of 'wrappers': every program of the venv.
 WRAPPERS_ALL = 'all'

@@ -18,7 +18,6 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, remove_dir
 from easybuild.tools.utilities import trace_msg
 
-from . import lockfile
 from .framework import RunShellCmdError
 from .packages import Packages
 from .install import read_program, sh_command
@@ -169,10 +168,10 @@ def read_inventory(folder: str) -> Dict[str, Any]:
     conda = conda_packages(read(folder, 'conda'))
     release = dict(re.findall(r'^(ID|VERSION_ID)=["\']?([^"\'\n]*)', read(folder, 'os-release'), re.MULTILINE))
     return {
-        lockfile.SYSTEM: {'distribution': release.get('ID', ''), 'release': release.get('VERSION_ID', '')},
-        lockfile.SYSTEM_PACKAGES: {kind: sorted(set(lines)) for kind, lines in packages.items() if lines},
-        lockfile.CONDA_PACKAGES: conda,
-        lockfile.IMAGE_LIST: packages_in_sbom(read(folder, '.sbom.json')),
+        'system': {'distribution': release.get('ID', ''), 'release': release.get('VERSION_ID', '')},
+        'system_packages': {kind: sorted(set(lines)) for kind, lines in packages.items() if lines},
+        'conda_packages': conda,
+        'image_list': packages_in_sbom(read(folder, '.sbom.json')),
     }
 
 

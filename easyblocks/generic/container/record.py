@@ -7,10 +7,9 @@
 """
 The record of an installation, share/ebsif/lock.json, and its use for repeating an installation exactly.
 """
-import json
 import os
 import stat
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
@@ -22,43 +21,40 @@ from .runtime import existing_sources
 from .usersoftware import UserSoftware
 
 
-class InstallRecord(dict):
-    """The record of an installation, a dictionary with the keys in ``lockfile``."""
+class InstallRecord(lockfile.Record):
+    """The record of an installation that is made or repeated."""
 
     @classmethod
     def from_file(cls, path: str) -> 'InstallRecord':
         """Read a record; raise EasyBuildError if the file can't be read or isn't the record of an installation."""
         try:
-            with open(path) as text:
-                record = json.load(text)
-        except (OSError, ValueError) as err:
+            return cls.read(path)
+        except OSError as err:
             raise EasyBuildError("Can't read the lock file %s: %s", path, err)
-        if not isinstance(record, dict) or not isinstance(record.get(lockfile.IMAGE), dict):
-            raise EasyBuildError("%s is not the lock of a container module (%s of an installation)", path,
-                                 lockfile.RECORD)
-        return cls(record)
+        except lockfile.RecordError as err:
+            raise EasyBuildError("%s is not the lock of a container module (%s of an installation): %s", path,
+                                 lockfile.RECORD, err)
 
     @classmethod
     def read_repeatable(cls, path: str) -> 'InstallRecord':
         """Read the record of an installation to repeat; raise EasyBuildError also if it has no user software."""
         record = cls.from_file(path)
-        needed = (lockfile.STAGES, lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES)
-        if not all(isinstance(record.get(key), list) for key in needed):
+        if not all(map(record.has, ('stages', 'image_packages', 'venv_packages'))):
             raise EasyBuildError("%s is the lock of a container module without user software: there is nothing to "
                                  "repeat", path)
         return record
 
     def write(self, path: str) -> None:
-        """Write the record atomically; the same content always gives the same text."""
-        write_whole(path, json.dumps(self, indent=2, sort_keys=True) + '\n', forced=True)
+        """Write the record atomically."""
+        write_whole(path, self.text, forced=True)
 
     def write_installed(self, installdir: str) -> None:
         """Write the record of an installation, with fingerprints that show later whether somebody has changed it."""
         files = UserSoftware(installdir)
         # the SquashFS file may be large: unless commands of the easyconfig have changed it, it is read once
-        known = files.file_status and self.get(lockfile.USER_SOFTWARE_FILE) == files.file_status
-        self[lockfile.USER_FILES] = files.fingerprints(self[lockfile.USER_FILES] if known else {})
-        self[lockfile.SCRIPTS], self[lockfile.USER_SOFTWARE_FILE] = files.scripts, files.file_status
+        known = files.file_status and self.user_software_file == files.file_status
+        self.user_software = files.fingerprints(self.user_software if known else {})
+        self.scripts, self.user_software_file = files.scripts, files.file_status
         self.write(os.path.join(installdir, lockfile.RECORD))
 
     def correct(self, path: str) -> None:
@@ -75,9 +71,8 @@ class InstallRecord(dict):
 
         Also pip's, which may be the image's: a stage with 'upgrade_pip' would install a newer one.
         """
-        versions = {name: version for name, version in self.get(lockfile.VERSIONS, {}).items() if name == 'pip'}
-        versions.update(line.split('==', 1) for line in self[lockfile.VENV_PACKAGES])
-        return versions
+        versions = {name: version for name, version in self.versions.items() if name == 'pip'}
+        return dict(versions, **lockfile.versions_in(self.venv_packages))
 
     def check_repeatable(self, image_packages: List[str], with_files: bool = True) -> None:
         """
@@ -85,11 +80,11 @@ class InstallRecord(dict):
 
         `image_packages` are the packages of the image as requirement lines; local files may not be needed.
         """
-        problems = describe_differences(self[lockfile.IMAGE_PACKAGES], image_packages)
+        problems = describe_differences(self.image_packages, image_packages)
         if problems:
             raise EasyBuildError("The installation can't be repeated with this image, its packages differ: %s",
                                  '; '.join(problems))
-        for path, sha256 in sorted(self.get(lockfile.LOCAL_FILES, {}).items() if with_files else []):
+        for path, sha256 in sorted(self.local_files.items() if with_files else []):
             if not os.path.isfile(path):
                 raise EasyBuildError("The installation can't be repeated: the local file %s no longer exists", path)
             if compute_checksum(path, CHECKSUM_TYPE_SHA256) != sha256:
@@ -102,18 +97,17 @@ class InstallRecord(dict):
 
         `lock` is the record of the new installation. A venv may have a pip of its own or not.
         """
-        packages = [[line for line in one[lockfile.VENV_PACKAGES] if not line.startswith('pip==')]
-                    for one in (self, lock)]
-        problems = describe_differences(*packages) + other_files(self, lock.get(lockfile.ARTIFACTS, {}))
-        if self[lockfile.IMAGE]['sha256'] != lock[lockfile.IMAGE]['sha256']:
+        packages = [[line for line in record.venv_packages if not line.startswith('pip==')] for record in (self, lock)]
+        problems = describe_differences(*packages) + other_files(self, lock.artifacts)
+        if self.image.sha256 != lock.image.sha256:
             problems.append('the image has another SHA256')
         if problems:
             raise EasyBuildError("The installation is not an exact repeat of the lock: %s", '; '.join(problems))
 
 
-def other_files(record: Dict[str, Any], artifacts: Dict[str, Dict[str, str]]) -> List[str]:
+def other_files(record: lockfile.Record, artifacts: Dict[str, Dict[str, str]]) -> List[str]:
     """Describe the files that pip installs, as they are recorded, with another SHA256 than in a record."""
-    recorded = record.get(lockfile.ARTIFACTS, {})
+    recorded = record.artifacts
     # only compare files with the same name: a wheel that was built here is not the recorded source
     return ['%s has another SHA256 than in the lock' % artifact['file'] for name, artifact in sorted(artifacts.items())
             if artifact['file'] == recorded.get(name, artifact)['file'] and artifact != recorded.get(name, artifact)]
@@ -135,9 +129,9 @@ def correct_binds(path: str, optional_binds: List[str]) -> Optional[str]:
     if not os.path.exists(path):
         return None
     record = InstallRecord.from_file(path)
-    sources = existing_sources(optional_binds + record.get(lockfile.LIBRARY_BINDS, []))
-    if record.get(lockfile.OPTIONAL_BINDS) != sources:
-        record[lockfile.OPTIONAL_BINDS] = sources
+    sources = existing_sources(optional_binds + record.library_binds)
+    if record.optional_binds != sources:
+        record.optional_binds = sources
         try:
             record.correct(path)
         except (EasyBuildError, OSError) as err:

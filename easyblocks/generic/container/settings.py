@@ -49,12 +49,11 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 
-from . import lockfile
 from .masks import MASKS
 from .parameters import REPLACE
 from .install import write_readable, write_whole
 from .runtime import escape_value
-from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, image_places
+from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, ImageRecord, Record, image_places
 from .schedulers import SCHEDULERS
 from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES
 from .texts import parse_binds
@@ -85,21 +84,21 @@ CACHE_SETTINGS = ('EBSIF_NODE_LOCAL', 'XDG_CACHE_HOME')
 class ModuleSettings:
     """The lines of module.conf, from the specification of a container and the record of its installation."""
 
-    def __init__(self, spec: Any, record: Dict[str, Any], module: str) -> None:
+    def __init__(self, spec: Any, record: Record, module: str) -> None:
         """``spec``: ContainerSpec; ``module``: name and version as in `module load`."""
         self.spec = spec
         self.record = record
         self.module = module
 
     @property
-    def image_record(self) -> Dict[str, Any]:
+    def image_record(self) -> ImageRecord:
         """The part of the record on the image."""
-        return self.record.get(lockfile.IMAGE, {})
+        return self.record.image
 
     @property
     def is_reference(self) -> bool:
         """Whether the module uses the image where the installation found it."""
-        return self.spec.image == self.image_record.get('kind') == IMAGE_REFERENCE
+        return self.spec.image == self.image_record.kind == IMAGE_REFERENCE
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines on the container."""
@@ -159,7 +158,7 @@ class ModuleSettings:
         """Yield where the image may be."""
         spec = self.spec
         kind = spec.image if spec.image == IMAGE_CENTRAL else IMAGE_REFERENCE if self.is_reference else IMAGE_OWN
-        for path in image_places(kind, './' + spec.image_name, self.image_record.get('resolved'),
+        for path in image_places(kind, './' + spec.image_name, self.image_record.resolved,
                                  [os.path.join(path, spec.image_name) for path in spec.image_dirs]):
             yield 'image', path
         variable, root = spec.image_root_parts
@@ -177,7 +176,7 @@ class ModuleSettings:
         if not self.is_reference:
             return "If you removed your own copy, the site has removed its copy too, or never had one: reinstall the " \
                 "module with eb."
-        owner = self.image_record.get('origin')
+        owner = self.image_record.origin
         if owner:
             return "It is the image of %s, which was removed or has another image now: reinstall that module with " \
                 "eb, or this one with `eb --rebuild`." % owner
@@ -190,7 +189,7 @@ class ModuleSettings:
         yield 'bind', './%s:%s:ro' % (MODULE_CONF, MODULE_CONF_INSIDE)
         yield 'bind', './%s:%s:ro' % (SET_ENVIRONMENT, SET_ENVIRONMENT_INSIDE)
         required, optional = parse_binds(spec.binds)
-        for bind in required + ['?' + bind for bind in optional + self.record.get(lockfile.LIBRARY_BINDS, [])]:
+        for bind in required + ['?' + bind for bind in optional + self.record.library_binds]:
             yield 'bind', bind
         yield 'bind_remedy', "Is the file system mounted? A part of the installation comes back with `eb --rebuild`."
         if spec.bind_file:
@@ -215,7 +214,7 @@ class ModuleSettings:
             yield 'user_software', 'yes'
             prompt = spec.own_environment.get('VIRTUAL_ENV_PROMPT', spec.venv_name)
             # the venv's PYTHONPATH extends the image's, so it replaces the easyconfig's
-            activated = dict(self.record.get(lockfile.VENV_ENVIRONMENT, {}), VIRTUAL_ENV=spec.venv,
+            activated = dict(self.record.venv_environment, VIRTUAL_ENV=spec.venv,
                              VIRTUAL_ENV_PROMPT=prompt)
             for name, value in sorted(activated.items()):
                 yield 'where', 'user_software ' + in_container(name, value)
@@ -223,7 +222,7 @@ class ModuleSettings:
             yield 'default', in_container(name, value)
         if spec.entry_point:
             yield 'set', 'EBSIF_ENTRY_POINT %s' % spec.entry_point
-            for name, value in sorted(self.record.get(lockfile.ENTRY_POINT_ENVIRONMENT, {}).items()):
+            for name, value in sorted(self.record.entry_point_environment.items()):
                 if name not in spec.unset_variables and name not in spec.start_environment:
                     yield 'default', in_container(name, value)
         for name, value in sorted(spec.network_env.items()):

@@ -9,7 +9,6 @@ User software of an installation on disk: the directory, the SquashFS file, and 
 """
 import glob
 import hashlib
-import json
 import os
 import shlex
 import shutil
@@ -71,7 +70,7 @@ class UserSoftware:
     @property
     def is_file_as_recorded(self) -> bool:
         """Whether the SquashFS file has the size and time in the record."""
-        return bool(self.file_status) and (self.record or {}).get(lockfile.USER_SOFTWARE_FILE) == self.file_status
+        return bool(self.file_status) and self.record.user_software_file == self.file_status
 
     @property
     def scripts(self) -> Dict[str, str]:
@@ -80,18 +79,14 @@ class UserSoftware:
                 for top in SCRIPT_FOLDERS for folder, _, names in os.walk(self.path(top)) for name in names}
 
     @property
-    def record(self) -> Optional[Dict[str, Any]]:
-        """The record of the installation; None if there is none."""
-        try:
-            with open(self.path(lockfile.RECORD)) as lock:
-                return json.load(lock)
-        except (OSError, ValueError):
-            return None
+    def record(self) -> lockfile.Record:
+        """The record of the installation; an empty one if there is none."""
+        return lockfile.InstalledImage(self.root).record
 
     @property
     def installed(self) -> Dict[str, str]:
         """Fingerprints recorded when the module was installed; empty without a record, as of other easyblocks."""
-        return (self.record or {}).get(lockfile.USER_FILES, {})
+        return self.record.user_software
 
     @property
     def changed(self) -> List[str]:
@@ -102,7 +97,7 @@ class UserSoftware:
     @property
     def own_scripts(self) -> List[str]:
         """Relative paths of scripts that were added or changed since the installation; without a record, all."""
-        installed = (self.record or {}).get(lockfile.SCRIPTS, {})
+        installed = self.record.scripts
         return sorted(name for name, digest in self.scripts.items() if digest != installed.get(name))
 
     @property

@@ -17,7 +17,6 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import copy_file, remove_dir, write_file
 from easybuild.tools.utilities import nub, trace_msg
 
-from . import lockfile
 from .diagnosis import Diagnosis
 from .packages import USER_SOFTWARE, Packages
 from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program
@@ -204,28 +203,27 @@ class Reuse:
         self.installed = InstalledImage(os.environ.get(REUSE_VARIABLE, ''))
         self.record = self.installed.record
         self.squashfs = os.path.join(self.installed.root, SQUASHFS)
-        self.artifacts: Dict[str, Any] = self.record.get(lockfile.ARTIFACTS, {})
+        self.artifacts: Dict[str, Any] = self.record.artifacts
         self.stages = stages
         self.pins = {normal_name(name): version for name, version in pins.items()}
 
     @property
     def packages(self) -> Dict[str, str]:
         """Versions of the packages of the earlier installation by normalized name, except for pip."""
-        found = dict(line.split('==', 1) for line in self.record.get(lockfile.VENV_PACKAGES, []))
-        return {normal_name(name): version for name, version in found.items() if name != 'pip'}
+        return {name: version for name, version in self.record.venv_versions.items() if name != 'pip'}
 
     @property
     def missing(self) -> List[Stage]:
         """The stages that the earlier installation doesn't have, or not with these requirements."""
-        return [stage for stage in self.stages if stage.record not in self.record[lockfile.STAGES]]
+        return [stage for stage in self.stages if stage.record not in self.record.stages]
 
     def is_possible(self, image: str, venv_name: str) -> bool:
         """Return whether a new installation with this image and this venv can start from the earlier user software."""
         record, user_software = self.record, UserSoftware(self.installed.root)
         return (self.installed.uses(image) and self.installed.is_unchanged
-                and record.get(lockfile.VENV_NAME) == venv_name
-                and record.get(lockfile.VERSIONS, {}).get('ebsif') == ebsif_version()
-                and not record.get(lockfile.LOCAL_FILES)
+                and record.venv_name == venv_name
+                and record.versions.get('ebsif') == ebsif_version()
+                and not record.local_files
                 and list(user_software.installed) == [SQUASHFS] and not user_software.changed
                 and all(self.pins.get(name) == version for name, version in self.packages.items())
                 and self.has_same_stages())
@@ -236,7 +234,7 @@ class Reuse:
 
         pip marks packages that are asked for, so requirements for packages that were dependencies are not the same.
         """
-        before = {stage['name']: stage for stage in self.record[lockfile.STAGES]}
+        before = {stage['name']: stage for stage in self.record.stages}
         if [stage.name for stage in self.stages if stage.name in before] != list(before) or \
                 any(stage.allow_replace for stage in self.stages):
             return False

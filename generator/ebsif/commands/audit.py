@@ -1,10 +1,10 @@
 """List known vulnerabilities of Python packages in installed modules: in the image, and in user software as it is now.
 
 pip-audit, which must be installed, asks the Python package index. Without network access, name a copy of an advisory
-database: the zip file that OSV publishes for the ecosystem PyPI, or a clone of Python's advisory database.
+database: the zip file that OSV publishes for the ecosystem PyPI.
 The exit status is 1 if there are vulnerabilities, or if a module could not be audited.
 
-For system and Conda packages, give the bill of materials (`ebsif lock MODULE --sbom`) to another scanner.
+For system and Conda packages, give the bill of materials (`ebsif lock MODULE --format sbom`) to another scanner.
 """
 
 import json
@@ -31,7 +31,7 @@ def configure(parser):
     parser.add_argument("modules", metavar="MODULE", nargs="*",
                         help=names.INSTALLED).completer = names.complete_installed
     parser.add_argument("--database", metavar="PATH", type=Path,
-                        help="a copy of an advisory database: a zip file or a directory")
+                        help="a copy of an advisory database: the file all.zip of OSV")
     parser.add_argument("--osv-url", metavar="URL",
                         help="let pip-audit ask this service, which has OSV's interface, for example a mirror")
     add_json(parser)

@@ -4,11 +4,16 @@ Only what is known about both is compared: an installation knows all its package
 status is 0 if they are the same, 1 if they differ, 3 if one of them can't be read.
 """
 
+import json
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments
 from ebsif.commands.options import add_json
+from ebsif.errors import FOUND
 from ebsif.installed import compare
-from ebsif.installed.changes import print_changes
+from ebsif.installed.lock import Change
 from ebsif.installed.names import Names, add_name_argument
 from ebsif.installed.places import Installation
 
@@ -20,7 +25,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings_arguments(parser)
     add_name_argument(parser, "before", "a container, or a saved lock", metavar="A", required=True)
@@ -28,12 +33,30 @@ def configure(parser):
     add_json(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print how two containers differ; return 1 if they do, else 0."""
     names = Names(options)
     found = [names.find(text) for text in (options.before, options.after)]
     if any(isinstance(one, Installation) for one in found):
         # more is known about an installation than about its record in the catalogue
         found = [isinstance(one, Container) and names.installed_as(one.module) or one for one in found]
-    before, after = map(compare.facts, found)
-    return print_changes(compare.compare(before, after), options.json)
+    changes = compare.compare(*map(compare.facts, found))
+    if options.json:
+        print(json.dumps([asdict(change) for change in changes], indent=2))
+    else:
+        print("\n".join(map(describe, changes)) or "no differences")
+    return FOUND if changes else 0
+
+
+def describe(change: Change) -> str:
+    """Return a difference as a line of text."""
+    if change.before is None:
+        return f"+ {change.kind} {change.name} {as_text(change.after)}"
+    if change.after is None:
+        return f"- {change.kind} {change.name} {as_text(change.before)}"
+    return f"~ {change.kind} {change.name} {as_text(change.before)} -> {as_text(change.after)}"
+
+
+def as_text(value: object) -> str:
+    """Return a value of a record as text."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

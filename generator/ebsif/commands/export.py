@@ -2,7 +2,7 @@
 
 That is a directory with the lock, the bill of materials and the easyconfig of the module, and metadata that describe
 them: packages, image with its digest, license. With the lock, `ebsif extend --from-lock` makes the same module.
-Credentials in it are replaced.
+A module with a credential in its record or easyconfig is refused.
 """
 
 from pathlib import Path

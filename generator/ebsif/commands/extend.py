@@ -260,7 +260,7 @@ def repeat(options: Namespace, names: Names) -> int:
             if isinstance(base, Installation) else bases.chosen(names, options.module, site)
     else:
         container = repeating.base_of(record, names.containers, site)
-    check_name(request, Extension(container, options.name, record[lockfile.STAGES]))
+    check_name(request, Extension(container, options.name, record.stages))
     if repeating.has_other_image(container, record):
         output.note(f"{container.module} has another image than {options.from_lock}: the packages in "
                     f"{options.from_lock} are installed in the same versions, except those that the image already has")

@@ -1,62 +1,60 @@
 """Print the record of an installation: its image, its packages and how they were installed, with exact versions.
 
 It lists the current packages, including those added by hand, and those of the image: of Python, of Conda and of its
-system. With --sbom, print a software bill of materials instead (CycloneDX, JSON). `ebsif diff` compares two
-installations or saved records.
+system. `ebsif diff` compares two installations or saved records. With --format, print something else instead:
+sbom, a software bill of materials (CycloneDX, JSON), or eb, an easyconfig with exact versions of the packages.
 """
 
-import argparse
 import time
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-
-from easybuild.easyblocks.generic.container.lockfile import is_complete
+from typing import Union
 
 from ebsif import files
 from ebsif.commands.options import add_overwrite
+from ebsif.eb import framework
+from ebsif.environments import freezing
 from ebsif.errors import UsageError
 from ebsif.installed import current, lock
-from ebsif.installed.changes import print_changes
-from ebsif.installed.names import Names, complete_installed
+from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.places import Installation
 from ebsif.installed.sbom import bill_of_materials
 from ebsif.report import output
 
 EXAMPLES = """\
   ebsif lock                          # of the loaded module
   ebsif lock mine > lock.json
-  ebsif lock mine --sbom -o sbom.json
+  ebsif lock mine --format sbom -o sbom.json
+  ebsif lock mine --format eb -o easyconfigs/
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("words", metavar="CONTAINER", nargs="*",
-                        help="an installed module, an installation directory, or a part of a name (default: the loaded "
-                             "module)").completer = complete_installed
-    parser.add_argument("--sbom", action="store_true", help="print the software bill of materials")
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
+    add_name_argument(parser, "module", "what to print the record of, or a saved record", metavar="MODULE",
+                      only_installed=True)
+    parser.add_argument("--format", choices=["lock", "sbom", "eb"], default="lock",
+                        help="what to print: the record, a bill of materials, or an easyconfig (default: lock)")
+    parser.add_argument("--name", help="with eb: name of the extension (default: the one that the module has)")
+    parser.add_argument("--date", help="with eb: date at the end of the version suffix (default: today, with a number "
+                                       "if there is a module of today)")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path,
+                        help="write to this file, or with eb into this directory (default: print it)")
     add_overwrite(parser)
-    # options of `ebsif diff`, for the earlier spelling
-    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
 
 
-def run(options):
-    """Print the record or the bill of materials of an installation; return 0, or 1 if two differ."""
-    names, words = Names(options), options.words
-    if words[:1] == ["diff"]:
-        if len(words) != 3:
-            raise UsageError("lock diff needs two installations or lock files")
-        output.note("`ebsif lock diff` is now `ebsif diff`, which also compares what the modules do")
-        return print_changes(lock.compare(*(record_of(names, word) for word in words[1:])), options.json)
-    if words[:1] == ["sbom"]:
-        output.note("`ebsif lock sbom` is now `ebsif lock --sbom`")
-        words, options.sbom = words[1:], True
-    if len(words) > 1:
-        raise UsageError(f"one container at a time, not {' and '.join(words)}")
-    record = record_of(names, words[0] if words else None)
-    if not is_complete(record):
+def run(options: Namespace) -> int:
+    """Print or write the record of an installation, or what is made of it; return 0."""
+    found = Names(options).find(options.module, only_installed=True)
+    if options.format == "eb":
+        return write_easyconfig(options, found)
+    if options.name or options.date:
+        raise UsageError("--name and --date are for --format eb")
+    record = lock.read(found) if isinstance(found, Path) else current.record_of(found)
+    if not record.is_complete:
         output.note("this module was installed by an earlier version of ebsif: the packages of the image's system and "
                     "of Conda are not in its record; reinstall it (eb --rebuild) to record them")
-    text = bill_of_materials(record, time.time()) if options.sbom else lock.as_text(record)
+    text = bill_of_materials(record, time.time()) if options.format == "sbom" else lock.for_others(record)
     if options.output:
         files.write_new({options.output: text}, options.overwrite)
     else:
@@ -64,7 +62,18 @@ def run(options):
     return 0
 
 
-def record_of(names, text):
-    """Return the current record of an installation, or a saved one (dict)."""
-    found = names.find(text, only_installed=True)
-    return lock.read(found) if isinstance(found, Path) else current.record_of(found)
+def write_easyconfig(options: Namespace, found: Union[Path, Installation]) -> int:
+    """Print or write the easyconfig of an installation; return 0."""
+    if isinstance(found, Path):
+        raise UsageError(f"--format eb needs an installed module: {found} is a file")
+    name, text, impossible = freezing.freeze(found, options.name, options.date)
+    for line in impossible:
+        output.note(line)
+    if not options.output:
+        print(text, end="")
+        return 0
+    path = options.output if options.output.suffix == ".eb" else options.output / name
+    files.write_new({path: text}, options.overwrite)
+    print(path)
+    output.hint(f"install it with: {framework.command([path])}")
+    return 0

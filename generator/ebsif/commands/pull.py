@@ -11,18 +11,20 @@ import functools
 import itertools
 import shlex
 import tempfile
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, Record
 
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.options import add_outcome, request_of
 from ebsif.eb import framework
 from ebsif.environments import artefact, extending, repeating
+from ebsif.environments.artefact import Artefact
 from ebsif.environments.outcome import (
     Companion,
     Extension,
+    Request,
     check_name,
     make,
     require_place,
@@ -30,12 +32,13 @@ from ebsif.environments.outcome import (
     set_aside,
     write_file,
 )
+from ebsif.environments.plan import Plan
 from ebsif.errors import UsageError
 from ebsif.images.registry.reference import open_repository
-from ebsif.installed import lock, places
+from ebsif.installed import places
 from ebsif.installed.names import Names
 from ebsif.report import output
-from ebsif.report.steps import Now, Steps, working
+from ebsif.report.steps import working
 
 EXAMPLES = """\
   # what is in it, and is its image here?
@@ -49,7 +52,7 @@ MORE = "OPTION_OF_eb"
 SQUASHFS_SUFFIX = ".squashfs"
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings_arguments(parser)
     parser.add_argument("reference", metavar="REF", help="oras://HOST/PATH:TAG or oci:DIRECTORY:TAG, also with @DIGEST")
@@ -58,7 +61,7 @@ def configure(parser):
     add_outcome(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the easyconfig, the lock and the user software, check or install them; return the exit status."""
     with working("reading what is there"):
         found = artefact.read(open_repository(options.reference))
@@ -73,38 +76,38 @@ def run(options):
     except repeating.MissingImageError as error:
         raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(request, found, name)}") from None
     container = repeating.repeated(container, record)
-    check_name(request, Extension(container, name, record[lockfile.STAGES]))
+    check_name(request, Extension(container, name, record.stages))
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
     return make(request, Extension(
         container, name, is_same=lambda path: repeating.is_same(path, record), planned=lambda _: planned(found),
         companions={"squashfs": Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found)),
-                    "lock": Companion(lockfile.COPY_SUFFIX, lambda path, again: write_file(
+                    "lock": Companion(COPY_SUFFIX, lambda path, again: write_file(
                         path, found.text(artefact.LOCK), again, "lock"))}))
 
 
-def planned(found):
+def planned(found: Artefact) -> Plan:
     """Return the plan to take all packages from the user software, and what is wrong with it."""
     plan = repeating.recorded_plan(found.record, found.squashfs.size)
     plan.problem = artefact.problem(found)
     return plan
 
 
-def name_in(record):
-    """Return the name of the extension in a record (str)."""
-    named = places.NAMED.search(lock.module_name(record) or "")
+def name_in(record: Record) -> str:
+    """Return the name of the extension in a record."""
+    named = places.NAMED.search(record.module_name or "")
     if not named:
         raise UsageError(f"{repeating.module_of(record)} has no name of an extension: choose one with --name")
     return named.group("name")
 
 
-def offer_lock(request, found, name):
-    """Write the lock, unless the command only looks, and return how it can be used on another image (str)."""
+def offer_lock(request: Request, found: Artefact, name: str) -> str:
+    """Write the lock, unless the command only looks, and return how it can be used on another image."""
     text, module = found.text(artefact.LOCK), repeating.module_of(found.record).replace("/", "-")
     folder, numbers = request.output or Path(), itertools.count(2)
-    path = folder / f"{module}{lockfile.COPY_SUFFIX}"
+    path = folder / f"{module}{COPY_SUFFIX}"
     # another one of that name may belong to an easyconfig
     while path.exists() and path.read_bytes() != text.encode():
-        path = folder / f"{module}.{next(numbers)}{lockfile.COPY_SUFFIX}"
+        path = folder / f"{module}.{next(numbers)}{COPY_SUFFIX}"
     only_looks = request.dry_run or (request.check and not request.installs)
     if not only_looks:
         write_file(path, text, False, "lock")
@@ -114,27 +117,17 @@ def offer_lock(request, found, name):
         f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {name} --install")
 
 
-def fetch_user_software(found, path, again):
+def fetch_user_software(found: Artefact, path: Path, again: bool) -> None:
     """Write user software to a file, unless it is there; a different one is kept under another name."""
-    size, done = found.squashfs.size, 0
-
-    def progress(number):
-        nonlocal done
-        done = number
-
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".ebsif-pull-", dir=path.parent) as folder:
         file = Path(folder, path.name)
-        with Steps() as steps:
-            steps.begin("fetching user software",
-                        watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
+        with artefact.transferring("fetching user software", found.squashfs.size) as progress:
             if artefact.is_downloaded(found, path):
-                steps.detail("is there already")
                 return
             if path.exists():
                 require_replaceable(path, again)
             artefact.download(found, file, progress)
-            steps.detail(format_size(size))
         # another process may have been faster
         if path.exists() and not artefact.is_downloaded(found, path):
             set_aside(path, "user software")

@@ -1,13 +1,11 @@
 """Put the environment of a module into a registry or an OCI layout directory, for others.
 
 That is its user software, with lock, bill of materials and easyconfig, as one artefact. It belongs to the module's
-image, which is not part of it: `ebsif pull` makes the module where that image is. Credentials in lock and easyconfig
-are replaced. The login for the registry is that of the container runtime (`apptainer registry login`).
+image, which is not part of it: `ebsif pull` makes the module where that image is. A module with a credential in its
+record or easyconfig is refused. The login for the registry is the container runtime's (`apptainer registry login`).
 """
 
 import contextlib
-
-from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.environments import artefact, portable
 from ebsif.images.registry.connection import TransferError
@@ -15,7 +13,6 @@ from ebsif.images.registry.manifest import ContentError
 from ebsif.images.registry.reference import open_repository
 from ebsif.installed.names import Names, complete_installed
 from ebsif.report import output
-from ebsif.report.steps import Now, Steps
 
 EXAMPLES = """\
   ebsif push mine oras://registry.example/group/mine:1
@@ -40,21 +37,11 @@ def run(options):
     found = portable.of(Names(options).installation(options.module), options.license)
     if not found.squashfs:
         raise portable.PortableError(f"{found.module} has no packages of its own: others need only its image")
-    repository, done = open_repository(reference), 0
-    size = found.squashfs.stat().st_size
-
-    def progress(number):
-        nonlocal done
-        done = number
-
-    before = None
+    repository, before = open_repository(reference), None
     with contextlib.suppress(TransferError, ContentError):
         before = repository.resolve(reference.tag)
-    with Steps() as steps:
-        steps.begin("pushing user software",
-                    watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
+    with artefact.transferring("pushing user software", found.squashfs.stat().st_size) as progress:
         manifest = artefact.push(found, repository, progress)
-        steps.detail(format_size(size))
     if before and before != manifest.digest:
         output.note(f"{reference} pointed to another environment until now; it can still be pulled by its digest: "
                     f"{reference.with_digest(before)}")

@@ -7,14 +7,13 @@ import json
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
 from ebsif.commands.options import add_json
 from ebsif.files import is_there
-from ebsif.installed import current, imagestate, lock
+from ebsif.installed import current, imagestate
 from ebsif.installed.names import Names, NamingError, add_name_argument, shown
 from ebsif.publish.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
@@ -42,7 +41,8 @@ def run(options):
             raise NamingError(f"{one} is a file: `ebsif inspect` shows what is in an image, `ebsif diff` compares "
                               "easyconfigs")
     if options.json:
-        print(json.dumps([complete(one) if isinstance(one, Container) else one.record for one in found], indent=2))
+        print(json.dumps([complete(one) if isinstance(one, Container) else one.record for one in found], indent=2,
+                         default=vars))
         return 0
     output = read_settings(options).output
     for number, one in enumerate(found):
@@ -56,18 +56,18 @@ def run(options):
 def lines_of_installation(one):
     """Yield (name, value) for each line about an installed module."""
     record = current.record_of(one)
-    packages = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
+    packages = lockfile.versions_in(record.venv_packages)
     yield shown(one), ""
     if one.base:
         yield "extends", one.base
     yield "in the image", in_image(record)
     yield "added packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "none"
-    image = record[lockfile.IMAGE]
-    yield "image", imagestate.path_of(one) or f"{image['file']}, which is gone: install the module again"
-    if image.get("source_digest"):
-        yield "  fetched from", image["source"]
-    if image.get("verified"):
-        yield "  signed by", ", ".join(image["verified"])
+    image = record.image
+    yield "image", imagestate.path_of(one) or f"{image.file}, which is gone: install the module again"
+    if image.source_digest:
+        yield "  fetched from", image.source
+    if image.verified:
+        yield "  signed by", ", ".join(image.verified)
     yield "installed", f"{one.date.isoformat()} in {one.root}"
     yield "load", one.load
     yield "run", "singularity exec $SIF COMMAND"
@@ -75,8 +75,7 @@ def lines_of_installation(one):
 
 def in_image(record):
     """Return what is in the image of an installed module: the packages that decide, and how many there are."""
-    pins = lock.pins(record.get(lockfile.IMAGE_PACKAGES, []))
-    versions = {normal_name(name): version for name, version in pins.items()}
+    versions = record.image_versions
     chosen = [f"{label} {versions[name]}" for name, label in DEFAULT_BADGES.items() if name in versions]
     return ", ".join(chosen + [format_count(len(versions), "Python package")])
 

@@ -4,13 +4,15 @@ The environment of a module as an OCI artefact, in a registry or an OCI layout d
 Its files are those of `Portable`. It belongs to an image, whose digest is in the lock and in the annotations.
 """
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
+from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record, RecordError
+from easybuild.easyblocks.generic.container.texts import format_size
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 
 from ebsif.environments import repeating
@@ -19,8 +21,8 @@ from ebsif.errors import EbsifError
 from ebsif.images.registry.manifest import MANIFEST, TITLE, Descriptor, Manifest
 from ebsif.images.registry.reference import parse
 from ebsif.images.registry.repository import Progress, Repository, is_content
-from ebsif.installed import lock
 from ebsif.installed.sbom import BILL_OF_MATERIALS
+from ebsif.report.steps import Now, Steps
 
 # Kind of the artefact, which is also the media type of its configuration, as for registries that know no kinds.
 KIND = "application/vnd.ebsif.environment.v1+json"
@@ -37,22 +39,11 @@ class ArtefactError(EbsifError):
 
 @dataclass(frozen=True)
 class Artefact:
-    """
-    An environment in a registry or directory.
-
-    Attributes
-    ----------
-    repository
-        Where it is.
-    manifest
-        Its manifest.
-    record
-        The lock in it.
-    """
+    """An environment in a registry or directory, with its manifest and the record in it."""
 
     repository: Repository
     manifest: Manifest
-    record: dict[str, Any]
+    record: Record
 
     @property
     def name(self) -> str:
@@ -70,61 +61,59 @@ class Artefact:
 
 
 def reference_to_push(text: str) -> ImageSource:
-    """
-    Return the place for an artefact.
-
-    Raises
-    ------
-    EbsifError
-        If it is none.
-    """
-    found = parse(text)
-    if found.kind == DOCKER:
+    """Return the place for an artefact. Raise EbsifError if it is none."""
+    reference = parse(text)
+    if reference.kind == DOCKER:
         raise ArtefactError(f"{text}: an environment is not an image for Docker: write oras:// instead of docker://")
-    if found.digest or not found.tag:
-        raise ArtefactError(f"{text}: name a tag, and no digest: {found.with_digest(None)}{'' if found.tag else ':1'}")
-    return found
+    if reference.digest or not reference.tag:
+        raise ArtefactError(f"{text}: name a tag, and no digest: {reference.with_digest(None)}"
+                            f"{'' if reference.tag else ':1'}")
+    return reference
 
 
 def annotations_of(portable: Portable) -> dict[str, str]:
     """Return the annotations of an artefact: what it is, and to which image it belongs."""
-    module, image = portable.record.get(lockfile.MODULE, {}), portable.image
-    base, digest = base_of(image)
-    values = {"title": portable.module, "version": f"{module.get('version', '')}{module.get('versionsuffix', '')}",
-              "description": f"Python packages on top of {image['file']}: {', '.join(portable.packages)}"[:1000],
+    record = portable.record
+    base, digest = base_of(record.image)
+    values = {"title": portable.module, "version": record.full_version,
+              "description": f"Python packages on top of {record.image.file}: {', '.join(record.venv_packages)}"[:1000],
               "created": portable.installed.isoformat(), "licenses": portable.license, "base.name": base,
               "base.digest": digest}
     return {f"{ANNOTATION}{name}": value for name, value in values.items() if value}
 
 
-def base_of(image: dict[str, Any]) -> tuple[str, str]:
+def base_of(image: ImageRecord) -> tuple[str, str]:
     """Return name and digest of an image: those in the registry that it is from, else those of its file."""
-    source, digest = image.get("source") or "", image.get("source_digest")
-    if digest and "://" in source:
-        return source.partition("://")[2].partition("@")[0], digest
-    return image["file"], f"sha256:{image['sha256']}"
+    if image.source_digest and "://" in (image.source or ""):
+        return str(image.source).partition("://")[2].partition("@")[0], image.source_digest
+    return image.file, f"sha256:{image.sha256}"
+
+
+@contextlib.contextmanager
+def transferring(text: str, size: int) -> Iterator[Progress]:
+    """Show a step while a number of bytes is transferred; yield the function to call with the number that is done."""
+    done = 0
+
+    def progress(number: int) -> None:
+        nonlocal done
+        done = number
+
+    with Steps() as steps:
+        steps.begin(text, watch=lambda: Now(f"{format_size(done)} of {format_size(size)}", done, size))
+        yield progress
+        steps.detail(format_size(size))
 
 
 def push(portable: Portable, repository: Repository, progress: Progress) -> Manifest:
-    """
-    Write an environment, the manifest last, and return that.
-
-    Parameters
-    ----------
-    portable
-        The environment.
-    repository
-        Where to write it; its reference has the tag.
-    progress
-        For the SquashFS file.
-    """
-    config = json.dumps({"module": portable.module, "image": {
-        key: portable.image.get(key) for key in ("file", "sha256")}}, sort_keys=True).encode()
+    """Write an environment under the tag of the reference, and return its manifest, which is written last."""
+    image = portable.record.image
+    config = json.dumps({"module": portable.module, "image": {"file": image.file, "sha256": image.sha256}},
+                        sort_keys=True).encode()
     described = Descriptor.of(KIND, config)
     repository.upload(described, config)
     layers = []
     if portable.squashfs:
-        digest = f"sha256:{portable.record[lockfile.USER_FILES][SQUASHFS]}"
+        digest = f"sha256:{portable.record.user_software[SQUASHFS]}"
         layers.append(Descriptor(MEDIA_TYPES[SQUASHFS], digest, portable.squashfs.stat().st_size, {TITLE: SQUASHFS}))
         repository.upload(layers[0], portable.squashfs, progress)
     for name, text in portable.texts.items():
@@ -140,42 +129,34 @@ def push(portable: Portable, repository: Repository, progress: Progress) -> Mani
 
 
 def read(repository: Repository) -> Artefact:
-    """
-    Return the environment in a repository.
-
-    Raises
-    ------
-    EbsifError
-        If it can't be read, is not an environment, or its lock can't be repeated.
-    """
+    """Return the environment in a repository. Raise EbsifError if there is none, or its lock can't be repeated."""
     manifest = repository.manifest()
     if manifest.artifact_type != KIND:
         is_image = manifest.sif or manifest.is_index
         raise ArtefactError(f"{repository.reference} is not an environment that `ebsif push` has written" + (
             f": an image? `ebsif add {repository.reference}` adds it to the catalogue" if is_image else ""))
-    content, place = repository.read(part(manifest, LOCK, repository)), f"the lock in {repository.reference}"
-    return Artefact(repository, manifest, repeating.repeatable(lock.parse(content, place), place))
+    place = f"the lock in {repository.reference}"
+    try:
+        record = Record.parse(repository.read(part(manifest, LOCK, repository)))
+    except RecordError as error:
+        raise ArtefactError(f"{place}: {error}") from None
+    return Artefact(repository, manifest, repeating.repeatable(record, place))
 
 
 def part(manifest: Manifest, name: str, repository: Repository) -> Descriptor:
     """Return the file of an artefact with a name and the media type for it."""
     kind = MEDIA_TYPES.get(name, EASYCONFIG)
-    found = next((one for one in manifest.layers if one.title == name and one.media_type == kind), None)
-    if not found:
+    layer = next((one for one in manifest.layers if one.title == name and one.media_type == kind), None)
+    if not layer:
         raise ArtefactError(f"{repository.reference} has no {name}: it is damaged, or of a module without packages")
-    return found
-
-
-def is_user_software(squashfs: Descriptor, record: dict[str, Any]) -> bool:
-    """Return whether a SquashFS file is the one that a lock names."""
-    digest = record.get(lockfile.USER_FILES, {}).get(SQUASHFS)
-    return digest is not None and squashfs.digest == f"sha256:{digest}"
+    return layer
 
 
 def problem(artefact: Artefact) -> str:
     """Return why an artefact can't be used; empty if it can."""
-    return "" if is_user_software(artefact.squashfs, artefact.record) else \
-        f"{artefact.name}: {SQUASHFS} doesn't match the lock"
+    digest = artefact.record.user_software.get(SQUASHFS)
+    is_right = artefact.squashfs.digest == f"sha256:{digest}"
+    return "" if is_right else f"{artefact.name}: {SQUASHFS} doesn't match the lock"
 
 
 def is_downloaded(artefact: Artefact, path: Path) -> bool:

@@ -80,7 +80,7 @@ def requirements_of(path: Path, value: Any) -> Any:
     root = path.parent.parent
     if not (root / lockfile.RECORD).is_file():
         raise BaseError(f"{path} repeats an installation from its lock: install it, and extend the installation")
-    return stages_of(lock.read(root).get(lockfile.STAGES))
+    return stages_of(lock.read(root).stages)
 
 
 def definition_file(path: Path, name: str) -> str:

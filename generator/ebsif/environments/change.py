@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import versions_in
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -18,7 +18,7 @@ from ebsif.catalogue.selection import did_you_mean
 from ebsif.catalogue.site import Site
 from ebsif.environments import bases, extending
 from ebsif.errors import EbsifError
-from ebsif.installed import current, lock
+from ebsif.installed import current
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
@@ -139,18 +139,16 @@ def environment_of(installation: Installation, container: Container, names: Name
     The container is that of its easyconfig.
     """
     record = installation.record
-    recorded = lock.pins(record.get(lockfile.VENV_PACKAGES, []))
     packages = current.packages_of(installation)
     if packages is None:
         packages = {normal_name(name): Package(name, version, f"{name}=={version}", None)
-                    for name, version in recorded.items()}
+                    for name, version in versions_in(record.venv_packages).items()}
     packages = {name: package for name, package in packages.items() if name not in venv.TOOLS}
-    image = {normal_name(name): version for name, version in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()}
     stages, base = stages_of(as_parameter(container.requirements)), base_of(installation, names, site)
     inherited = number_shared(stages, stages_of(as_parameter(base.requirements)) if base else [])
-    environment = Environment(installation.module, stages, inherited, packages, image,
-                              record.get(lockfile.VERSIONS, {}).get("python"))
-    add_changes_by_hand(environment, {normal_name(name): version for name, version in recorded.items()})
+    environment = Environment(installation.module, stages, inherited, packages, record.image_versions,
+                              record.versions.get("python"))
+    add_changes_by_hand(environment, record.venv_versions)
     environment.needed_before = frozenset(environment.needed_by(environment.lines))
     return environment
 
@@ -218,7 +216,7 @@ def report_left_behind(installation: Installation, name: str, wanted: Sequence) 
 
     `name` is that of the new extension; the packages in `wanted`, stages or requirement lines, are not named.
     """
-    before = {normal_name(one) for one in lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))}
+    before = set(installation.record.venv_versions)
     added = {one: package for one, package in (current.packages_of(installation) or {}).items()
              if one not in before | venv.TOOLS}
     asked = requirements.names_in(wanted)

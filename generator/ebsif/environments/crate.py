@@ -9,8 +9,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from easybuild.easyblocks.generic.container import lockfile
-
 from ebsif import version
 from ebsif.environments.portable import LOCK, Portable
 from ebsif.errors import EbsifError, how_to_add
@@ -36,19 +34,9 @@ class CrateError(EbsifError):
 
 def write(portable: Portable, directory: Path) -> None:
     """
-    Write a crate with lock, bill of materials, easyconfig and metadata.
+    Write a crate with lock, bill of materials, easyconfig and metadata into a new directory.
 
-    Parameters
-    ----------
-    portable
-        The environment.
-    directory
-        The directory, which must not exist, or be empty.
-
-    Raises
-    ------
-    CrateError
-        If something is there, or the library for crates is not installed.
+    Raise CrateError if something is there, or the library for crates is not installed.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CrateError(f"{directory} exists already: name another directory, or remove it")
@@ -79,7 +67,7 @@ def describe(crate: Any, portable: Portable) -> None:
     root = crate.root_dataset
     root["name"] = f"Software environment {portable.module}"
     root["description"] = f"The software of the module {portable.module}, installed with EasyBuild and ebsif " \
-        f"{version()}: Python packages on top of the container image {portable.image['file']}."
+        f"{version()}: Python packages on top of the container image {portable.record.image.file}."
     root["datePublished"] = portable.installed.date().isoformat()
     root["license"] = crate.add(ContextEntity(crate, *license_of(portable)))
     image = crate.add(ContextEntity(crate, "#image", image_of(portable)))
@@ -101,20 +89,17 @@ def license_of(portable: Portable) -> tuple[str, dict[str, Any]]:
 
 def module_of(portable: Portable) -> dict[str, Any]:
     """Return the properties of the module: its version and its packages."""
-    module = portable.record.get(lockfile.MODULE, {})
     homepage = HOMEPAGE.search(portable.texts.get(portable.easyconfig or "", ""))
     return {
         # software must have a page
         **({"@type": "SoftwareApplication", "url": homepage.group("url")} if homepage else {"@type": "CreativeWork"}),
-        "name": portable.module, "version": f"{module.get('version', '')}{module.get('versionsuffix', '')}",
-        "softwareRequirements": portable.packages}
+        "name": portable.module, "version": portable.record.full_version,
+        "softwareRequirements": portable.record.venv_packages}
 
 
 def image_of(portable: Portable) -> dict[str, Any]:
     """Return the properties of the image: its file and digest, and where it is from."""
-    image = portable.image
-    found = {"@type": "CreativeWork", "additionalType": "container image (SIF)", "name": image["file"],
-             "identifier": f"sha256:{image['sha256']}", "description": "The container image, by the SHA256 of its file"}
-    if image.get("source_digest"):
-        found["isBasedOn"] = image["source"]
-    return found
+    image = portable.record.image
+    return {"@type": "CreativeWork", "additionalType": "container image (SIF)", "name": image.file,
+            "identifier": f"sha256:{image.sha256}", "description": "The container image, by the SHA256 of its file",
+            **({"isBasedOn": image.source} if image.source_digest else {})}

@@ -10,7 +10,6 @@ from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
-from easybuild.easyblocks.generic.container.texts import normal_name
 from pydantic import ValidationError
 
 from ebsif.catalogue import selection
@@ -170,10 +169,9 @@ def known_image(container: Container) -> Image:
     for root in roots:
         if root and (root / lockfile.RECORD).is_file():
             record = lock.read(root)
-            digest = record[lockfile.IMAGE].get("sha256", digest)
-            python = record.get(lockfile.VERSIONS, {}).get("python", python)
-            packages.update({normal_name(name): version for name, version
-                             in lock.pins(record.get(lockfile.IMAGE_PACKAGES, [])).items()})
+            digest = record.image.sha256 or digest
+            python = record.versions.get("python", python)
+            packages.update(record.image_versions)
             break
     # the catalogue may say just 3
     return Image(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages, digest)

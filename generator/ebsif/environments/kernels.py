@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.install import (
     INTERPRETER,
     KERNEL_USER_SOFTWARE,
@@ -21,7 +20,6 @@ from easybuild.easyblocks.generic.container.install import (
     kernel_spec,
     kernel_title,
 )
-from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
 from ebsif import files
@@ -203,8 +201,7 @@ def make_room_for(kernel):
 def check_package(found, module, venv, own):
     """Raise KernelError with the command that adds ipykernel, unless image, user software or environment have it."""
     record = found.record if own else current.record_of(found)
-    keys = [lockfile.IMAGE_PACKAGES] if own else [lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES]
-    names = {normal_name(line.split("==", 1)[0]) for key in keys for line in record.get(key, [])}
+    names = {*record.image_versions, *(() if own else record.venv_versions)}
     if own:
         place = next((own / one for one in (SQUASHFS, DIRECTORY) if files.is_there(own / one)), None)
         names |= set(packages(place) if place else ())

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile
-
 from ebsif import files
 from ebsif.catalogue.container import Container
 from ebsif.eb import framework, running
@@ -183,7 +181,7 @@ def check_name(request: Request, extension: Extension, added: Sequence[str] = ()
     earlier = extending.newest(extension.base.module, name)
     if not earlier or earlier.damage:
         return
-    lost = ", ".join(sorted(names_in(earlier.record.get(lockfile.STAGES, [])) - names_in(list(extension.wanted))))
+    lost = ", ".join(sorted(names_in(earlier.record.stages) - names_in(list(extension.wanted))))
     if lost and added:
         raise ExtendingError(f"`{name}` exists ({shown(earlier)}); to add to it: ebsif extend {name} --add "
                              f"{shlex.join(added)}; otherwise choose another --name")

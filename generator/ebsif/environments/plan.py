@@ -10,6 +10,7 @@ from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.lockfile import versions_in
 from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
@@ -18,7 +19,6 @@ from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.records import Stage
 from ebsif.eb import framework, running
 from ebsif.environments.extending import ExtendingError, sources
-from ebsif.installed import lock
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
@@ -103,10 +103,10 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     if heavy:
         output.note(f"stage '{heavy[0]}' is heavy, so it is only planned: whether the packages can be imported is "
                     "tried when they are installed")
-    before = {normal_name(name): version for name, version in lock.pins(kept).items()}
+    before = {normal_name(name): version for name, version in versions_in(kept).items()}
     added = additions([item for item in items if before.get(
         normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])
-    image_packages = {normal_name(name): version for name, version in lock.pins("".join(pins).split()).items()}
+    image_packages = {normal_name(name): version for name, version in versions_in("".join(pins).split()).items()}
     installed = {normal_name(one.name) for one in added}
     there = sorted((names_in(stages) & image_packages.keys()) - installed - before.keys())
     return Plan(added, [(name, image_packages[name]) for name in there], len(set(before) - installed),

@@ -2,19 +2,17 @@
 
 import importlib.metadata
 import importlib.util
-import itertools
 import json
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-import yaml
-from easybuild.easyblocks.generic.container.lockfile import packages_of
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.texts import normal_name
 from packaging.version import InvalidVersion, Version
 
@@ -63,25 +61,32 @@ class Vulnerability:
         return {**fields, **advisory}
 
 
-def python_packages(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def python_packages(record: Record) -> list[tuple[str, str, str]]:
     """Return the Python packages in a record: (name, version, place)."""
-    return [(one.name, one.version, one.place) for one in packages_of(record) if one.kind == "pypi"]
+    return [(one.name, one.version, one.place) for one in record.packages if one.kind == "pypi"]
 
 
-def pin(name: str, version: str) -> Optional[Pin]:
-    """Return what advisories call a package; None for a version that isn't Python's, which no advisory names."""
+def version_of(text: str) -> Optional[Version]:
+    """Return a version, None for a text that isn't one of Python's."""
     try:
-        return normal_name(name), Version(version).public
+        return Version(text)
     except InvalidVersion:
         return None
 
 
-def vulnerabilities(records: Mapping[str, Mapping[str, Any]],
+def pin(name: str, version: str) -> Optional[Pin]:
+    """Return what advisories call a package; None for a version that isn't Python's, which no advisory names."""
+    known = version_of(version)
+    return (normal_name(name), known.public) if known else None
+
+
+def vulnerabilities(records: Mapping[str, Record],
                     advisories: Mapping[Pin, list[Advisory]]) -> Iterator[Vulnerability]:
     """Yield the vulnerabilities of each module, from its record and the advisories on packages."""
     for module, record in records.items():
         for name, version, place in python_packages(record):
-            for advisory in advisories.get(pin(name, version), []):
+            key = pin(name, version)
+            for advisory in advisories.get(key, []) if key else []:
                 yield Vulnerability(module, name, version, place, advisory)
 
 
@@ -102,56 +107,37 @@ def updates(found: Iterable[Vulnerability]) -> dict[str, list[str]]:
 
 def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[Pin, list[Advisory]], list[Pin]]:
     """
-    Ask pip-audit, which asks a service.
+    Return the advisories on packages, and the packages that the service doesn't know, from pip-audit.
 
-    Parameters
-    ----------
-    pins
-        The packages.
-    url
-        The query address of a service with OSV's interface; by default pip-audit asks the Python package index.
-
-    Returns
-    -------
-    dict of list of Advisory
-        Those on each package.
-    list
-        Packages that the service doesn't know.
-
-    Raises
-    ------
-    AuditError
-        If pip-audit is missing or fails.
+    It asks the Python package index, or a service with OSV's interface. Raise AuditError if it is missing or fails.
     """
     if not importlib.util.find_spec("pip_audit"):
         raise AuditError(f"pip-audit is not installed: {how_to_add('pip-audit')}; or name a copy of an advisory "
                          "database (--database)")
     if url and Version(pip_audit := importlib.metadata.version("pip-audit")) < Version("2.10"):
         raise AuditError(f"--osv-url needs pip-audit 2.10, which needs Python 3.10, but {pip_audit} is installed")
-    found, unknown = {}, []
-    for layer in layers(pins):
-        for package in ask(layer, ["-s", "osv", "--osv-url", url] if url else []):
-            key = pin(package["name"], package.get("version") or dict(layer)[normal_name(package["name"])])
+    advisories: dict[Pin, list[Advisory]] = {}
+    unknown: list[Pin] = []
+    left = set(pins)
+    while left:
+        # each name once, because pip-audit refuses several versions
+        asked = dict(sorted(left))
+        left -= set(asked.items())
+        for package in ask(asked, ["-s", "osv", "--osv-url", url] if url else []):
+            key = normal_name(package["name"]), asked[normal_name(package["name"])]
             if "skip_reason" in package:
                 unknown.append(key)
             elif package["vulns"]:
-                found[key] = [Advisory(one["id"], tuple(sorted(one["aliases"])), tuple(one["fix_versions"]),
-                                       one.get("description") or "") for one in package["vulns"]]
-    return found, unknown
+                advisories[key] = [Advisory(one["id"], tuple(sorted(one["aliases"])), tuple(one["fix_versions"]),
+                                            one.get("description") or "") for one in package["vulns"]]
+    return advisories, unknown
 
 
-def layers(pins: Iterable[Pin]) -> Iterator[list[Pin]]:
-    """Yield lists of packages in which each name is once, because pip-audit refuses several versions."""
-    groups = [list(group) for _, group in itertools.groupby(sorted(set(pins)), lambda one: one[0])]
-    for layer in itertools.zip_longest(*groups):
-        yield [one for one in layer if one]
-
-
-def ask(pins, options):
-    """Return what pip-audit says of packages (list of dict); raise AuditError if it fails."""
+def ask(versions: Mapping[str, str], options: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what pip-audit says of packages, given by name; raise AuditError if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "requirements.txt")
-        path.write_text("".join(f"{name}=={version}\n" for name, version in pins), encoding="utf-8")
+        path.write_text("".join(f"{name}=={version}\n" for name, version in versions.items()), encoding="utf-8")
         words = [sys.executable, "-m", "pip_audit", "--requirement", str(path), "--no-deps", "--disable-pip",
                  "--format", "json", "--progress-spinner", "off", *options]
         output.command(words)
@@ -169,19 +155,9 @@ def ask(pins, options):
 
 def from_database(pins: Iterable[Pin], place: Path) -> dict[Pin, list[Advisory]]:
     """
-    Return the advisories on packages in a copy of a database in OSV's format.
+    Return the advisories on packages in a copy of a database, a zip file as OSV publishes it for each ecosystem.
 
-    Parameters
-    ----------
-    pins
-        The packages.
-    place
-        A zip file, as OSV publishes it for each ecosystem, or a directory, such as a clone of PyPA's database.
-
-    Raises
-    ------
-    AuditError
-        If there is none, or it has no advisories on Python packages.
+    Raise AuditError if there is none, or it has no advisories on Python packages.
     """
     wanted: dict[str, list[str]] = {}
     for name, version in pins:
@@ -198,42 +174,30 @@ def from_database(pins: Iterable[Pin], place: Path) -> dict[Pin, list[Advisory]]
                     add(found.setdefault((name, version), []), advisory_of(entry, one))
     if not total:
         raise AuditError(f"{place} has no advisories on Python packages in OSV's format: get the file all.zip of the "
-                         "ecosystem PyPI, or clone Python's advisory database")
+                         "ecosystem PyPI")
     return found
 
 
-def entries(place):
-    """Yield the entries of a database (dict)."""
+def entries(place: Path) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a database."""
+    name = place.name
     try:
-        if place.is_dir():
-            for path in sorted(place.rglob("*")):
-                if path.suffix in (".json", ".yaml") and path.is_file():
-                    yield from parsed(path.name, path.read_bytes())
-            return
         with zipfile.ZipFile(place) as archive:
             for name in archive.namelist():
-                if name.endswith((".json", ".yaml")):
-                    yield from parsed(name, archive.read(name))
+                entry = json.loads(archive.read(name)) if name.endswith(".json") else None
+                if isinstance(entry, dict) and "id" in entry:
+                    yield entry
     except (OSError, zipfile.BadZipFile) as error:
-        raise AuditError(f"{place} can't be read as an advisory database, which is a directory or a zip file: "
+        raise AuditError(f"{place} can't be read as an advisory database, which is a zip file: "
                          f"{getattr(error, 'strerror', None) or error}") from error
-
-
-def parsed(name, content):
-    """Yield the content of a file if it is an entry (dict)."""
-    try:
-        entry = json.loads(content) if name.endswith(".json") else yaml.safe_load(content)
-    except (ValueError, yaml.YAMLError):
+    except ValueError:
         raise AuditError(f"{name} in the advisory database is damaged: get a new copy") from None
-    if isinstance(entry, dict) and "id" in entry:
-        yield entry
 
 
 def is_affected(text: str, affected: Mapping[str, Any]) -> bool:
     """Return whether a version is one of those that an entry lists, or in one of its ranges (OSV's schema, 1.6)."""
     version = Version(text)
-    listed = [pin("", one) for one in affected.get("versions") or []]
-    return any(Version(one[1]) == version for one in listed if one) or \
+    return version in map(version_of, affected.get("versions") or []) or \
         any(is_in_range(version, one["events"]) for one in ranges(affected))
 
 
@@ -244,28 +208,14 @@ def ranges(affected: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def is_in_range(version: Version, events: list[dict[str, str]]) -> bool:
     """Return whether the last event at or before a version introduces the vulnerability."""
-    inside = False
-    known = ((version_of("0.dev0" if text == "0" else text), kind) for event in events for kind, text in event.items())
+    known = [(version_of("0.dev0" if text == "0" else text), kind) for event in events for kind, text in event.items()]
     # the versions of other schemes, and "limit": "*", say nothing about this one
-    ordered = sorted(((at, kind) for at, kind in known if at), key=lambda one: one[0])
-    for at, kind in ordered:
-        if kind == "introduced" and version >= at:
-            inside = True
-        elif (kind == "fixed" and version >= at) or (kind == "last_affected" and version > at):
-            inside = False
-    return inside
+    past = [(at, kind) for at, kind in known if at and (at < version or at == version and kind != "last_affected")]
+    return max(past, key=lambda event: event[0], default=(None, ""))[1] == "introduced"
 
 
-def version_of(text: str) -> Optional[Version]:
-    """Return a version, None for a text that isn't one."""
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
-
-
-def advisory_of(entry, affected):
-    """Return the advisory (Advisory) in an entry, on one of the packages that it affects."""
+def advisory_of(entry: Mapping[str, Any], affected: Mapping[str, Any]) -> Advisory:
+    """Return the advisory in an entry, on one of the packages that it affects."""
     names = sorted({entry["id"], *(entry.get("aliases") or [])}, key=lambda one: (not one.startswith("CVE-"), one))
     fixed = {event["fixed"] for one in ranges(affected) for event in one["events"] if "fixed" in event}
     text = entry.get("summary") or entry.get("details") or ""
@@ -273,7 +223,7 @@ def advisory_of(entry, affected):
     return Advisory(names[0], tuple(names[1:]), tuple(ordered), " ".join(text.split()))
 
 
-def add(known, advisory):
+def add(known: list[Advisory], advisory: Advisory) -> None:
     """Add an advisory to others, unless one of them is the same under another name."""
     names = {advisory.id, *advisory.aliases}
     if not any(names & {one.id, *one.aliases} for one in known):

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from easybuild.easyblocks.generic.container import lockfile, requirements
+from easybuild.easyblocks.generic.container import requirements
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.texts import parse_binds
 
 from ebsif.eb import framework
@@ -26,19 +27,7 @@ class ComparingError(EbsifError):
 
 
 def facts(found: Found) -> Facts:
-    """
-    Return the facts about a container: by kind, then by name.
-
-    Parameters
-    ----------
-    found
-        A container of the catalogue, an installation, an easyconfig or a saved lock.
-
-    Raises
-    ------
-    LockError, EasyBuildFailure
-        If it can't be read.
-    """
+    """Return the facts about a container of the catalogue, an installation, an easyconfig or a saved lock."""
     if isinstance(found, Installation):
         return facts_of_installation(found)
     if isinstance(found, Path):
@@ -50,7 +39,7 @@ def facts(found: Found) -> Facts:
     return known
 
 
-def facts_of_installation(installation):
+def facts_of_installation(installation: Installation) -> Facts:
     """Return the facts about an installation: image and packages as they are now, the rest from its easyconfig."""
     known = facts_of_parameters(parameters_of(installation.easyconfig)) if installation.easyconfig else {}
     known.update(facts_of_record(current.record_of(installation)))
@@ -59,17 +48,17 @@ def facts_of_installation(installation):
     return known
 
 
-def facts_of_record(record):
+def facts_of_record(record: Record) -> Facts:
     """Return the facts in the record of an installation."""
-    known = {"image": {key: record[lockfile.IMAGE][key] for key in ("file", "sha256") if key in record[lockfile.IMAGE]}}
-    return {**known, **lock.packages_by_kind(record)}
+    image = {"file": record.image.file, "sha256": record.image.sha256}
+    return {"image": {name: value for name, value in image.items() if value}, "mask": record.masks,
+            "local file": record.local_files, **lock.packages_by_kind(record)}
 
 
-def facts_of_parameters(values):
-    """Return the facts in the parameters of an easyconfig (dict of dict)."""
+def facts_of_parameters(values: dict[str, Any]) -> Facts:
+    """Return the facts in the parameters of an easyconfig."""
     names = framework.source_names(values.get("sources") or [])
-    known = {"image": {"file": Path(names[0]).name} if names else {}}
-    known["bind"] = {}
+    known: Facts = {"image": {"file": Path(names[0]).name} if names else {}, "bind": {}}
     required, optional = parse_binds(values.get("binds") or [])
     for kind, binds in (("required", required), ("optional", optional), ("library", values.get("library_binds") or [])):
         known["bind"].update(dict.fromkeys(binds, kind))
@@ -83,8 +72,8 @@ def facts_of_parameters(values):
     return known
 
 
-def parameters_of(path):
-    """Return the parameters of an easyconfig (dict), as read by EasyBuild."""
+def parameters_of(path: Path) -> dict[str, Any]:
+    """Return the parameters of an easyconfig, as read by EasyBuild."""
     read = framework.read(path)
     names = ("name", "version", "versionsuffix", "sources", "wrappers", "requirements", "init", "gpu", "conda_env",
              *BIND_PARAMETERS, *VARIABLE_PARAMETERS)
@@ -102,14 +91,7 @@ def compare(before: Facts, after: Facts) -> list[lock.Change]:
 
 
 def extension_of(path: Path) -> tuple[list, str, str]:
-    """
-    Return the arguments of `ebsif extend` for an easyconfig that it wrote: (requirements, name, date).
-
-    Raises
-    ------
-    ComparingError
-        If the easyconfig has no requirements, or no name in its suffix.
-    """
+    """Return requirements, name and date of an extension from its easyconfig. Raise ComparingError for others."""
     values = parameters_of(path)
     if not values.get("requirements"):
         raise ComparingError(f"{path} has no requirements, so there is nothing to upgrade")

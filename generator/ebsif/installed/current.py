@@ -2,10 +2,11 @@
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -29,7 +30,7 @@ def user_software(installation: Installation) -> Optional[Path]:
 def packages_of(installation: Installation) -> Optional[dict[str, Package]]:
     """Return the packages in user software by normalized name; None if there is none or it can't be read."""
     place = user_software(installation)
-    if not place or lockfile.STAGES not in installation.record:
+    if not place or not installation.record.has_user_software:
         return None
     try:
         return venv.packages(place)
@@ -38,43 +39,38 @@ def packages_of(installation: Installation) -> Optional[dict[str, Package]]:
         return None
 
 
-def record_of(installation: Installation) -> dict[str, Any]:
+def record_of(installation: Installation) -> Record:
     """
     Return the record of an installation with its current packages.
 
-    If they are unchanged, this is the record as written. Otherwise its stages have exact versions, so that repeating it
-    installs the current packages.
+    If they have changed, its stages have exact versions, so that repeating it installs the current packages.
     """
     record, packages = installation.record, packages_of(installation)
     if packages is None:
         return record
-    before = {normal_name(line.split("==", 1)[0]): line.split("==", 1)[1] for line in record[lockfile.VENV_PACKAGES]}
+    before = record.venv_versions
     if before == {name: package.version for name, package in packages.items()}:
         return record
-    artifacts = {name: value for name, value in record.get(lockfile.ARTIFACTS, {}).items()
-                 if name in packages and packages[name].version == before.get(name)}
-    return {**record, lockfile.ARTIFACTS: artifacts, lockfile.STAGES: pinned_stages(record, packages),
-            lockfile.VENV_PACKAGES: [f"{packages[name].name}=={packages[name].version}" for name in sorted(packages)]}
+    return record.replace(
+        artifacts={name: value for name, value in record.artifacts.items()
+                   if name in packages and packages[name].version == before.get(name)},
+        stages=pinned_stages(record, packages),
+        venv_packages=[f"{packages[name].name}=={packages[name].version}" for name in sorted(packages)])
 
 
-def pinned_stages(record: dict[str, Any], packages: dict[str, Package]) -> list[dict[str, Any]]:
+def pinned_stages(record: Record, packages: dict[str, Package]) -> list[dict[str, Any]]:
     """
-    Return stages that install the current versions of packages.
+    Return stages that install the current versions of the packages in user software.
 
-    Parameters
-    ----------
-    record
-        The record of the installation. Its stages keep their options, but not the requirements for removed packages.
-    packages
-        The packages in user software.
+    The stages of the record keep their options, but not the requirements for removed packages.
     """
     left = {name: package for name, package in packages.items() if name not in venv.TOOLS}
-    in_image = {normal_name(line.split("==", 1)[0]) for line in record.get(lockfile.IMAGE_PACKAGES, [])}
+    in_image = set(record.image_versions)
     stages = []
-    for stage in record[lockfile.STAGES]:
+    for stage in record.stages:
         lines = [line for text in stage.get("requirements", "").splitlines() for line in pinned(text, left, in_image)]
         if lines or set(stage) - PLAIN:
-            stages.append({**stage, "requirements": "".join(f"{line}\n" for line in lines)})
+            stages.append({**stage, "requirements": as_lines(lines)})
     more = [package.line for _, package in sorted(left.items()) if package.line]
     if not more:
         return stages
@@ -82,25 +78,23 @@ def pinned_stages(record: dict[str, Any], packages: dict[str, Package]) -> list[
     if made and isinstance(made[0], dict):
         # build tools, other packages, and packages built against torch
         return [*stages, *({**stage, "name": f"{stage['name']} (pinned)",
-                            "requirements": "".join(f"{line}\n" for line in stage["requirements"])} for stage in made)]
+                            "requirements": as_lines(stage["requirements"])} for stage in made)]
     if stages and not set(stages[0]) - PLAIN and " --hash=" not in stages[0]["requirements"]:
         first, *others = stages
-        return [{**first, "requirements": first["requirements"] + "".join(f"{line}\n" for line in more)}, *others]
-    return [{"name": "pinned", "requirements": "".join(f"{line}\n" for line in more)}, *stages]
+        return [{**first, "requirements": first["requirements"] + as_lines(more)}, *others]
+    return [{"name": "pinned", "requirements": as_lines(more)}, *stages]
 
 
-def pinned(text, left, in_image):
+def as_lines(lines: Iterable[str]) -> str:
+    """Return lines as one text."""
+    return "".join(f"{line}\n" for line in lines)
+
+
+def pinned(text: str, left: dict[str, Package], in_image: set[str]) -> list[str]:
     """
-    Return a requirement line with the exact version, or None if its package has been removed.
+    Return a requirement line with the exact version: a list of one line, or none if its package has been removed.
 
-    Parameters
-    ----------
-    text : str
-        The line.
-    left : dict of Package
-        Packages by normalized name; the line's package is removed from it.
-    in_image : set of str
-        Names of packages in the image.
+    The package of the line is taken out of `left`; `in_image` are the names of the packages of the image.
     """
     line = re.sub(r"(^|\s)#.*", "", text).strip()
     if not line or line.startswith("-"):
@@ -123,9 +117,9 @@ def pinned(text, left, in_image):
     return [f"{match.group('name')}{match.group('extras') or ''}=={package.version}{match.group('marker') or ''}"]
 
 
-def taken(line, left):
-    """Return the package (Package) installed from the URL or path in a line, and remove it from the others."""
+def taken(line: str, left: dict[str, Package]) -> Optional[Package]:
+    """Return the package that was installed from the URL or path in a line, and take it out of the others."""
     where = re.sub(r"[@#].*", "", line.rpartition(" @ ")[2].removeprefix("git+")) or line
     name = next((name for name, package in left.items()
                  if package.line and "/" in package.line and where in package.line), None)
-    return left.pop(name, None)
+    return left.pop(name) if name else None

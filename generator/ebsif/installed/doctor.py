@@ -205,7 +205,7 @@ def find_user_packages() -> list[Finding]:
     """
     findings = []
     root = os.environ.get("CONTAINERROOT")
-    image = lock.pins(lock.read(root).get(lockfile.IMAGE_PACKAGES, [])) if root else {}
+    image = lockfile.versions_in(lock.read(root).image_packages) if root else {}
     for folder in sorted(home().glob(".local/lib/python3*/site-packages")):
         # leftovers of an interrupted pip (~umpy) have no metadata; Python 3.14 returns None for that
         known = [found for found in distributions(path=[str(folder)]) if found.metadata and found.metadata["Name"]]

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.lockfile import (
     IMAGE_CENTRAL,
     IMAGE_OWN,
     IMAGE_REFERENCE,
+    ImageRecord,
     image_places,
 )
 from easybuild.easyblocks.generic.container.texts import format_size, root_parts
@@ -82,8 +82,8 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     LockError
         If the record can't be read.
     """
-    known = installation.record[lockfile.IMAGE]
-    kind, origin = kind_of(installation), known.get("origin")
+    known = installation.record.image
+    kind, origin = kind_of(installation), known.origin
     path = path_of(installation)
     if not path:
         closed = next(filter(is_closed, candidates(installation)), None)
@@ -104,32 +104,34 @@ def path_of(installation: Installation) -> Optional[Path]:
 
 def kind_of(installation: Installation) -> str:
     """Return the kind of the image: own, central or reference. Earlier versions didn't record it."""
-    known = installation.record[lockfile.IMAGE]
-    return known.get("kind") or (IMAGE_OWN if is_there(installation.root / known["file"]) else IMAGE_CENTRAL)
+    known = installation.record.image
+    if known.has("kind"):
+        return known.kind
+    return IMAGE_OWN if is_there(installation.root / known.file) else IMAGE_CENTRAL
 
 
 def candidates(installation: Installation) -> Iterator[Path]:
     """Yield the paths where the module looks for its image, in its order."""
-    known = installation.record[lockfile.IMAGE]
-    own = installation.root / known["file"]
-    source = known.get("resolved") or known.get("source") or own
+    known = installation.record.image
+    own = installation.root / known.file
+    source = known.resolved or known.source or own
     yield from map(Path, image_places(kind_of(installation), own, source, central_places(installation)))
 
 
 def central_places(installation):
     """Yield the paths of the image in the site's directories, as in the easyconfig; without that, as recorded."""
-    known, path = installation.record[lockfile.IMAGE], installation.easyconfig
+    known, path = installation.record.image, installation.easyconfig
     try:
         # this takes longer: nobody asks unless the image is nowhere else
         values = framework.read(path) if path else {}
         directories = values["image_dirs"] or []
     except (framework.EasyBuildFailure, KeyError):
-        yield from (known[key] for key in ("source", "resolved") if known.get(key))
+        yield from filter(None, (known.source, known.resolved))
         return
     variable, root = root_parts(values["image_root"]) if directories else ("", "")
     root = os.environ.get(variable) or root or "/"
     for directory in directories:
-        yield Path(root, directory, known["file"])
+        yield Path(root, directory, known.file)
 
 
 def is_closed(path):
@@ -146,16 +148,16 @@ def unreadable(path):
     return f"you can't read the image {path}: {files.how_to_get_access(path)}"
 
 
-def compare(path: Path, status: os.stat_result, known: dict[str, Any], verify: bool) -> tuple[str, Optional[str]]:
+def compare(path: Path, status: os.stat_result, known: ImageRecord, verify: bool) -> tuple[str, Optional[str]]:
     """Return the state of an image, compared with its record, and the problem if there is one."""
-    size, time = known.get("size"), known.get("mtime_ns")
+    size, time = known.size, known.mtime_ns
     if size is not None and status.st_size != size:
         how = "truncated" if status.st_size < size else "replaced"
         return CHANGED, (f"the image {path} was {how} after the installation: {format_size(status.st_size)} "
                          f"({status.st_size} bytes) instead of {size} bytes")
-    if verify and known.get("sha256"):
+    if verify and known.sha256:
         found = digest(path, status)
-        if found != known["sha256"]:
+        if found != known.sha256:
             return CHANGED, f"the image {path} was changed after the installation: its SHA256 is {found}"
         return VERIFIED, None
     if time is not None and status.st_mtime_ns != time:
@@ -178,7 +180,7 @@ def gone(installation, kind, origin):
     places = [str(path) for path in candidates(installation)]
     if kind == IMAGE_OWN or kind == IMAGE_REFERENCE and origin:
         return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
-    file = installation.record[lockfile.IMAGE]["file"]
+    file = installation.record.image.file
     return (f"the image {file} isn't where the module looks for it ({', '.join(places) or 'no place is recorded'}): is "
             f"the file system mounted? If the image was removed, {remedy(installation, kind, origin)}")
 
@@ -188,7 +190,7 @@ def remedy(installation, kind, origin):
     if kind == IMAGE_CENTRAL:
         return f"put the right image back, or install the module again with `{installation.rebuild}`"
     if origin:
-        source = installation.record[lockfile.IMAGE].get("resolved") or installation.root
+        source = installation.record.image.resolved or installation.root
         theirs, own = Installation(Path(source).parent, origin), installation.easyconfig
         if theirs.easyconfig and own:
             return (f"install {origin}, whose image it is, and this module again with `{theirs.rebuild} "

@@ -23,7 +23,7 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import is_there
-from ebsif.installed import imagestate, inventory, lock, places
+from ebsif.installed import imagestate, inventory, places
 from ebsif.installed.lock import LockError
 from ebsif.installed.places import Installation
 from ebsif.report import output
@@ -295,17 +295,17 @@ def complete_installed(prefix: str, **_: object) -> list[str]:
 
 def complete_packages(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
     """Return the packages of the named or loaded module that begin with a text, those of the image included."""
-    return beginning_with(prefix, (name for record in records_of(parsed_args.module) for name in lock.pins(
-        [*record.get(lockfile.IMAGE_PACKAGES, []), *record.get(lockfile.VENV_PACKAGES, [])])))
+    return beginning_with(prefix, (name for record in records_of(parsed_args.module) for name in lockfile.versions_in(
+        [*record.image_packages, *record.venv_packages])))
 
 
 def complete_asked(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
     """Return the packages that begin with a text and that an extension was made for, for Tab completion."""
-    lines = (line for record in records_of(parsed_args.module) for line in lines_of(record.get(lockfile.STAGES)))
+    lines = (line for record in records_of(parsed_args.module) for line in lines_of(record.stages))
     return beginning_with(prefix, (found.group() for found in map(re.compile(r"[\w.-]+").match, lines) if found))
 
 
-def records_of(text: Optional[str]) -> list[dict]:
+def records_of(text: Optional[str]) -> list[lockfile.Record]:
     """Return the records of the installed modules whose name contains a text; of the loaded one without it."""
     found = [one for one in places.known(places.directories_of_modules()) if text in shown(one)] if text else \
         [places.loaded()]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import shown_module
@@ -60,7 +60,7 @@ class Installation:
     use: Optional[Path] = None
 
     @cached_property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> lockfile.Record:
         """The record, as written at installation."""
         return lock.read(self.root)
 
@@ -87,7 +87,7 @@ class Installation:
     @property
     def recorded_name(self) -> Optional[str]:
         """Name, version and suffix in the record, whatever the naming scheme calls the module; None if unknown."""
-        return None if self.damage else lock.module_name(self.record)
+        return None if self.damage else self.record.module_name
 
     @property
     def easyconfig(self) -> Optional[Path]:
@@ -154,7 +154,7 @@ def of_directory(root: Path) -> Installation:
     LockError
         If there is none.
     """
-    return Installation(root, lock.module_name(lock.read(root)) or f"{root.parent.name}/{root.name}")
+    return Installation(root, lock.read(root).module_name or f"{root.parent.name}/{root.name}")
 
 
 def of_directory_or_path(root):

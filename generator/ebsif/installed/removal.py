@@ -176,7 +176,7 @@ def text_without(path, module):
 
 def add_easyconfig(removal):
     """Add the easyconfig that was installed, if `ebsif` wrote it and it hasn't been changed since."""
-    named, copy = removal.installation.record.get(lockfile.EASYCONFIG), removal.installation.easyconfig
+    named, copy = removal.installation.record.easyconfig, removal.installation.easyconfig
     path = Path(named) if named else None
     if not (path and copy and path.is_file()):
         return

@@ -8,9 +8,7 @@ from easybuild.easyblocks.generic.container.lockfile import (
     IMAGE_REFERENCE,
     IN_IMAGE,
     IN_USER_SOFTWARE,
-    is_complete,
 )
-from easybuild.easyblocks.generic.container.lockfile import packages_of as recorded_packages
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
@@ -178,12 +176,12 @@ def satisfying(requirement, packages):
 
 def packages_of(one, findings):
     """Return the packages of an installation: name, place and version (list of tuple); add unknown ones to findings."""
-    if not is_complete(one.record):
+    if not one.record.is_complete:
         findings.append(Finding(WARNING, one.module, "not all packages of its image are known, because an earlier "
                                 "version of ebsif installed it: install it again with "
                                 f"`{one.rebuild}`"))
     found = [(package.name, place_of(package), software_version(package.kind, package.version))
-             for package in recorded_packages(one.record) if package.place != IN_USER_SOFTWARE]
+             for package in one.record.packages if package.place != IN_USER_SOFTWARE]
     own = softwarestate.packages(one, softwarestate.examine(one))
     return list(dict.fromkeys([*found, *((name, "user software", version) for name, version in own.items())]))
 

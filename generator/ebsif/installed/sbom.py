@@ -7,36 +7,26 @@ from collections.abc import Iterable
 from typing import Any, Optional
 from urllib.parse import quote
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.lockfile import IN_USER_SOFTWARE, packages_of
+from easybuild.easyblocks.generic.container.lockfile import IN_USER_SOFTWARE, ImageRecord, Package, Record
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 # Name of the file in what is given to others.
 BILL_OF_MATERIALS = "sbom.cdx.json"
 
 
-def bill_of_materials(record: dict[str, Any], seconds: float) -> str:
+def bill_of_materials(record: Record, seconds: float) -> str:
     """
-    Return the bill of materials of an installation.
+    Return the bill of materials of an installation, at a time in seconds since 1970.
 
     It lists the module, the image as a container, and every package of the image and of user software, with the SHA256
     of the file that pip installed, if it is known. The same arguments give the same text.
-
-    Parameters
-    ----------
-    record
-        The content of the lock file.
-    seconds
-        Timestamp, in seconds since 1970.
     """
-    module, image = record.get(lockfile.MODULE, {}), record[lockfile.IMAGE]
-    packages, artifacts = list(packages_of(record)), record.get(lockfile.ARTIFACTS, {})
-    system = record.get(lockfile.SYSTEM, {})
-    in_image = [package_component(one, {}, system) for one in packages if one.place != IN_USER_SOFTWARE]
-    in_venv = [package_component(one, artifacts, system) for one in packages if one.place == IN_USER_SOFTWARE]
-    about = component("application", module.get("name", image["file"]), "module",
-                      version=module.get("version", "") + module.get("versionsuffix", ""))
-    container = component("container", image["file"], "image", hashes=sha256_hashes(image["sha256"]),
+    image, packages = record.image, record.packages
+    in_image = [package_component(one, {}, record.system) for one in packages if one.place != IN_USER_SOFTWARE]
+    in_venv = [package_component(one, record.artifacts, record.system) for one in packages
+               if one.place == IN_USER_SOFTWARE]
+    about = component("application", record.module.get("name", image.file), "module", version=record.full_version)
+    container = component("container", image.file, "image", hashes=sha256_hashes(image.sha256),
                           properties=image_properties(image))
     content = {
         "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
@@ -46,7 +36,7 @@ def bill_of_materials(record: dict[str, Any], seconds: float) -> str:
         "metadata": {
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)),
             "tools": {"components": [drop_empty({
-                "type": "application", "name": "ebsif", "version": record.get(lockfile.VERSIONS, {}).get("ebsif")})]},
+                "type": "application", "name": "ebsif", "version": record.versions.get("ebsif")})]},
             "component": about,
         },
         "components": [container, *in_image, *in_venv],
@@ -57,19 +47,8 @@ def bill_of_materials(record: dict[str, Any], seconds: float) -> str:
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
-def package_component(package: Any, artifacts: dict[str, Any], system: dict[str, str]) -> dict[str, Any]:
-    """
-    Return the component of a package.
-
-    Parameters
-    ----------
-    package
-        A Package of the inventory.
-    artifacts
-        The files that pip installed, by normalized name.
-    system
-        The distribution of the image, which is a part of package URLs.
-    """
+def package_component(package: Package, artifacts: dict[str, dict[str, str]], system: dict[str, Any]) -> dict[str, Any]:
+    """Return the component of a package; `artifacts` and `system` are those of the record."""
     kind, place, name, version = package
     artifact = artifacts.get(normal_name(name))
     # Python packages came first
@@ -82,7 +61,7 @@ def package_component(package: Any, artifacts: dict[str, Any], system: dict[str,
         hashes=sha256_hashes(artifact["sha256"]) if artifact else None)
 
 
-def package_url(kind: str, name: str, version: str, system: dict[str, str]) -> str:
+def package_url(kind: str, name: str, version: str, system: dict[str, Any]) -> str:
     """Return the URL of a package: https://github.com/package-url/purl-spec; `system` as in the record."""
     if kind == "pypi":
         # names in lower case, with '-' for '_'
@@ -102,14 +81,14 @@ def package_url(kind: str, name: str, version: str, system: dict[str, str]) -> s
     return f"pkg:{kind}/{namespace}{quote(name, safe='')}@{quote(version, safe=':')}" + (f"?{text}" if text else "")
 
 
-def image_properties(image: dict[str, Any]) -> list[dict[str, str]]:
+def image_properties(image: ImageRecord) -> list[dict[str, str]]:
     """Return what else is known about the image, as CycloneDX properties."""
-    values = [("ebsif:source", image.get("resolved") or image.get("source"))]
-    if image.get("source_digest"):
-        values += [("ebsif:fetched-from", image.get("source")), ("ebsif:fetched-digest", image["source_digest"])]
-    values += [("ebsif:signature-verified", name) for name in image.get("verified", [])]
-    values += [("ebsif:signed-by", fingerprint or "unknown") for fingerprint in image.get("signers", [])]
-    values += [(f"ebsif:label:{name}", text) for name, text in sorted(image.get("labels", {}).items())]
+    values = [("ebsif:source", image.resolved or image.source)]
+    if image.source_digest:
+        values += [("ebsif:fetched-from", image.source), ("ebsif:fetched-digest", image.source_digest)]
+    values += [("ebsif:signature-verified", name) for name in image.verified]
+    values += [("ebsif:signed-by", fingerprint or "unknown") for fingerprint in image.signers]
+    values += [(f"ebsif:label:{name}", text) for name, text in sorted(image.labels.items())]
     return [{"name": name, "value": text} for name, text in values if text]
 
 

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.texts import normal_name
-
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.installed.places import Installation
@@ -54,7 +51,7 @@ def examine(installation: Installation, verify: bool = False) -> Optional[Softwa
 
     record, files = installation.record, UserSoftware(str(installation.root))
     there = files.present
-    if not there and lockfile.STAGES not in record:
+    if not there and not record.has_user_software:
         return None
     state = STATES[SQUASHFS in there, DIRECTORY in there]
     if state == GONE:
@@ -96,8 +93,7 @@ def describe(one: lock.Change) -> str:
 
 def recorded_packages(installation):
     """Return the versions of the packages that were installed as user software, by normalized name (dict of str)."""
-    pins = lock.pins(installation.record.get(lockfile.VENV_PACKAGES, []))
-    return {normal_name(name): version for name, version in pins.items()}
+    return installation.record.venv_versions
 
 
 def packages(installation: Installation, state: Optional[SoftwareState]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Optional
 
 from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.check.easyconfigs import literals
@@ -14,23 +15,15 @@ from ebsif.report.findings import NOTE, WARNING, Finding
 
 
 class Catalogue:
-    """
-    The catalogue of a site, for comparing installations with it.
-
-    Parameters
-    ----------
-    site
-        Name of the site.
-    containers
-        Its containers.
-    output
-        The directory of its easyconfigs.
-    options
-        The options of `ebsif` that name site, catalogue and directory.
-    """
+    """The catalogue of a site, for comparing installations with it."""
 
     def __init__(self, site: str, containers: Sequence[Container], output: Path, options: Sequence[str] = ()):
-        """Index the containers by module."""
+        """
+        Index the containers of a site by module.
+
+        `output` is the directory of its easyconfigs; `options` are those of `ebsif` that name site, catalogue and
+        directory.
+        """
         self.site = site
         self.output = output
         self.options = options
@@ -53,14 +46,15 @@ class Catalogue:
         if not base and rendered_for(installation) == self.site:
             yield from self.check_easyconfig(installation, container)
 
-    def check_easyconfig(self, installation, container):
+    def check_easyconfig(self, installation: Installation, container: Container) -> Iterator[Finding]:
         """Yield a finding if an installation was made from another easyconfig than the catalogue has now."""
         try:
             wanted = literals(easyconfig.render(container))
         except CatalogueError as error:
             yield Finding(WARNING, installation.module, f"its record can't be rendered: {error}")
             return
-        found = literals(installation.easyconfig.read_text(encoding="utf-8", errors="replace"))
+        path = installation.easyconfig
+        found = literals(path.read_text(encoding="utf-8", errors="replace")) if path else {}
         differing = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
         if differing:
             yield Finding(WARNING, installation.module,
@@ -74,11 +68,11 @@ class Catalogue:
         return [module for module, one in self.containers.items() if module not in there and not one.archived]
 
 
-def rendered_for(installation):
-    """Return the site for whose catalogue the easyconfig of an installation was rendered (str), else None."""
+def rendered_for(installation: Installation) -> Optional[str]:
+    """Return the site for whose catalogue the easyconfig of an installation was rendered, else None."""
     path = installation.easyconfig
     if not path:
         return None
     with path.open(encoding="utf-8", errors="replace") as text:
-        found = RENDERED.match(text.readline())
-    return found and found.group(1)
+        rendered = RENDERED.match(text.readline())
+    return rendered.group(1) if rendered else None

@@ -5,8 +5,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
-
 from ebsif import processes
 from ebsif.catalogue.site import Site
 from ebsif.eb import framework
@@ -63,7 +61,7 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
 
 def recorded_runtimes(installations: Iterable[Installation]) -> set[str]:
     """Return what the runtimes called themselves with which modules were installed."""
-    return {one.record.get(lockfile.VERSIONS, {}).get("runtime", "") for one in installations if not one.damage}
+    return {one.record.versions.get("runtime", "") for one in installations if not one.damage}
 
 
 def run(one: Subject, stages: Sequence[Sequence[Callable]]) -> list[Finding]:

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.packages import built_for
 from easybuild.easyblocks.generic.container.requirements import lines_of, package_name
 
@@ -49,7 +48,7 @@ def user_software(one: Subject) -> Iterator[Finding]:
     state, root = one.software, one.installation.root
     if not state:
         return
-    packed = any(name.endswith(".squashfs") for name in one.record.get(lockfile.USER_FILES, {}))
+    packed = any(name.endswith(".squashfs") for name in one.record.user_software)
     pack = f"`{one.load} && make-squashfs && rm -r {shlex.quote(f'{root}/user-software')}`"
     if state.state == softwarestate.GONE:
         yield one.error(f"its user software is gone: install the module again with `{one.rebuild}`, unless all "
@@ -68,7 +67,7 @@ def user_software(one: Subject) -> Iterator[Finding]:
 
 def binds(one: Subject) -> Iterator[Finding]:
     """Is everything there that was bound when the module was installed? (Loading tells about required binds.)"""
-    for source in one.record.get(lockfile.OPTIONAL_BINDS, []):
+    for source in one.record.optional_binds:
         if not is_there(Path(source)):
             now = elsewhere(source)
             where = f" (there is {now} now)" if now else ""
@@ -110,7 +109,7 @@ def without(one: Subject, names: Sequence[str], kind: str) -> str:
     """Return how to remove packages from user software."""
     again = f"If you need them, install builds for {kind}"
     if one.installation.extension:
-        asked = set(map(package_name, lines_of(one.record.get(lockfile.STAGES))))
+        asked = set(map(package_name, lines_of(one.record.stages)))
         # the others are what these need
         mine, what = [name for name in names if name in asked], "them"
         if not mine:

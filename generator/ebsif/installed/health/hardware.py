@@ -10,7 +10,6 @@ from easybuild.easyblocks.generic.container.packages import gpu_label
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.images.inspection import Inspection
-from ebsif.installed import lock
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.health.tables import (
     MPICH_FILE,
@@ -107,8 +106,8 @@ def stock_nccl(one: Subject) -> str:
     """Return the name of an NCCL that comes as a package of pip or Conda, without a plugin; '' if there is none."""
     packages = {**one.image_packages, **one.user_packages}
     stock = [f"{name} {version}" for name, version in packages.items() if name.startswith(("nvidia-nccl-cu", "nccl"))]
-    conda = [f"{name} {version} (Conda)" for lines in one.record.get(lockfile.CONDA_PACKAGES, {}).values()
-             for name, version in lock.pins(lines).items() if name == "nccl"]
+    conda = [f"{name} {version} (Conda)" for lines in one.record.conda_packages.values()
+             for name, version in lockfile.versions_in(lines).items() if name == "nccl"]
     return next(iter([*stock, *conda]), "")
 
 

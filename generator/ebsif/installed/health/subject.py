@@ -7,15 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.packages import gpu_label
-from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import processes
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
-from ebsif.installed import imagestate, lock, softwarestate
+from ebsif.installed import imagestate, softwarestate
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
@@ -55,7 +54,7 @@ class Subject:
         return self.installation.load
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """The record of the installation."""
         return self.installation.record
 
@@ -91,8 +90,7 @@ class Subject:
     @cached_property
     def image_packages(self) -> dict[str, str]:
         """The Python packages of the image: versions by normalized name."""
-        pins = lock.pins(self.record.get(lockfile.IMAGE_PACKAGES, []))
-        return {normal_name(name): version for name, version in pins.items()}
+        return self.record.image_versions
 
     @property
     def torch(self) -> str:
@@ -152,7 +150,7 @@ class Subject:
     def read_image(self) -> subprocess.CompletedProcess[str]:
         """Start the container once and read the image; return the CompletedProcess."""
         script = "look() {\n" + PROBE.read_text(encoding="utf-8") + PYTHON_AFTER
-        packages = {key: self.record.get(key, []) for key in (lockfile.IMAGE_PACKAGES, lockfile.VENV_PACKAGES)}
+        packages = {"image_packages": self.record.image_packages, "venv_packages": self.record.venv_packages}
         result = self.run("sh", "-c", script, "sh", json.dumps(packages), read_program(IMPORTS),
                           text=(PROGRAMS / "inside.py").read_text(encoding="utf-8"))
         for line in result.stdout.splitlines():

@@ -4,15 +4,13 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Optional
 from urllib.parse import urlsplit
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
+from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif import files
 from ebsif.catalogue.site import Partition, Site
@@ -165,9 +163,8 @@ def write_course(installation: Installation, site: Site, course: Course, place: 
 
 def check_jupyterlab(installation: Installation) -> None:
     """Raise OnDemandError if neither the image nor the user software of a module has JupyterLab."""
-    record: Mapping[str, Any] = current.record_of(installation)
-    pins = [*record.get(lockfile.IMAGE_PACKAGES, []), *record.get(lockfile.VENV_PACKAGES, [])]
-    if "jupyterlab" not in {normal_name(pin.split("==", 1)[0]) for pin in pins}:
+    record = current.record_of(installation)
+    if "jupyterlab" not in {*record.image_versions, *record.venv_versions}:
         raise OnDemandError(
             f"{installation.module} has no JupyterLab, neither in the image nor in user software; add it with:\n"
             f"  ebsif extend {installation.module} --add jupyterlab --name jupyter --install")

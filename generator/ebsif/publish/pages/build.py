@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import format_size
 
@@ -36,11 +36,11 @@ def build(sites: list[tuple[Site, list[Container]]], directory: Path,
         return write_pages([(site, pages(containers, records)) for site, containers in sites], made)
 
 
-def records_of(containers: Iterable[Container]) -> dict[str, dict[str, Any]]:
+def records_of(containers: Iterable[Container]) -> dict[str, Record]:
     """Return the records of the installed modules that have the images of containers, by module."""
     names = {one.module: one.file_name for one in containers}
     return {one.module: one.record for one in places.known(places.directories_of_modules())
-            if one.module in names and not one.damage and one.record[lockfile.IMAGE]["file"] == names[one.module]}
+            if one.module in names and not one.damage and one.record.image.file == names[one.module]}
 
 
 def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> int:
@@ -115,12 +115,12 @@ def neighbors(some: list[Page]) -> list[dict[str, Any]]:
 def values_of(page: Page) -> dict[str, Any]:
     """Return the values for the template of a container's page, without its neighbors."""
     container = page.container
-    size = container.size or page.image.get("size")
+    size = container.size or page.image.size
     return {
         "page": page, "container": container, "parameters": easyconfig.parameters(container),
         "script": job_script(container), "size": format_size(size) if size else None,
         "inside": [("component", page.components), *page.packages.items()],
-        "sha256": container.sha256 or page.image.get("sha256"),
+        "sha256": container.sha256 or page.image.sha256,
         "requirements": requirements(container),
     }
 

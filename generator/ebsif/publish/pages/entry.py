@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Optional
+from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
@@ -43,7 +43,7 @@ class Page:
 
     container: Container
     before: Optional[Container]
-    record: Optional[dict[str, Any]]
+    record: Optional[Record]
     changes: list[lock.Change]
     short_name: str
 
@@ -113,9 +113,9 @@ class Page:
         return " ".join(" ".join(texts).lower().split())
 
     @property
-    def image(self) -> dict[str, Any]:
+    def image(self) -> ImageRecord:
         """What the record of the installation says of the image; empty if it isn't installed."""
-        return (self.record or {}).get(lockfile.IMAGE, {})
+        return (self.record or Record()).image
 
     @property
     def license(self) -> Optional[str]:
@@ -125,22 +125,22 @@ class Page:
     @property
     def source(self) -> Optional[str]:
         """Where the image comes from; None if unknown. A path on the machine where it was installed doesn't count."""
-        fetched = self.image.get("source") if self.image.get("source_digest") else None
+        fetched = self.image.source if self.image.source_digest else None
         return self.container.source or fetched or self.label("source")
 
     @property
     def signature(self) -> Optional[str]:
         """What is known of the signature of the image; None if nothing is."""
-        if self.image.get("verified"):
-            return f"The image is signed by {', '.join(self.image['verified'])}."
-        signers = self.image.get("signers")
-        if signers is None:
+        if self.image.verified:
+            return f"The image is signed by {', '.join(self.image.verified)}."
+        signers = self.image.signers
+        if not self.image.has("signers"):
             return None
         return f"By the key {', '.join(map(str, signers))}, not verified." if signers else "The image is not signed."
 
     def label(self, name: str) -> Optional[str]:
         """Return a label of the image that the OCI defines; None if there is none."""
-        return (self.image.get("labels") or {}).get(f"org.opencontainers.image.{name}")
+        return self.image.labels.get(f"org.opencontainers.image.{name}")
 
 
 def alias(container: Container) -> Optional[str]:
@@ -154,7 +154,7 @@ def public(version: str) -> str:
     return version.partition("+")[0]
 
 
-def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[str, Any]]] = None) -> list[Page]:
+def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record]] = None) -> list[Page]:
     """Return the pages of all containers."""
     records, known = records or {}, list(containers)
     earlier: dict[Container, Optional[Container]] = {}
@@ -169,7 +169,7 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, dict[s
 
 
 def changes(earlier: Optional[Container], container: Container,
-            records: Mapping[str, dict[str, Any]]) -> list[lock.Change]:
+            records: Mapping[str, Record]) -> list[lock.Change]:
     """Return the differences between two containers: of all packages if both are installed."""
     if not earlier:
         return []
@@ -178,7 +178,7 @@ def changes(earlier: Optional[Container], container: Container,
                   if one.name != alias(container)]
     if not (before and after):
         return components
-    packages = [one for one in lock.compare(before, after) if one.kind.endswith("package")]
+    packages = lock.package_changes(before, after)
     listed = {normal_name(one.name) for one in packages}
     return [one for one in components if one.name not in listed] + packages
 
