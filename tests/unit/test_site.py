@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ebsif.catalogue import inheritance, reading, site, yamlerrors, yamlfile
+from ebsif.catalogue import reading, site, yamlerrors, yamlfile
 from ebsif.render import easyconfig
 
 WRONG = """\
@@ -220,10 +220,10 @@ def test_containers_of_an_extended_site(sites):
         (directory / "containers").mkdir()
         (directory / "containers/Tool.yaml").write_text(f"name: Tool\n{text}")
     profile = site.read("test", directories)
-    assert [one.module for one in reading.read(profile, *inheritance.directories_of("test", directories))] == [
+    assert [one.module for one in reading.read(profile, *site.directories_of("test", directories))] == [
         "Tool/1", "Tool/2"]
     sites(first_test=f"{OWN}not_inherited: [containers]\n")
-    assert inheritance.directories_of("test", directories) == [directories[0] / "test"]
+    assert site.directories_of("test", directories) == [directories[0] / "test"]
 
 
 @pytest.mark.parametrize(("profiles", "expected"), [

@@ -2,14 +2,15 @@
 
 import datetime
 import re
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource, is_loopback
 from easybuild.easyblocks.generic.container.tables import place_problem, template_problem
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
-from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, WrapValidator
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, ValidationInfo, WithJsonSchema, WrapValidator
+from pydantic_core import core_schema
 
 # All characters, except tabs, that end a line in any program (str.splitlines, universal newlines) or control terminals.
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
@@ -186,6 +187,18 @@ def is_suffix(text):
     if not re.fullmatch(r"[A-Za-z0-9_.+-]*", PLACEHOLDER.sub("", text)):
         raise ValueError("should contain letters, digits, _ . + - and placeholders only: it is part of a file name")
     return text
+
+
+class OneOf:
+    """A type for one of some words, which other modules list."""
+
+    def __init__(self, *words: str):
+        """Keep the words."""
+        self.words = words
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Return what pydantic checks."""
+        return core_schema.literal_schema(list(self.words))
 
 
 SingleLine = Annotated[str, AfterValidator(is_line)]

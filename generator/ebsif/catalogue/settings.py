@@ -12,7 +12,7 @@ from typing import Optional
 from pydantic import Field
 
 from ebsif import files
-from ebsif.catalogue import inheritance, reading, site
+from ebsif.catalogue import reading, site
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.fieldtypes import SingleLine
 from ebsif.catalogue.records import CatalogueFile
@@ -92,7 +92,7 @@ class Settings:
 
     def directories_of(self, profile: Site) -> list[Path]:
         """Return the directories of a site in all catalogues, with ``containers/``."""
-        return inheritance.directories_of(profile.name, self.directories)
+        return site.directories_of(profile.name, self.directories)
 
     def containers_of(self, names: Iterable[Optional[str]]) -> list[Container]:
         """Return all containers of sites; None stands for the chosen site, whose profile must be valid."""
@@ -108,12 +108,12 @@ class Settings:
 
     def site_names(self) -> list[str]:
         """Return the names of all sites."""
-        return inheritance.names(self.directories)
+        return site.names(self.directories)
 
     @property
     def own_directories(self) -> list[Path]:
         """The user's own catalogues, without that of the project."""
-        return [directory for directory in self.directories if directory != inheritance.SITES]
+        return [directory for directory in self.directories if directory != site.SITES]
 
     @property
     def is_chosen(self) -> bool:
@@ -215,7 +215,7 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
     usual_place = beside(path, configured.output) if configured.output else None
     place = getattr(options, "easyconfigs", None) or usual_place
     usual = os.environ.get(site.SITE_VARIABLE) or configured.site
-    return Settings(options.site or usual, (*directories, inheritance.SITES), place or Path("easyconfigs"), bool(place),
+    return Settings(options.site or usual, (*directories, site.SITES), place or Path("easyconfigs"), bool(place),
                     (usual, tuple(more), usual_place))
 
 

@@ -134,9 +134,7 @@ def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path])
         except DocumentError as error:
             raise DocumentError(*(problem._replace(path=path if problem.path == new else problem.path)
                                   for problem in error.problems)) from None
-    for container in containers:
-        container.path = path if container.path == new else container.path
-    return containers
+    return [container.replace(path=path) if container.path == new else container for container in containers]
 
 
 def text_without_records(proposal, extends=False):

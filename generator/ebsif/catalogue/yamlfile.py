@@ -3,7 +3,7 @@
 import re
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,6 +19,11 @@ class Model(BaseModel):
 
     # validators are built on first use: most commands use few models
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that are set in its file."""
+        return {field: getattr(self, field) for field in self.model_fields_set}
 
 
 AnyModel = TypeVar("AnyModel", bound=Model)

@@ -12,8 +12,8 @@ from easybuild.easyblocks.generic.container.sif import signers
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.guess.adding import NO_HOMEPAGE
+from ebsif.catalogue.records import as_parameter
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import is_there
 from ebsif.render import easyconfig

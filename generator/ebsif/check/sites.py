@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Optional, Union
 
-from ebsif.catalogue import inheritance, reading
+from ebsif.catalogue import reading, site
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.selection import duplicates, repeated_defaults
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
+from ebsif.catalogue.yamlerrors import Problem
 from ebsif.check.contents import check_contents, inspect
 from ebsif.check.easyconfigs import Reader, check_style
 from ebsif.check.records import (
@@ -67,9 +68,9 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool =
         except EbsifError as error:
             yield from findings_of(error)
             continue
-        problems = []
-        for step in inheritance.chain(profile.name, settings.directories):
-            yield from check_reviews(step.path)
+        problems: list[Problem] = []
+        for level in site.chain(profile.name, settings.directories):
+            yield from check_reviews(level.path)
         if not chains:
             yield Finding(WARNING, profile.name, "the site has no containers yet: add an image with "
                           + shlex.join(["ebsif", "add", "IMAGE.sif", *settings.options_for(profile.name, True)]))

@@ -9,7 +9,7 @@ from easybuild.easyblocks.generic.container.requirements import requirement_text
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.records import as_parameter
 from ebsif.catalogue.site import Site
 from ebsif.environments import bases, environments
 from ebsif.environments.environments import Package

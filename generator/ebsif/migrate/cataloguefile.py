@@ -6,7 +6,6 @@ from typing import Optional
 
 from pydantic import ValidationError
 
-from ebsif.catalogue.families import family_values
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
@@ -63,7 +62,7 @@ class File:
 
     def choice(self, number, family, found):
         """Return the distance to a family, its name and the record (tuple), or None if the container can't be in it."""
-        defaults = family_values(self.known, family)
+        defaults = self.known.family_values(family)
         fields = fields_of(defaults, found)
         if fields is None:
             return None

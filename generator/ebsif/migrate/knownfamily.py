@@ -6,11 +6,11 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_IMAGE
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif.catalogue import merge
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import ADDED, EMPTY, as_parameter, join_fields
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.guess.template import read_fields
-from ebsif.catalogue.records import Archive, Record
+from ebsif.catalogue.records import DEFAULTS, Archive, Record, as_parameter
 from ebsif.catalogue.site import Binds, Site
 from ebsif.errors import EbsifError
 from ebsif.migrate.imported import Imported
@@ -103,14 +103,14 @@ class Comparison:
             "init": INIT_IMAGE, "venv": False, "conda_root": CONDA_ROOT, "conda_env": name.lower(),
             "venv_name": name.lower(), "moduleclass": site.moduleclass, **of_gpu(site)})
         # with the placeholders filled so far
-        self.filled = Container(name, join_fields(defaults, {
-            key: value for key, value in self.record.items() if value}), None, None, 0)
+        self.filled = Container.of(name, merge.fields(defaults, {
+            key: value for key, value in self.record.items() if value}, DEFAULTS), None, None)
         self.compare_templates()
         for key in TABLES:
             self.compare_table(key)
         self.compare_packages()
         self.compare_binds()
-        for key in ADDED:
+        for key in (key for key, value in DEFAULTS.items() if isinstance(value, list)):
             self.compare_list(key)
         self.compare_archive()
         self.record = {key: value for key, value in self.record.items() if value is not None and value != {}}
@@ -219,9 +219,8 @@ class Comparison:
 
 def naming(found, record, defaults, name):
     """Return `file` and `suffix` (dict) if the family's templates don't produce those of the container."""
-    values = join_fields({**EMPTY, **defaults, "binds": None}, {
-        key: value for key, value in record.items() if key != "binds"})
-    made = Container(name, values, None, None, 0)
+    values = merge.fields(defaults, {key: value for key, value in record.items() if key != "binds"}, DEFAULTS)
+    made = Container.of(name, values, None, None)
     wrong = {}
     for key, wanted, now in (("file", found.record["file"], lambda: made.file_name),
                              ("suffix", found.suffix, lambda: made.versionsuffix)):

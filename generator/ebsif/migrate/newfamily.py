@@ -7,7 +7,6 @@ from typing import Any
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_IMAGE
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import EMPTY
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.guess.template import insert_placeholders
 from ebsif.catalogue.records import Record
@@ -167,6 +166,6 @@ def insert_versions(records, name):
         fields = {**record.get("components", {}), "python": record.get("python"), "version": record["version"]}
         # the longest first: 6.2.4 before 6.2
         template = insert_placeholders(text, dict(sorted(fields.items(), key=lambda one: -len(one[1] or ""))))
-        container = Container(name, {**EMPTY, **record}, None, None, 0)
+        container = Container.of(name, record, None, None)
         if text and is_same(template, text, container):
             record["description"] = template

@@ -10,8 +10,8 @@ from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_NONE,
 from easybuild.easyblocks.generic.container.texts import normal_name, without_templates
 
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
-from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.fieldtypes import Statements
+from ebsif.catalogue.records import as_parameter
 from ebsif.catalogue.selection import components_of
 from ebsif.catalogue.site import Binds
 from ebsif.templating import environment
@@ -90,11 +90,11 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "gpu_mpi_library": site.gpu_mpi_library if gpu != "none" else None,
          "scheduler": site.scheduler.kind if site.scheduler.kind != "slurm" else None,
          "lustre_striping": site.lustre_striping if site.lustre_striping != STRIPING else None,
-         "network_env": {**container.of_site("network_env"), **container.network_env}, **caches_of(container)},
+         "network_env": container.with_site("network_env"), **caches_of(container)},
         {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},
-        {"container_env": {**container.of_site("container_env"), **container.container_env},
+        {"container_env": container.with_site("container_env"),
          "modextravars": module_variables(container), "own_modules": container.own_modules,
-         "conflicts": list(dict.fromkeys([*container.of_site("conflicts"), *container.conflicts])),
+         "conflicts": container.with_site("conflicts"),
          "one_container": site.one_container if site.one_container != "refuse" else None,
          "listed_packages": site.listed_packages if site.listed_packages != "all" else None},
         {"wrappers": wrappers(container), "wrappers_load": bool(container.wrappers and site.wrappers_load) or None,
