@@ -765,3 +765,26 @@ def test_formats(read, tmp_path):
     assert str(one).startswith(f"{one.path}:20: error: PyTorch/2.10-rocm-6.2.4-singularity-20250101: another")
     assert one.github.startswith(f"::error file={one.path},line=20::PyTorch/")
     assert one.data["line"] == 20
+
+
+def test_reasons_become_comments(read):
+    """A reason stands above the parameter of its field or entry, that of a requirement too; no reason is lost."""
+    (one,) = read(HEAD.replace("    venv: true\n", "    venv: true\n    why: {/a: the image lacks it, venv: users add "
+                               "packages, suffix: 'as before: \\{', wrappers: not for long}\n") + RECORD + """\
+    requirements: [torchmetrics==1.4, lightning]
+    warnings: [it is old]
+    why: {torchmetrics: newer ones need another torch, wrappers: null, nowhere: of nothing, warnings: """
+                  + " ".join(["long"] * 40) + "}\n")
+    lines = easyconfig.render(one).splitlines()
+
+    def above(parameter):
+        at = next(number for number, line in enumerate(lines) if line.startswith(f"{parameter} = "))
+        return lines[at - 1]
+
+    assert above("binds") == "# /a: the image lacks it"
+    assert above("easyblock") == "# users add packages"
+    assert above("versionsuffix") == "# as before: \\{"
+    assert above("requirements") == "# torchmetrics: newer ones need another torch"
+    assert "# nowhere: of nothing" in lines[:3] and not any("not for long" in line for line in lines)
+    assert above("warnings").startswith("# long") and max(map(len, lines)) <= easyconfig.WIDTH
+    assert not list(differences(one, easyconfig.render(one)))

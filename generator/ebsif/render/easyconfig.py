@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name, without_te
 
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.fieldtypes import Statements
-from ebsif.catalogue.records import as_parameter
+from ebsif.catalogue.records import WRITTEN_FROM, as_parameter
 from ebsif.catalogue.selection import components_of
 from ebsif.catalogue.site import Binds
 from ebsif.templating import environment
@@ -210,6 +210,32 @@ def archive(container):
     return {"hidden": True, "modloadmsg": container.archive_message} if container.archived else {}
 
 
+def reasons(container: Container, groups: list[dict[str, Any]]) -> dict[Optional[str], list[str]]:
+    """
+    Return the comments of a record (`why`) by the parameter above which they are written; by None, those of the rest.
+
+    A reason has the name of a field or parameter, or of an entry in it: a variable, a package, a bind.
+    """
+    values = {name: value for group in groups for name, value in group.items()}
+    comments: dict[Optional[str], list[str]] = {}
+    for key, reason in container.why.items():
+        if reason is None:
+            continue
+        named = [name for name in values if key in (name, WRITTEN_FROM.get(name))]
+        entry = [name for name, value in values.items() if is_entry(key, value)]
+        place = next(iter([*named, *entry]), None)
+        comments.setdefault(place, []).append(reason if named else f"{key}: {reason}")
+    return comments
+
+
+def is_entry(name: str, value: Any) -> bool:
+    """Return whether a value has an entry of this name: a key, or an item or line that begins with it."""
+    if isinstance(value, str):
+        return any(re.match(rf"\??{re.escape(name)}(?![\w.-])", line) for line in value.splitlines())
+    return isinstance(value, (list, dict)) and any(is_entry(name, item) for item in (
+        [*value, *value.values()] if isinstance(value, dict) else value))
+
+
 def driver_problem(container: Container) -> Optional[str]:
     """Return why the site's driver does not support the ROCm version of an image, or None (S001-17)."""
     supported, rocm = container.site.driver_rocm, container.components.get("rocm")
@@ -259,13 +285,15 @@ def render(container: Container, header: Optional[str] = None) -> str:
     if not container.homepage:
         raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild "
                                      "requires it")
-    secrets = [text for group in groups for text in Credentials.find(group)]
+    secrets = [text for values in (*groups, container.why) for text in Credentials.find(values)]
     if secrets:
         raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
+    texts = reasons(container, groups)
+    comments = {name: [line for text in some for line in comment_lines(text)] for name, some in texts.items()}
     prefix = container.site.doc_prefix
     doc = f"{prefix} {container.fill(container.doc)}" if prefix and container.doc else None
     return environment("ebsif.render").get_template("easyconfig.eb.j2").render(
-        groups=groups, doc=doc, literal=literal, comment=comment,
+        groups=groups, doc=doc, literal=literal, comment=comment, comments=comments,
         header=header or HEADER.format(site=container.site.name))
 
 
@@ -273,6 +301,11 @@ def comment(text):
     """Return any text as a one-line comment in Python (str)."""
     line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
     return line if line.startswith("#") else f"# {line}"
+
+
+def comment_lines(text: str) -> list[str]:
+    """Return any text as comments of limited length."""
+    return [f"# {line}" for line in textwrap.wrap(comment(text).lstrip("# "), WIDTH - 2, break_on_hyphens=False)]
 
 
 def literal(value, indent=0, used=0):
