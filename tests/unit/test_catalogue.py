@@ -370,7 +370,7 @@ def test_the_source_and_the_signature_of_an_image(read, tmp_path):
         assert values.get("signature_keys") == expected
         assert values["image_source"] == f"oras://registry.example/ai/x:1@{digest}"
         # an image that can be fetched isn't missing
-        findings = check([one], tmp_path / "none", keys, deep=False)
+        findings = check([one], tmp_path / "none", keys, quick=True)
         assert not [finding for finding in findings if "is missing" in finding.text]
     # R-02: the tag may be another image tomorrow
     with pytest.raises(yamlerrors.DocumentError, match="ai/x:1' has no digest, so it may be another image tomorrow"):
@@ -612,7 +612,7 @@ def test_editors_find_nothing_wrong(path):
 def found(read, tmp_path, text, profile=None):
     """Return the findings in a catalogue, apart from missing easyconfigs."""
     containers = read(text, profile)
-    findings = check(containers, tmp_path / "none", profile or site.read("local"), deep=False)
+    findings = check(containers, tmp_path / "none", profile or site.read("local"), quick=True)
     return [(one.level, one.line, one.text) for one in findings if "does not exist" not in one.text]
 
 
@@ -697,7 +697,7 @@ def test_drift_is_found(read, tmp_path):
     containers = read(HEAD + RECORD)
 
     def texts():
-        return [one.text for one in check(containers, output, local, deep=True, options=["--catalogue", "a b"])]
+        return [one.text for one in check(containers, output, local, options=["--catalogue", "a b"])]
 
     assert texts()[0].endswith("does not exist: run ebsif render --catalogue 'a b'")
     (one,) = rendering.render(containers, output)
@@ -760,7 +760,7 @@ def test_the_driver_of_lumi():
 
 def test_formats(read, tmp_path):
     """Text for people, JSON for programs, annotations for workflows."""
-    (one,) = [one for one in check(read(HEAD + RECORD + RECORD), tmp_path, site.read("local"), deep=False)
+    (one,) = [one for one in check(read(HEAD + RECORD + RECORD), tmp_path, site.read("local"), quick=True)
               if "twice" in one.text or "another" in one.text]
     assert str(one).startswith(f"{one.path}:20: error: PyTorch/2.10-rocm-6.2.4-singularity-20250101: another")
     assert one.github.startswith(f"::error file={one.path},line=20::PyTorch/")

@@ -105,7 +105,7 @@ MISTAKES = [
     ("archived: {since: 2026-13, reason: x}", 12, "archived.since: should be a date that exists, found '2026-13'"),
     ("wrapers: [python]", 12, "wrapers: unknown key, did you mean 'wrappers'?"),
     ("homepage: ''", 12, "homepage: should be one line"),
-    ("xyz: 1", 12, "xyz: unknown key: `ebsif schema`"),
+    ("xyz: 1", 12, "xyz: unknown key (`ebsif schema`"),
     ("suffix: -{dat}", 12, "there is no value for {dat} in '-{dat}'"),
     ("file: 'tool-{version.sif'", 12, "file: should have braces only around placeholders, such as {version}"),
     ("file: tool-{rocm}.sif", 12, "there is no value for {rocm} in 'tool-{rocm}.sif'"),
@@ -511,9 +511,9 @@ def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
     head = HEAD.replace("    init: image\n", "") if "init:" in lines else HEAD
     settings = place(f"{head}    {lines}\n", f"{SITE}images: {{directories: [{{path: {tmp_path}}}]}}\n")
     # on another machine
-    assert [one.text for one in findings(settings, deep=False, contents=True)] == [NOT_EXAMINED]
+    assert [one.text for one in findings(settings, quick=True, deep=True)] == [NOT_EXAMINED]
     (tmp_path / "tool-1.0.sif").write_text("")
-    said = [one for one in findings(settings, deep=False, contents=True) if "no sha256" not in one.text]
+    said = [one for one in findings(settings, quick=True, deep=True) if "no sha256" not in one.text]
     remedy = ": correct the record, or put the right image there"
     assert [f"{one.level}: {one.text.replace(str(tmp_path), '')}" for one in said] == [one + remedy for one in expected]
 
@@ -531,7 +531,7 @@ def test_containers_that_are_not_examined(place, tmp_path, capsys, monkeypatch):
     """I-03: --deep and --images say which they are, once for each file; that is no warning, also with --strict."""
     # none is needed where no image is
     monkeypatch.setattr(inspection, "find_runtime", lambda: None)
-    assert not findings(place(f"{HEAD}  - {{family: tool, version: 2.0, date: 1}}\n"), deep=False)
+    assert not findings(place(f"{HEAD}  - {{family: tool, version: 2.0, date: 1}}\n"), quick=True)
     command = ["check", "--quick", "--strict", "--site", "mine", "--catalogue", f"{tmp_path}/sites", "-o",
                f"{tmp_path}/out/mine"]
     for option in ("--deep", "--images"):
@@ -552,7 +552,7 @@ def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys
     (tmp_path / "tool-1.0.sif").write_text("")
     monkeypatch.setattr(contents, "inspect", lambda path: inspection.check_file(tmp_path))
     monkeypatch.setattr(sites, "inspect", contents.inspect)
-    assert "is a directory, not an image" in findings(settings, deep=False, contents=True)[-1].text
+    assert "is a directory, not an image" in findings(settings, quick=True, deep=True)[-1].text
     monkeypatch.setenv("PATH", "/none")
     assert cli.main(["check", "--deep", "--quick", "--site", "mine", "--catalogue", str(tmp_path / "sites")]) == 1
     assert capsys.readouterr().out == "error: neither apptainer nor singularity is on PATH: run this where one of " \
@@ -562,7 +562,7 @@ def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys
 def test_a_directory_of_images_that_cannot_be_read(place, tmp_path):
     """Admin D3: an unreadable directory counts as another machine's; a name that is too long fails even for root."""
     profile = f"{SITE}images: {{directories: [{{path: {tmp_path}/{'x' * 300}/images}}]}}\n"
-    assert [one.text for one in findings(place(HEAD, profile), deep=False, images=True)] == [NOT_EXAMINED]
+    assert [one.text for one in findings(place(HEAD, profile), quick=True, images=True)] == [NOT_EXAMINED]
 
 
 # --- files that add to another one

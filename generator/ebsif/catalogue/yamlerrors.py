@@ -31,11 +31,11 @@ REMEDIES = {
     "mapping values are not allowed": "unexpected ':': put a value that contains ': ' in quotes, and check the line "
                                       "before, which should be 'key: value' with a blank after the colon",
     "could not find expected ':'": "this line should be 'key: value' with a blank after the colon",
-    "found a tab character|found character .* that cannot start": "there is a tab, or a value that needs quotes: indent "
-                                                                  "with spaces",
+    "found a tab character|found character .* that cannot start":
+        "there is a tab, or a value that needs quotes: indent with spaces",
     "found unexpected end of stream": "a quote is opened but never closed",
-    "found undefined alias|second occurrence": "anchors and aliases (&, *) can't be used here: repeat the value, or put "
-                                               "it in quotes",
+    "found undefined alias|second occurrence":
+        "anchors and aliases (&, *) can't be used here: repeat the value, or put it in quotes",
     "could not determine a constructor|found undefined tag": "a value can't begin with '!': put it in quotes",
     "found unhashable key": "a key should be text: put a value that begins with [ or { in quotes",
 }
@@ -67,7 +67,7 @@ def syntax_problem(error: Union[yaml.YAMLError, ValueError], path: Path, text: s
     message = str(getattr(error, "problem", None) or error).splitlines()[0]
     mark = getattr(error, "problem_mark", None)
     # the place where it is opened is more helpful than the end of the file
-    if message.startswith(("found unexpected end of stream", "did not find expected ',' or", "could not find expected")):
+    if message.startswith(("found unexpected end of stream", "did not find expected ','", "could not find expected")):
         mark = getattr(error, "context_mark", None) or mark
     position = getattr(error, "position", None)
     line = mark.line + 1 if mark else 1 if position is None else text.count("\n", 0, position) + 1
@@ -86,8 +86,9 @@ def invalid(*places: tuple[tuple, str], fields: Optional[ValidationError] = None
     details = [InitErrorDetails(type=PydanticCustomError(error["type"], "{text}", {  # type: ignore[arg-type]
         **error.get("ctx", {}), "text": error["msg"]}), loc=error["loc"], input=error["input"])
         for error in (fields.errors(include_url=False) if fields else ())]
-    details += [InitErrorDetails(type=PydanticCustomError("value_error", "{text}", {"text": text}), loc=keys, input=None)
-                for keys, text in places]
+    details += [InitErrorDetails(
+        type=PydanticCustomError("value_error", "{text}", {"text": text}), loc=keys, input=None)
+        for keys, text in places]
     return ValidationError.from_exception_data("a file", details)
 
 
@@ -126,8 +127,8 @@ def explain(model: type[BaseModel], error: Any) -> tuple[str, str]:
         message = f"should be {PATTERNS.get(error['ctx']['pattern'], error['ctx']['pattern'])}"
     elif kind in ("model_type", "dict_type"):
         message = "should be a table"
-    found = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else \
-        repr(value) if isinstance(value, str) else "nothing" if value is None else str(value).lower()
+    found = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else (
+        repr(value) if isinstance(value, str) else "nothing" if value is None else str(value).lower())
     return message[0].lower() + message[1:], f", found {found}"
 
 
@@ -136,7 +137,7 @@ def unknown_key(key: str, known: list[str]) -> str:
     close = difflib.get_close_matches(key, known, n=1)
     if close:
         return f"unknown key, did you mean '{close[0]}'?"
-    return f"unknown key (known: {', '.join(known)})" if len(known) <= KEYS else "unknown key: `ebsif schema` lists them"
+    return "unknown key " + (f"(known: {', '.join(known)})" if len(known) <= KEYS else "(`ebsif schema` lists all)")
 
 
 def shorten(text: str, length: int = 200) -> str:
