@@ -27,28 +27,10 @@ class Entry:
 def complete(proposal: Proposal, file_name: str, settings: Settings, profile: Site, containers: Sequence[Container],
              programs: Programs, dry_run: bool = False) -> Entry:
     """
-    Return the entry of a proposed record; nothing is written.
+    Return the entry of a proposed record, from which wrappers are removed that the image lacks; nothing is written.
 
-    Parameters
-    ----------
-    proposal
-        The record; wrappers that the image lacks are removed from it.
-    file_name
-        File name of the image.
-    settings, profile
-        The catalogues and the site.
-    containers
-        All containers of the site.
-    programs
-        Returns which of some names (list) are programs in the image.
-    dry_run
-        Whether nothing will be written, so that no catalogue has to be writable.
-
-    Raises
-    ------
-    AddingError
-        If there is no file for the record, the record is invalid or for another image, or another record has the same
-        module.
+    With `dry_run`, no catalogue has to be writable. Raise AddingError if there is no file for the record, the record is
+    invalid or for another image, or another record has the same module.
     """
     if proposal.new_family is not None and "moduleclass" not in profile.model_fields_set:
         proposal.new_family["moduleclass"] = profile.moduleclass

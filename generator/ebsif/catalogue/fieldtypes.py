@@ -9,7 +9,15 @@ from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource, is_loopback
 from easybuild.easyblocks.generic.container.tables import place_problem, template_problem
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, ValidationInfo, WithJsonSchema, WrapValidator
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 from pydantic_core import core_schema
 
 # All characters, except tabs, that end a line in any program (str.splitlines, universal newlines) or control terminals.
@@ -19,7 +27,7 @@ PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
 DEFAULT_SUFFIX = "{label}"
 
 
-def is_line(text):
+def is_line(text: str) -> str:
     """Return a text if it is one line without leading or trailing blanks."""
     if not text or text != text.strip():
         raise ValueError("should be one line, without leading or trailing blanks")
@@ -28,28 +36,28 @@ def is_line(text):
     return text
 
 
-def is_path(text):
+def is_path(text: str) -> str:
     """Return the name or path of a file or directory if it is the same for all who use the catalogue."""
     if is_line(text).startswith("~"):
         raise ValueError(f"'{text}' is another directory for each account: write the full path")
     return text
 
 
-def is_full_path(text):
+def is_full_path(text: str) -> str:
     """Return a path if it is a full one."""
     if not is_path(text).startswith("/"):
         raise ValueError(f"'{text}' is not a full path: write that")
     return text
 
 
-def is_comment(text):
+def is_comment(text: str) -> str:
     """Return a line if it is a comment in Python."""
     if not is_line(text).startswith("#"):
         raise ValueError("should begin with '#', because it begins a comment in the easyconfig")
     return text
 
 
-def is_env_value(text):
+def is_env_value(text: str) -> str:
     """Return a text if modules can set it as the value of an environment variable."""
     problem = value_problem(text) or (CONTROL.search(text) and "should be one line without control characters")
     if problem:
@@ -63,7 +71,7 @@ class Statements(str):
     __slots__ = ()
 
 
-def statements(value, check, info: ValidationInfo):
+def statements(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> str:
     """
     Return the value of a variable; Statements for `{file: NAME}` and `{text: STATEMENTS}`.
 
@@ -84,14 +92,14 @@ def statements(value, check, info: ValidationInfo):
     return Statements(check(text))
 
 
-def is_env_name(text):
+def is_env_name(text: str) -> str:
     """Return a text if it is a valid name for an environment variable."""
     if variable_problem(text):
         raise ValueError(variable_problem(text))
     return text
 
 
-def is_duration(text):
+def is_duration(text: str) -> str:
     """Return a duration as hours:minutes:seconds, which every scheduler reads; Slurm's days become hours."""
     if re.fullmatch(r"\d{1,3}:[0-5]\d:[0-5]\d", text):
         return text
@@ -102,7 +110,7 @@ def is_duration(text):
     return f"{int(days) * 24 + int(hours):02}:{minutes or '00'}:{seconds or '00'}"
 
 
-def is_day(text):
+def is_day(text: str) -> str:
     """Return a text if the date that it may begin with (2026-01-23, 20260123, 2026-01, 2026) exists."""
     found = re.match(r"(20\d\d)(?:-?(\d\d)(?:-?(\d\d))?)?(?!\d)", text)
     try:
@@ -112,7 +120,7 @@ def is_day(text):
     return text
 
 
-def is_bind(text):
+def is_bind(text: str) -> str:
     """Return a bind, source[:target[:options]], if it works wherever the module is loaded."""
     problem = bind_problem(is_line(text), templates=False)
     if problem:
@@ -120,21 +128,21 @@ def is_bind(text):
     return text
 
 
-def is_cache_directory(text):
+def is_cache_directory(text: str) -> str:
     """Return a directory for caches if it is a full path, in which ${NAME} may stand for an environment variable."""
     if template_problem(text):
         raise ValueError(template_problem(text))
     return text
 
 
-def is_cache_place(text):
+def is_cache_place(text: str) -> str:
     """Return the place of a cache if it is one."""
     if place_problem(text):
         raise ValueError(place_problem(text))
     return text
 
 
-def is_source(text):
+def is_source(text: str) -> str:
     """Return the source of an image, which names the digest (R-02)."""
     try:
         source = ImageSource.parse(is_line(text))
@@ -146,7 +154,7 @@ def is_source(text):
     return str(source)
 
 
-def is_repository(text):
+def is_repository(text: str) -> str:
     """Return the repository of a registry, without a tag."""
     try:
         source = ImageSource.parse(is_line(text))
@@ -157,7 +165,7 @@ def is_repository(text):
     return str(source)
 
 
-def is_list_address(text):
+def is_list_address(text: str) -> str:
     """Return the URL of a list of images, if what it says can't be altered on the way, and has no credential."""
     address = urlsplit(is_line(text))
     if not address.hostname or not (address.scheme == "https" or address.scheme == "http" and is_loopback(
@@ -168,21 +176,21 @@ def is_list_address(text):
     return text
 
 
-def is_version_part(text):
+def is_version_part(text: str) -> str:
     """Return a text if it can be a version, or another part of the name of a file or module."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
         raise ValueError("should contain letters, digits and _ . + - only, and begin with a letter or digit")
     return text
 
 
-def is_file_name(text):
+def is_file_name(text: str) -> str:
     """Return a text if it can be a file name once its placeholders are replaced."""
     if re.search(r"[{}]", PLACEHOLDER.sub("", is_line(text))):
         raise ValueError(f"should have braces only around placeholders, such as {{version}}, found '{text}'")
     return text
 
 
-def is_suffix(text):
+def is_suffix(text: str) -> str:
     """Return a text if it can be a version suffix (part of a file name) once its placeholders are replaced."""
     if not re.fullmatch(r"[A-Za-z0-9_.+-]*", PLACEHOLDER.sub("", text)):
         raise ValueError("should contain letters, digits, _ . + - and placeholders only: it is part of a file name")

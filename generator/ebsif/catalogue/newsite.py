@@ -45,24 +45,9 @@ class SiteInitError(EbsifError):
 
 def write(name: str, catalogue: Path) -> Path:
     """
-    Write the profile of a new site.
+    Write the profile of a new site into a directory of sites, and return its path.
 
-    Parameters
-    ----------
-    name
-        Name of the site: lower-case letters, digits, hyphens, underscores.
-    catalogue
-        Directory of sites, which is created if necessary.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    SiteInitError
-        If there is a profile already, or the name isn't one.
+    Raise SiteInitError if there is a profile already, or the name isn't one.
     """
     if not re.fullmatch(site.NAME, name):
         raise SiteInitError(f"'{name}' can't be the name of a site: use lower-case letters, digits, - and _")
@@ -112,11 +97,11 @@ def partitions() -> list[NodeKind]:
         said = subprocess.run(PARTITIONS, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    found = {}
+    kinds: dict[str, tuple[bool, NodeKind]] = {}
     for line in said.splitlines():
         partition, cpus, resources = line.split("|", 2)
         gpus = sum(map(int, GPUS.findall(resources)))
         # a partition with several kinds of nodes has several lines; a plus means that CPUs differ
         one = NodeKind(partition.rstrip("*"), gpus or 1, max(int(cpus.rstrip("+")) // (gpus or 1), 1), gpus)
-        found.setdefault(one.name, (not partition.endswith("*"), one))
-    return [one for _, one in sorted(found.values(), key=lambda pair: pair[0])]
+        kinds.setdefault(one.name, (not partition.endswith("*"), one))
+    return [one for _, one in sorted(kinds.values(), key=lambda pair: pair[0])]

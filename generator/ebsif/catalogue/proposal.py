@@ -9,17 +9,10 @@ from ebsif.report.output import escape
 
 
 class AddingError(EbsifError):
-    """
-    An image can't be added; the message says why and what to do.
-
-    Attributes
-    ----------
-    message, record
-        The message without the record to complete by hand, if there is one, and that record.
-    """
+    """An image can't be added; the message says why, with the record to complete by hand, if there is one."""
 
     def __init__(self, message: str, record: str = ""):
-        """Set both."""
+        """Keep both."""
         super().__init__(f"{message}:\n{record}" if record else message)
         self.message, self.record = message, record
 

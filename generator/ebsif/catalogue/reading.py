@@ -113,7 +113,8 @@ def documents(*directories: Path) -> list[CatalogueFile]:
     """Return the files in the directories of a site, joined with the files they extend."""
     joined = []
     for path, *extended in chains(*directories):
-        families, containers = None, []
+        families: Optional[dict[str, Family]] = None
+        containers: list[Record] = []
         for other in reversed(extended):
             document = document_of(other, families)
             families, containers = document.families, containers + document.containers

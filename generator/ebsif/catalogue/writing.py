@@ -25,33 +25,17 @@ INDENTATION = "  "
 def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = (),
           complete: Optional[Callable[[], None]] = None, fields: Sequence[tuple[Container, str, str]] = ()) -> None:
     """
-    Add records to a file of the catalogue; the rest of the file stays unchanged, comments included.
+    Add records to a file of the catalogue, which may be new; the rest of the file stays, comments included.
 
-    Parameters
-    ----------
-    proposals
-        The records.
-    path
-        The file, which is created if necessary.
-    extended
-        The file that it extends, the file that this one extends, and so on.
-    complete
-        Called after the file is written; if it fails, the file is restored.
-    fields
-        Fields that records in the file lack: container of the record, name and value; see `with_field`.
-
-    Raises
-    ------
-    AddingError
-        If the file does not end with its records.
-    DocumentError
-        If the result would be invalid; nothing is written then.
+    `extended` are the file that it extends, the one that this extends, and so on; `fields` those that records in the
+    file lack, see `with_field`. `complete` is called after the file is written; if it fails, the file is restored.
+    Raise AddingError if the file does not end with its records, DocumentError if the result would be invalid.
     """
     make_directory(path.parent)
     with locked(path.parent):
         before, text = with_records(proposals, path, extended, fields)
         # another process may have added the image in the meantime
-        if text == before:
+        if text == (before or ""):
             return
         replace(path, text, shared=True)
         try:
@@ -66,7 +50,7 @@ def with_records(proposals: Sequence[Proposal], path: Path, extended: Sequence[P
                  fields: Sequence[tuple[Container, str, str]] = ()) -> tuple[Optional[str], str]:
     """Return the text of a file without (None for a new file) and with records and fields; see `write`."""
     before = path.read_text(encoding="utf-8") if path.is_file() else None
-    text = before
+    text = before or ""
     for field in fields:
         text = with_field(text, *field)
     for proposal in proposals:
@@ -74,10 +58,10 @@ def with_records(proposals: Sequence[Proposal], path: Path, extended: Sequence[P
     return before, text
 
 
-def with_record(before, proposal, path, extended):
-    """Return a text (None for a new file) with a record at its end (str), unchanged if that is there already."""
-    start = text_without_records(proposal, bool(extended)) if before is None else before
-    if start and not start.endswith("\n"):
+def with_record(before: str, proposal: Proposal, path: Path, extended: Sequence[Path]) -> str:
+    """Return the text of a file, empty for a new one, with a record at its end, unless that is there already."""
+    start = before or text_without_records(proposal, bool(extended))
+    if not start.endswith("\n"):
         start += "\n"
     records = re.search(r"^containers:\n((?:[ #].*\n|- .*\n|\n)*)\Z", start, re.MULTILINE)
     if not records:
@@ -91,27 +75,15 @@ def with_record(before, proposal, path, extended):
 
 def with_field(text: str, container: Container, name: str, value: str) -> str:
     """
-    Return the text of a file with one more field in a record; everything else stays, comments included.
+    Return the text of a valid file with one more field in a record; everything else stays, comments included.
 
-    Parameters
-    ----------
-    text
-        The file, which is valid.
-    container
-        The container of the record.
-    name, value
-        The field, which the record doesn't have.
-
-    Raises
-    ------
-    AddingError
-        If the file has another record at that place.
+    Raise AddingError if the file has another record at that place, or the record has the field.
     """
     records = next(node for key, node in yaml.compose(text, Loader).value if key.value == "containers").value
     record = records[container.index] if container.index < len(records) else None
     given = {key.value: node.value for key, node in record.value} if record else {}
     own = {key: getattr(container, key) for key in ("version", "date", "label")}
-    if not given or name in given or any(given.get(key, value) != value for key, value in own.items()):
+    if not record or name in given or any(given.get(key, value) != value for key, value in own.items()):
         raise AddingError(f"{container.path} has been changed meanwhile: run the command again")
     field = f"{name}: {as_yaml(value)}"
     if record.flow_style:
@@ -137,8 +109,8 @@ def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path])
     return [container.replace(path=path) if container.path == new else container for container in containers]
 
 
-def text_without_records(proposal, extends=False):
-    """Return the text of a new file without records (str)."""
+def text_without_records(proposal: Proposal, extends: bool = False) -> str:
+    """Return the text of a new file without records."""
     lines = [f"name: {proposal.name}"]
     if extends:
         lines.append("extends: true")
