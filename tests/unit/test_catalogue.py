@@ -154,26 +154,6 @@ def test_the_names_of_the_ai_factorys_images():
     assert "entry_point = '/opt/oci-entrypoint.sh'" in easyconfig.render(newer)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    (HEAD + "  - family: newr\n    version: 1\n", "unknown family 'newr' (known: base, newer)"),
-    (HEAD.replace("extends: base", "extends: newer") + RECORD, "the family 'newer' extends itself"),
-    (HEAD.replace("extends: base", "extends: none") + RECORD, "extends the unknown family 'none'"),
-    (HEAD + RECORD + "    hsh: a\n", ":20: containers.0.hsh: unknown key, did you mean 'hash'?"),
-    (HEAD + RECORD + "    extends: base\n", ":20: containers.0.extends: unknown key"),
-    (HEAD + RECORD + "    images: {directories: [{path: a}]}\n", "'a' is not a full path: write that, or add a root"),
-    (HEAD + RECORD + "    sha256: abc\n", ":20: containers.0.sha256: should be 64 hexadecimal digits"),
-    (HEAD + RECORD + "    version: 2\n", ":20: duplicate key 'version'"),
-    (HEAD.replace("name: PyTorch", "name: Pytorch") + RECORD, "'Pytorch' should be the name of the file, PyTorch"),
-    (HEAD + RECORD + "    requirements: [{reqirements: a}]\n", "did you mean 'requirements'?"),
-])
-def test_errors_have_file_and_line(read, text, expected):
-    """Errors name file, line, field, problem and allowed values."""
-    with pytest.raises(yamlerrors.DocumentError) as error:
-        read(text)
-    assert expected in str(error.value)
-    assert "PyTorch.yaml:" in str(error.value)
-
-
 def test_a_placeholder_without_value(read):
     """The error lists the placeholders that have a value."""
     (one,) = read(HEAD.replace("{version}", "{vers}") + RECORD)
@@ -756,15 +736,6 @@ def test_the_driver_of_lumi():
                if "rocm" in one.components} - warned
     assert warned == {"5.4.5", "5.5.1", "5.6.1", "5.7.3", "6.0.3"}
     assert {"6.1.3", "6.2.4", "6.4", "7.0", "7.2"} <= fitting
-
-
-def test_formats(read, tmp_path):
-    """Text for people, JSON for programs, annotations for workflows."""
-    (one,) = [one for one in check(read(HEAD + RECORD + RECORD), tmp_path, site.read("local"), quick=True)
-              if "twice" in one.text or "another" in one.text]
-    assert str(one).startswith(f"{one.path}:20: error: PyTorch/2.10-rocm-6.2.4-singularity-20250101: another")
-    assert one.github.startswith(f"::error file={one.path},line=20::PyTorch/")
-    assert one.data["line"] == 20
 
 
 def test_reasons_become_comments(read):

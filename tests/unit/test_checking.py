@@ -119,6 +119,8 @@ MISTAKES_OF_FILES = [
     ("- family: tool", "- family:tool", 10, "the line before, which should be 'key: value' with a blank after the"),
     ("family: tool", "family: tol", 9, "containers.0.family: unknown family 'tol' (known: tool)"),
     ("    init: image", "    extends: base", 7, "the family 'tool' extends the unknown family 'base'"),
+    ("    init: image", "    extends: tool", 7, "the family 'tool' extends itself"),
+    ("    date: 20250101", "    extends: tool", 11, "containers.0.extends: unknown key"),
     ("    homepage: https://example.org/\n", "", 8, "neither the record nor its family has a homepage"),
     ("  - family: tool\n    version: 1.0", "  - family: tool", 9, "containers.0.version: is missing"),
     ("name: Tool", "name: Toll", 1, "name: 'Toll' should be the name of the file, Tool"),
