@@ -277,7 +277,7 @@ def wrong_families(content: Any, extended: dict[str, Family]) -> Iterator[tuple[
         while isinstance(bases[seen[-1]], str):
             last, base = seen[-1], bases[seen[-1]]
             if base in seen:
-                yield ("families", last, "extends"), f"the family '{name}' extends itself"
+                yield ("families", last, "extends"), f"the family '{name}' extends itself: remove that"
                 break
             if base not in bases:
                 yield ("families", last, "extends"), f"the family '{last}' extends the unknown family '{base}' {known}"
