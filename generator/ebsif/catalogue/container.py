@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import yaml
 
@@ -15,9 +15,6 @@ from ebsif.catalogue.site import Binds, Site
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 # The text of Container.archive_message, as a pattern to parse it.
 ARCHIVE_MESSAGE = re.compile(
@@ -48,15 +45,15 @@ class Container(Record):
 
     @classmethod
     def of(cls, name: str, values: Mapping[str, Any], site: Optional[Site], path: Optional[Path],
-           index: int = 0) -> "Self":
+           index: int = 0) -> "Container":
         """Return a container; the values were validated where they were written."""
         return cls.model_construct(**{**values, "name": name, "site": site, "path": path, "index": index})
 
-    def of_record(self, record: Record, index: int) -> "Self":
+    def of_record(self, record: Record, index: int) -> "Container":
         """Return the container of a record, given what the records of its family have in common."""
         return self.model_copy(update={**merge.fields(vars(self), record.given, DEFAULTS), "index": index})
 
-    def replace(self, **changes: Any) -> "Self":
+    def replace(self, **changes: Any) -> "Container":
         """Return a copy of the container with changed values."""
         return self.model_construct(**{**dict(self), **changes})
 

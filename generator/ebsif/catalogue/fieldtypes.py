@@ -209,6 +209,14 @@ class OneOf:
         return core_schema.literal_schema(list(self.words))
 
 
+class Removable:
+    """A value in a table that null takes away when levels are merged: a file may have null, a container hasn't."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Return what pydantic checks."""
+        return core_schema.nullable_schema(handler(source))
+
+
 SingleLine = Annotated[str, AfterValidator(is_line)]
 FileName = Annotated[str, AfterValidator(is_file_name)]
 FilePath = Annotated[str, AfterValidator(is_path)]

@@ -20,6 +20,7 @@ from ebsif.catalogue.fieldtypes import (
     FileName,
     FilePath,
     OneOf,
+    Removable,
     SingleLine,
     Source,
     Suffix,
@@ -117,12 +118,12 @@ class ContainerFields(Model):
     signature_keys: Optional[list[FilePath]] = Field(
         None, description="files of the public keys of those who may sign the image, overriding the site; "
                           "[] for an image without a signature")
-    components: dict[VersionPart, Optional[VersionPart]] = Field(
+    components: dict[VersionPart, Annotated[VersionPart, Removable()]] = Field(
         {}, description="components in the image and their versions")
     python_packages: Optional[list[VersionPart]] = Field(
         None, description="components that are Python packages of the image: their versions, where the record has "
                           "them, are checked at installation")
-    image_packages: dict[VersionPart, Optional[VersionPart]] = Field(
+    image_packages: dict[VersionPart, Annotated[VersionPart, Removable()]] = Field(
         {}, description="more Python packages of the image and their versions, checked at installation")
     keywords: list[SingleLine] = Field(
         [], description="what `module keyword` finds the module by, besides its description and components")
@@ -137,7 +138,7 @@ class ContainerFields(Model):
     caches: dict[EnvName, Optional[CachePlace]] = Field(
         {}, description="more variables that name caches, and the place of each: job/NAME or step/NAME (on the node) "
                         "or project/NAME; null leaves a variable alone")
-    variables: dict[EnvName, Optional[EnvText]] = Field(
+    variables: dict[EnvName, Annotated[EnvText, Removable()]] = Field(
         {}, description="environment variables that the module sets; {file: NAME} and {text: STATEMENTS} are "
                         "for `eval`")
     own_modules: Optional[EnvName] = Field(
@@ -145,7 +146,7 @@ class ContainerFields(Model):
                           "variable that lists further variables to keep, separated by commas")
     wrappers: Union[list[SingleLine], Literal["all"], None] = Field(
         None, description="programs of the image that become commands on PATH")
-    script_names: dict[SingleLine, Optional[SingleLine]] = Field(
+    script_names: dict[SingleLine, Annotated[SingleLine, Removable()]] = Field(
         {}, description="aliases of commands and run scripts")
     masked_paths: Union[list[SingleLine], dict[SingleLine, Optional[SingleLine]], None] = None
     definition_files: list[FilePath] = Field([], description="files the image was built from")
@@ -159,7 +160,7 @@ class ContainerFields(Model):
     parameters: dict[Annotated[str, AfterValidator(is_parameter)], Any] = Field(
         {}, description="easyconfig parameters that have no field here, written unchanged: whatis, hidden ...")
     doc: Optional[SingleLine] = Field(None, description="text for the site's list of software")
-    why: dict[SingleLine, Optional[SingleLine]] = Field(
+    why: dict[SingleLine, Annotated[SingleLine, Removable()]] = Field(
         {}, description="reasons, written as comments into the easyconfig: by the name of a field, or of an entry in "
                         "it (a variable, bind, package)")
     archived: Union[bool, Archive, None] = Field(

@@ -11,7 +11,7 @@ from ebsif.catalogue.yamlfile import Model
 
 # The folder of the shipped schemas.
 FOLDER = Path(__file__).parent / "schemas"
-MODELS = {"site": Site, "containers": CatalogueFile, "config": Configuration}
+MODELS: dict[str, type[Model]] = {"site": Site, "containers": CatalogueFile, "config": Configuration}
 
 
 def texts() -> dict[str, str]:

@@ -118,8 +118,9 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
         problem = difference(container, path, digest)
         if problem:
             yield finding(ERROR, f"{path} {problem}")
-    if container.moving_image():
-        yield finding(ERROR, easyconfig.moving_problem(container))
+    problem = easyconfig.moving_problem(container)
+    if problem:
+        yield finding(ERROR, problem)
 
 
 def missing_in(container: Container, images: bool) -> list[Path]:

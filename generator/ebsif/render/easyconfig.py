@@ -58,7 +58,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
     """Return the parameters of an easyconfig that differ from their defaults, in groups, in reading order."""
     if container.requirements and not container.venv:
         raise RecordError(container, "requirements need a venv: add 'venv: true', or remove the requirements")
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"easyblock": "ContainerVenv" if container.venv else "ContainerInstall"},
         {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix},
         {"homepage": container.homepage, "description": description(container), "usage": container.usage},
@@ -257,8 +257,10 @@ def driver_problem(container: Container) -> Optional[str]:
 def moving_problem(container: Container) -> Optional[str]:
     """Return a message if the image of a container is only in a directory whose links move, else None (S001-02)."""
     image = container.moving_image()
-    return image and (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): "
-                      "name the file in a stable directory, or set 'moving: true'")
+    if not image:
+        return None
+    return (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): name the "
+            "file in a stable directory, or set 'moving: true'")
 
 
 def in_numbers(version: str, missing: int = 0) -> tuple[int, ...]:

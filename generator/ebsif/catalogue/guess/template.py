@@ -28,7 +28,7 @@ def read_fields(template: str, name: str, known: Optional[dict[str, str]] = None
     """
     placeholders = PLACEHOLDER.findall(template)
     match = pattern(template, known or {}).fullmatch(name)
-    fields = {}
+    fields: dict[str, str] = {}
     for (field, dotless), value in zip(placeholders, match.groups() if match else ()):
         if value:
             value = f"{value[0]}.{value[1:]}" if dotless and len(value) > 1 else value
