@@ -42,8 +42,8 @@ def complete(proposal: Proposal, file_name: str, settings: Settings, profile: Si
     return Entry(proposal, path, extended, container)
 
 
-def place_of(proposal, settings, profile, dry_run):
-    """Return the file for the record (Path), and the files that it extends (list of Path)."""
+def place_of(proposal: Proposal, settings: Settings, profile: Site, dry_run: bool) -> tuple[Path, list[Path]]:
+    """Return the file for the record, and the files that it extends."""
     own = [*settings.own_directories, *([Path()] if dry_run else [])]
     if not own:
         raise AddingError("the catalogue of the project can't be changed where it is installed: name one of your own, "
@@ -54,8 +54,8 @@ def place_of(proposal, settings, profile, dry_run):
     return path, chain[1:] if path in chain else chain
 
 
-def container_of(proposal, path, extended, profile):
-    """Return the container of a proposed record (Container); nothing is written."""
+def container_of(proposal: Proposal, path: Path, extended: list[Path], profile: Site) -> Container:
+    """Return the container of a proposed record; nothing is written."""
     try:
         _, text = writing.with_records([proposal], path, extended)
         return writing.parse(text, path, profile, extended)[-1]
@@ -65,7 +65,8 @@ def container_of(proposal, path, extended, profile):
         raise AddingError(f"the record would be invalid, so nothing was written: {problems}", proposal.text) from None
 
 
-def check_container(container, containers, proposal, path, file_name):
+def check_container(container: Container, containers: Sequence[Container], proposal: Proposal, path: Path,
+                    file_name: str) -> None:
     """Raise AddingError if a record is for another image, or another record has the same module."""
     if container.file_name != file_name:
         raise AddingError(f"the record would be that of {container.file_name}, and the image is {file_name}; "

@@ -6,7 +6,15 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_KINDS
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_KINDS
-from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    StrictBool,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from ebsif.catalogue import merge
 from ebsif.catalogue.fieldtypes import (
@@ -206,7 +214,7 @@ DEFAULTS = merge.defaults_of(Record)
 
 
 def as_parameter(requirements: Any) -> Any:
-    """Return requirements as in the easyconfig parameter: text, lines, or stages (list of dict)."""
+    """Return requirements as in the easyconfig parameter: text, lines, or stages ."""
     if merge.is_stages(requirements):
         return [stage.model_dump(exclude_defaults=True) for stage in requirements]
     return requirements
@@ -236,7 +244,8 @@ class CatalogueFile(Model):
 
     @model_validator(mode="wrap")
     @classmethod
-    def check_families(cls, content, check_fields, context):
+    def check_families(cls, content: Any, check_fields: ModelWrapValidatorHandler["CatalogueFile"],
+                       context: ValidationInfo) -> "CatalogueFile":
         """
         Check that the named families exist, here or in the file that it extends, even if other fields are invalid.
 

@@ -15,7 +15,7 @@ MODELS: dict[str, type[Model]] = {"site": Site, "containers": CatalogueFile, "co
 
 
 def texts() -> dict[str, str]:
-    """Return the texts of all schemas (dict of str by name)."""
+    """Return the texts of all schemas, by name."""
     return {name: json.dumps(schema(model), indent=2) + "\n" for name, model in MODELS.items()}
 
 

@@ -77,7 +77,7 @@ class Images(Model):
         [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif update` leaves out")
 
     @model_validator(mode="after")
-    def check_root(self):
+    def check_root(self) -> "Images":
         """Check that relative paths have a root."""
         relative = [number for number, one in enumerate(self.directories) if not one.path.startswith("/")]
         if relative and not self.root:
@@ -126,7 +126,7 @@ class Partition(Model):
         [], description="masks of the CPUs closest to the GPU of each local rank, in the order of the ranks")
 
     @model_validator(mode="after")
-    def check_masks(self):
+    def check_masks(self) -> "Partition":
         """Check that masks are for whole nodes, one for each rank."""
         if self.cpu_masks and not self.exclusive:
             raise invalid((("cpu_masks",), "masks refer to the CPUs of a whole node, so exclusive should be true"))
@@ -169,7 +169,7 @@ class Scheduler(Model):
     install: Install = Field(**TABLE)
 
     @model_validator(mode="after")
-    def check_partitions(self):
+    def check_partitions(self) -> "Scheduler":
         """Check that the named partitions exist."""
         known = ", ".join(self.partitions) or "none"
         named = {("default_partition",): self.default_partition, ("install", "partition"): self.install.partition}
@@ -248,14 +248,14 @@ class Site(Model):
         None, min_length=2, max_length=2, description="oldest and newest version of ROCm that the driver supports")
 
     @model_validator(mode="after")
-    def check_inheritance(self):
+    def check_inheritance(self) -> "Site":
         """Check that something is inherited where something is left out."""
         if self.not_inherited and not self.extends:
             raise invalid((("not_inherited",), "nothing is inherited without 'extends': remove it"))
         return self
 
     @model_validator(mode="after")
-    def check_gpu(self):
+    def check_gpu(self) -> "Site":
         """Check that a site without GPUs has no settings for GPUs (S003-01)."""
         given = [key for key in ("gpu_visibility", "gpu_mpi_library") if getattr(self, key)]
         if self.gpu == "none" and given:
