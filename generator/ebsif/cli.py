@@ -5,6 +5,7 @@ What the help doesn't need is imported where it is used, because importing takes
 """
 
 import argparse
+import atexit
 import contextlib
 import gc
 import importlib.util
@@ -215,6 +216,7 @@ def main(arguments=None):
     check_python(sys.version_info[:2])
     # almost all objects stay until the end, so looking for unused ones in cycles takes time for nothing
     gc.set_threshold(500_000)
+    atexit.register(gc.freeze)
     if "_ARGCOMPLETE" in os.environ:
         complete()
     arguments = sys.argv[1:] if arguments is None else list(arguments)

@@ -2,7 +2,7 @@
 
 import shlex
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -10,11 +10,7 @@ if TYPE_CHECKING:
 
 @cache
 def environment(*packages: str, html: bool = False) -> "Environment":
-    """
-    Return the environment of the folders ``templates`` of packages such as ``ebsif.jobs``.
-
-    With `html`, all values are escaped.
-    """
+    """Return the environment of the folders ``templates`` of packages (``ebsif.jobs``); `html` escapes all values."""
     # not needed by commands that only print, nor when the Tab key is pressed, and slow to import
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
@@ -27,6 +23,6 @@ def environment(*packages: str, html: bool = False) -> "Environment":
     return templates
 
 
-def quote(value):
+def quote(value: Union[str, list[str]]) -> str:
     """Return a string, or a list of strings, quoted as words of a shell command."""
     return shlex.quote(value) if isinstance(value, str) else " ".join(shlex.quote(word) for word in value)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import inheritance, reading, site, writing
+from ebsif.catalogue import reading, site, writing
 from ebsif.catalogue.guess import adding, template
 from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.records import CatalogueFile
@@ -231,7 +231,7 @@ def place(tmp_path, monkeypatch):
     (project / "mine/containers").mkdir(parents=True)
     (project / "mine/site.yaml").write_text("name: mine\ndescription: x\n")
     (project / "mine/containers/Tool.yaml").write_text(HEAD)
-    monkeypatch.setattr(inheritance, "SITES", project)
+    monkeypatch.setattr(site, "SITES", project)
     (tmp_path / "own").mkdir()
 
     def inspect(path, checksum=True):

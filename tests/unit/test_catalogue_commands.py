@@ -322,6 +322,33 @@ def test_show(place):
     assert "known versions:\n  0.5.0-20250101\n  0.10.0" in run(place, "show", *MINE, "JAX/9", status=3).stderr
 
 
+def test_where_each_value_comes_from(place):
+    """--explain names file and line of each value: of the record, families, the site, and what these extend."""
+    more = place / "more/mine"
+    (more / "containers").mkdir(parents=True)
+    (more / "site.yaml").write_text("name: mine\ndescription: ours\nextends: mine\nbinds: {optional: [/b]}\n")
+    with (place / "sites/mine/site.yaml").open("a") as profile:
+        profile.write("binds:\n  optional: [/a]\nnetwork_env:\n  A: null\n  B: 1\n")
+    (more / "containers/JAX.yaml").write_text(
+        "name: JAX\nextends: true\nfamilies:\n  ours:\n    extends: jax\n    venv: true\n"
+        "    binds: {required: [/c]}\n"
+        "    components: {cuda: 12.4, cudnn: 9}\ncontainers:\n- family: ours\n  version: 0.6.0\n"
+        "  components:\n    cuda: 12.8\n    cudnn: null\n  requirements:\n  - name: one\n    requirements: rich\n")
+    arguments = ("show", "--catalogue", "more", *MINE, "JAX/0.6.0", "--explain")
+    rows = {(row["field"], row["value"]): row["place"] for row in json.loads(run(place, *arguments, "--json").stdout)}
+    ours, theirs = "more/mine/containers/JAX.yaml", "sites/mine/containers/JAX.yaml"
+    for field, value, where in (
+            ("version", "0.6.0", f"{ours}:11"), ("python", "3.12", f"{theirs}:3"), ("venv", "True", f"{ours}:6"),
+            ("components.cuda", "12.8", f"{ours}:13"), ("binds.required", "/c", f"{ours}:7"),
+            ("requirements.name", "one", f"{ours}:16"), ("site.gpu", "cuda", "sites/mine/site.yaml:3"),
+            ("site.binds.optional", "/a", "sites/mine/site.yaml:5"),
+            ("site.binds.optional", "/b", "more/mine/site.yaml:4"),
+            ("site.network_env.A", "null", "sites/mine/site.yaml:7"), ("site.moduleclass", "ai", "default of ebsif")):
+        assert rows[field, value] == where
+    assert not any(field == "components.cudnn" for field, _ in rows)
+    assert re.search(r"^components.cuda +12.8 +more/mine/containers/JAX.yaml:13$", run(place, *arguments).stdout, re.M)
+
+
 def test_a_configuration_file(place):
     """S001-05 (in part): site and catalogues of one's own, relative to the file; options and variables win."""
     configuration = place / "etc/ebsif.yaml"

@@ -8,7 +8,7 @@ import re
 import pytest
 from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record
 from ebsif import cli
-from ebsif.catalogue import inheritance, reading, site
+from ebsif.catalogue import reading, site
 from ebsif.publish.pages import build, entry
 from ebsif_command import run_ebsif
 
@@ -84,7 +84,7 @@ def test_the_sites_of_the_pages(catalogue, tmp_path, monkeypatch, capsys):
     """The chosen site alone, if there is one; all of them on request."""
     monkeypatch.setattr(build, "build", lambda *_: None)
     for names, options in (("mine", []), ("other", ["--site", "other"]), ("mine, other", ["--all-sites"])):
-        monkeypatch.setattr(inheritance, "SITES", tmp_path / "project")
+        monkeypatch.setattr(site, "SITES", tmp_path / "project")
         monkeypatch.setenv("EBSIF_SITE", "mine")
         (tmp_path / "project/other").mkdir(parents=True, exist_ok=True)
         (tmp_path / "project/other/site.yaml").write_text("name: other\ndescription: Other\n")

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import fieldtypes, inheritance, reading, site
+from ebsif.catalogue import fieldtypes, reading, site
 from httpfiles import serve_files
 
 CATALOGUE = """\
@@ -76,7 +76,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A site whose catalogue has all images."""
-    monkeypatch.setattr(inheritance, "SITES", tmp_path / "project")
+    monkeypatch.setattr(site, "SITES", tmp_path / "project")
     monkeypatch.chdir(tmp_path)
     with serve_files() as files:
         yield Place(tmp_path, files)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ebsif.catalogue import inheritance, reading, site, yamlerrors, yamlfile
+from ebsif.catalogue import reading, site, yamlerrors, yamlfile
 from ebsif.render import easyconfig
 
 WRONG = """\
@@ -36,10 +36,10 @@ def test_errors_have_file_and_line(tmp_path):
     for expected in (
         ":1: description: is missing",
         ":2: descriptin: unknown key, did you mean 'description'?",
-        ":3: gpu: 'rocmm' is not known (known: none, rocm or cuda)",
-        ":5: binds.required: should be a list, found '/x'",
+        ":3: gpu: should be 'none', 'rocm' or 'cuda', found 'rocmm'",
+        ":5: binds.required: should be a valid list, found '/x'",
         ":6: binds.optionl: unknown key, did you mean 'optional'?",
-        ":10: scheduler.partitions.a.tasks: should be a whole number",
+        ":10: scheduler.partitions.a.tasks: should be a valid integer",
         ":10: scheduler.partitions.a.cpu_masks.0: should be a mask in hexadecimal digits, such as 0xff, found '0xg'",
         ":11: network_env.A-B: can't be the name of an environment variable",
         ":11: network_env.C: should be one line, without leading or trailing blanks",
@@ -220,10 +220,10 @@ def test_containers_of_an_extended_site(sites):
         (directory / "containers").mkdir()
         (directory / "containers/Tool.yaml").write_text(f"name: Tool\n{text}")
     profile = site.read("test", directories)
-    assert [one.module for one in reading.read(profile, *inheritance.directories_of("test", directories))] == [
+    assert [one.module for one in reading.read(profile, *site.directories_of("test", directories))] == [
         "Tool/1", "Tool/2"]
     sites(first_test=f"{OWN}not_inherited: [containers]\n")
-    assert inheritance.directories_of("test", directories) == [directories[0] / "test"]
+    assert site.directories_of("test", directories) == [directories[0] / "test"]
 
 
 @pytest.mark.parametrize(("profiles", "expected"), [
@@ -234,12 +234,12 @@ def test_containers_of_an_extended_site(sites):
      "first/base/site.yaml:3: extends: no other catalogue has a site 'base'"),
     ({"first_test": OWN.replace("/opt/b", "opt/b"), "second_base": BASE},
      r"first/test/site.yaml:5: binds.optional.0: should be source"),
-    ({"first_test": OWN, "second_base": BASE.replace("rocm", "rocmm")}, "second/base/site.yaml:3: gpu: 'rocmm' is not"),
+    ({"first_test": OWN, "second_base": BASE.replace("rocm", "rocmm")}, "second/base/site.yaml:3: gpu: should be "),
     ({"first_test": OWN + "not_inherited: [all]\n", "second_base": BASE},
-     "first/test/site.yaml:10: not_inherited.0: 'all'"),
+     "first/test/site.yaml:10: not_inherited.0: should be 'binds'"),
     ({"first_test": OWN.replace("name: test\n", ""), "second_base": BASE}, "first/test/site.yaml:1: name: is missing"),
     ({"first_test": OWN, "second_base": "- a\n"}, "second/base/site.yaml:1: the document: should be a table"),
-    ({"first_test": "extends: [a]\nname: test\ndescription: x\n"}, "site.yaml:1: extends: should be text"),
+    ({"first_test": "extends: [a]\nname: test\ndescription: x\n"}, "site.yaml:1: extends: should be a valid string"),
 ])
 def test_mistakes_in_sites_that_extend_others(sites, profiles, expected):
     """I-10, I-11: each with the file and the line where it is."""

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import inheritance, reading, site, writing
+from ebsif.catalogue import reading, site, writing
 from ebsif.catalogue.proposal import AddingError
 from ebsif.images import checksum, inspection
 from ebsif.update.released import stated_beside
@@ -82,7 +82,7 @@ def place(tmp_path, monkeypatch):
     """A site whose catalogue has all images."""
     monkeypatch.setattr(inspection, "inspect", look)
     monkeypatch.setattr(inspection, "programs", lambda _, names: set(names))
-    monkeypatch.setattr(inheritance, "SITES", tmp_path / "project")
+    monkeypatch.setattr(site, "SITES", tmp_path / "project")
     monkeypatch.chdir(tmp_path)
     return Place(tmp_path)
 

@@ -1,6 +1,8 @@
 """The catalogue: read, check, search and extend the YAML files of containers and sites."""
 
-import os
+import sys
+from types import SimpleNamespace
 
-# before any import of pydantic, which would otherwise search all installed packages for plugins at every start
-os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+# pydantic would search all installed packages for plugins at every start, and import what that needs; where it is
+# arranged in another way, this has no effect
+sys.modules.setdefault("pydantic.plugin._loader", SimpleNamespace(get_plugins=tuple))  # type: ignore[arg-type]

@@ -1,14 +1,16 @@
 """A container in the catalogue: its record, completed by its family and its site."""
 
 import re
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Optional
 
 import yaml
 
-from ebsif.catalogue.families import EMPTY, as_parameter, is_stages
+from ebsif.catalogue import merge
 from ebsif.catalogue.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
+from ebsif.catalogue.records import DEFAULTS, Record, as_parameter
 from ebsif.catalogue.site import Binds, Site
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.errors import EbsifError
@@ -24,57 +26,49 @@ class CatalogueError(EbsifError):
 
 
 class RecordError(CatalogueError):
-    """
-    A record is invalid.
-
-    Parameters
-    ----------
-    container
-        The container of the record.
-    text
-        The problem.
-    """
+    """The record of a container is invalid; the message begins with its place."""
 
     def __init__(self, container: "Container", text: str):
-        """Prefix the message with the place of the record."""
+        """Keep the text without the place, too."""
         super().__init__(f"{container.place}: {container.name} {container.version}: {text}")
         self.text = text
 
 
-class Container:
-    """
-    A container: a record completed by its family and its site.
+class Container(Record):
+    """A container: the fields of its record, merged with those of its family, and its site."""
 
-    Parameters
-    ----------
-    name
-        Name of the software.
-    values
-        The merged fields of the record and its families, which become attributes.
-    site
-        The site.
-    path
-        The file with the record.
-    index
-        The index of the record in the file, from 0.
-    """
+    name: str
+    site: Site
+    # the file with the record, and the index of the record in the file, from 0
+    path: Path
+    index: int
 
-    def __init__(self, name: str, values: dict[str, Any], site: Site, path: Path, index: int):
-        """Keep the values as attributes."""
-        self.name = name
-        self.site = site
-        self.path = path
-        self.index = index
-        vars(self).update(values)
+    @classmethod
+    def of(cls, name: str, values: Mapping[str, Any], site: Optional[Site], path: Optional[Path],
+           index: int = 0) -> "Container":
+        """Return a container; the values were validated where they were written."""
+        return cls.model_construct(**{**values, "name": name, "site": site, "path": path, "index": index})
+
+    def of_record(self, record: Record, index: int) -> "Container":
+        """Return the container of a record, given what the records of its family have in common."""
+        return self.model_copy(update={**merge.fields(vars(self), record.given, DEFAULTS), "index": index})
 
     def replace(self, **changes: Any) -> "Container":
         """Return a copy of the container with changed values."""
-        return type(self)(self.name, {**self.values, **changes}, self.site, self.path, self.index)
+        return self.model_construct(**{**dict(self), **changes})
 
     @property
     def values(self) -> dict[str, Any]:
         """The merged fields of the record and its families."""
-        return {field: getattr(self, field) for field in EMPTY}
+        return {field: getattr(self, field) for field in DEFAULTS}
+
+    def __eq__(self, other: object) -> bool:
+        """Compare identities: two records may have the same fields."""
+        return self is other
+
+    def __hash__(self) -> int:
+        """Return the identity."""
+        return id(self)
 
     @cached_property
     def fields(self) -> dict[str, str]:
@@ -92,12 +86,9 @@ class Container:
         """
         Return a text with its placeholders replaced: {rocm} becomes 6.2.4, {rocm!dotless} becomes 624.
 
-        Raises
-        ------
-        CatalogueError
-            If a placeholder has no value.
+        Raise RecordError if a placeholder has no value.
         """
-        def value(match):
+        def value(match: "re.Match[str]") -> str:
             name, dotless = match.groups()
             if name not in self.fields:
                 raise RecordError(self, f"there is no value for {{{name}}} in '{text}' (known: "
@@ -129,7 +120,7 @@ class Container:
         return f"{self.path}:{self.line_of()}"
 
     def line_of(self, field: Optional[str] = None) -> int:
-        """Return the line of a field of the record, or of the record if it lacks that field (int, from 1)."""
+        """Return the line (from 1) of a field of the record, or of the record if it lacks that field."""
         if self.path is None:
             return 1
         try:
@@ -161,21 +152,21 @@ class Container:
         """File name of the easyconfig."""
         return f"{self.name}-{self.full_version}.eb"
 
-    def of_site(self, field):
-        """Return the site's value of a field; empty if the record does not inherit it."""
-        return EMPTY[field] if field in self.not_inherited else getattr(self.site, field)
+    def with_site(self, field: str) -> Any:
+        """Return the site's value of a field, merged with the container's; without the site's if not inherited."""
+        if field in self.not_inherited:
+            return getattr(self, field)
+        site = {field: getattr(self.site, field)}
+        return merge.fields(site, {field: getattr(self, field)}, DEFAULTS)[field]
 
     @cached_property
     def all_binds(self) -> Binds:
         """The binds of the site and of the record."""
-        site, own = self.of_site("binds") or Binds(), self.binds or Binds()
-        return Binds(
-            required=[*site.required, *own.required], optional=[*site.optional, *own.optional],
-            libraries={**site.libraries, **own.libraries}, file=own.file or site.file)
+        return self.with_site("binds") or Binds()
 
     @property
     def image_places(self) -> list[tuple[str, Path]]:
-        """The possible paths of the image, in search order (list of (stability, Path))."""
+        """The stability of the image and its path for each possible place, in search order."""
         images = self.images or self.site.images
         return [(one.stability, Path(images.root or "/") / self.fill(one.path) / self.file_name)
                 for one in images.directories]
@@ -210,13 +201,13 @@ class Container:
     @property
     def stages(self) -> list[dict[str, Any]]:
         """The stages of the requirements, as in the easyconfig parameter; empty without stages."""
-        return as_parameter(self.requirements) if is_stages(self.requirements) else []
+        return as_parameter(self.requirements) if merge.is_stages(self.requirements) else []
 
 
 @lru_cache(maxsize=4)
-def record_lines(path, stamp):
+def record_lines(path: Path, stamp: int) -> list[dict[Optional[str], int]]:
     """
-    Return the line numbers of the fields of each record in a file (list of dict), and of the record itself (None).
+    Return the line numbers of the fields of each record in a file, and of the record itself (None).
 
     The file is read again only if its time stamp has changed.
     """

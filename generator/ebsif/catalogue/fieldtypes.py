@@ -2,14 +2,23 @@
 
 import datetime
 import re
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource, is_loopback
 from easybuild.easyblocks.generic.container.tables import place_problem, template_problem
 from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
-from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, WrapValidator
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import core_schema
 
 # All characters, except tabs, that end a line in any program (str.splitlines, universal newlines) or control terminals.
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
@@ -18,7 +27,7 @@ PLACEHOLDER = re.compile(r"\{([\w-]+)(!dotless)?\}")
 DEFAULT_SUFFIX = "{label}"
 
 
-def is_line(text):
+def is_line(text: str) -> str:
     """Return a text if it is one line without leading or trailing blanks."""
     if not text or text != text.strip():
         raise ValueError("should be one line, without leading or trailing blanks")
@@ -27,28 +36,28 @@ def is_line(text):
     return text
 
 
-def is_path(text):
+def is_path(text: str) -> str:
     """Return the name or path of a file or directory if it is the same for all who use the catalogue."""
     if is_line(text).startswith("~"):
         raise ValueError(f"'{text}' is another directory for each account: write the full path")
     return text
 
 
-def is_full_path(text):
+def is_full_path(text: str) -> str:
     """Return a path if it is a full one."""
     if not is_path(text).startswith("/"):
         raise ValueError(f"'{text}' is not a full path: write that")
     return text
 
 
-def is_comment(text):
+def is_comment(text: str) -> str:
     """Return a line if it is a comment in Python."""
     if not is_line(text).startswith("#"):
         raise ValueError("should begin with '#', because it begins a comment in the easyconfig")
     return text
 
 
-def is_env_value(text):
+def is_env_value(text: str) -> str:
     """Return a text if modules can set it as the value of an environment variable."""
     problem = value_problem(text) or (CONTROL.search(text) and "should be one line without control characters")
     if problem:
@@ -62,7 +71,7 @@ class Statements(str):
     __slots__ = ()
 
 
-def statements(value, check, info: ValidationInfo):
+def statements(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> str:
     """
     Return the value of a variable; Statements for `{file: NAME}` and `{text: STATEMENTS}`.
 
@@ -83,7 +92,7 @@ def statements(value, check, info: ValidationInfo):
     return Statements(check(text))
 
 
-def is_env_name(text):
+def is_env_name(text: str) -> str:
     """Return a text if it is a valid name for an environment variable."""
     if variable_problem(text):
         raise ValueError(variable_problem(text))
@@ -106,7 +115,7 @@ def is_duration(text: str) -> str:
     return f"{hours + minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
 
 
-def is_day(text):
+def is_day(text: str) -> str:
     """Return a text if the date that it may begin with (2026-01-23, 20260123, 2026-01, 2026) exists."""
     found = re.match(r"(20\d\d)(?:-?(\d\d)(?:-?(\d\d))?)?(?!\d)", text)
     try:
@@ -116,7 +125,7 @@ def is_day(text):
     return text
 
 
-def is_bind(text):
+def is_bind(text: str) -> str:
     """Return a bind, source[:target[:options]], if it works wherever the module is loaded."""
     problem = bind_problem(is_line(text), templates=False)
     if problem:
@@ -124,21 +133,21 @@ def is_bind(text):
     return text
 
 
-def is_cache_directory(text):
+def is_cache_directory(text: str) -> str:
     """Return a directory for caches if it is a full path, in which ${NAME} may stand for an environment variable."""
     if template_problem(text):
         raise ValueError(template_problem(text))
     return text
 
 
-def is_cache_place(text):
+def is_cache_place(text: str) -> str:
     """Return the place of a cache if it is one."""
     if place_problem(text):
         raise ValueError(place_problem(text))
     return text
 
 
-def is_source(text):
+def is_source(text: str) -> str:
     """Return the source of an image, which names the digest (R-02)."""
     try:
         source = ImageSource.parse(is_line(text))
@@ -150,7 +159,7 @@ def is_source(text):
     return str(source)
 
 
-def is_repository(text):
+def is_repository(text: str) -> str:
     """Return the repository of a registry, without a tag."""
     try:
         source = ImageSource.parse(is_line(text))
@@ -161,7 +170,7 @@ def is_repository(text):
     return str(source)
 
 
-def is_list_address(text):
+def is_list_address(text: str) -> str:
     """Return the URL of a list of images, if what it says can't be altered on the way, and has no credential."""
     address = urlsplit(is_line(text))
     if not address.hostname or not (address.scheme == "https" or address.scheme == "http" and is_loopback(
@@ -172,25 +181,45 @@ def is_list_address(text):
     return text
 
 
-def is_version_part(text):
+def is_version_part(text: str) -> str:
     """Return a text if it can be a version, or another part of the name of a file or module."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
         raise ValueError("should contain letters, digits and _ . + - only, and begin with a letter or digit")
     return text
 
 
-def is_file_name(text):
+def is_file_name(text: str) -> str:
     """Return a text if it can be a file name once its placeholders are replaced."""
     if re.search(r"[{}]", PLACEHOLDER.sub("", is_line(text))):
         raise ValueError(f"should have braces only around placeholders, such as {{version}}, found '{text}'")
     return text
 
 
-def is_suffix(text):
+def is_suffix(text: str) -> str:
     """Return a text if it can be a version suffix (part of a file name) once its placeholders are replaced."""
     if not re.fullmatch(r"[A-Za-z0-9_.+-]*", PLACEHOLDER.sub("", text)):
         raise ValueError("should contain letters, digits, _ . + - and placeholders only: it is part of a file name")
     return text
+
+
+class OneOf:
+    """A type for one of some words, which other modules list."""
+
+    def __init__(self, *words: str):
+        """Keep the words."""
+        self.words = words
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Return what pydantic checks."""
+        return core_schema.literal_schema(list(self.words))
+
+
+class Removable:
+    """A value in a table that null takes away when levels are merged: a file may have null, a container hasn't."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Return what pydantic checks."""
+        return core_schema.nullable_schema(handler(source))
 
 
 SingleLine = Annotated[str, AfterValidator(is_line)]

@@ -93,11 +93,11 @@ def partitions() -> list[NodeKind]:
         said = subprocess.run(PARTITIONS, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    found: dict[str, tuple[bool, NodeKind]] = {}
+    kinds: dict[str, tuple[bool, NodeKind]] = {}
     for line in said.splitlines():
         partition, cpus, resources = line.split("|", 2)
         gpus = sum(map(int, GPUS.findall(resources)))
         # a partition with several kinds of nodes has several lines; a plus means that CPUs differ
         one = NodeKind(partition.rstrip("*"), gpus or 1, max(int(cpus.rstrip("+")) // (gpus or 1), 1), gpus)
-        found.setdefault(one.name, (not partition.endswith("*"), one))
-    return [one for _, one in sorted(found.values(), key=lambda pair: pair[0])]
+        kinds.setdefault(one.name, (not partition.endswith("*"), one))
+    return [one for _, one in sorted(kinds.values(), key=lambda pair: pair[0])]

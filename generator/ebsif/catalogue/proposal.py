@@ -12,7 +12,7 @@ class AddingError(EbsifError):
     """An image can't be added; the message says why and what to do."""
 
     def __init__(self, message: str, record: str = ""):
-        """Set both."""
+        """Keep both."""
         super().__init__(f"{message}:\n{record}" if record else message)
         self.message, self.record = message, record
 

@@ -7,13 +7,12 @@ from the families that this one extends, then from the site.
 import contextlib
 import re
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from pydantic import ValidationError
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import explicit_fields, family_values, join_fields
-from ebsif.catalogue.records import CatalogueFile, Family
+from ebsif.catalogue.records import CatalogueFile, Family, Record
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError, Problem
 from ebsif.catalogue.yamlfile import document_error, line_of, load
@@ -24,62 +23,28 @@ EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
 
 def read(site: Site, *directories: Path, problems: Optional[list[Problem]] = None) -> list[Container]:
     """
-    Return all containers of a site.
+    Return all containers of a site, from its directories, sorted by name, then in the order of the file.
 
-    Parameters
-    ----------
-    site
-        The site.
-    directories
-        The directories of the site, with ``containers/``.
-    problems
-        See `read_file`.
-
-    Returns
-    -------
-    list of Container
-        Sorted by name, then in the order of the file.
-
-    Raises
-    ------
-    DocumentError
-        If a file is invalid and `problems` is None; it has the problems of all files.
+    Raise DocumentError with the problems of all files; if `problems` is given, add them there instead, and return the
+    valid records.
     """
-    found = [] if problems is None else problems
+    noted: list[Problem] = [] if problems is None else problems
     containers = [container for chain in chains(*directories)
-                  for container in read_file(chain[0], site, *chain[1:], problems=found)]
-    if found and problems is None:
-        raise DocumentError(*found)
+                  for container in read_file(chain[0], site, *chain[1:], problems=noted)]
+    if noted and problems is None:
+        raise DocumentError(*noted)
     return containers
 
 
 def read_file(path: Path, site: Optional[Site], *extended: Path,
               problems: Optional[list[Problem]] = None) -> list[Container]:
     """
-    Return the containers in a file of the catalogue.
+    Return the containers in a file of the catalogue, after those of the files that it extends (nearest first).
 
-    Parameters
-    ----------
-    path
-        The file.
-    site
-        The site; None if only the records matter.
-    extended
-        The file that it extends, the file that this one extends, and so on.
-    problems
-        If given, problems are added to this list instead of raised, and the valid records are returned.
-
-    Returns
-    -------
-    list of Container
-        In the order of the files, beginning with the extended ones.
-
-    Raises
-    ------
-    DocumentError
-        If a file is invalid and `problems` is None.
+    Without a site if only the records matter. For errors see `read`.
     """
-    families, containers = None, []
+    families: Optional[dict[str, Family]] = None
+    containers: list[Container] = []
     for place in reversed((path, *extended)):
         try:
             document = document_of(place, families)
@@ -88,38 +53,22 @@ def read_file(path: Path, site: Optional[Site], *extended: Path,
             if problems is None:
                 raise
             problems += error.problems
-            document, records = valid_part(place, families)
-            if not records:
+            partly, records = valid_part(place, families)
+            if not partly or not records:
                 # without it, the files that extend it can't be judged
                 break
+            document = partly
         families = document.families
-        values = {name: family_values(document, name) for name in families}
-        containers += [
-            Container(document.name, join_fields(values[record.family], explicit_fields(record)), site, place, index)
-            for index, record in records]
+        common = {name: Container.of(document.name, document.family_values(name), site, place) for name in families}
+        containers += [common[record.family].of_record(record, index) for index, record in records]
     return containers
 
 
 def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> CatalogueFile:
     """
-    Return the model of a file of the catalogue.
+    Return the model of a file of the catalogue, with the families of the file that it extends, which are given.
 
-    Parameters
-    ----------
-    path
-        The file.
-    families
-        The families of the extended file.
-
-    Returns
-    -------
-    CatalogueFile
-        With the families of the extended file, if it extends one.
-
-    Raises
-    ------
-    DocumentError
-        If the file is invalid.
+    Raise DocumentError if the file is invalid.
     """
     content = load(path)
     try:
@@ -135,8 +84,8 @@ def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> Cat
     return document
 
 
-def validated(content, families, path):
-    """Return the model of a file's content (CatalogueFile), with the families of the file that it extends."""
+def validated(content: Any, families: Optional[dict[str, Family]], path: Path) -> CatalogueFile:
+    """Return the model of a file's content, with the families of the file that it extends."""
     context = {"families": families, "files": path.parent.parent / "files"}
     document = CatalogueFile.model_validate(content, context=context)
     if document.extends and families is not None:
@@ -144,8 +93,9 @@ def validated(content, families, path):
     return document
 
 
-def valid_part(path, families=None):
-    """Return the model of a partly invalid file (CatalogueFile) and its valid records (list of (index, Record))."""
+def valid_part(path: Path, families: Optional[dict[str, Family]] = None
+               ) -> tuple[Optional[CatalogueFile], list[tuple[int, Record]]]:
+    """Return the model of a partly invalid file, and its valid records with their indexes."""
     document, valid = None, []
     try:
         content = load(path)
@@ -161,40 +111,34 @@ def valid_part(path, families=None):
 
 def documents(*directories: Path) -> list[CatalogueFile]:
     """Return the files in the directories of a site, joined with the files they extend."""
-    found = []
-    for chain in chains(*directories):
-        families, containers, document = None, [], None
-        for path in reversed(chain):
-            document = document_of(path, families)
+    joined = []
+    for path, *extended in chains(*directories):
+        families: Optional[dict[str, Family]] = None
+        containers: list[Record] = []
+        for other in reversed(extended):
+            document = document_of(other, families)
             families, containers = document.families, containers + document.containers
-        found.append(document.model_copy(update={"containers": containers}))
-    return found
+        document = document_of(path, families)
+        joined.append(document.model_copy(update={"containers": containers + document.containers}))
+    return joined
 
 
 def chains(*directories: Path) -> list[list[Path]]:
     """
     Return the files of the catalogue that are read together, sorted by name.
 
-    Parameters
-    ----------
-    directories
-        The directories of a site, with ``containers/``.
-
-    Returns
-    -------
-    list of list of Path
-        For each name, the file in the first directory, followed by the files that it extends.
+    For each name: the file in the first directory of the site, followed by the files that it extends.
     """
-    found = {}
+    by_name: dict[str, list[Path]] = {}
     for directory in directories:
         for path in Path(directory).glob("containers/*.yaml"):
-            chain = found.setdefault(path.name, [])
+            chain = by_name.setdefault(path.name, [])
             if not chain or extends(chain[-1]):
                 chain.append(path)
-    return [found[name] for name in sorted(found)]
+    return [by_name[name] for name in sorted(by_name)]
 
 
-def extends(path):
+def extends(path: Path) -> bool:
     """Return whether a file of the catalogue extends another one."""
     try:
         return bool(EXTENDS.search(path.read_text(encoding="utf-8", errors="replace")))

@@ -1,12 +1,22 @@
 """Models of a catalogue file: records of containers, and their families."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Optional, Union
 
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_KINDS
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_KINDS
-from pydantic import AfterValidator, Field, StrictBool, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    StrictBool,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
+from ebsif.catalogue import merge
 from ebsif.catalogue.fieldtypes import (
     DEFAULT_SUFFIX,
     CachePlace,
@@ -17,6 +27,8 @@ from ebsif.catalogue.fieldtypes import (
     EnvText,
     FileName,
     FilePath,
+    OneOf,
+    Removable,
     SingleLine,
     Source,
     Suffix,
@@ -37,7 +49,7 @@ WRITTEN_FROM = {
                      "project_caches", "scheduler"), "the site")}
 
 
-def is_parameter(name):
+def is_parameter(name: str) -> str:
     """Return a name if it is valid for an easyconfig parameter without a field of its own."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError("not a valid name for an easyconfig parameter (lowercase letters, digits and _ only)")
@@ -92,7 +104,7 @@ class ContainerFields(Model):
     package: Optional[VersionPart] = Field(
         None, description="name of its Python package, if it differs from the name of the software")
     python: Optional[VersionPart] = Field(None, description="version of Python in the image")
-    init: Optional[Literal[INIT_KINDS]] = Field(
+    init: Optional[Annotated[str, OneOf(*INIT_KINDS)]] = Field(
         None, description="how the Python of the image is activated")
     conda_root: Optional[SingleLine] = Field(
         None, description=f"directory of Conda in the image (default: {CONDA_ROOT})")
@@ -101,7 +113,7 @@ class ContainerFields(Model):
         None, description="program of the image that sets up the environment, and through which programs are started")
     venv: Optional[bool] = Field(None, description="whether the module has user software, in a venv")
     venv_name: Optional[VersionPart] = None
-    image: Optional[Literal[IMAGE_KINDS]] = Field(
+    image: Optional[Annotated[str, OneOf(*IMAGE_KINDS)]] = Field(
         None, description="own: the module gets a copy of the image; central: it uses the image of the site; "
                           "reference: it uses the image where it was found at installation")
     images: Optional[Images] = Field(None, description="where the image is, overriding the site")
@@ -114,12 +126,12 @@ class ContainerFields(Model):
     signature_keys: Optional[list[FilePath]] = Field(
         None, description="files of the public keys of those who may sign the image, overriding the site; "
                           "[] for an image without a signature")
-    components: dict[VersionPart, Optional[VersionPart]] = Field(
+    components: dict[VersionPart, Annotated[VersionPart, Removable()]] = Field(
         {}, description="components in the image and their versions")
-    python_packages: list[VersionPart] = Field(
-        [], description="components that are Python packages of the image: their versions, where the record has them, "
-                        "are checked at installation")
-    image_packages: dict[VersionPart, Optional[VersionPart]] = Field(
+    python_packages: Optional[list[VersionPart]] = Field(
+        None, description="components that are Python packages of the image: their versions, where the record has "
+                          "them, are checked at installation")
+    image_packages: dict[VersionPart, Annotated[VersionPart, Removable()]] = Field(
         {}, description="more Python packages of the image and their versions, checked at installation")
     keywords: list[SingleLine] = Field(
         [], description="what `module keyword` finds the module by, besides its description and components")
@@ -134,7 +146,7 @@ class ContainerFields(Model):
     caches: dict[EnvName, Optional[CachePlace]] = Field(
         {}, description="more variables that name caches, and the place of each: job/NAME or step/NAME (on the node) "
                         "or project/NAME; null leaves a variable alone")
-    variables: dict[EnvName, Optional[EnvText]] = Field(
+    variables: dict[EnvName, Annotated[EnvText, Removable()]] = Field(
         {}, description="environment variables that the module sets; {file: NAME} and {text: STATEMENTS} are "
                         "for `eval`")
     own_modules: Optional[EnvName] = Field(
@@ -142,7 +154,7 @@ class ContainerFields(Model):
                           "variable that lists further variables to keep, separated by commas")
     wrappers: Union[list[SingleLine], Literal["all"], None] = Field(
         None, description="programs of the image that become commands on PATH")
-    script_names: dict[SingleLine, Optional[SingleLine]] = Field(
+    script_names: dict[SingleLine, Annotated[SingleLine, Removable()]] = Field(
         {}, description="aliases of commands and run scripts")
     masked_paths: Union[list[SingleLine], dict[SingleLine, Optional[SingleLine]], None] = None
     definition_files: list[FilePath] = Field([], description="files the image was built from")
@@ -156,6 +168,9 @@ class ContainerFields(Model):
     parameters: dict[Annotated[str, AfterValidator(is_parameter)], Any] = Field(
         {}, description="easyconfig parameters that have no field here, written unchanged: whatis, hidden ...")
     doc: Optional[SingleLine] = Field(None, description="text for the site's list of software")
+    why: dict[SingleLine, Annotated[SingleLine, Removable()]] = Field(
+        {}, description="reasons, written as comments into the easyconfig: by the name of a field, or of an entry in "
+                        "it (a variable, bind, package)")
     archived: Union[bool, Archive, None] = Field(
         None, description="no longer recommended: the module is hidden, and loading it shows a message")
     not_inherited: list[Literal[
@@ -194,6 +209,17 @@ class Record(ContainerFields):
         False, description="whether the name without a version stands for this one (default: for the newest)")
 
 
+# The fields of every container, with their default values.
+DEFAULTS = merge.defaults_of(Record)
+
+
+def as_parameter(requirements: Any) -> Any:
+    """Return requirements as in the easyconfig parameter: text, lines, or stages ."""
+    if merge.is_stages(requirements):
+        return [stage.model_dump(exclude_defaults=True) for stage in requirements]
+    return requirements
+
+
 class CatalogueFile(Model):
     """A file in the catalogue."""
 
@@ -205,9 +231,21 @@ class CatalogueFile(Model):
     families: dict[SingleLine, Family] = {}
     containers: list[Record]
 
+    def family_values(self, name: str) -> dict[str, Any]:
+        """Return the fields of a family, merged with those of the families that it extends and the defaults."""
+        family = self.families[name]
+        base = self.family_values(family.extends) if family.extends else DEFAULTS
+        own = {field: value for field, value in family.given.items() if field != "extends"}
+        return merge.fields(base, own, DEFAULTS)
+
+    def values_of(self, record: Record) -> dict[str, Any]:
+        """Return the fields of a record, merged with those of its family."""
+        return merge.fields(self.family_values(record.family), record.given, DEFAULTS)
+
     @model_validator(mode="wrap")
     @classmethod
-    def check_families(cls, content, check_fields, context):
+    def check_families(cls, content: Any, check_fields: ModelWrapValidatorHandler["CatalogueFile"],
+                       context: ValidationInfo) -> "CatalogueFile":
         """
         Check that the named families exist, here or in the file that it extends, even if other fields are invalid.
 
@@ -228,26 +266,16 @@ class CatalogueFile(Model):
         return document
 
 
-def is_extension(content):
+def is_extension(content: object) -> bool:
     """Return whether the content of a file extends another file."""
     return isinstance(content, dict) and content.get("extends") is True
 
 
-def wrong_families(content, extended):
+def wrong_families(content: Any, extended: dict[str, Family]) -> Iterator[tuple[tuple, str]]:
     """
-    Yield problems with names of families: unknown ones, and families that extend themselves.
+    Yield problems with names of families, unknown ones and families that extend themselves: their keys, and a text.
 
-    Parameters
-    ----------
-    content : object
-        The content of a file, any part of which may be invalid.
-    extended : dict of Family
-        The families of the extended file.
-
-    Yields
-    ------
-    tuple
-        The keys that lead to the problem, and the problem (str).
+    Any part of the content of the file may be invalid; `extended` are the families of the file that it extends.
     """
     own = as_dict(as_dict(content).get("families"))
     bases = {name: family.extends for name, family in extended.items()} if is_extension(content) else {}
@@ -259,7 +287,7 @@ def wrong_families(content, extended):
         while isinstance(bases[seen[-1]], str):
             last, base = seen[-1], bases[seen[-1]]
             if base in seen:
-                yield ("families", last, "extends"), f"the family '{name}' extends itself"
+                yield ("families", last, "extends"), f"the family '{name}' extends itself: remove that"
                 break
             if base not in bases:
                 yield ("families", last, "extends"), f"the family '{last}' extends the unknown family '{base}' {known}"
@@ -272,6 +300,6 @@ def wrong_families(content, extended):
             yield ("containers", number, "family"), f"unknown family '{family}' {known}"
 
 
-def as_dict(value):
+def as_dict(value: object) -> dict[Any, Any]:
     """Return a value if it is a dict, else an empty dict."""
     return value if isinstance(value, dict) else {}

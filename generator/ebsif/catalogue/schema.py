@@ -11,11 +11,11 @@ from ebsif.catalogue.yamlfile import Model
 
 # The folder of the shipped schemas.
 FOLDER = Path(__file__).parent / "schemas"
-MODELS = {"site": Site, "containers": CatalogueFile, "config": Configuration}
+MODELS: dict[str, type[Model]] = {"site": Site, "containers": CatalogueFile, "config": Configuration}
 
 
 def texts() -> dict[str, str]:
-    """Return the texts of all schemas (dict of str by name)."""
+    """Return the texts of all schemas, by name."""
     return {name: json.dumps(schema(model), indent=2) + "\n" for name, model in MODELS.items()}
 
 
@@ -30,7 +30,7 @@ def schema(model: type[Model]) -> dict[str, Any]:
     return allow_numbers(allow_null(content) if model is Site else content)
 
 
-def allow_null(part):
+def allow_null(part: Any) -> Any:
     """Return a part of a schema that allows null, by which a profile takes away what it inherits."""
     if isinstance(part, list):
         return [allow_null(item) for item in part]
@@ -46,7 +46,7 @@ def allow_null(part):
     return changed
 
 
-def or_null(part):
+def or_null(part: Any) -> Any:
     """Return a part of a schema with null as an alternative; what editors show of it stays in front."""
     if {"type": "null"} in part.get("anyOf", []):
         return part
@@ -55,7 +55,7 @@ def or_null(part):
     return {"anyOf": [*rest.pop("anyOf", []), *([rest] if rest else []), {"type": "null"}], **shown}
 
 
-def allow_numbers(part):
+def allow_numbers(part: Any) -> Any:
     """Return a part of a schema that allows numbers wherever it allows strings."""
     if isinstance(part, list):
         return [allow_numbers(item) for item in part]

@@ -12,12 +12,12 @@ from typing import Optional
 from pydantic import Field
 
 from ebsif import files
-from ebsif.catalogue import inheritance, reading, site
+from ebsif.catalogue import reading, site
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.fieldtypes import SingleLine
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.site import Site
-from ebsif.catalogue.yamlerrors import DocumentError
+from ebsif.catalogue.yamlerrors import DocumentError, Problem
 from ebsif.catalogue.yamlfile import Model, load, validate
 from ebsif.report import output
 
@@ -64,22 +64,11 @@ class Settings:
 
     def containers(self, profile: Site, strict: bool = False) -> list[Container]:
         """
-        Return all containers of a site.
+        Return all containers of a site; a message says which invalid records are left out.
 
-        Parameters
-        ----------
-        profile
-            The site.
-        strict
-            Whether an invalid file is an error, for commands that change or publish the catalogue; else a message says
-            what is left out.
-
-        Raises
-        ------
-        DocumentError
-            If a file is invalid, and `strict`.
+        If `strict`, for commands that change or publish the catalogue, raise DocumentError instead.
         """
-        problems = None if strict else []
+        problems: Optional[list[Problem]] = None if strict else []
         containers = reading.read(profile, *self.directories_of(profile), problems=problems)
         if problems:
             more = f", and {output.format_count(len(problems) - 1, 'more problem')}" if problems[1:] else ""
@@ -92,7 +81,7 @@ class Settings:
 
     def directories_of(self, profile: Site) -> list[Path]:
         """Return the directories of a site in all catalogues, with ``containers/``."""
-        return inheritance.directories_of(profile.name, self.directories)
+        return site.directories_of(profile.name, self.directories)
 
     def containers_of(self, names: Iterable[Optional[str]]) -> list[Container]:
         """Return all containers of sites; None stands for the chosen site, whose profile must be valid."""
@@ -108,12 +97,12 @@ class Settings:
 
     def site_names(self) -> list[str]:
         """Return the names of all sites."""
-        return inheritance.names(self.directories)
+        return site.names(self.directories)
 
     @property
     def own_directories(self) -> list[Path]:
         """The user's own catalogues, without that of the project."""
-        return [directory for directory in self.directories if directory != inheritance.SITES]
+        return [directory for directory in self.directories if directory != site.SITES]
 
     @property
     def is_chosen(self) -> bool:
@@ -122,14 +111,9 @@ class Settings:
 
     def options_for(self, name: str, output: bool = False) -> list[str]:
         """
-        Return the options with which another command has these settings, without those that are configured.
+        Return the options with which another command has these settings for a site, without those that are configured.
 
-        Parameters
-        ----------
-        name
-            The site.
-        output
-            Whether the command needs the directory of the easyconfigs.
+        `output` is whether it needs the directory of the easyconfigs.
         """
         site_name, directories, place = self.configured
         # with catalogues of one's own, `ebsif check` has another default
@@ -154,8 +138,8 @@ class Settings:
                        for pattern in ("*/site.yaml", "*/containers") for path in directory.glob(pattern)})
 
 
-def configuration_path():
-    """Return the path of the configuration file (Path), which may be missing."""
+def configuration_path() -> Path:
+    """Return the path of the configuration file, which may be missing."""
     named = os.environ.get(CONFIGURATION_VARIABLE)
     home = os.environ.get("XDG_CONFIG_HOME") or files.home() / ".config"
     return Path(named) if named else Path(home) / "ebsif" / "config.yaml"
@@ -183,19 +167,8 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
     """
     Return the settings from options, environment and configuration file.
 
-    Parameters
-    ----------
-    options
-        The options of the command line.
-    complete
-        Whether the catalogues must exist.
-
-    Raises
-    ------
-    DocumentError
-        If the configuration file is invalid.
-    SiteError
-        If a catalogue, or the configuration file that a variable names, does not exist.
+    Raise DocumentError if the configuration file is invalid, SiteError if it does not exist, or, if `complete`, a
+    catalogue.
     """
     path = configuration_path()
     if os.environ.get(CONFIGURATION_VARIABLE) and (path.is_dir() or not os.access(path, os.R_OK)):
@@ -208,25 +181,25 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
     directories = [*options.catalogue, *more]
     for directory in directories:
         if complete and not directory.is_dir():
-            place = shlex.quote(str(directory))
+            quoted = shlex.quote(str(directory))
             raise site.SiteError(f"the catalogue {directory} " + (
                 "is not a directory" if files.is_there(directory) else
-                f"does not exist: create it with `mkdir {place}` or `ebsif site init NAME --catalogue {place}`"))
+                f"does not exist: create it with `mkdir {quoted}` or `ebsif site init NAME --catalogue {quoted}`"))
     usual_place = beside(path, configured.output) if configured.output else None
     place = getattr(options, "easyconfigs", None) or usual_place
     usual = os.environ.get(site.SITE_VARIABLE) or configured.site
-    return Settings(options.site or usual, (*directories, inheritance.SITES), place or Path("easyconfigs"), bool(place),
+    return Settings(options.site or usual, (*directories, site.SITES), place or Path("easyconfigs"), bool(place),
                     (usual, tuple(more), usual_place))
 
 
 @lru_cache
-def say_once(text):
+def say_once(text: str) -> None:
     """Say something about a file that a command reads several times."""
     output.note(text)
 
 
-def read_configuration(path):
-    """Return the content of the configuration file (Configuration), which may be missing, closed or empty."""
+def read_configuration(path: Path) -> Configuration:
+    """Return the content of the configuration file, which may be missing, closed or empty."""
     # in a directory that this account can't search, no file seems to be there
     is_closed = not os.access(path, os.R_OK) if files.is_there(path) else \
         files.is_there(path.parent) and not os.access(path.parent, os.X_OK)
@@ -237,8 +210,8 @@ def read_configuration(path):
     return Configuration.model_construct()
 
 
-def beside(path, name):
-    """Return a path from a configuration file (Path): relative to the file, with ~ expanded."""
+def beside(path: Path, name: str) -> Path:
+    """Return a path from a configuration file: relative to the file, with ~ expanded."""
     try:
         return path.parent / Path(name).expanduser()
     except RuntimeError as error:

@@ -1,14 +1,15 @@
 """The profile of a site, <directory>/<site>/site.yaml: settings that are specific to a machine."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal, NamedTuple, Optional
 
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.tables import GPU_KINDS, NODE, STRIPING
 from pydantic import Field, model_validator
 
+from ebsif.catalogue import merge
 from ebsif.catalogue.fieldtypes import (
     Bind,
     CacheDirectory,
@@ -21,14 +22,17 @@ from ebsif.catalogue.fieldtypes import (
     FilePath,
     FullPath,
     ListAddress,
+    OneOf,
     RepositoryName,
     SingleLine,
     VersionPart,
 )
-from ebsif.catalogue.inheritance import SITES, chain, directories_of, inherited, is_taken_away, names, unique
 from ebsif.catalogue.yamlerrors import DocumentError, Problem, invalid
-from ebsif.catalogue.yamlfile import Model, validate
+from ebsif.catalogue.yamlfile import Model, line_of, load, validate
 from ebsif.errors import EbsifError
+
+# The profiles of this project.
+SITES = Path(__file__).parent / "sites"
 
 # The default site.
 SITE_VARIABLE = "EBSIF_SITE"
@@ -37,7 +41,7 @@ DEFAULT_SITE = "local"
 # What a name of a site looks like; it is also the name of a directory.
 NAME = "^[a-z0-9][a-z0-9_-]*$"
 
-GpuKind = Literal[("none", *GPU_KINDS)]
+GpuKind = Annotated[str, OneOf("none", *GPU_KINDS)]
 GpuVisibility = Literal["local_rank", "all"]
 
 # What jobs copy to each node.
@@ -73,7 +77,7 @@ class Images(Model):
         [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif update` leaves out")
 
     @model_validator(mode="after")
-    def check_root(self):
+    def check_root(self) -> "Images":
         """Check that relative paths have a root."""
         relative = [number for number, one in enumerate(self.directories) if not one.path.startswith("/")]
         if relative and not self.root:
@@ -122,7 +126,7 @@ class Partition(Model):
         [], description="masks of the CPUs closest to the GPU of each local rank, in the order of the ranks")
 
     @model_validator(mode="after")
-    def check_masks(self):
+    def check_masks(self) -> "Partition":
         """Check that masks are for whole nodes, one for each rank."""
         if self.cpu_masks and not self.exclusive:
             raise invalid((("cpu_masks",), "masks refer to the CPUs of a whole node, so exclusive should be true"))
@@ -154,7 +158,7 @@ class Install(Model):
 class Scheduler(Model):
     """How jobs are submitted and started."""
 
-    kind: Literal[tuple(SCHEDULERS)] = Field("slurm", description="kind of scheduler")
+    kind: Annotated[str, OneOf(*SCHEDULERS)] = Field("slurm", description="kind of scheduler")
     options: list[SingleLine] = Field([], description="more options of the scheduler for the header of every job")
     launch_options: list[SingleLine] = Field([], description="options of srun, mpiexec or flux run")
     modules: list[SingleLine] = Field([], description="modules to load before the container module")
@@ -165,7 +169,7 @@ class Scheduler(Model):
     install: Install = Field(**TABLE)
 
     @model_validator(mode="after")
-    def check_partitions(self):
+    def check_partitions(self) -> "Scheduler":
         """Check that the named partitions exist."""
         known = ", ".join(self.partitions) or "none"
         named = {("default_partition",): self.default_partition, ("install", "partition"): self.install.partition}
@@ -177,14 +181,7 @@ class Scheduler(Model):
         return self
 
     def partition(self, name: Optional[str]) -> tuple[Optional[str], Partition]:
-        """
-        Return the name and the Partition for a name, or the default ones for None.
-
-        Raises
-        ------
-        SiteError
-            If there is no partition of that name.
-        """
+        """Return the name and the Partition for a name, or the default ones for None; raise SiteError if unknown."""
         name = name or self.default_partition
         if name is None or (name not in self.partitions and not self.partitions):
             return name, Partition()
@@ -224,7 +221,7 @@ class Site(Model):
     conflicts: list[SingleLine] = Field([], description="modules that conflict with container modules")
     one_container: Literal["refuse", "replace"] = Field(
         "refuse", description="what to do when another container module is loaded already")
-    stage: Literal[STAGED] = Field(
+    stage: Annotated[str, OneOf(*STAGED)] = Field(
         "none", description="what the jobs of `ebsif job` copy to each node before the ranks start: nothing, the "
                             "SquashFS file with user software, or also the image")
     lustre_striping: list[SingleLine] = Field(
@@ -251,14 +248,14 @@ class Site(Model):
         None, min_length=2, max_length=2, description="oldest and newest version of ROCm that the driver supports")
 
     @model_validator(mode="after")
-    def check_inheritance(self):
+    def check_inheritance(self) -> "Site":
         """Check that something is inherited where something is left out."""
         if self.not_inherited and not self.extends:
             raise invalid((("not_inherited",), "nothing is inherited without 'extends': remove it"))
         return self
 
     @model_validator(mode="after")
-    def check_gpu(self):
+    def check_gpu(self) -> "Site":
         """Check that a site without GPUs has no settings for GPUs (S003-01)."""
         given = [key for key in ("gpu_visibility", "gpu_mpi_library") if getattr(self, key)]
         if self.gpu == "none" and given:
@@ -270,23 +267,82 @@ class SiteError(EbsifError):
     """A site or a part of it does not exist; the message lists what does."""
 
 
+class Level(NamedTuple):
+    """A profile in a chain of sites that extend each other: its name, file, content, and where its site is searched."""
+
+    name: str
+    path: Path
+    content: Any
+    directories: Sequence[Path]
+
+    @property
+    def left_out(self) -> list[str]:
+        """What it doesn't take from the site that it extends; nothing if that is invalid."""
+        named = self.content.get("not_inherited") if isinstance(self.content, dict) else None
+        return named if isinstance(named, list) else []
+
+
+def names(directories: Iterable[Path] = (SITES,)) -> list[str]:
+    """Return the names of all sites."""
+    return sorted({path.parent.name for directory in directories for path in directory.glob("*/site.yaml")})
+
+
+def chain(name: str, directories: Sequence[Path], strict: bool = False) -> list[Level]:
+    """
+    Return the profile of a site, followed by those that it extends.
+
+    The chain ends at a profile that can't be read, or extends an unknown site or itself: if `strict`, raise
+    DocumentError there.
+    """
+    levels: list[Level] = []
+    wanted: Optional[str] = name
+    searched = directories
+    while wanted:
+        paths = [directory / wanted / "site.yaml" for directory in searched]
+        path = next((path for path in paths if path.is_file()), None)
+        if not path or path in (level.path for level in levels):
+            if strict:
+                raise no_site(wanted, levels[-1], bool(path), directories)
+            break
+        try:
+            content = load(path)
+        except DocumentError:
+            if strict:
+                raise
+            break
+        levels.append(Level(wanted, path, content, searched))
+        base = content.get("extends") if isinstance(content, dict) else None
+        # of the same name: that of the next catalogue
+        searched = directories[list(directories).index(path.parent.parent) + 1 :] if base == wanted else directories
+        wanted = base if isinstance(base, str) else None
+    return levels
+
+
+def no_site(name: str, level: Level, is_there: bool, directories: Sequence[Path]) -> DocumentError:
+    """Return the error for a profile that extends a site that isn't there, or itself."""
+    known = ", ".join(one for one in names(directories) if one != level.name) or "none"
+    reason = "the site extends itself" if is_there else \
+        f"no other catalogue has a site '{name}' (known: {known})" if name == level.name else \
+        f"there is no site '{name}' (known: {known})"
+    return DocumentError(Problem(level.path, line_of(level.path, "extends"), f"extends: {reason}"))
+
+
+def directories_of(name: str, directories: Sequence[Path] = (SITES,)) -> list[Path]:
+    """Return the directories of a site, in search order, followed by those of the sites that it extends."""
+    places: list[Path] = []
+    for level in chain(name, directories):
+        places += [place for directory in level.directories for place in [directory / level.name]
+                   if place.is_dir() and place not in places]
+        if "containers" in level.left_out:
+            break
+    return places or [directory / name for directory in directories if (directory / name).is_dir()]
+
+
 def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> Site:
     """
-    Return the profile of a site.
+    Return the profile of a site (default: EBSIF_SITE, else ``local``), the first ``<name>/site.yaml``.
 
-    Parameters
-    ----------
-    name
-        Name of the site (default: EBSIF_SITE, else ``local``).
-    directories
-        Where to look for sites; the first ``<name>/site.yaml`` is used.
-
-    Raises
-    ------
-    SiteError
-        If the site does not exist.
-    DocumentError
-        If its profile, or that of a site that it extends, is invalid.
+    Raise SiteError if the site does not exist, DocumentError if its profile, or one that it extends, is invalid.
     """
     name = name or os.environ.get(SITE_VARIABLE) or DEFAULT_SITE
     known = names(directories)
@@ -295,23 +351,35 @@ def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> 
         there = f": there is no {' or '.join(missing)}" if missing else ""
         raise SiteError(
             f"unknown site '{name}'{there} (known: {', '.join(known)}; choose one with --site or {SITE_VARIABLE})")
-    site, content = None, None
-    for step in reversed(chain(name, directories, strict=True)):
-        content = inherited(content, step.content)
-        base, site = site, validate(Site, content, step.path)
-        if site.name != step.name:
-            raise DocumentError(Problem(
-                step.path, 1, f"name: '{site.name}' should be the name of its directory, {step.name}"))
-        site = joined(base, site, step.content)
+    first, *others = reversed(chain(name, directories, strict=True))
+    content = first.content
+    site = joined(None, validate(Site, content, first.path), first)
+    for level in others:
+        content = inherited(content, level)
+        site = joined(site, validate(Site, content, level.path), level)
     return site
 
 
-def joined(base: Optional[Site], site: Site, own: Any) -> Site:
-    """Return the profile of a site, whose file has this content, with binds and conflicts of the extended one first."""
+def inherited(base: Any, level: Level) -> Any:
+    """Return the content of a profile, completed by that of the site that it extends; lists are not joined yet."""
+    if not (isinstance(base, dict) and isinstance(level.content, dict)):
+        return level.content
+    without = {"name", "description", "extends", "not_inherited", *map(str, level.left_out)}
+    return merge.profiles({key: value for key, value in base.items() if key not in without}, level.content)
+
+
+def joined(base: Optional[Site], site: Site, level: Level) -> Site:
+    """Return the profile of a level, with the binds and conflicts of the extended one first."""
+    if site.name != level.name:
+        raise DocumentError(Problem(
+            level.path, 1, f"name: '{site.name}' should be the name of its directory, {level.name}"))
     if not base:
         return site
-    binds, before = site.binds, base.binds
-    lists = {key: unique([] if is_taken_away(own, "binds", key) else getattr(before, key), getattr(binds, key))
+
+    def taken(items: list[str], *keys: str) -> list[str]:
+        return [] if merge.is_taken_away(level.content, level.left_out, *keys) else items
+
+    binds = {key: merge.unique(taken(getattr(base.binds, key), "binds", key), getattr(site.binds, key))
              for key in ("required", "optional")}
-    conflicts = unique([] if is_taken_away(own, "conflicts") else base.conflicts, site.conflicts)
-    return site.model_copy(update={"binds": binds.model_copy(update=lists), "conflicts": conflicts})
+    conflicts = merge.unique(taken(base.conflicts, "conflicts"), site.conflicts)
+    return site.model_copy(update={"binds": site.binds.model_copy(update=binds), "conflicts": conflicts})

@@ -10,7 +10,8 @@ def format_components(container: Container) -> str:
     """Return the package and the components of a container in one line, marked if the container is archived."""
     # of a snapshot, the version is a date
     knows_package = container.package and not SNAPSHOT.fullmatch(container.version)
-    versions = {**({container.package: container.version} if knows_package else {}), **container.components}
+    package = {container.package: container.version} if container.package and knows_package else {}
+    versions = {**package, **container.components}
     inside = ", ".join(f"{name} {version}" for name, version in versions.items())
     return f"(archived) {inside}".rstrip() if container.archived else inside
 

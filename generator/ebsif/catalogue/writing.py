@@ -33,7 +33,7 @@ def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = 
     with locked(path.parent):
         before, text = with_records(proposals, path, extended, fields)
         # another process may have added the image in the meantime
-        if text == before:
+        if text == (before or ""):
             return
         replace(path, text, shared=True)
         try:
@@ -110,9 +110,7 @@ def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path])
         except DocumentError as error:
             raise DocumentError(*(problem._replace(path=path if problem.path == new else problem.path)
                                   for problem in error.problems)) from None
-    for container in containers:
-        container.path = path if container.path == new else container.path
-    return containers
+    return [container.replace(path=path) if container.path == new else container for container in containers]
 
 
 def text_without_records(proposal: Proposal, extends: bool = False) -> str:

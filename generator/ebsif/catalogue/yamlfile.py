@@ -3,7 +3,7 @@
 import re
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,11 +20,20 @@ class Model(BaseModel):
     # validators are built on first use: most commands use few models
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that are set in its file."""
+        return {field: getattr(self, field) for field in self.model_fields_set}
+
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
 
-class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+# the parser in C, where PyYAML has it
+BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Loader(BaseLoader):
     """
     A safe loader that reads every scalar as text, except true, false and null.
 
@@ -50,24 +59,12 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         return super().construct_mapping(node, deep)
 
 
-def load(path: Path):
+def load(path: Path) -> Any:
     """
-    Return the content of a YAML file.
+    Return the content of a YAML file, whose scalars are str, except true, false and null.
 
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    dict, list, str, bool or None
-        All scalars are str, except true, false and null.
-
-    Raises
-    ------
-    DocumentError
-        If the file can't be read, is not YAML in UTF-8, or uses anchors (which can expand a small file enormously).
+    Raise DocumentError if the file can't be read, is not YAML in UTF-8, or uses anchors, which can expand a small file
+    enormously.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -87,21 +84,14 @@ def load(path: Path):
         raise DocumentError(syntax_problem(error, path, text)) from None
 
 
-def is_suspiciously_deep(text):
+def is_suspiciously_deep(text: str) -> bool:
     """Return whether a document may be nested too deeply: by brackets, by indentation, or by `- - -` in a line."""
     depths = accumulate({"[": 1, "{": 1}.get(bracket, -1) for bracket in re.findall(r"[\[\]{}]", text))
     return max(depths, default=0) > DEPTH or bool(re.search(rf" {{{DEPTH},}}|(?:[-?][ \t]+){{{DEPTH},}}", text))
 
 
-def check_events(text, path):
-    """
-    Check the events of a document without constructing it.
-
-    Raises
-    ------
-    DocumentError
-        If it has anchors, or is nested so deeply that constructing it would crash the process.
-    """
+def check_events(text: str, path: Path) -> None:
+    """Raise DocumentError if a document has anchors, or is nested so deeply that constructing it would crash Python."""
     depth = 0
     for event in yaml.parse(text, Loader):
         line = event.start_mark.line + 1
@@ -114,23 +104,9 @@ def check_events(text, path):
 
 def validate(model: type[AnyModel], content: object, path: Path, where: tuple = ()) -> AnyModel:
     """
-    Return the model of a file's content.
+    Return the model of a file's content, or of the part of it to which the keys `where` lead.
 
-    Parameters
-    ----------
-    model
-        A subclass of Model.
-    content
-        The result of `load`, or a part of it.
-    path
-        The file, for messages.
-    where
-        The keys and indexes that lead to the part.
-
-    Raises
-    ------
-    DocumentError
-        With a line for each error: place, problem, allowed values.
+    Raise DocumentError with a line for each problem.
     """
     try:
         return model.model_validate(content)

@@ -31,34 +31,23 @@ def inspect(path: Path) -> Inspection:
 
 
 def check_contents(container: Container, finding: Creator, inspector: Inspector) -> Iterator:
-    """
-    Yield findings on the content of an image: Python, its environment, packages, components, programs.
-
-    Parameters
-    ----------
-    container
-        The container; without an accessible image there is nothing to compare.
-    finding
-        Creates a Finding from level and text.
-    inspector
-        Inspects an image.
-    """
+    """Yield findings on the content of an accessible image: Python, its environment, packages, components, programs."""
     path = next((path for _, path in container.image_places if is_there(path)), None)
     if not path:
         return
     try:
-        found = inspector(path)
+        content = inspector(path)
         for level, problems in (
                 (ERROR, environment_problems), (ERROR, wrong_packages), (WARNING, wrong_components),
                 (ERROR, program_problems)):
             yield from (finding(level, f"{path} has {text}: correct the record, or put the right image there")
-                        for text in problems(container, found))
+                        for text in problems(container, content))
     except InspectionError as error:
         yield finding(ERROR, str(error))
 
 
-def environment_problems(container, found):
-    """Yield how the Python environment of an image differs from the record (str)."""
+def environment_problems(container: Container, found: Inspection) -> Iterator[str]:
+    """Yield how the Python environment of an image differs from the record."""
     python = found.python and found.python["version"]
     if container.init in INIT_CONDA:
         prefix = f"{container.conda_root or CONDA_ROOT}/envs/{container.conda_env or container.name.lower()}"
@@ -77,8 +66,8 @@ def environment_problems(container, found):
         yield f"Python {python}, not {container.python}"
 
 
-def wrong_packages(container, found):
-    """Yield the Python packages whose versions differ from the record, as the installation would (str)."""
+def wrong_packages(container: Container, found: Inspection) -> Iterator[str]:
+    """Yield the Python packages whose versions differ from the record, as the installation would."""
     there = packages_of(found)
     for name, version in easyconfig.image_packages(container).items():
         inside = there.get(normal_name(name))
@@ -88,8 +77,8 @@ def wrong_packages(container, found):
             yield f"{name} {inside}, not {version}"
 
 
-def wrong_components(container, found):
-    """Yield the other components whose versions differ from the record (str)."""
+def wrong_components(container: Container, found: Inspection) -> Iterator[str]:
+    """Yield the other components whose versions differ from the record."""
     checked = {normal_name(name) for name in easyconfig.image_packages(container)}
     if container.package:
         # a package with the name of the software is another one
@@ -102,8 +91,8 @@ def wrong_components(container, found):
             yield f"{name} {version}, not {recorded}"
 
 
-def program_problems(container, found):
-    """Yield which programs of the record an image lacks (str)."""
+def program_problems(container: Container, found: Inspection) -> Iterator[str]:
+    """Yield which programs of the record an image lacks."""
     missing = missing_programs(container, lambda names: inspection.programs(found, names))
     if missing:
         yield f"no program {', '.join(sorted(missing))}, which 'wrappers' names"

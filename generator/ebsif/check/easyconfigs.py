@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ebsif.catalogue.container import Container
 from ebsif.eb import framework
@@ -30,34 +31,35 @@ class Reader:
     through unchanged (PASSED_ON) are parsed with Python alone, which is enough to compare the values.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Start without known easyconfigs."""
-        self.known = set()
+        self.known: set[bytes] = set()
 
     def problems(self, container: Container, text: str) -> Iterator[str]:
         """Yield the values in an easyconfig that EasyBuild reads differently, or that the easyblock refuses."""
         values = easyconfig.parameters(container)
-        kind = {name: type(value).__name__ if name in PASSED_ON else value for name, value in values.items()}
-        kind = hashlib.sha256(repr(kind).encode()).digest()
+        shown = {name: type(value).__name__ if name in PASSED_ON else value for name, value in values.items()}
+        kind = hashlib.sha256(repr(shown).encode()).digest()
         # EasyBuild replaces text that looks like a template
         if kind in self.known and "%" not in text and literals(text) == values:
             return
-        said = list(differences(container, text))
-        yield from said
-        if not said:
+        problems = list(differences(container, text))
+        yield from problems
+        if not problems:
             self.known.add(kind)
 
 
-def literals(text):
-    """Return the values in the text of an easyconfig (dict), as parsed by Python; empty if that fails."""
+def literals(text: str) -> dict[str, Any]:
+    """Return the values in the text of an easyconfig, as parsed by Python; empty if that fails."""
     try:
-        return {statement.targets[0].id: ast.literal_eval(statement.value) for statement in ast.parse(text).body
+        statements: list[Any] = ast.parse(text).body
+        return {statement.targets[0].id: ast.literal_eval(statement.value) for statement in statements
                 if not isinstance(statement.value, ast.Name)}
     except (ValueError, SyntaxError):
         return {}
 
 
-def differences(container, text):
+def differences(container: Container, text: str) -> Iterator[str]:
     """Yield differences between EasyBuild's values and the catalogue's, and values that EasyBuild refuses."""
     reading = "EasyBuild does not read what was rendered"
     # first, so that an error in EasyBuild's configuration is not reported for a container
@@ -89,7 +91,7 @@ def check_style(paths: Iterable[Path]) -> Iterator[Finding]:
         output.note("skipping the style check of easyconfigs: pip install pycodestyle")
         return
     # files that differ only in words have the same style, except for long lines
-    alike = {}
+    alike: dict[Any, list[Path]] = {}
     for path in paths:
         text = path.read_text(encoding="utf-8")
         shape = re.sub(r"[\w.+-]+", "x", text), *(len(line) > easyconfig.WIDTH for line in text.splitlines())
@@ -99,15 +101,15 @@ def check_style(paths: Iterable[Path]) -> Iterator[Finding]:
         yield Finding(ERROR, path.stem, f"style: {text}", str(path), line)
 
 
-def style_problems(paths):
-    """Return the messages of EasyBuild's style check on files (list of (path, line, text))."""
+def style_problems(paths: list[Path]) -> list[tuple[Path, int, str]]:
+    """Return the messages of EasyBuild's style check on files: path, line, text."""
     from easybuild.framework.easyconfig import style
 
     if not paths:
         return []
     framework.session()
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output_of_check = io.StringIO()
+    with contextlib.redirect_stdout(output_of_check):
         style.check_easyconfigs_style(list(map(str, paths)))
-    matches = [re.match(r"(.*?):(\d+):\d+: (.*)", line) for line in said.getvalue().splitlines()]
+    matches = [re.match(r"(.*?):(\d+):\d+: (.*)", line) for line in output_of_check.getvalue().splitlines()]
     return [(Path(match.group(1)), int(match.group(2)), match.group(3)) for match in matches if match]

@@ -12,8 +12,8 @@ from easybuild.easyblocks.generic.container.sif import signers
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.guess.adding import NO_HOMEPAGE
+from ebsif.catalogue.records import as_parameter
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import is_there
 from ebsif.render import easyconfig
@@ -51,32 +51,21 @@ def check_reviews(path: Path) -> Iterator[Finding]:
                           str(path), number + 1)
 
 
-def scalars(text):
-    """Return the ranges of all values in a YAML text (list of pairs of line and column), up to a syntax error."""
-    found = []
+def scalars(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the ranges of all values in a YAML text up to a syntax error."""
+    ranges = []
     try:
         for token in yaml.scan(text, Loader):
             if isinstance(token, yaml.ScalarToken):
-                found.append(((token.start_mark.line, token.start_mark.column),
-                              (token.end_mark.line, token.end_mark.column)))
+                ranges.append(((token.start_mark.line, token.start_mark.column),
+                               (token.end_mark.line, token.end_mark.column)))
     except yaml.YAMLError:  # reported when the records are read
         pass
-    return found
+    return ranges
 
 
 def check_record(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:
-    """
-    Yield findings on a record that don't need its easyconfig.
-
-    Parameters
-    ----------
-    container
-        The container.
-    finding
-        Creates a Finding from level and text.
-    digest
-        Returns the SHA256 of a file; None if images should not be read.
-    """
+    """Yield findings on a record that don't need its easyconfig; images are read if there is a `digest`."""
     if not container.file_name.endswith((".sif", ".simg")):
         yield finding(WARNING, f"the image {container.file_name} does not end in .sif")
     # in the name of the image it distinguishes that, and `ebsif add` reads it there
@@ -117,11 +106,7 @@ def check_signature(container: Container, finding: Creator) -> Iterator[Finding]
 
 
 def check_image(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:
-    """
-    Yield findings on the image, where it is accessible: a missing file, a missing or wrong checksum, a moving link.
-
-    The parameters are those of `check_record`.
-    """
+    """Yield findings on an accessible image: a missing file, a missing or wrong checksum, a moving link."""
     places = [path for _, path in container.image_places if is_there(path)]
     folders = missing_in(container, bool(digest))
     if folders:
@@ -133,8 +118,9 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
         problem = difference(container, path, digest)
         if problem:
             yield finding(ERROR, f"{path} {problem}")
-    if container.moving_image():
-        yield finding(ERROR, easyconfig.moving_problem(container))
+    problem = easyconfig.moving_problem(container)
+    if problem:
+        yield finding(ERROR, problem)
 
 
 def missing_in(container: Container, images: bool) -> list[Path]:
@@ -150,8 +136,8 @@ def is_here(container: Container) -> bool:
     return any(is_there(path) for _, path in container.image_places)
 
 
-def difference(container, path, digest):
-    """Return why a file is not the image of a record (str), None if it is; one of another size isn't read."""
+def difference(container: Container, path: Path, digest: Optional[Digest]) -> Optional[str]:
+    """Return why a file is not the image of a record, None if it is; one of another size isn't read."""
     size = path.stat().st_size
     if container.size and size != container.size:
         return (f"is not the image of the record: it has {size} bytes, not {container.size}, so it was replaced, "
@@ -190,7 +176,7 @@ def check_requirements(container: Container, finding: Creator) -> Iterator[Findi
             yield from check_line(container, stage.name, line, finding)
 
 
-def check_line(container, stage, line, finding):
+def check_line(container: Container, stage: str, line: str, finding: Creator) -> Iterator[Finding]:
     """Yield findings on one line of requirements."""
     from easybuild.easyblocks.generic.container.packages import gpu_label
 

@@ -8,14 +8,16 @@ from functools import cache
 from pathlib import Path
 from typing import Optional, Union
 
-from ebsif.catalogue import inheritance, reading
+from ebsif.catalogue import reading, site
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.selection import duplicates, repeated_defaults
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
+from ebsif.catalogue.yamlerrors import Problem
 from ebsif.check.contents import check_contents, inspect
 from ebsif.check.easyconfigs import Reader, check_style
 from ebsif.check.records import (
+    Creator,
     check_homepage,
     check_record,
     check_requirements,
@@ -40,25 +42,9 @@ FEW = 5
 PARAMETER = re.compile(r"Easyconfig parameter '(\w+)'")
 
 
-def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool = True,
-                images: bool = False, contents: bool = False) -> Iterator[Union[Container, Finding]]:
-    """
-    Yield findings on the catalogues of sites and their easyconfigs; see `check`.
-
-    Parameters
-    ----------
-    settings
-        The directories of the catalogues and easyconfigs.
-    names
-        The sites; None stands for the chosen one.
-    deep, images, contents
-        See `check`.
-
-    Yields
-    ------
-    Container or Finding
-        Each container that is checked, and each finding.
-    """
+def check_sites(settings: Settings, names: Iterable[Optional[str]], quick: bool = False,
+                images: bool = False, deep: bool = False) -> Iterator[Union[Container, Finding]]:
+    """Yield each container of sites (None: the chosen one) and the findings on them; see `check`."""
     for name in names:
         containers = []
         try:
@@ -67,9 +53,9 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool =
         except EbsifError as error:
             yield from findings_of(error)
             continue
-        problems = []
-        for step in inheritance.chain(profile.name, settings.directories):
-            yield from check_reviews(step.path)
+        problems: list[Problem] = []
+        for level in site.chain(profile.name, settings.directories):
+            yield from check_reviews(level.path)
         if not chains:
             yield Finding(WARNING, profile.name, "the site has no containers yet: add an image with "
                           + shlex.join(["ebsif", "add", "IMAGE.sif", *settings.options_for(profile.name, True)]))
@@ -80,59 +66,35 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], deep: bool =
         for path, line, text in problems:
             yield Finding(ERROR, "", text, str(path), line or 1)
         yield from containers
-        yield from check(containers, settings.output_of(profile.name), profile, deep, images, not problems,
-                         settings.options_for(profile.name, True), contents)
+        options = settings.options_for(profile.name, True)
+        yield from check(containers, settings.output_of(profile.name), profile, options, not problems, quick, images,
+                         deep)
 
 
-def check(containers: Sequence[Container], output: Path, profile: Site, deep: bool = True, images: bool = False,
-          complete: bool = True, options: Sequence[str] = (), contents: bool = False) -> Iterator[Finding]:
+def check(containers: Sequence[Container], output: Path, profile: Site, options: Sequence[str] = (),
+          is_complete: bool = True, quick: bool = False, images: bool = False, deep: bool = False) -> Iterator[Finding]:
     """
-    Yield findings on the containers of a site and their easyconfigs.
+    Yield findings on all containers of a site and their easyconfigs, which are in a directory.
 
-    Parameters
-    ----------
-    containers
-        All containers of the site.
-    output
-        Directory of the easyconfigs.
-    profile
-        The site.
-    deep
-        Whether to include the checks that need EasyBuild: parameters, style.
-    images
-        Whether to read the images and compare their checksums.
-    complete
-        Whether all records could be read; only then easyconfigs without a record are reported.
-    options
-        The options that name the site, the catalogue and the directory of the easyconfigs, for messages.
-    contents
-        Whether to look into the images and compare their contents.
-
-    Yields
-    ------
-    Finding
+    `options` name site, catalogue and directory, for messages. Easyconfigs without a record are reported if all records
+    could be read (`is_complete`). `quick` leaves out what needs EasyBuild: parameters, style. With `images` their
+    checksums are compared, with `deep` their contents.
     """
-    others, defaults = duplicates(containers), repeated_defaults(containers)
-    reader = Reader() if deep else None
+    reader = None if quick else Reader()
     digest = cache(inspection.sha256) if images else None
-    inspector = cache(inspect) if contents else None
+    inspector = cache(inspect) if deep else None
     wanted, valid = [], []
     for container in unlike(containers):
         yield from check_homepage(container, finding_on(container))
-    if images or contents:
+    if images or deep:
         yield from not_examined(containers, images)
     rendered = len(containers) <= FEW or is_rendered(containers, output)
     if not rendered:
         yield Finding(ERROR, profile.name, f"no container has an easyconfig in {output} yet: run "
                       + shlex.join(["ebsif", "render", *options]), str(containers[0].path.parent), 0)
+    yield from repetitions(containers)
     for container in containers:
         finding = finding_on(container)
-        if container in others:
-            yield finding(ERROR, f"another container has the same name and suffix ({others[container].place}): give "
-                                 "one of them a 'label', because installing one would replace the other")
-        if container in defaults:
-            yield finding(ERROR, f"'default' is true here and in {defaults[container].place}, so "
-                                 f"'{container.name}' is ambiguous: keep one of them")
         try:
             yield from check_record(container, finding, digest)
             if inspector:
@@ -142,7 +104,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
         except CatalogueError as error:
             yield finding(ERROR, error.text if isinstance(error, RecordError) else str(error))
             # its easyconfig is unknown, so no easyconfig can be reported as obsolete
-            complete = False
+            is_complete = False
             continue
         wanted.append(path)
         on_record = [*check_requirements(container, finding), *check_rocm(container, finding)]
@@ -153,20 +115,30 @@ def check(containers: Sequence[Container], output: Path, profile: Site, deep: bo
         if reader:
             known = {one.text for one in on_record}
             yield from (finding(ERROR, problem) for problem in reader.problems(container, text) if problem not in known)
-    if complete:
+    if is_complete:
         for path in rendering.left_over(wanted, output, profile):
             yield Finding(ERROR, path.stem, "is no longer in the catalogue: remove it", str(path))
-    if deep and valid:
+    if reader and valid:
         yield from check_style(valid)
 
 
-def unlike(containers):
-    """Return the first container of each family and homepage (list of Container)."""
+def repetitions(containers: Sequence[Container]) -> Iterator[Finding]:
+    """Yield a finding for each container with the module of another one, or that is a second default."""
+    for container, other in duplicates(containers).items():
+        yield finding_on(container)(ERROR, f"another container has the same name and suffix ({other.place}): give one "
+                                    "of them a 'label', because installing one would replace the other")
+    for container, other in repeated_defaults(containers).items():
+        yield finding_on(container)(ERROR, f"'default' is true here and in {other.place}, so '{container.name}' is "
+                                    "ambiguous: keep one of them")
+
+
+def unlike(containers: Sequence[Container]) -> list[Container]:
+    """Return the first container of each family and homepage."""
     return list({(one.path, one.family, one.homepage): one for one in reversed(containers)}.values())[::-1]
 
 
-def is_rendered(containers, output):
-    """Return whether an easyconfig of any container is below a directory (bool), or can't be looked for."""
+def is_rendered(containers: Iterable[Container], output: Path) -> bool:
+    """Return whether an easyconfig of any container is below a directory, or can't be looked for."""
     for container in containers:
         try:
             if rendering.place(container, output).is_file():
@@ -180,9 +152,9 @@ def is_rendered(containers, output):
     return False
 
 
-def not_examined(containers, images):
+def not_examined(containers: Iterable[Container], images: bool) -> Iterator[Finding]:
     """Yield a note for each file on the containers whose images aren't here, and not reported as missing either."""
-    of_file = {}
+    of_file: dict[Path, list[str]] = {}
     for container in containers:
         with contextlib.suppress(CatalogueError):  # reported with the other problems of the record
             if not is_here(container) and not missing_in(container, images):
@@ -192,9 +164,9 @@ def not_examined(containers, images):
                       f"image directory here: {', '.join(modules)}", str(path), 0)
 
 
-def finding_on(container):
+def finding_on(container: Container) -> Creator:
     """Return a function that creates a Finding on a container from level and text, with the line of its parameter."""
-    def finding(level, text):
+    def finding(level: str, text: str) -> Finding:
         parameter = PARAMETER.match(text)
         return Finding(level, container.module_or_version, text, str(container.path),
                        container.line_of(parameter and parameter.group(1)))
@@ -202,7 +174,8 @@ def finding_on(container):
     return finding
 
 
-def check_easyconfig(container, path, text, finding, options):
+def check_easyconfig(container: Container, path: Path, text: str, finding: Creator,
+                     options: Sequence[str]) -> Iterator[Finding]:
     """Yield findings on the easyconfig at a path, which should have this text; `options` are for ebsif render."""
     command = shlex.join(["ebsif", "render", *options])
     try:

@@ -65,8 +65,7 @@ def run(options):
         is_own = bool(settings.own_directories and not settings.site_name)
         names = settings.own_site_names() if options.all_sites or is_own else [None]
         settings = with_installed_easyconfigs(settings)
-        for one in check_sites(settings, names, deep=not options.quick, images=options.images,
-                               contents=options.deep):
+        for one in check_sites(settings, names, options.quick, options.images, options.deep):
             if isinstance(one, Finding):
                 findings.append(one)
             else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.explain import explain
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
 from ebsif.commands.options import add_json
@@ -19,9 +20,11 @@ from ebsif.publish.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
 from ebsif.render.rendering import for_eb
 from ebsif.report.output import format_count
+from ebsif.report.table import print_columns
 
 EXAMPLES = """\
   ebsif show --site lumi PyTorch/2.7.0
+  ebsif show --site lumi PyTorch/2.7.0 --explain   # which file and line each value comes from
   ebsif show --site lumi PyTorch/2.7.0 --json
 """
 
@@ -30,6 +33,8 @@ def configure(parser):
     """Add the arguments."""
     add_settings_arguments(parser)
     add_name_argument(parser, "name", "what to show")
+    parser.add_argument("--explain", action="store_true",
+                        help="show each value of a container of the catalogue, with the file and line it comes from")
     add_json(parser)
 
 
@@ -40,6 +45,14 @@ def run(options):
         if isinstance(one, Path):
             raise NamingError(f"{one} is a file: `ebsif inspect` shows what is in an image, `ebsif diff` compares "
                               "easyconfigs")
+    if options.explain:
+        settings = read_settings(options)
+        rows = [origin for one in found if isinstance(one, Container) for origin in explain(one, settings)]
+        if options.json:
+            print(json.dumps([origin._asdict() for origin in rows], indent=2))
+        else:
+            print_columns(["FIELD", "VALUE", "FROM"], [[*map(shorten, origin[:2]), origin.place] for origin in rows])
+        return 0
     if options.json:
         print(json.dumps([complete(one) if isinstance(one, Container) else one.record for one in found], indent=2,
                          default=vars))
@@ -51,6 +64,12 @@ def run(options):
         for name, value in lines(one, output) if isinstance(one, Container) else lines_of_installation(one):
             print(f"{name:16}{value}".rstrip())
     return 0
+
+
+def shorten(value):
+    """Return the first line of a value, shortened to half a screen."""
+    first, *others = value.split("\n")
+    return f"{first[:40]} ..." if others or len(first) > 44 else first
 
 
 def lines_of_installation(one):

@@ -10,7 +10,7 @@ import shlex
 from argparse import Namespace
 from pathlib import Path
 
-from ebsif.catalogue import inheritance, newsite
+from ebsif.catalogue import newsite, site
 from ebsif.catalogue.settings import read_settings
 from ebsif.report import output
 
@@ -34,7 +34,7 @@ def run(options):
     catalogue = options.catalogue or next(iter(settings.own_directories), Path())
     path = newsite.write(options.name, catalogue)
     choice = shlex.join(dataclasses.replace(settings, directories=(catalogue,)).options_for(options.name))
-    if options.name in inheritance.names():
+    if options.name in site.names():
         output.note(f"the project has a site {options.name}, too, which this profile hides: choose another name, or "
                     f"add `extends: {options.name}` to build on it")
     output.hint(f"wrote {path}; its lines with 'review' are guesses: correct them, and remove the mark")

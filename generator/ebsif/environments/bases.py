@@ -11,7 +11,6 @@ from easybuild.easyblocks.generic.container.requirements import lock_of, stages_
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import CatalogueError, Container
-from ebsif.catalogue.families import EMPTY
 from ebsif.catalogue.site import Site
 from ebsif.eb import framework
 from ebsif.eb.easyconfig import written_values
@@ -63,14 +62,14 @@ def read(path: Path, site: Site) -> Container:
     is_sha256 = len(checksum) == 1 and isinstance(checksum[0], str) and re.fullmatch("[0-9a-f]{64}", checksum[0])
     own = OWN_FIELD | ({"checksums"} if is_sha256 else set())
     values: dict[str, Any] = {
-        **EMPTY, "version": read["version"], "suffix": read["versionsuffix"], "homepage": read["homepage"],
+        "version": read["version"], "suffix": read["versionsuffix"], "homepage": read["homepage"],
         "description": read["description"], "file": names[0], "sha256": checksum[0] if is_sha256 else None,
         "image": read["image"], "venv": read["easyblock"] == "ContainerVenv", "moduleclass": read["moduleclass"],
         "requirements": requirements_of(path, read.get("requirements")),
         "definition_files": [definition_file(path, name) for name in read["definition_files"]],
         "parameters": {name: value for name, value in written.items() if name in read and name not in own}}
     neutral = Site(name=site.name, description=site.description, extension_image=site.extension_image)
-    return EasyconfigContainer(read["name"], values, neutral, path, 0)
+    return EasyconfigContainer.of(read["name"], values, neutral, path)
 
 
 def requirements_of(path: Path, value: Any) -> Any:

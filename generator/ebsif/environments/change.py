@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.requirements import requirement_text
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.records import as_parameter
 from ebsif.catalogue.selection import did_you_mean
 from ebsif.catalogue.site import Site
 from ebsif.environments import bases, extending

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import as_parameter
-from ebsif.catalogue.records import Stage
+from ebsif.catalogue.records import Stage, as_parameter
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import inventory, lock, places, removed, sharing

@@ -15,8 +15,7 @@ from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import as_parameter
-from ebsif.catalogue.records import Stage
+from ebsif.catalogue.records import Stage, as_parameter
 from ebsif.eb import framework, running
 from ebsif.environments.extending import ExtendingError, sources
 from ebsif.packages.requirements import names_in

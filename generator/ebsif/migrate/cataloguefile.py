@@ -7,7 +7,6 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_IMAGE
 from pydantic import BaseModel, ValidationError
 
-from ebsif.catalogue.families import family_values
 from ebsif.catalogue.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
 from ebsif.catalogue.guess.template import insert_placeholders, read_fields
 from ebsif.catalogue.records import CatalogueFile, Record
@@ -42,7 +41,7 @@ class File:
         usual = usual_values(name, site)
         if known and family:
             self.family = family
-            self.records = [in_family(result, family_values(known, family), usual, family) for result in imported]
+            self.records = [in_family(result, known.family_values(family), usual, family) for result in imported]
             base: Optional[str] = family
             while base:
                 self.families[base] = known.families[base].model_dump(exclude_unset=True)

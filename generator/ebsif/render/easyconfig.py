@@ -3,17 +3,18 @@
 import os
 import re
 import textwrap
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_NONE, NODE, STRIPING
 from easybuild.easyblocks.generic.container.texts import normal_name, without_templates
 
+from ebsif.catalogue import merge
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
-from ebsif.catalogue.families import as_parameter
 from ebsif.catalogue.fieldtypes import Statements
+from ebsif.catalogue.records import WRITTEN_FROM, as_parameter
 from ebsif.catalogue.selection import components_of
-from ebsif.catalogue.site import Binds
+from ebsif.catalogue.site import Binds, Images
 from ebsif.templating import environment
 
 # EasyBuild's maximal line length.
@@ -21,6 +22,12 @@ WIDTH = 120
 
 
 HEADER = "# Rendered by ebsif from the catalogue of the site {site}: change it there, or copy it (eb --copy-ec)."
+
+
+# Values that the easyblocks have without the parameter; empty values are left out anyway.
+DEFAULT_VALUES = {
+    "image": "own", "init": "image", "gpu_option": True, "scheduler": "slurm", "lustre_striping": list(STRIPING),
+    "one_container": "refuse", "listed_packages": "all", "wrappers_load": False, "node_caches": list(NODE)}
 
 
 # The first words of the download instructions, before the list of directories.
@@ -33,7 +40,7 @@ class AsItIs(str):
     __slots__ = ()
 
 
-def as_it_is(value):
+def as_it_is(value: Any) -> Any:
     """Return a value whose strings, at any depth, are written unchanged (AsItIs)."""
     if isinstance(value, dict):
         return {key: as_it_is(item) for key, item in value.items()}
@@ -48,70 +55,70 @@ def parameters(container: Container) -> dict[str, Any]:
 
 
 def parameter_groups(container: Container) -> list[dict[str, Any]]:
-    """
-    Return the parameters of an easyconfig that differ from their defaults, in groups.
-
-    Parameters
-    ----------
-    container
-        What to install.
-
-    Returns
-    -------
-    list of dict
-        The groups, {name: value}, in reading order.
-    """
-    site = container.site
-    venv = bool(container.venv)
-    images = container.images or site.images
-    gpu = container.gpu_kind
-    if container.requirements and not venv:
+    """Return the parameters of an easyconfig that differ from their defaults, in groups, in reading order."""
+    if container.requirements and not container.venv:
         raise RecordError(container, "requirements need a venv: add 'venv: true', or remove the requirements")
-    problem = driver_problem(container)
-    groups = [
-        {"easyblock": "ContainerVenv" if venv else "ContainerInstall"},
+    groups: list[dict[str, Any]] = [
+        {"easyblock": "ContainerVenv" if container.venv else "ContainerInstall"},
         {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix},
         {"homepage": container.homepage, "description": description(container), "usage": container.usage},
-        {"sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
-         "image_source": container.source,
-         "signature_keys": signature_keys(container),
-         "download_instructions": instructions(container), "definition_files": container.definition_files},
-        {"image": container.image if container.image != "own" else None,
-         "image_root": image_root(images) if images.directories else None,
-         "image_dirs": [container.fill(directory.path) for directory in images.directories]},
-        {"init": container.init if container.init != "image" else None,
-         "conda_env": conda_env(container),
-         "entry_point": container.entry_point,
-         "venv_name": container.venv_name if venv and container.venv_name != container.name.lower() else None,
-         "image_packages": {**python_of(container), **image_packages(container)}},
-        {"gpu": gpu if gpu != "none" else None,
-         "gpu_option": False if gpu != "none" and not container.uses_gpu_option else None,
-         "gpu_visibility": container.gpu_visibility or site.gpu_visibility if gpu != "none" else None,
-         "gpu_mpi_library": site.gpu_mpi_library if gpu != "none" else None,
-         "scheduler": site.scheduler.kind if site.scheduler.kind != "slurm" else None,
-         "lustre_striping": site.lustre_striping if site.lustre_striping != STRIPING else None,
-         "network_env": {**container.of_site("network_env"), **container.network_env}, **caches_of(container)},
+        *of_image(container),
+        of_python(container),
+        {**of_node(container), "network_env": container.with_site("network_env"), **caches_of(container)},
         {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},
-        {"container_env": {**container.of_site("container_env"), **container.container_env},
-         "modextravars": module_variables(container), "own_modules": container.own_modules,
-         "conflicts": list(dict.fromkeys([*container.of_site("conflicts"), *container.conflicts])),
-         "one_container": site.one_container if site.one_container != "refuse" else None,
-         "listed_packages": site.listed_packages if site.listed_packages != "all" else None},
-        {"wrappers": wrappers(container), "wrappers_load": bool(container.wrappers and site.wrappers_load) or None,
+        of_module(container),
+        {"wrappers": wrappers(container), "wrappers_load": container.wrappers and container.site.wrappers_load,
          "script_names": container.script_names},
-        {"requirements": as_parameter(container.requirements) if venv else None},
-        {"support_level": container.support or site.support,
-         "warnings": list(filter(None, dict.fromkeys([*container.warnings, problem, container.archive_message])))},
+        {"requirements": as_parameter(container.requirements)},
+        {"support_level": container.support or container.site.support,
+         "warnings": merge.unique(container.warnings, filter(None, [
+             driver_problem(container), container.archive_message]))},
         {**archive(container), **as_it_is(container.parameters)},
         {"aliases": container.aliases},
-        {"moduleclass": container.moduleclass or site.moduleclass},
+        {"moduleclass": container.moduleclass or container.site.moduleclass},
     ]
-    groups = [{key: value for key, value in group.items() if value not in (None, "", [], {})} for group in groups]
+    groups = [{name: value for name, value in group.items() if value not in (None, "", [], {})
+               and (name not in DEFAULT_VALUES or value != DEFAULT_VALUES[name])} for group in groups]
     return [group for group in groups if group]
 
 
-def description(container):
-    """Return the description of a container, with its components and keywords (str)."""
+def of_image(container: Container) -> list[dict[str, Any]]:
+    """Return the parameters of the image: what it is, and where it is."""
+    images = container.images or container.site.images
+    return [
+        {"sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
+         "image_source": container.source, "signature_keys": signature_keys(container),
+         "download_instructions": instructions(container), "definition_files": container.definition_files},
+        {"image": container.image, "image_root": image_root(images) if images.directories else None,
+         "image_dirs": [container.fill(directory.path) for directory in images.directories]}]
+
+
+def of_python(container: Container) -> dict[str, Any]:
+    """Return the parameters of the image's Python and its packages."""
+    is_named = container.venv and container.venv_name != container.name.lower()
+    return {"init": container.init, "conda_env": conda_env(container), "entry_point": container.entry_point,
+            "venv_name": container.venv_name if is_named else None,
+            "image_packages": {**python_of(container), **image_packages(container)}}
+
+
+def of_node(container: Container) -> dict[str, Any]:
+    """Return the parameters of the nodes: GPUs, scheduler, file system."""
+    site, gpu = container.site, container.gpu_kind
+    of_gpu = {"gpu": gpu, "gpu_option": container.uses_gpu_option,
+              "gpu_visibility": container.gpu_visibility or site.gpu_visibility,
+              "gpu_mpi_library": site.gpu_mpi_library} if gpu != "none" else {}
+    return {**of_gpu, "scheduler": site.scheduler.kind, "lustre_striping": site.lustre_striping}
+
+
+def of_module(container: Container) -> dict[str, Any]:
+    """Return the parameters of the module: variables, conflicts, what it lists."""
+    return {"container_env": container.with_site("container_env"), "modextravars": module_variables(container),
+            "own_modules": container.own_modules, "conflicts": container.with_site("conflicts"),
+            "one_container": container.site.one_container, "listed_packages": container.site.listed_packages}
+
+
+def description(container: Container) -> str:
+    """Return the description of a container, with its components and keywords."""
     text = container.fill(container.description or f"{container.name} in a container.").strip()
     # values of placeholders may make lines too long
     first, *others = text.splitlines()
@@ -137,9 +144,9 @@ def image_packages(container: Container) -> dict[str, str]:
     return {**{name: versions[key] for name, key in names.items() if key in versions}, **container.image_packages}
 
 
-def instructions(container):
+def instructions(container: Container) -> Optional[str]:
     """
-    Return the instructions that EasyBuild prints if it doesn't find the image (str): where the site keeps it.
+    Return the instructions that EasyBuild prints if it doesn't find the image: where the site keeps it.
 
     None if that is unknown, or if the record has its own instructions or URLs.
     """
@@ -149,19 +156,19 @@ def instructions(container):
     return "\n".join([WHERE.format(container.site.description), *paths])
 
 
-def signature_keys(container):
-    """Return the files with the keys of those who may sign the image (list of str): a record may name none."""
+def signature_keys(container: Container) -> list[str]:
+    """Return the files with the keys of those who may sign the image: a record may name none."""
     return container.site.signature_keys if container.signature_keys is None else container.signature_keys
 
 
-def wrappers(container):
+def wrappers(container: Container) -> Union[list[str], str, None]:
     """Return the programs that become commands: 'all' or a list of names, with placeholders replaced."""
     if not isinstance(container.wrappers, list):
         return container.wrappers
     return [container.fill(name) for name in container.wrappers]
 
 
-def binds_of(container):
+def binds_of(container: Container) -> dict[str, Any]:
     """Return the parameters for binds; if the site has a bind file, its binds are the defaults without that file."""
     everything, site = container.all_binds, container.site.binds
     if not site.file or everything.file != site.file:
@@ -170,44 +177,70 @@ def binds_of(container):
     return {"binds": bind_lines(own), "bind_file": site.file, "bind_file_default": bind_lines(site)}
 
 
-def conda_env(container):
-    """Return the name of the Conda environment, its path if Conda is elsewhere, or None for the default (str)."""
+def conda_env(container: Container) -> Optional[str]:
+    """Return the name of the Conda environment, its path if Conda is elsewhere, or None for the default."""
     name = container.conda_env or container.name.lower()
     if container.conda_root not in (None, CONDA_ROOT):
         return f"{container.conda_root}/envs/{name}"
     return name if name != container.name.lower() else None
 
 
-def image_root(images):
-    """Return the parent directory of images, which an environment variable may name (str), or None."""
+def image_root(images: Images) -> Optional[str]:
+    """Return the parent directory of images, which an environment variable may name, or None."""
     return f"${{{images.root_variable}:-{images.root or ''}}}" if images.root_variable else images.root
 
 
-def caches_of(container):
+def caches_of(container: Container) -> dict[str, Any]:
     """Return the parameters for caches; an image without Python has those that its record names."""
     site = container.site.caches
     has_python = container.init != INIT_NONE
     variables = {**(site.variables if has_python else {}), **container.caches}
     if not has_python and not variables:
         return {}
-    return {"node_caches": site.node if site.node != NODE else None, "project_caches": site.project,
+    return {"node_caches": site.node, "project_caches": site.project,
             "cache_variables": variables}
 
 
-def bind_lines(binds):
-    """Return binds as in an easyconfig or a bind file (list of str): optional ones begin with '?'."""
+def bind_lines(binds: Binds) -> list[str]:
+    """Return binds as in an easyconfig or a bind file: optional ones begin with '?'."""
     return [*binds.required, *(f"?{bind}" for bind in binds.optional)]
 
 
-def module_variables(container):
+def module_variables(container: Container) -> dict[str, Any]:
     """Return the module's variables as EasyBuild's parameter, in which it doesn't escape the $ of Statements."""
     return {name: {"value": str(value), "resolve_env_vars": False} if isinstance(value, Statements) else value
             for name, value in container.variables.items()}
 
 
-def archive(container):
+def archive(container: Container) -> dict[str, Any]:
     """Return the EasyBuild parameters that hide the module of an archived container, with a message at load."""
     return {"hidden": True, "modloadmsg": container.archive_message} if container.archived else {}
+
+
+def reasons(container: Container, groups: list[dict[str, Any]]) -> dict[Optional[str], list[str]]:
+    """
+    Return the comments of a record (`why`) by the parameter above which they are written; by None, those of the rest.
+
+    A reason has the name of a field or parameter, or of an entry in it: a variable, a package, a bind.
+    """
+    values = {name: value for group in groups for name, value in group.items()}
+    comments: dict[Optional[str], list[str]] = {}
+    for key, reason in container.why.items():
+        if reason is None:
+            continue
+        named = [name for name in values if key in (name, WRITTEN_FROM.get(name))]
+        entry = [name for name, value in values.items() if is_entry(key, value)]
+        place = next(iter([*named, *entry]), None)
+        comments.setdefault(place, []).append(reason if named else f"{key}: {reason}")
+    return comments
+
+
+def is_entry(name: str, value: Any) -> bool:
+    """Return whether a value has an entry of this name: a key, or an item or line that begins with it."""
+    if isinstance(value, str):
+        return any(re.match(rf"\??{re.escape(name)}(?![\w.-])", line) for line in value.splitlines())
+    return isinstance(value, (list, dict)) and any(is_entry(name, item) for item in (
+        [*value, *value.values()] if isinstance(value, dict) else value))
 
 
 def driver_problem(container: Container) -> Optional[str]:
@@ -224,8 +257,10 @@ def driver_problem(container: Container) -> Optional[str]:
 def moving_problem(container: Container) -> Optional[str]:
     """Return a message if the image of a container is only in a directory whose links move, else None (S001-02)."""
     image = container.moving_image()
-    return image and (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): "
-                      "name the file in a stable directory, or set 'moving: true'")
+    if not image:
+        return None
+    return (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): name the "
+            "file in a stable directory, or set 'moving: true'")
 
 
 def in_numbers(version: str, missing: int = 0) -> tuple[int, ...]:
@@ -236,57 +271,43 @@ def in_numbers(version: str, missing: int = 0) -> tuple[int, ...]:
 
 def render(container: Container, header: Optional[str] = None) -> str:
     """
-    Return the text of the easyconfig of a container.
+    Return the text of the easyconfig of a container, always the same for the same container.
 
-    Parameters
-    ----------
-    container
-        What to install.
-    header
-        The first line, a comment (default: it says where the text comes from).
-
-    Returns
-    -------
-    str
-        The text, which ends with one newline. It is always the same for the same container.
-
-    Raises
-    ------
-    CatalogueError
-        If the easyconfig would contain a credential (G-09).
+    The header is the first line, a comment (default: it says where the text comes from). Raise CatalogueError if the
+    easyconfig would contain a credential (G-09).
     """
     groups = parameter_groups(container)
     if not container.homepage:
         raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild "
                                      "requires it")
-    secrets = [text for group in groups for text in Credentials.find(group)]
+    secrets = [text for values in (*groups, container.why) for text in Credentials.find(values)]
     if secrets:
         raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
+    texts = reasons(container, groups)
+    comments = {name: [line for text in some for line in comment_lines(text)] for name, some in texts.items()}
     prefix = container.site.doc_prefix
     doc = f"{prefix} {container.fill(container.doc)}" if prefix and container.doc else None
     return environment("ebsif.render").get_template("easyconfig.eb.j2").render(
-        groups=groups, doc=doc, literal=literal, comment=comment,
+        groups=groups, doc=doc, literal=literal, comment=comment, comments=comments,
         header=header or HEADER.format(site=container.site.name))
 
 
-def comment(text):
-    """Return any text as a one-line comment in Python (str)."""
+def comment(text: str) -> str:
+    """Return any text as a one-line comment in Python."""
     line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
     return line if line.startswith("#") else f"# {line}"
 
 
-def literal(value, indent=0, used=0):
+def comment_lines(text: str) -> list[str]:
+    """Return any text as comments of limited length."""
+    return [f"# {line}" for line in textwrap.wrap(comment(text).lstrip("# "), WIDTH - 2, break_on_hyphens=False)]
+
+
+def literal(value: Any, indent: int = 0, used: int = 0) -> str:
     """
     Return a value as Python code that EasyBuild reads as the same value, split into lines of limited length.
 
-    Parameters
-    ----------
-    value : str, bool, None, list or dict
-        The value.
-    indent : int
-        Indentation of its line.
-    Columns of the line before the value.
-        Columns of the line before the value.
+    `indent` is the indentation of its line, `used` the columns of the line before the value.
     """
     flat = literal_in_a_line(value)
     if isinstance(value, str) and "\n" in value and is_plain(value):
@@ -309,7 +330,7 @@ def literal(value, indent=0, used=0):
     return "\n".join([opening, *(f"{inner}{item}," for item in items), " " * indent + closing])
 
 
-def in_parts(text, indent):
+def in_parts(text: str, indent: int) -> str:
     """Return a long text as Python code in several lines, which break after blanks and colons if possible."""
     inner = " " * (indent + 4)
     parts, width = [], WIDTH - indent - 12
@@ -323,13 +344,13 @@ def in_parts(text, indent):
             part = part[: end + 1] if end > 0 else part
         parts.append(part)
         text = text[len(part) :]
-    return "\n".join(["(", *(f"{inner}{quoted(part)}" for part in parts), " " * indent + ")"])
+    return "\n".join(["(", *(f"{inner}{repr(part)}" for part in parts), " " * indent + ")"])
 
 
-def literal_in_a_line(value):
+def literal_in_a_line(value: Any) -> str:
     """Return a value as Python code in one line."""
     if isinstance(value, str):
-        return quoted(template_safe(value))
+        return repr(template_safe(value))
     if isinstance(value, dict):
         items = [f"{literal_in_a_line(key)}: {literal_in_a_line(item)}" for key, item in value.items()]
         return "{" + ", ".join(items) + "}"
@@ -338,16 +359,11 @@ def literal_in_a_line(value):
     return repr(value)
 
 
-def quoted(text):
-    """Return a text as a Python string, in single quotes if possible."""
-    return repr(text)
-
-
-def template_safe(text):
+def template_safe(text: str) -> str:
     """Return a text in which everything that looks like a template of EasyBuild is escaped; other % are kept."""
     return str(text) if isinstance(text, AsItIs) else without_templates(text)
 
 
-def is_plain(text):
+def is_plain(text: str) -> bool:
     """Return whether a text can be put between triple quotes unchanged."""
     return not re.search(r'[\\]|"""|"\Z|[^\n\x20-\x7e\u00a1-\u2027\u202a-\ud7ff]|[ ]\n', text)

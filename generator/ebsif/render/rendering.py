@@ -65,27 +65,14 @@ def render(containers: Iterable[Container], output: Path) -> Iterator[Rendered]:
 def render_all(containers: Iterable[Container], output: Path,
                others: Iterable[Container]) -> tuple[list[Rendered], list[str]]:
     """
-    Render all containers that can be rendered.
+    Render all containers that can be rendered; also return why others can't be, each with file and line.
 
-    Parameters
-    ----------
-    containers
-        What to render.
-    output
-        Directory of the easyconfigs.
-    others
-        All containers of the site, because two with the same module can't both be installed.
-
-    Returns
-    -------
-    list of Rendered
-        The easyconfigs, in the order of the containers.
-    list of str
-        Why other containers can't be rendered, each with file and line.
+    `others` are all containers of the site, because two with the same module can't both be installed.
     """
     later = duplicates(others)
     same = {**{first: one for one, first in later.items()}, **later}
-    done, problems = [], []
+    done: list[Rendered] = []
+    problems = []
     for container in containers:
         try:
             if container in same:
@@ -101,8 +88,8 @@ def is_edited(rendered: Rendered, written: Mapping[str, str], output: Path) -> b
     """
     Return whether a person wrote the file that an easyconfig would replace, or edited it since it was rendered.
 
-    ``written`` has the digests of rendered files by relative path. A file that isn't there (from a checkout, for
-    example) counts as rendered if its first line says so.
+    `written` has the digests of rendered files by relative path; one without (from a checkout) counts as rendered if
+    its first line says so.
     """
     if not rendered.before or rendered.state == "unchanged":
         return False
@@ -138,12 +125,12 @@ def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -
 def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:
     """Return the easyconfigs that were rendered for a site but are not among the given paths."""
     wanted = set(wanted)
-    found = []
+    paths = []
     for folder in sorted({path.parent for path in wanted} | set(output.glob("?/*"))):
         for path in sorted(folder.glob("*.eb")):
             if path not in wanted:
                 with path.open(encoding="utf-8", errors="replace") as text:
                     match = RENDERED.match(text.readline())
                 if match and match.group(1) == site.name:
-                    found.append(path)
-    return found
+                    paths.append(path)
+    return paths

@@ -12,7 +12,6 @@ from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSourc
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import Entry, complete
-from ebsif.catalogue.families import all_components
 from ebsif.catalogue.guess import adding
 from ebsif.catalogue.guess.familymatch import families_named
 from ebsif.catalogue.proposal import AddingError
@@ -282,7 +281,7 @@ def strange_words(document: CatalogueFile, fields: dict[str, str]) -> list[str]:
     """Return those fields of a file name that are words, and that no record of the file has: 'flavour: rocm'."""
     found = []
     for key, value in fields.items():
-        used = {all_components(document, record).get(key) for record in document.containers}
+        used = {document.values_of(record)["components"].get(key) for record in document.containers}
         if key not in Record.model_fields and not any(map(str.isdigit, value)) and used and value not in used:
             found.append(f"{key}: {value}")
     return found

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from ebsif.catalogue.families import family_values
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.guess.template import read_fields
 from ebsif.catalogue.records import CatalogueFile
@@ -50,7 +49,7 @@ class Survey:
 
 def images_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Images]:
     """Return where a site and the families in its catalogue have images."""
-    found = [profile.images, *(family_values(document, family)["images"] for document in documents
+    found = [profile.images, *(document.family_values(family)["images"] for document in documents
                                for family in document.families)]
     return [one for one in found if one]
 

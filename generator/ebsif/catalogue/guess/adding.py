@@ -9,7 +9,6 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.catalogue.families import all_components, family_values
 from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part
 from ebsif.catalogue.guess.familymatch import Candidate, candidates_in, choose, doubt_about
 from ebsif.catalogue.guess.programs import Programs
@@ -147,7 +146,7 @@ def take_version(image: Image, candidate: Candidate, fields: Fields, values: dic
 def version_of_component(document: CatalogueFile, fields: Fields) -> Optional[str]:
     """Return the component that is the version in all records of a file, if there is one."""
     return next((value for name, value in fields.items() if document.containers and all(
-        all_components(document, record).get(name) == record.version for record in document.containers)), None)
+        document.values_of(record)["components"].get(name) == record.version for record in document.containers)), None)
 
 
 def take_date(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
@@ -183,7 +182,7 @@ def components_of(found: Inspection, document: CatalogueFile, fields: Fields) ->
         components.setdefault(key, version)
     # packages that are components in other records of this name
     packages = {**versions_by_name(found.listed), **packages_of(found)}
-    for key in sorted({key for record in document.containers for key in all_components(document, record)}):
+    for key in sorted({key for record in document.containers for key in document.values_of(record)["components"]}):
         version = packages.get(normal_name(key))
         if version and key not in components:
             components[key] = version
@@ -222,7 +221,7 @@ def propose_for_software(image: Image, document: CatalogueFile) -> Proposal:
     if len(families) > 1:
         answer = image.ask(f"Family ({', '.join(families)})", family)
         family = answer if answer in families else family
-    defaults = family_values(document, family)
+    defaults = document.family_values(family)
     image.version, review = image.version_of(document.name, defaults["package"])
     candidate = Candidate(document, family, defaults, {}, doubt_about(image, defaults), 0)
     proposal = propose_for_family(image, candidate)

@@ -6,7 +6,6 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.tables import INIT_CONDA, INIT_IMAGE
 
-from ebsif.catalogue.families import family_values
 from ebsif.catalogue.guess.template import read_fields
 from ebsif.catalogue.records import CatalogueFile
 
@@ -41,7 +40,7 @@ def candidates_in(document: CatalogueFile, image: Any, wanted: Optional[str]) ->
 def families_named(document: CatalogueFile, file_name: str) -> Iterator[tuple[str, dict, dict]]:
     """Yield the families of a file whose images have such names: name, values, and fields of the file name."""
     for family in document.families:
-        defaults = family_values(document, family)
+        defaults = document.family_values(family)
         fields = read_fields(defaults["file"], file_name) if defaults["file"] else None
         if fields is not None:
             yield family, defaults, fields

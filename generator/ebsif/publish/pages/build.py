@@ -14,7 +14,7 @@ from easybuild.easyblocks.generic.container.texts import format_size
 from ebsif import files, version
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.families import as_parameter
+from ebsif.catalogue.records import as_parameter
 from ebsif.catalogue.site import Account, Site
 from ebsif.installed import places
 from ebsif.jobs import job
