@@ -9,7 +9,7 @@ from easybuild.easyblocks.generic.container.install import ebsif_version
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Reuse
 from ebsif.environments import outcome
-from ebsif.installed import inventory
+from ebsif.installed import places
 
 PINS = {"einops": "0.8.1", "Flash_Attn": "2.8"}
 HEAVY = {"name": "built", "requirements": "flash-attn\n", "no_build_isolation": True}
@@ -82,7 +82,7 @@ def test_everything_else_must_be_the_same(earlier, tmp_path, monkeypatch):
 def test_the_easyconfig_of_a_failed_attempt_is_replaced(tmp_path, monkeypatch, capsys):
     """E-03: it is kept as .old, and needs no --rebuild; that of an installed module, or somebody else's, stays."""
     path = tmp_path / "Example-1.0-mine-1.eb"
-    monkeypatch.setattr(inventory, "everything", lambda: [])
+    monkeypatch.setattr(places, "everything", lambda: [])
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
     path.write_text("# Written by `ebsif freeze`: yours to change.\nname = 'Example'\n")
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
@@ -93,6 +93,6 @@ def test_the_easyconfig_of_a_failed_attempt_is_replaced(tmp_path, monkeypatch, c
     assert f"the previous easyconfig is now {path}.old" in capsys.readouterr().out
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
     path.write_text(outcome.HEADER.format("extend"))
-    monkeypatch.setattr(inventory, "everything", lambda: ["Example/1.0-mine-1"])
+    monkeypatch.setattr(places, "everything", lambda: ["Example/1.0-mine-1"])
     monkeypatch.setattr(outcome, "shown", str)
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")

@@ -66,5 +66,5 @@ def run(options):
 
 def record_of(names, text):
     """Return the current record of an installation, or a saved one (dict)."""
-    found = names.find(text, only_installed=True)
+    found = names.installed_or_file(text)
     return lock.read(found) if isinstance(found, Path) else current.record_of(found)

@@ -14,13 +14,12 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import stages_of
 
 from ebsif import files
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import CatalogueError, Container
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import read_settings
 from ebsif.eb import framework, running
 from ebsif.environments import bases, closedplaces, extending, plan
 from ebsif.errors import FOUND
-from ebsif.installed import inventory, removal
+from ebsif.installed import places, removal
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import WRITTEN, Installation
 from ebsif.packages.requirementline import lines_of, name_in
@@ -40,9 +39,8 @@ def chosen(options: Namespace) -> Container:
     found = names.find(options.module)
     if isinstance(found, Container):
         return found
-    if isinstance(found, Installation):
-        with contextlib.suppress(CatalogueError):
-            return selection.find_one(names.containers, shown(found), parts=False)
+    if isinstance(found, Installation) and (container := names.record_of(found)):
+        return container
     framework.session(tuple(options.more))
     return bases.read(names.easyconfig(options.module), read_settings(options).site())
 
@@ -201,7 +199,7 @@ def asks_again(options: Namespace) -> bool:
 
 def installed_as(module: str) -> Optional[Installation]:
     """Return the installation of a module."""
-    return next((one for one in inventory.everything() if shown(one) == module), None)
+    return next((one for one in places.everything() if shown(one) == module), None)
 
 
 def may_replace(options: Namespace, path: Path, module: str) -> bool:

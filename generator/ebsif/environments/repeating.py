@@ -16,7 +16,7 @@ from ebsif.environments import bases, environments, plan
 from ebsif.environments.extending import known_image
 from ebsif.environments.plan import REASONS, Addition, Plan, names_of
 from ebsif.errors import EbsifError
-from ebsif.installed import imagestate, inventory, lock
+from ebsif.installed import imagestate, lock, places
 from ebsif.installed.names import shown
 
 
@@ -108,7 +108,7 @@ def base_of(record: dict[str, Any], containers: list[Container], site: Site) -> 
         If there is none.
     """
     image, module = record[lockfile.IMAGE], module_of(record)
-    installed = [one for one in inventory.everything() if has_image(one, image)]
+    installed = [one for one in places.everything() if has_image(one, image)]
     named = {name for one in installed for name in (shown(one), one.base) if name}
     found = [one for one in containers if one.venv and (image["sha256"] == one.sha256 or one.sha256 is None and (
         one.module_or_version in named or module.startswith(f"{one.module_or_version}-") and

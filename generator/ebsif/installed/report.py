@@ -66,7 +66,7 @@ class Report:
             "file": str(installation.file) if installation.file else None, "base": installation.base,
             "size": self.size,
             "image": {"kind": image.kind, "origin": image.origin, "path": str(image.path) if image.path else None,
-                      "size": image.size, "state": image.state, "used_by": self.users} if image else None,
+                      "size": image.size, "state": image.state, "used_by": sorted(self.users)} if image else None,
             "user_software": {"state": software.state, "changed": software.is_changed} if software else None,
             "findings": [one.data for one in self.findings],
         }

@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.lockfile import InstalledImage
 
 from ebsif import files
 from ebsif.eb import framework
-from ebsif.installed import inventory, places
+from ebsif.installed import places
 from ebsif.installed.places import Installation
 
 
@@ -76,7 +76,7 @@ def users_of(image: Path, installations: Optional[Iterable[Installation]] = None
     own = image if image.is_dir() else image.parent
     path = InstalledImage(str(own)).own_path if image.is_dir() else str(image)
     users = []
-    for one in inventory.everything() if installations is None else installations:
+    for one in places.everything() if installations is None else installations:
         if os.path.realpath(one.root) != os.path.realpath(own) and InstalledImage(str(one.root)).needs(path):
             users.append(User(one.module, one.root))
     return sorted(users, key=lambda user: user.module)
