@@ -882,7 +882,7 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
         path.write_text(text)
         capsys.readouterr()
         assert main(command) == 3
-        what = "exists, and `ebsif python` has not written it" if text == "mine\n" else \
+        what = "exists, and was not created by `ebsif python`" if text == "mine\n" else \
             "was edited since `ebsif python` wrote it"
         assert capsys.readouterr().err == f"ebsif: bin/python {what}: choose another name, or remove it\n"
         assert path.read_text() == text
