@@ -165,7 +165,7 @@ def follow_a_researcher(person):
     """Run the scripts, and check what they print and leave behind."""
     site = person.site
     said = person.types("first-day")
-    assert "Example/1.0-writable  3.11    numpy 2.4.6\n" in said
+    assert "Example/1.0-writable  here       3.11    numpy 2.4.6\n" in said
     assert "with /opt/miniconda3/" in said
     said = person.types("second-week")
     mine = re.search(r"^yes: (\S+) can be", said, re.MULTILINE).group(1)

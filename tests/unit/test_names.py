@@ -334,6 +334,21 @@ def test_removing_earlier_extensions(prefix, capsys):
     assert "Tool/1.0-x is no extension" in capsys.readouterr().err
 
 
+def test_the_newest_that_is_left(prefix):
+    """V-07: after the newest extension is removed, the name without date means the one before it."""
+    roots = [prefix.install(module) for module in (MINE, LATER)]
+    path = prefix.modules / "PyTorch/.modulerc.lua"
+    line = f'module_version("{{}}", "{BASE.partition("/")[2]}-mine")\n'
+    path.write_text(line.format(LATER))
+    assert names().module("mine") == f"{BASE}-mine"
+    assert main(["remove", "mine", "--yes"]) == 0
+    assert path.read_text() == line.format(MINE)
+    assert [root.exists() for root in roots] == [True, False]
+    assert names().installation(f"{BASE}-mine").root == roots[0]
+    assert main(["remove", "mine", "--yes"]) == 0
+    assert not path.exists()
+
+
 def test_removing_several_modules(prefix, capsys):
     """E-06, I-09: one of them may need the image of another one; if one is refused, all stay."""
     base = prefix.install("Tool/1.0-x", text="")

@@ -52,12 +52,13 @@ def run(options):
     """Remove modules after asking; return the exit status."""
     names = Names(options)
     modules = places.once(names.installation(text) for text in options.containers)
+    earlier = {module: names.older(module) for module in modules} if options.older else {}
     if options.older:
-        modules = [older for module in modules for older in names.older(module)]
+        modules = [older for module in modules for older in earlier[module]]
         if not modules:
             output.hint("there is no earlier one")
             return 0
-    plans = plan(places.with_module_files(modules), options.users)
+    plans = plan(names, places.with_module_files(modules), options.users, has_newer=options.older)
     for planned in plans:
         show(planned)
     if any(is_there(planned.installation.root / "bin/make-venv") for planned in plans):
@@ -67,6 +68,8 @@ def run(options):
     if not options.yes and not confirmed():
         print("nothing was removed")
         return FAILED
+    for newest, older in earlier.items():
+        kernels.follow(newest, older)
     for planned in plans:
         with working("removing"):
             removal.remove(planned)
@@ -74,13 +77,23 @@ def run(options):
     return 0
 
 
-def plan(modules, users):
-    """Return how to remove modules (list of Removal): those that use the image of another one come first."""
+def plan(names, modules, users, has_newer):
+    """
+    Return how to remove modules (list of Removal): those that use the image of another one come first.
+
+    Kernels go with their module, unless there is a newer one, which they start then.
+    """
     possible = removal.possible_users(users)
     order = sorted(modules, key=lambda module: bool(sharing.users_of(module.root, modules)))
     going = {os.path.realpath(module.root) for module in modules}
     staying = [one for one in possible if os.path.realpath(one.root) not in going]
-    return [removal.plan(module, kernels.of_installation(module.root), staying) for module in order]
+    plans = []
+    for module in order:
+        left = [shown(one) for one in (names.older(module) if module.extension else [])
+                if os.path.realpath(one.root) not in going]
+        starting = () if has_newer else kernels.of_installation(module.root)
+        plans.append(removal.plan(module, starting, staying, next(iter(left), None)))
+    return plans
 
 
 def show(planned):

@@ -5,8 +5,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
@@ -146,7 +146,7 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     software = os.environ.get(USER_SOFTWARE_VARIABLE)
     own = Path(software).absolute() if software else None
     module = shown(installation)
-    label = venv.name if venv else own.name if own else None
+    label = label_of(venv, own)
     # Jupyter only knows lower case
     name = name.lower() if name else kernel_name(f"{module}-{label}" if label else module)
     if not NAME.fullmatch(name):
@@ -165,10 +165,31 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     make_room_for(kernel)
     kernel.folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(LOGO, kernel.folder / Path(LOGO).name)
-    title = kernel_title(module) + (f", {label}" if label else "")
-    files.replace(kernel.folder / "kernel.json",
-                  kernel_spec(str(program), title, module, str(venv or ""), str(own or "")))
+    write(kernel, module)
     return kernel
+
+
+def label_of(venv: Optional[Path], own: Optional[Path]) -> Optional[str]:
+    """Return what tells a kernel from others of its module: its environment or its user software."""
+    return venv.name if venv else own.name if own else None
+
+
+def write(kernel: Kernel, module: str) -> None:
+    """Write the file of a kernel, which has a directory."""
+    label = label_of(kernel.venv, kernel.own)
+    title = kernel_title(module) + (f", {label}" if label else "")
+    files.replace(kernel.folder / "kernel.json", kernel_spec(
+        str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or "")))
+
+
+def follow(newest: Installation, earlier: Iterable[Installation]) -> None:
+    """Let this account's kernels of earlier extensions start in the newest one (V-07)."""
+    program = Path(os.path.abspath(newest.root)) / INTERPRETER  # noqa: PTH100 links stay
+    folders = [folder for installation in earlier for folder in of_installation(installation.root)]
+    for kernel in filter(None, map(read, folders)):
+        if files.is_there(program) and not kernel.folder.is_symlink():
+            write(replace(kernel, program=program), shown(newest))
+            output.note(f"the kernel {kernel.folder.name} starts {shown(newest)} now")
 
 
 def make_room_for(kernel: Kernel) -> None:

@@ -29,16 +29,19 @@ class Removal:
     """
     What goes with an installation: its paths, the module file first, and its lines in .modulerc files.
 
-    `kept` are files that a user may expect to be removed, with the reason for keeping them.
+    `kept` are files that a user may expect to be removed, with the reason for keeping them. The successor is the module
+    that gets the additional names: of an extension, the newest one that is left.
     """
 
     installation: Installation
+    successor: Optional[str] = None
     paths: list[Path] = field(default_factory=list)
     lines: list[Path] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
 
-def plan(installation: Installation, kernels: Iterable[Path] = (), users: Iterable[Installation] = ()) -> Removal:
+def plan(installation: Installation, kernels: Iterable[Path] = (), users: Iterable[Installation] = (),
+         successor: Optional[str] = None) -> Removal:
     """
     Return what belongs to an installation, with the directories of `kernels` that start in it.
 
@@ -58,13 +61,13 @@ def plan(installation: Installation, kernels: Iterable[Path] = (), users: Iterab
     link = [installation.root] if installation.root.is_symlink() else []
     beside = sorted(path for path in root.parent.iterdir()
                     if path.name.startswith(root.name) and BESIDE.fullmatch(path.name[len(root.name) :]))
-    removal = Removal(installation, [*paths_of_module(installation), *link, root, *beside, *kernels])
+    removal = Removal(installation, successor, [*paths_of_module(installation), *link, root, *beside, *kernels])
     add_easyconfig(removal)
     for path in removal.paths:
         check_removable(path)
     folder = installation.file.parent if installation.file else None
     for path in (folder / ".modulerc", folder / ".modulerc.lua") if folder else ():
-        if text_without(path, installation.module) is not None:
+        if text_without(path, installation.module, successor) is not None:
             removal.lines.append(path)
             if not os.access(path.parent, os.W_OK):
                 raise RemovalError(f"{path} can't be changed: {path.parent} is not writable for you; nothing was "
@@ -128,12 +131,20 @@ def locked(module: str, lock: Path) -> str:
     return f"eb is installing {module}: wait until it is done; if no eb is running anywhere, remove its lock {lock}"
 
 
-def text_without(path: Path, module: str) -> Optional[str]:
-    """Return the text of a .modulerc file without a module ('' if nothing is left); None if it doesn't name it."""
+def text_without(path: Path, module: str, successor: Optional[str] = None) -> Optional[str]:
+    """
+    Return the text of a .modulerc file without a module ('' if nothing is left); None if it doesn't name it.
+
+    Its additional names become those of the successor, if there is one (V-07).
+    """
     before = path.read_text(encoding="utf-8") if files.is_there(path) else ""
     after = before
     for name in (module, shown_module(module)):
-        after = modulerc_statements(name).sub("", after)
+        def moved(statement: re.Match[str], name: str = name) -> str:
+            is_name = bool(successor) and "hide" not in statement.group()
+            return statement.group().replace(name, str(successor)) if is_name else ""
+
+        after = modulerc_statements(name).sub(moved, after)
     if after == before:
         return None
     return after if re.sub(r"^#%Module.*", "", after).strip() else ""
@@ -204,7 +215,7 @@ def remove(removal: Removal) -> None:
         raise RemovalError(f"{error.filename} can't be removed: {error.strerror}; nothing was removed") from error
     places_of = dict(renamed)
     left = [str(path) for path in (places_of.get(path, path) for path in removal.paths) if not delete(path)]
-    left += [str(path) for path in removal.lines if not remove_lines(path, removal.installation.module)]
+    left += [str(path) for path in removal.lines if not remove_lines(path, removal)]
     for folder in dict.fromkeys(path.parent for path in (*removal.paths, *removal.lines)):
         # the software's directory, if this was its last version
         if folder.name == removal.installation.module.split("/")[0]:
@@ -214,14 +225,14 @@ def remove(removal: Removal) -> None:
         raise RemovalError(f"the module is removed, but these files are left, remove them by hand: {', '.join(left)}")
 
 
-def remove_lines(path: Path, module: str) -> bool:
+def remove_lines(path: Path, removal: Removal) -> bool:
     """Remove a module from a .modulerc file, to which others may be adding theirs; return whether it is gone."""
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.modulefile import modulerc_lock
 
     try:
         with modulerc_lock(str(path)):
-            text = text_without(path, module)
+            text = text_without(path, removal.installation.module, removal.successor)
             if text:
                 files.replace(path, text)
             elif text == "":
