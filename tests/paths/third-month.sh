@@ -19,3 +19,4 @@ ebsif freeze --dry-run
 module unload Example
 ebsif upgrade mine Example/2.0 --check
 ebsif remove theirs --yes
+ebsif remove mine --older --yes

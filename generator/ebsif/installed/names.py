@@ -19,7 +19,7 @@ from easybuild.easyblocks.generic.container.requirements import lines_of
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.selection import plain
+from ebsif.catalogue.selection import natural_key, plain
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import is_there
@@ -113,10 +113,9 @@ class Names:
         """Return the earlier extensions with the name and the base of this one, newest first."""
         if not module.extension:
             raise NamingError(f"{shown(module)} is no extension, so there are no earlier ones of it")
-        same = [one for one in places.everything()
-                if one.base == module.base and one.extension and one.extension[0] == module.extension[0]]
-        place = next(number for number, one in enumerate(same) if shown(one) == shown(module))
-        return same[place + 1:]
+        return [one for one in places.everything()
+                if one.base == module.base and one.extension and one.extension[0] == module.extension[0]
+                and natural_key(shown(one)) < natural_key(shown(module))]
 
     def named(self, text: str) -> list[Union[Container, Installation]]:
         """
@@ -147,30 +146,31 @@ class Names:
         Raise UsageError if there is neither a name nor a loaded module; NamingError or CatalogueError, which list the
         candidates, if the name is unknown or ambiguous.
         """
+        here = self.here(text)
+        if here:
+            return here
+        try:
+            return selection.find_one(self.containers, str(text))
+        except selection.UnknownName as error:
+            own = {module.extension[0] for module in self.installations if module.extension}
+            also = "" if "did you mean" in str(error) else selection.did_you_mean(str(text), own)
+            missing = f"the file {text} does not exist, and " if str(text).endswith(SUFFIXES) else ""
+            raise selection.UnknownName(f"{missing}{error}{also}") from None
+
+    def here(self, text: Optional[str]) -> Union[Installation, Path, None]:
+        """Return the installation or file with a name; None if there is none; without a name, the loaded module."""
         if not text:
             return loaded()
         exact = file_of(text) or self.installed_as(text)
         if exact:
             return exact
-        wanted = selection.with_version(text)
-        matches = self.named(wanted)
-        installed = [one for one in matches if isinstance(one, Installation)]
-        if installed:
-            return self.one_of(text, installed)
-        if matches:
-            return selection.find_one(self.containers, text)
-        own = sorted({module.extension[0] for module in self.installations if module.extension})
-        try:
-            selection.find(self.containers, wanted)
-        except selection.UnknownName as error:
-            also = "" if "did you mean" in str(error) else selection.did_you_mean(text, own)
-            missing = f"the file {text} does not exist, and " if text.endswith(SUFFIXES) else ""
-            raise selection.UnknownName(f"{missing}{error}{also}") from None
-        raise NamingError(f"there is no container '{text}'")
+        installed = [one for one in self.named(selection.with_version(text)) if isinstance(one, Installation)]
+        return self.one_of(text, installed) if installed else None
 
     def one_of(self, text: str, installed: list[Installation]) -> Installation:
         """Return the installed module that a name stands for: of a software, the newest that is not archived."""
         current = [module for module in installed if not self.is_archived(module)] or installed
+        current = [module for module in current if not getattr(self.record_of(module), "label", None)] or current
         if len(current) > 1 and all(shown(module).partition("/")[0].lower() == text.lower() for module in current):
             output.note(f"'{text}' is {shown(current[0])}, the newest of {len(current)} that are installed")
         elif len(current) > 1:
@@ -200,23 +200,20 @@ class Names:
 
     def installed_or_file(self, text: Optional[str]) -> Union[Installation, Path]:
         """Return the installation or file with a name; see `find`. What only the catalogue has is an error."""
-        if not text:
-            return loaded()
-        exact = file_of(text) or self.installed_as(text)
-        matches = [] if exact else self.named(selection.with_version(text))
-        installed = [one for one in matches if isinstance(one, Installation)]
-        if exact or installed:
-            return exact or self.one_of(text, installed)
+        here = self.here(text)
+        if here:
+            return here
         # asking EasyBuild takes longer
-        everything = [(shown(one), one) for one in places.everything()]
-        more = [one for one in selection.matching(text, everything) if shown(one) == text or not one.extension]
+        wanted, everything = str(text), [(shown(one), one) for one in places.everything()]
+        more = [one for one in selection.matching(wanted, everything) if shown(one) == wanted or not one.extension]
         if more:
-            return self.one_of(text, more)
-        if matches and isinstance(matches[0], Container):
-            raise NamingError(f"{matches[0].module} is in the catalogue, but not installed here (`ebsif show "
-                              f"{matches[0].module}` says how to install it)")
+            return self.one_of(wanted, more)
+        records = self.named(selection.with_version(wanted))
+        if records:
+            raise NamingError(f"{records[0].module} is in the catalogue, but not installed here (`ebsif show "
+                              f"{records[0].module}` says how to install it)")
         own = [one.extension[0] for _, one in everything if one.extension]
-        also = selection.did_you_mean(text, [*(name for name, _ in everything), *own])
+        also = selection.did_you_mean(wanted, [*(name for name, _ in everything), *own])
         raise NamingError(f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
                           "and below EasyBuild's prefix: `module use` adds a directory)")
 

@@ -14,6 +14,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import modulerc_statements, shown_module
 
 from ebsif import files
+from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import places, sharing
 from ebsif.installed.places import BESIDE, WRITTEN, Installation, shown
@@ -63,6 +64,7 @@ def plan(installation: Installation, kernels: Iterable[Path] = (), users: Iterab
                     if path.name.startswith(root.name) and BESIDE.fullmatch(path.name[len(root.name) :]))
     removal = Removal(installation, successor, [*paths_of_module(installation), *link, root, *beside, *kernels])
     add_easyconfig(removal)
+    removal.paths += archived_easyconfigs(installation, root)
     for path in removal.paths:
         check_removable(path)
     folder = installation.file.parent if installation.file else None
@@ -171,6 +173,23 @@ def add_easyconfig(removal: Removal) -> None:
             removal.paths.append(file)
         elif file.is_file():
             removal.kept.append(f"{file}: {path.name} doesn't name it")
+
+
+def archived_easyconfigs(installation: Installation, root: Path) -> Iterator[Path]:
+    """Yield the copies of the easyconfig that this account's EasyBuild has archived in its repositories."""
+    copy, name = installation.easyconfig, installation.recorded_name
+    if not (copy and name):
+        return
+    text = copy.read_text(encoding="utf-8", errors="replace").strip()
+    folders = [prefix / "ebfiles_repo" for prefix in list(root.parents)[2:3]]
+    if root.is_relative_to(os.path.realpath(framework.prefix()[0])):
+        folders += filter(None, [framework.repository()])
+    for folder in {os.path.realpath(folder) for folder in folders}:
+        path = Path(folder, name.split("/")[0], f"{name.replace('/', '-')}.eb")
+        # there may be none, or one that this account can't read
+        with contextlib.suppress(OSError):
+            if path.stat().st_uid == os.getuid() and text in path.read_text(encoding="utf-8", errors="replace"):
+                yield path
 
 
 def check_removable(path: Path) -> None:
