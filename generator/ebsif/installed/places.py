@@ -3,12 +3,11 @@
 import datetime
 import errno
 import functools
-import itertools
 import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -126,9 +125,7 @@ class Installation:
         """Whether the module is loaded in this environment."""
         root = os.environ.get("CONTAINERROOT")
         loaded_files = os.environ.get("_LMFILES_", "").split(":")
-        if root and os.path.realpath(root) == os.path.realpath(self.root):
-            return True
-        return bool(self.file) and str(self.file) in loaded_files
+        return bool(root and is_same(Path(root), self.root)) or bool(self.file) and str(self.file) in loaded_files
 
     @property
     def date(self) -> datetime.date:
@@ -273,29 +270,34 @@ def once(installations: Iterable[Installation]) -> list[Installation]:
     return list(by_root.values())
 
 
+def with_module_file(installation: Installation) -> Installation:
+    """Return an installation with its module file; see `with_module_files`."""
+    return with_module_files([installation])[0]
+
+
 def with_module_files(installations: Iterable[Installation]) -> list[Installation]:
     """
     Return installations with their module files.
 
-    These are searched in the prefix of the installation, on MODULEPATH and below EasyBuild's prefix; each directory is
-    read once at most.
+    These are searched in the prefix of the installation, on MODULEPATH and below EasyBuild's prefix, first by the name
+    of the module; each directory is read once at most.
     """
-    everything = functools.cache(lambda directory: known([directory]))
-    return [one if one.file else with_module_file(one, everything) for one in installations]
+    all_in = functools.cache(lambda directory: known([directory]))
+
+    def found(installation: Installation) -> Iterator[Installation]:
+        prefixes = list(installation.root.absolute().parents)[2:3]
+        for directory in dict.fromkeys([*(prefix / MODULES for prefix in prefixes), *directories_of_modules(),
+                                        framework.prefix()[1]]):
+            yield from known([directory], installation.module)
+            yield from all_in(directory)
+
+    return [one if one.file else next((other for other in found(one) if is_same(one.root, other.root)), one)
+            for one in installations]
 
 
-def with_module_file(installation: Installation, all_in: Optional[Callable[[Path], Iterable[Installation]]] = None
-                     ) -> Installation:
-    """Return an installation with its module file; `all_in` returns all installations of a module directory."""
-    if installation.file:
-        return installation
-    root = os.path.realpath(installation.root)
-    prefixes = list(installation.root.absolute().parents)[2:3]
-    directories = dict.fromkeys(
-        [*(prefix / MODULES for prefix in prefixes), *directories_of_modules(), framework.prefix()[1]])
-    named = (one for directory in directories for one in known([directory], installation.module))
-    others = (one for directory in directories for one in (all_in or module_files)(directory))
-    return next((one for one in itertools.chain(named, others) if os.path.realpath(one.root) == root), installation)
+def is_same(root: Path, other: Path) -> bool:
+    """Return whether two paths are the same directory, which may be gone."""
+    return os.path.realpath(root) == os.path.realpath(other)
 
 
 # --- all installations
