@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Optional
 
-from ebsif import processes
+from ebsif import files, processes
 
 LONGEST = 120  # seconds; without a cache, Lmod reads all module files
 SCRIPTS = Path(__file__).parent / "sh"
@@ -28,3 +28,29 @@ def run(script: str, *modules: str,
 def entries(output: str) -> dict[str, str]:
     """Return the environment variables that a script has printed."""
     return dict(entry.split("=", 1) for entry in output.split("\0") if "=" in entry)
+
+
+def directories_of_modules() -> list[Path]:
+    """Return the module directories known without EasyBuild: those on MODULEPATH and below the usual prefixes."""
+    named = [part for part in os.environ.get("MODULEPATH", "").split(":") if part]
+    prefixes = [os.environ[name] for name in ("EASYBUILD_INSTALLPATH", "EASYBUILD_PREFIX") if os.environ.get(name)]
+    if os.environ.get("EASYBUILD_INSTALLPATH_MODULES"):
+        named.append(f"{os.environ['EASYBUILD_INSTALLPATH_MODULES']}/all")
+    places = [*named, *(f"{prefix}/modules/all" for prefix in (*prefixes, files.home() / ".local/easybuild"))]
+    return [Path(place) for place in dict.fromkeys(map(os.path.realpath, places)) if os.path.isdir(place)]  # noqa: PTH112
+
+
+def have_module_files(modules: Iterable[str]) -> set[str]:
+    """Return which of these modules have a file in the module directories that are known, hidden ones included."""
+    names: dict[str, list[str]] = {}
+    for module in modules:
+        names.setdefault(module.partition("/")[0], []).append(module)
+    there: set[str] = set()
+    for directory in directories_of_modules():
+        for software, wanted in names.items():
+            try:
+                present = {name.removesuffix(".lua").lstrip(".") for name in os.listdir(directory / software)}  # noqa: PTH208
+            except OSError:
+                continue
+            there.update(module for module in wanted if module.partition("/")[2] in present)
+    return there

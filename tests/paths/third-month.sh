@@ -19,3 +19,4 @@ ebsif lock --format eb
 module unload Example
 ebsif upgrade mine Example/2.0 --check
 ebsif remove theirs --yes
+ebsif remove mine --older --yes

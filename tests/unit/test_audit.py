@@ -10,7 +10,7 @@ import zipfile
 
 import pytest
 from ebsif.cli import main
-from ebsif.installed import audit, inventory
+from ebsif.installed import audit, places
 from prefixes import BASE, MINE
 
 
@@ -112,8 +112,8 @@ def test_what_is_not_audited(prefix, database, monkeypatch, capsys):
     """
     closed = prefix.software / "Other/1.0"
     closed.mkdir(parents=True)
-    monkeypatch.setattr(inventory, "is_closed", lambda path: path == closed)
-    monkeypatch.setattr(inventory, "is_of_others", lambda path: path == closed)
+    monkeypatch.setattr(places, "is_closed", lambda path: path == closed)
+    monkeypatch.setattr(places, "is_of_others", lambda path: path == closed)
     # a module that is named twice is audited once
     assert main(["audit", "--database", str(database), BASE, str(prefix.software / BASE), str(prefix.software)]) == 1
     said = capsys.readouterr()

@@ -242,8 +242,8 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("command", [["extend", "PyTorch", "--name", "x"], ["check", "--quick"], ["update"],
-                                     ["installed"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("command", [["extend", "PyTorch", "--name", "x", "--add", "rich"], ["check", "--quick"],
+                                     ["update"], ["installed"]], ids=lambda words: words[0])
 @pytest.mark.parametrize("options", [["--site", "lumi"], []])
 def test_the_modules_of_easybuild_are_named(tmp_path, command, options):
     """F-05: a command that can't be imported without EasyBuild, too, names the modules of the site's profile."""

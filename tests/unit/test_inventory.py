@@ -21,7 +21,7 @@ from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
 from ebsif.errors import UsageError
 from ebsif.files import owner
-from ebsif.installed import imagestate, inventory, overview, places, removal, report, softwarestate, versus
+from ebsif.installed import imagestate, overview, places, removal, report, softwarestate, versus
 from ebsif.installed.health import files
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
@@ -33,7 +33,7 @@ from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
 
 def found(*named):
     """The modules in directories, and the texts of the problems."""
-    installations, problems = inventory.installations([str(one) for one in named])
+    installations, problems = places.installations([str(one) for one in named])
     return [one.module for one in installations], [f"{one.subject}|{one.path}|{one.text}" for one in problems]
 
 
@@ -70,7 +70,7 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
                  '{"image": {"file": "a", "size": "x"}}', '{"image": {"file": "a"}, "system_packages": {"deb": [1]}}',
                  '{"image": {"file": "a"}, "module": []}'):
         lock.write_text(text)
-        (one,), problems = inventory.installations()
+        (one,), problems = places.installations()
         assert (one.module, str(lock) in one.damage) == (MINE, True), text
     texts = {one.subject: (one.level, one.text) for one in problems}
     assert texts[LATER] == ("error", f"its installation has no {bare}/share/ebsif/lock.json: install it again with "
@@ -79,21 +79,21 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
                                      "with eb")
     assert texts[BASE] == ("note", "not installed with ebsif, so nothing is known about it")
     # as root, no directory is unreadable
-    listed = inventory.Path.iterdir
-    monkeypatch.setattr(inventory.Path, "iterdir", lambda path: listed(path) if path.name != "PyTorch" else denied())
-    _, problems = inventory.installations([str(eb_prefix.software)])
+    listed = places.Path.iterdir
+    monkeypatch.setattr(places.Path, "iterdir", lambda path: listed(path) if path.name != "PyTorch" else denied())
+    _, problems = places.installations([str(eb_prefix.software)])
     assert [str(one) for one in problems] == [f"{eb_prefix.software}/PyTorch: warning: can't be read, so what is "
                                               "installed there is unknown: Permission denied"]
     # other accounts may close theirs
-    monkeypatch.setattr(inventory.os, "getuid", lambda: os.geteuid() + 1)
-    assert {one.level for one in inventory.installations([str(eb_prefix.software)])[1]} == {"note"}
+    monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
+    assert {one.level for one in places.installations([str(eb_prefix.software)])[1]} == {"note"}
 
 
 def test_a_closed_installation(eb_prefix, monkeypatch):
     """I-01: what others don't let us read is named, found by its module file or its directory."""
     root = eb_prefix.install(MINE)
     (root / "share/ebsif/lock.json").unlink()
-    monkeypatch.setattr(inventory, "is_closed", lambda path: path == root)
+    monkeypatch.setattr(places, "is_closed", lambda path: path == root)
     said = f"|{root}|can't be read, so what is installed there is unknown: Permission denied"
     assert found(eb_prefix.modules) == found(eb_prefix.software) == ([], [said])
     # once, by whatever way
@@ -105,7 +105,7 @@ def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
     root = eb_prefix.install(MINE)
     (root / "share/ebsif/lock.json").unlink()
     lstat = os.lstat
-    monkeypatch.setattr(inventory.os, "lstat", lambda path, **how: denied() if path == root else lstat(path, **how))
+    monkeypatch.setattr(places.os, "lstat", lambda path, **how: denied() if path == root else lstat(path, **how))
     assert found(eb_prefix.modules)[1] == [
         f"|{root}|can't be read, so what is installed there is unknown: Permission denied"]
 
@@ -144,13 +144,13 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     monkeypatch.setattr(Record, "read", open_denied)
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: path != lock and access(path, mode))
-    one = inventory.installations([str(root)])[0][0]
+    one = places.installations([str(root)])[0][0]
     assert one.damage == f"{lock}: can't be read: Permission denied"
     # nobody is told to install anything again
     assert [finding.text for finding in files.record(SimpleNamespace(
         installation=one, error=lambda text: SimpleNamespace(text=text)))] == [
             f"{one.damage}: run `chmod u+rX {lock}`"]
-    monkeypatch.setattr(inventory.os, "getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
     ask = f"ask {owner(os.geteuid())}, who owns {lock}, for permission"
     assert report.examine(one, False).findings[0].text == f"{one.damage}: {ask}"
     with pytest.raises(removal.RemovalError, match=f"can't be found: {ask}, and then remove it"):
@@ -189,7 +189,7 @@ def state(root, **image):
     record = json.loads(path.read_text())
     record["image"] = {key: value for key, value in {**record["image"], **image}.items() if value is not None}
     path.write_text(json.dumps(record))
-    one = inventory.installations([str(root)])[0][0]
+    one = places.installations([str(root)])[0][0]
     return tuple(imagestate.examine(one, verify) for verify in (False, True))
 
 
@@ -236,7 +236,7 @@ def test_images_of_others(eb_prefix, tmp_path):
         f"install {BASE}, whose image it is, again, and then this module with `eb --rebuild {copy}`")
     (tmp_path / "a.sif").unlink()
     assert f"is gone: install {BASE}, whose image it is" in state(root)[0].problem
-    assert overview.state_of(inventory.installations()[0][0], {}) == ["image gone"]
+    assert overview.state_of(places.installations()[0][0], {}) == ["image gone"]
     # where that module is still installed, one command does both
     base = eb_prefix.install(BASE)
     (base / "a.sif").unlink()
@@ -258,7 +258,7 @@ def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
     monkeypatch.setenv("ROOT", str(tmp_path))
     # found in the second one when it was installed; a copy beside it is none that the module uses
     state(root, kind="central", size=5000, source=str(tmp_path / "old/a.sif"), resolved=str(tmp_path / "old/a.sif"))
-    one = inventory.installations([str(root)])[0][0]
+    one = places.installations([str(root)])[0][0]
     assert imagestate.path_of(one) == tmp_path / "new/a.sif"
     (tmp_path / "new/a.sif").unlink()
     assert imagestate.path_of(one) == tmp_path / "old/a.sif"
@@ -280,7 +280,7 @@ def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
     # an own copy may be replaced by the site's
     shutil.move(root / "a.sif", tmp_path / "new/a.sif")
     state(root, kind="own")
-    assert imagestate.path_of(inventory.installations([str(root)])[0][0]) == tmp_path / "new/a.sif"
+    assert imagestate.path_of(places.installations([str(root)])[0][0]) == tmp_path / "new/a.sif"
 
 
 def test_an_image_that_may_not_be_read(eb_prefix, monkeypatch):
@@ -374,14 +374,14 @@ def test_the_list_of_installations(eb_prefix, family, capsys):
     """I-01: modules with size, image, user software and users of the image; a shared image counts once; 80 columns."""
     status, text = installed(capsys)
     assert status == 0
-    assert text.splitlines()[0] == BASE
+    assert [line for line in text.splitlines() if line.startswith("PyTorch/")] == [OTHER, MINE, BASE]
     assert "own image (as recorded, 5.0 kB); user software not packed\n" in text
     assert f"its image is used by {MINE}, {OTHER}" in " ".join(text.split())
     assert f"image of {BASE} (as recorded, 5.0 kB);" in " ".join(text.split())
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.splitlines()[-1].startswith("3 installations, ")
     everything = json.loads(installed(capsys, "--json", "--verify", str(eb_prefix.software))[1])
-    first, linked, referring = everything["installations"]
+    referring, linked, first = everything["installations"]
     assert first["image"]["used_by"] == [MINE, OTHER]
     assert [one["image"]["state"] for one in everything["installations"]] == ["verified"] * 3
     assert (linked["base"], linked["user_software"]) == (BASE, {"state": "not packed", "changed": False})
@@ -458,13 +458,13 @@ def test_whose_image_it_is(eb_prefix, family, capsys):
 def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     """I-01: a SquashFS file with the recorded size and time isn't read, unless --verify is given."""
     root = family[MINE]
-    again = softwarestate.change(inventory.installations([str(root)])[0][0], SoftwareState("not packed", True))
+    again = softwarestate.change(places.installations([str(root)])[0][0], SoftwareState("not packed", True))
     assert again.text == "its user software was changed after the installation, but has the same packages"
     shutil.rmtree(root / "user-software")
     packed = UserSoftware(str(root))
     (root / "user-software.squashfs").write_bytes(b"packed")
     record(root, user_software=packed.fingerprints({}), user_software_file=packed.file_status)
-    one = inventory.installations([str(root)])[0][0]
+    one = places.installations([str(root)])[0][0]
     with monkeypatch.context() as unread:
         unread.setattr(usersoftware, "compute_checksum", None)
         assert softwarestate.examine(one) == SoftwareState("packed", False)
@@ -530,12 +530,53 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     assert ("warning: its easyconfig is out of date: it differs from the catalogue in moduleclass; run `ebsif render`, "
             f"then `eb --rebuild {first.easyconfig_name}`") in words
     catalogue = versus.Catalogue("local", [second.replace(archived=True)], eb_prefix.modules)
-    one = next(one for one in inventory.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
+    one = next(one for one in places.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
     assert [one.text for one in catalogue.compare(one)] == [
         f"its base {second.module} is archived: {second.module} has been archived."]
     assert catalogue.never_installed([]) == []
     archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))
     assert overview.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
+
+
+def test_lists_are_newest_first(eb_prefix, capsys, monkeypatch):
+    """Issue 47, point 3: containers, one's own modules and installations; what is installed here is marked."""
+    containers = read_settings(SimpleNamespace(site="lumi", catalogue=[]))
+    containers = containers.containers(containers.site())
+    for site in (["--site", "lumi"], ["--site", "lumi", "--archived"]):
+        assert main(["list", *site, "--json"]) == 0
+        listed = [one["module"] for one in json.loads(capsys.readouterr().out)]
+        dates = {one.module: one.date for one in containers}
+        names = [module.partition("/")[0] for module in listed]
+        assert listed == sorted(listed, key=lambda module: (names.index(module.partition("/")[0]), [
+            -int(part) for part in (dates[module] or "0").split("-")])), site
+        assert dates[listed[0]] == max(date or "" for module, date in dates.items() if module in listed)
+    installed_one = listed[0]
+    eb_prefix.install(installed_one, text="")
+    roots = [eb_prefix.install(module) for module in (MINE, LATER)]
+    os.utime(roots[1] / "share/ebsif/lock.json", (1, 1))
+    assert main(["list", "--site", "lumi", "--json"]) == 0
+    assert [one["module"] for one in json.loads(capsys.readouterr().out) if one["installed"]] == [installed_one]
+    assert main(["list", "--mine", "--json"]) == 0
+    assert [one["module"] for one in json.loads(capsys.readouterr().out)] == [MINE, installed_one, LATER]
+    assert [one.module for one in places.everything() if one.module.startswith("PyTorch")][:2] == [LATER, MINE]
+
+
+def test_showing_what_is_installed(eb_prefix, capsys):
+    """Issue 47, point 3: all versions, those that are installed first, with programs as they are typed and as data."""
+    root = eb_prefix.install(BASE, text="")
+    (root / "bin").mkdir()
+    for name in ("torchrun", "python", "start-shell"):
+        (root / "bin" / name).touch()
+    assert main(["show", "PyTorch"]) == 0
+    first, *others = capsys.readouterr().out.split("\n\n")
+    assert first.splitlines()[0] == BASE
+    for line in (f"installed       {places.of_directory(root).date} in {root}", "run             python, torchrun",
+                 "added packages  einops 0.8.1"):
+        assert line in first.splitlines()
+    assert others and all("\ninstalled       not here\ninstall         eb PyTorch-2.13.0" in text for text in others)
+    assert main(["show", "PyTorch", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [one["installed"] for one in data] == [str(root)] + [None] * len(others)
 
 
 def test_what_an_installed_module_is(eb_prefix, capsys):

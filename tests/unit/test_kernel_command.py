@@ -11,7 +11,7 @@ import pytest
 from ebsif.cli import main
 from ebsif.environments import kernels
 from jupyter_client import KernelManager
-from prefixes import BASE, MINE
+from prefixes import BASE, LATER, MINE
 from support import CONTAINER_FILES
 
 START = CONTAINER_FILES / "runscripts/start-kernel.py"
@@ -86,6 +86,20 @@ def test_the_kernel_of_an_installation_is_linked(module, capsys):
     assert main(["kernel", "install", MINE, "--name", "linked"]) == 0
     assert not link.is_symlink()
     assert (module.kernel / "kernel.json").read_text() == before
+
+
+def test_a_kernel_of_an_earlier_extension(module, eb_prefix, capsys):
+    """V-07: where the earlier extensions of a name are removed, its kernels start the newest one."""
+    assert main(["kernel", "install", "mine", "--name", "mine"]) == 0
+    newest = eb_prefix.install(LATER, packages=("ipykernel==7.0",))
+    (newest / "interpreter").mkdir()
+    (newest / "interpreter/python").touch()
+    assert main(["remove", "mine", "--older", "--yes"]) == 0
+    assert not module.root.exists()
+    assert f"the kernel mine starts {LATER} now" in capsys.readouterr().err
+    assert main(["kernel", "list", "--json"]) == 0
+    (kernel,) = json.loads(capsys.readouterr().out)
+    assert (kernel["module"], kernel["program"]) == (LATER, str(newest / "interpreter/python"))
 
 
 def test_the_active_environment(module, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import modulefile
@@ -16,7 +17,7 @@ from ebsif.cli import build_parser, main
 from ebsif.environments import repeating
 from ebsif.environments.extending import ExtendingError
 from ebsif.errors import UsageError
-from ebsif.installed import places, removal
+from ebsif.installed import places, removal, usage
 from ebsif.installed.names import Names, NamingError, complete, complete_asked, complete_packages
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
 
@@ -63,7 +64,7 @@ def names():
 def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     """E-09: name, hidden name, easyconfig, directory, part of a name; the newest date; by default the loaded module."""
     root, hidden = prefix.install(MINE), prefix.install("Tool/.1.0-x", lua=False)
-    for text in (MINE, f"{MINE.replace('/', '-')}.eb", str(root), "mine", "torch-2.13", "MINE-20261121"):
+    for text in (MINE, f"{MINE.replace('/', '-')}.eb", str(root), "mine", f"{BASE}-mine", "MINE-20261121"):
         assert names().installation(text).root == root, text
     for text in ("Tool/1.0-x", "Tool/.1.0-x", "tool"):
         assert names().installation(text).root == hidden, text
@@ -71,12 +72,13 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     assert names().installation("mine").root == later
     # user trial: the earlier ones are counted, because they may be many
     assert capsys.readouterr().err == f"ebsif: 'mine' is {LATER}, the newest of 2\n"
-    with pytest.raises(NamingError, match=rf"'mine' is ambiguous; choose one of:\n  {MINE}\n  {LATER}"):
-        names().installation("mine", careful=True)
-    # no other module than the one that is named in full
-    assert names().installation(BASE).root == later
-    with pytest.raises(NamingError, match="is installed here"):
-        names().installation(BASE, careful=True)
+    # V-07: also with the name of its base
+    assert names().installation(f"{BASE}-mine").root == later
+    assert capsys.readouterr().err == ""
+    # an extension isn't found by the name of its base
+    for text in (BASE, "torch-2.13", "PyTorch"):
+        with pytest.raises(NamingError, match=f"{BASE} is in the catalogue, but not installed here"):
+            names().installation(text)
     # not the extension on top of it
     prefix.install(f"{LATER}-more-20261123")
     for text in ("Mine", f"{LATER.replace('/', '-')}.eb"):
@@ -84,30 +86,23 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     shutil.rmtree(prefix.software / f"{LATER}-more-20261123")
     # a software of that name, spelled like that
     software = prefix.install("Mine/1.0-x")
-    assert names().installation("Mine", careful=True).root == software
+    assert names().installation("Mine").root == software
     assert names().installation("mine").root == later
     shutil.rmtree(software)
     # a name of one letter, by which nothing else is found
     short = prefix.install(f"{BASE}-v-20261122")
-    assert names().installation("v").root == names().installation("V", careful=True).root == short
+    assert names().installation("v").root == names().installation("V").root == short
     with pytest.raises(NamingError, match="is installed here"):
         names().installation("p")
     shutil.rmtree(short)
     other = prefix.install(OTHER)
     (prefix.modules / f"{OTHER}.lua").unlink()
-    assert names().installation(OTHER, careful=True).root == other
+    assert names().installation(OTHER).root == other
     prefix.write_module(OTHER, other)
-    # the one without a date is not an older one
-    prefix.install("Dated/1.0-x")
-    prefix.install("Dated/1.0-x-20261121")
-    with pytest.raises(NamingError, match="'dated' is ambiguous"):
-        names().installation("dated")
-    prefix.install("PyTorch/2.9.0-x")
-    prefix.install("PyTorch/2.10.0-x")
-    with pytest.raises(NamingError, match=r"ambiguous(?s:.*)\n  PyTorch/2.9.0-x\n  PyTorch/2.10.0-x\n"):
-        names().installation("torch")
-    with pytest.raises(NamingError, match="'2.13' is ambiguous"):
-        names().installation("2.13")
+    # on two bases, the name stands for two modules
+    prefix.install("PyTorch/2.14.0-x-mine-20261120")
+    with pytest.raises(NamingError, match=rf"choose one of:\n  PyTorch/2.14.0-x-mine-20261120\n  {LATER}\Z"):
+        names().installation("mine")
     with pytest.raises(NamingError, match="minr-20261121' is installed here; did you mean"):
         names().installation(f"{BASE}-minr-20261121")
     with pytest.raises(UsageError, match="no container module is loaded"):
@@ -115,6 +110,42 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     monkeypatch.setenv("CONTAINERROOT", str(root))
     assert names().installation(None).root == root
     assert names().installation(None).is_loaded
+
+
+def test_the_newest_installed_version(prefix, monkeypatch, capsys):
+    """E-09: a name without a version is the newest that isn't archived, installed ones first; parts can be several."""
+    for module in ("PyTorch/2.9.0-x", "PyTorch/2.10.0-x", "PyTorch/.2.11.0-x"):
+        prefix.install(module, text="")
+    newest = "PyTorch/2.10.0-x"
+    for text in ("PyTorch", "pytorch"):
+        assert names().find(text).module == names().installation(text).module == names().module(text) == newest
+    assert f"'{text}' is PyTorch/2.10.0-x, the newest of 2 that are installed" in capsys.readouterr().err
+    with pytest.raises(NamingError, match=r"ambiguous; choose one of:\n  PyTorch/2.10.0-x\n  PyTorch/2.9.0-x\Z"):
+        names().find("torch")
+    assert names().find("PyTorch/2.11").module == "PyTorch/.2.11.0-x"
+    # what isn't installed
+    assert names().find("PyTorch/2.13").module == names().container("PyTorch/2.13").module == BASE
+    # S004-10
+    monkeypatch.setenv("EBSIF_VERSION_PYTORCH", "v2.9.0")
+    assert names().find("PyTorch").module == "PyTorch/2.9.0-x"
+    monkeypatch.setenv("EBSIF_VERSION_PYTORCH", "2.13.0")
+    assert names().find("PyTorch").module == BASE
+    root = prefix.install(BASE, text="")
+    assert names().find("PyTorch").root == root
+    assert names().container("PyTorch").module == BASE
+
+
+def test_the_module_that_goes_on_meaning_the_newest(prefix):
+    """V-07: an extension that can be loaded by its name without date is loaded by that, unless the date is named."""
+    prefix.install(MINE)
+    assert names().module("mine") == MINE
+    for file, line in ((".modulerc.lua", f'module_version("{MINE}", "{BASE.partition("/")[2]}-mine")'),
+                       (".modulerc", f"#%Module\nmodule-version {MINE} {BASE.partition('/')[2]}-mine")):
+        path = prefix.modules / "PyTorch" / file
+        path.write_text(f"{line}\n")
+        assert names().module("mine") == names().module(f"{BASE}-mine") == f"{BASE}-mine"
+        assert names().module(MINE) == MINE
+        path.unlink()
 
 
 def test_the_catalogue_and_files(prefix, tmp_path):
@@ -136,7 +167,7 @@ def test_the_catalogue_and_files(prefix, tmp_path):
         with pytest.raises(Exception, match=expected):
             names().find(text)
     with pytest.raises(NamingError, match=r"no container module 'mien' is installed here; did you mean mine\?"):
-        names().find("mien", only_installed=True)
+        names().installation("mien")
 
 
 def test_tab_completion_of_names(prefix):
@@ -187,7 +218,7 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert [re.split(r"(?<=\S)  +", line.strip())[0] for line in lines[1:]] == [
-        BASE, "-mine-20261121", "loaded", "-more-20261123", "-other-20261121", "no module file, record damaged"]
+        BASE, "-other-20261121", "no module file, record damaged", "-mine-20261121", "loaded", "-more-20261123"]
     # nothing of other accounts
     monkeypatch.setattr(os, "getuid", lambda: other.stat().st_uid + 1)
     assert main(["list", "--mine"]) == 0
@@ -197,9 +228,9 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
 def test_hard_links_take_no_space(prefix, tmp_path):
     """E-01: files with other names elsewhere are not freed."""
     root = prefix.install(MINE)
-    before = places.size_of(root)
+    before = usage.size_of(root)
     os.link(root / "a.sif", tmp_path / "same.sif")
-    assert places.size_of(root) < before - 4000
+    assert usage.size_of(root) < before - 4000
 
 
 def test_removing_a_module_that_environments_may_use(prefix, capsys):
@@ -229,7 +260,7 @@ def test_removing_while_another_version_is_installed(prefix, monkeypatch):
     path = prefix.modules / "PyTorch/.modulerc.lua"
     path.write_text(f'module_version("{MINE}", "mine")\n')
     plan = removal.plan(places.known(places.directories_of_modules())[0])
-    assert plan.lines == {path: ""}
+    assert plan.lines == [path]
     lock, other = modulefile.modulerc_lock, 'module_version("PyTorch/2", "two")\n'
 
     def after_another(name):
@@ -239,22 +270,6 @@ def test_removing_while_another_version_is_installed(prefix, monkeypatch):
     monkeypatch.setattr(modulefile, "modulerc_lock", after_another)
     removal.remove(plan)
     assert path.read_text() == other
-
-
-def test_remove_with_a_repository_of_somebody_else(prefix, monkeypatch, tmp_path):
-    """E-06: an archive that this account can't search has nothing of it, and doesn't keep it from removing a module."""
-    prefix.install(MINE)
-    stat = os.stat
-
-    def denied(path, *arguments, **options):
-        if str(path).startswith(f"{tmp_path}/closed/"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return stat(path, *arguments, **options)
-
-    monkeypatch.setattr("ebsif.eb.framework.repository", lambda: tmp_path / "closed/archive")
-    monkeypatch.setattr(os, "stat", denied)
-    plan = removal.plan(places.known(places.directories_of_modules())[0])
-    assert not [path for path in plan.paths if "closed" in path.parts] and not plan.kept
 
 
 def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, capsys, monkeypatch):
@@ -310,9 +325,53 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     assert versions.read_text() == f'module_version("{MINE}2", "mine2")\n'
     assert sorted(path.name for path in root.parent.iterdir()) == sorted([other.name, *(path.name for path in kept)])
     assert main(["remove", f"{MINE}2", "--yes"]) == 0
-    assert f"stays: {changed}: it is that of another installation" in capsys.readouterr().err
     assert changed.exists()
     assert not (prefix.modules / "PyTorch").exists()
+
+
+def test_removing_earlier_extensions(prefix, capsys):
+    """V-07: --older keeps the newest one of a name, and others; it says if there is none."""
+    roots = [prefix.install(module) for module in (MINE, LATER, f"{LATER}.2", OTHER)]
+    assert main(["remove", "mine", "--older", "--yes"]) == 0
+    assert [root.exists() for root in roots] == [False, False, True, True]
+    for name, expected in (("mine", 0), (roots[2], 0)):
+        assert main(["remove", str(name), "--older", "--yes"]) == expected
+        assert "there is no earlier one" in capsys.readouterr().out
+    prefix.install("Tool/1.0-x", text="")
+    assert main(["remove", "Tool", "--older", "--yes"]) == 3
+    assert "Tool/1.0-x is no extension" in capsys.readouterr().err
+
+
+def test_the_newest_that_is_left(prefix):
+    """V-07: after the newest extension is removed, the name without date means the one before it."""
+    roots = [prefix.install(module) for module in (MINE, LATER)]
+    path = prefix.modules / "PyTorch/.modulerc.lua"
+    line = f'module_version("{{}}", "{BASE.partition("/")[2]}-mine")\n'
+    path.write_text(line.format(LATER))
+    assert names().module("mine") == f"{BASE}-mine"
+    assert main(["remove", "mine", "--yes"]) == 0
+    assert path.read_text() == line.format(MINE)
+    assert [root.exists() for root in roots] == [True, False]
+    assert names().installation(f"{BASE}-mine").root == roots[0]
+    assert main(["remove", "mine", "--yes"]) == 0
+    assert not path.exists()
+
+
+def test_removing_several_modules(prefix, capsys):
+    """E-06, I-09: one of them may need the image of another one; if one is refused, all stay."""
+    base = prefix.install("Tool/1.0-x", text="")
+    user = prefix.install("Tool/1.0-x-mine-20261121", image={
+        "file": "b.sif", "kind": "reference", "sha256": "0", "resolved": str(base / "a.sif")})
+    other = prefix.install(OTHER)
+    lock = prefix.software / ".locks" / (str(other).replace("/", "_") + ".lock")
+    lock.mkdir(parents=True)
+    command = ["remove", "Tool/1.0-x", "mine", "--yes"]
+    assert main([*command, "other"]) == 3
+    assert base.exists() and user.exists() and other.exists()
+    assert main(["remove", "Tool/1.0-x", "--yes"]) == 3
+    assert "has the image that these modules use: Tool/1.0-x-mine-20261121" in capsys.readouterr().err
+    assert main(command) == 0
+    assert not base.exists() and not user.exists() and other.exists()
 
 
 @pytest.mark.parametrize("name", ["Tool/1.0-x", "Tool/.1.0-x"])
@@ -350,7 +409,10 @@ def test_refused_removals(prefix, monkeypatch, tmp_path, capsys):
     lock.rmdir()
     planned = removal.plan(places.with_module_file(names().installation(MINE)))
     assert planned.kept == [f"{easyconfig}: changed since the installation"]
-    planned.paths.append(tmp_path / "none")
+    # the module file goes first, and comes back if the installation can't be removed
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda path, new: (tmp_path / "none").stat() if path == root else
+                        rename(path, new))
     with pytest.raises(removal.RemovalError, match="none can't be removed: .*; nothing was removed"):
         removal.remove(planned)
     assert root.exists() and (prefix.modules / f"{MINE}.lua").exists() and easyconfig.exists()
@@ -655,31 +717,6 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert "to add them once it is installed: ebsif extend mine --add hand==1.0" in said
 
 
-def test_the_number_of_a_removed_extension(extension, tmp_path):
-    """User trial, E-06: no other extension of that day gets it, or environments of the removed one would start that."""
-    def date_of_next():
-        return extension.extend("mine", "--add", "x")[0]["versionsuffix"].rpartition("-")[2]
-
-    for number in ("", ".2", ".3"):
-        extension.install("requirements = ['rich']\n", ["rich"], f"{LATER}{number}")
-    for number in (".3", ".2"):
-        assert main(["remove", f"{LATER}{number}", "--yes"]) == 0
-    assert main(["remove", MINE, "--yes"]) == 0
-    extension.capsys.readouterr()
-    assert date_of_next() == "20261122.4"
-    assert (extension.prefix.software / ".ebsif-removed").read_text() == f"{LATER}.2\n{LATER}.3\n"
-    # nor if none is left
-    assert main(["remove", LATER, "--yes"]) == 0
-    extension.capsys.readouterr()
-    values, _ = extension.extend("PyTorch/2.13.0", "--add", "x", "--name", "mine")
-    assert values["versionsuffix"].endswith("-mine-20261122.4")
-    # the next day, the names are of no use
-    extension.monkeypatch.setattr("time.strftime", lambda _: "20261123")
-    extension.install("requirements = ['rich']\n", ["rich"], f"{BASE}-mine-20261123")
-    assert main(["remove", f"{BASE}-mine-20261123", "--yes"]) == 0
-    assert (extension.prefix.software / ".ebsif-removed").read_text() == f"{BASE}-mine-20261123\n"
-
-
 def test_a_name_that_is_taken(extension, tmp_path):
     """
     User trial, E-03: packages added to a container under a name that has others don't silently take its place.
@@ -866,7 +903,7 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
         path.write_text(text)
         capsys.readouterr()
         assert main(command) == 3
-        what = "exists, and `ebsif python` has not written it" if text == "mine\n" else \
+        what = "exists, and was not created by `ebsif python`" if text == "mine\n" else \
             "was edited since `ebsif python` wrote it"
         assert capsys.readouterr().err == f"ebsif: bin/python {what}: choose another name, or remove it\n"
         assert path.read_text() == text

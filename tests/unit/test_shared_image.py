@@ -18,7 +18,7 @@ from ebsif import files
 from ebsif.cli import main
 from ebsif.eb import framework
 from ebsif.environments import extending
-from ebsif.installed import inventory, places, removal, sharing
+from ebsif.installed import places, removal, sharing
 
 CONTENT = b"an image"
 
@@ -106,9 +106,9 @@ def test_an_image_in_use_is_not_removed(family):
     """I-09: refused with the names of those that need it."""
     base = places.of_directory(family / "1.0")
     with pytest.raises(removal.RemovalError, match=r"that these modules use: Example/1\.0-refer-1; remove those"):
-        removal.plan(base)
+        removal.plan(base, users=places.everything())
     shutil.rmtree(family / "1.0-refer-1")
-    assert family / "1.0" in removal.plan(base).paths
+    assert family / "1.0" in removal.plan(base, users=places.everything()).paths
 
 
 def test_an_installed_image_that_was_changed(family, monkeypatch):
@@ -171,12 +171,12 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
     (tmp_path / "nothing").mkdir()
     (theirs / "closed").mkdir()
     (family / "closed").mkdir()
-    monkeypatch.setattr(inventory, "is_closed", lambda path: path.name == "closed")
+    monkeypatch.setattr(places, "is_closed", lambda path: path.name == "closed")
     expected = f"{family}/closed, {theirs}/closed can't be read: if a module there uses the image, it will stop working"
     for directory, text in (("nothing", f"{tmp_path}/nothing has no container modules"), ("theirs", expected)):
         removal.possible_users([str(tmp_path / directory)])
         assert text in " ".join(capsys.readouterr().err.split())
-    monkeypatch.setattr(inventory, "is_closed", lambda path: path.name in ("closed", "a", "b"))
+    monkeypatch.setattr(places, "is_closed", lambda path: path.name in ("closed", "a", "b"))
     for name in ("a", "b"):
         (theirs / name).mkdir()
     removal.possible_users([str(theirs.parent)])

@@ -4,8 +4,8 @@ import contextlib
 import difflib
 import os
 import re
-from collections.abc import Iterable
-from typing import Optional
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Optional, TypeVar
 
 from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
 
@@ -13,7 +13,10 @@ from ebsif.catalogue.container import CatalogueError, Container
 from ebsif.errors import EbsifError
 
 # packaging is imported only where it is needed: most selections don't compare versions
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
+Thing = TypeVar("Thing")
 
 # A date in place of a version.
 SNAPSHOT = re.compile(r"20\d{6}")
@@ -38,15 +41,8 @@ def components_of(container: Container) -> dict[str, str]:
     return found
 
 
-def parse_requirement(text):
-    """
-    Return a requirement (packaging.requirements.Requirement) such as ``vllm>=0.8``.
-
-    Raises
-    ------
-    SelectionError
-        If the text is not a requirement.
-    """
+def parse_requirement(text: str) -> "Requirement":
+    """Return a requirement such as ``vllm>=0.8``; raise SelectionError if the text is none."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
@@ -56,8 +52,8 @@ def parse_requirement(text):
                              "vllm>=0.8") from None
 
 
-def satisfies(container: Container, requirement) -> bool:
-    """Return whether a container satisfies a requirement (packaging.requirements.Requirement); pre-releases count."""
+def satisfies(container: Container, requirement: "Requirement") -> bool:
+    """Return whether a container satisfies a requirement; pre-releases count."""
     version, specifier = components_of(container).get(normal_name(requirement.name)), requirement.specifier
     if version and specifier and SNAPSHOT.fullmatch(version) and not re.search(r"\d{8}", str(specifier)):
         # the date of a build: which version that is, is unknown
@@ -65,9 +61,9 @@ def satisfies(container: Container, requirement) -> bool:
     return is_in(version, requirement)
 
 
-def is_in(version: Optional[str], requirement) -> bool:
+def is_in(version: Optional[str], requirement: "Requirement") -> bool:
     """
-    Return whether a requirement (packaging.requirements.Requirement) allows a version; pre-releases count.
+    Return whether a requirement allows a version; pre-releases count.
 
     No version (None) means that there is no such component, which no requirement allows.
     """
@@ -84,7 +80,7 @@ def is_in(version: Optional[str], requirement) -> bool:
         return str(requirement.specifier) == f"=={version}"
 
 
-def has_keyword(container: Container, requirement) -> bool:
+def has_keyword(container: Container, requirement: "Requirement") -> bool:
     """Return whether a container has a keyword, for software in the image whose version the record doesn't know."""
     return not requirement.specifier and normal_name(requirement.name) in map(normal_name, container.keywords)
 
@@ -109,27 +105,45 @@ def date_key(container: Container) -> tuple:
     return container.date or "", version_key(container.version)
 
 
-def matches(module: str, wanted: str) -> int:
+def newest_first(containers: Iterable[Container]) -> list[Container]:
+    """Return containers by software, each with its newest one first; the software with the newest container first."""
+    groups: dict[str, list[Container]] = {}
+    for container in sorted(containers, key=date_key, reverse=True):
+        groups.setdefault(container.name, []).append(container)
+    return [container for group in groups.values() for container in group]
+
+
+def ways(wanted: str) -> Iterator[Callable[[str], bool]]:
     """
-    Return how well a part of a name fits a module: 2 if it consists of whole words, 1 if not, 0 if it doesn't fit.
+    Yield the ways in which a text can name a module, best first: its name, its software, NAME/VERSION, a part.
 
-    ``2.7`` is a part of 2.7.1, but not of 12.7 or 2.70; ``torch-2.7`` is a part of PyTorch/2.7.1.
+    They take names as `plain` returns them. A part has at least two characters; ``2.7`` is a part of 2.7.1, but not of
+    12.7 or 2.70.
     """
-    name, part = (shown_module(text.lower()).replace("/", "-") for text in (module, wanted.removesuffix(".eb")))
-    part = part.strip("-")
-    numbers = r"(?<![0-9])(?<![0-9]\.)" if part[:1].isdigit() else "", r"(?![0-9])" if part[-1:].isdigit() else ""
-    exact = f"{numbers[0]}{re.escape(part)}{numbers[1]}"
-    if len(part) > 1 and re.search(rf"(?<![a-z0-9]){exact}(?![a-z0-9])", name):
-        return 2
-    # a few letters are in many words
-    return 1 if len(part) > 3 and re.search(exact, name) else 0
+    text = plain(wanted)
+    flat = text.replace("/", "-").strip("-")
+    part = re.compile((r"(?<![0-9])(?<![0-9]\.)" if flat[:1].isdigit() else "") + re.escape(flat)
+                      + (r"(?![0-9])" if flat[-1:].isdigit() else ""))
+    yield lambda module: text in (module, module.replace("/", "-", 1))
+    yield lambda module: text == module.partition("/")[0]
+    yield lambda module: "/" in text and module.startswith(f"{text}-")
+    yield lambda module: len(flat) > 1 and bool(part.search(module.replace("/", "-")))
 
 
-def best_matches(modules: Iterable[str], wanted: str) -> list[str]:
-    """Return the modules that a part of a name fits best."""
-    fitting = {module: matches(module, wanted) for module in modules}
-    best = max(fitting.values(), default=0)
-    return [module for module, rank in fitting.items() if best and rank == best]
+def plain(name: str) -> str:
+    """Return a name as it is compared: lower case, without the v of a version, the dot of a hidden one, and .eb."""
+    software, slash, version = shown_module(name.lower().removesuffix(".eb")).partition("/")
+    return software + slash + (version[1:] if re.match(r"v\d", version) else version)
+
+
+def matching(wanted: str, named: Iterable[tuple[str, Thing]]) -> list[Thing]:
+    """Return the things, given with their names, that a text names in the best of all ways."""
+    known = [(plain(name), thing) for name, thing in named]
+    for is_named in ways(wanted):
+        things = [thing for name, thing in known if is_named(name)]
+        if things:
+            return things
+    return []
 
 
 def did_you_mean(wanted: str, known: Iterable[str]) -> str:
@@ -145,7 +159,8 @@ DEFAULT_VERSION = "EBSIF_VERSION_"
 
 def duplicates(containers: Iterable[Container]) -> dict[Container, Container]:
     """Return the containers that have the same module as an earlier one, each with the first of these."""
-    first, found = {}, {}
+    first: dict[str, Container] = {}
+    found: dict[Container, Container] = {}
     for container in containers:
         with contextlib.suppress(CatalogueError):
             other = first.setdefault(container.module.lower(), container)
@@ -156,11 +171,11 @@ def duplicates(containers: Iterable[Container]) -> dict[Container, Container]:
 
 def repeated_defaults(containers: Iterable[Container]) -> dict[Container, Container]:
     """Return the containers that are a second default of their name, each with the first one."""
-    named = {}
+    by_name: dict[str, list[Container]] = {}
     for container in containers:
-        named.setdefault(container.name.lower(), []).append(container)
-    found = {}
-    for some in named.values():
+        by_name.setdefault(container.name.lower(), []).append(container)
+    found: dict[Container, Container] = {}
+    for some in by_name.values():
         first, *others = [one for one in without_label(some) if one.default] or [None]
         found.update(dict.fromkeys(others, first))
     return found
@@ -171,79 +186,60 @@ def without_label(containers: list[Container]) -> list[Container]:
     return [one for one in containers if not one.label] or containers
 
 
-def find(containers: Iterable[Container], wanted: str, parts: bool = True) -> list[Container]:
+def named(containers: Iterable[Container]) -> Iterator[tuple[str, Container]]:
+    """Yield containers with each of their names."""
+    for container in containers:
+        yield container.module_or_version, container
+        for alias in container.aliases:
+            yield f"{container.name}/{alias}", container
+
+
+def find(containers: Iterable[Container], wanted: str) -> list[Container]:
     """
-    Return the containers that a name stands for.
+    Return the containers that a name stands for, newest first.
 
-    Parameters
-    ----------
-    containers
-        The containers to choose from.
-    wanted
-        ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, the name of an easyconfig, or a part
-        of any of these, such as ``torch-2.7``.
-    parts
-        Whether parts of names count.
-
-    Returns
-    -------
-    list of Container
-        At least one container.
-
-    Raises
-    ------
-    UnknownName
-        If there is none; the message lists the known ones (S004-11).
+    Names are ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, the name of an easyconfig, or a
+    part of any of these, such as ``torch-2.7``. Raise UnknownName, which lists the known ones, if there is none
+    (S004-11).
     """
+    containers = list(containers)
+    matches = matching(wanted, named(containers))
+    if matches:
+        return newest_first(dict.fromkeys(matches))
     name, _, version = wanted.partition("/")
-    named = [one for one in containers if one.name.lower() == name.lower()]
-    if not named:
-        exact = [one for one in containers if wanted.removesuffix(".eb") == one.module_or_version.replace("/", "-", 1)]
-        found = exact or (fitting(containers, wanted) if parts else [])
-        if found:
-            return found
-        known = sorted({one.name for one in containers})
-        raise UnknownName(f"there is no container '{name}' (known: "
-                          f"{', '.join(known) or 'none'}){did_you_mean(name, known)}")
-    if not version:
-        return named
-    version = version.removeprefix("v")
-    found = ([one for one in named if one.module_or_version == f"{one.name}/{version}"]
-             or [one for one in named if version in one.aliases]
-             or [one for one in named if one.version == version]
-             or (fitting(named, version) if parts else []))
-    if not found:
-        known = "\n  ".join(one.module_or_version.split("/", 1)[1] for one in named)
-        raise UnknownName(f"there is no version '{version}' of {named[0].name}; known versions:\n  {known}")
-    return found
+    versions = [one.module_or_version.partition("/")[2] for one in newest_first(containers)
+                if one.name.lower() == name.lower()]
+    if versions:
+        raise UnknownName(f"there is no version '{version.removeprefix('v')}' of {name}; known versions:\n  "
+                          + "\n  ".join(versions))
+    known = sorted({one.name for one in containers})
+    raise UnknownName(f"there is no container '{name}' (known: {', '.join(known) or 'none'})"
+                      f"{did_you_mean(name, known)}")
 
 
-def fitting(containers: Iterable[Container], wanted: str) -> list[Container]:
-    """Return the containers that a part of a name fits best."""
-    modules = {one: one.module_or_version for one in containers}
-    best = set(best_matches(modules.values(), wanted))
-    return [one for one, module in modules.items() if module in best]
+def with_version(wanted: str) -> str:
+    """Return a name of a software with the version in EBSIF_VERSION_<NAME>, if that is set (S004-10)."""
+    version = os.environ.get(DEFAULT_VERSION + re.sub(r"\W", "_", wanted).upper())
+    return f"{wanted}/{version}" if version and "/" not in wanted else wanted
 
 
-def find_one(containers: Iterable[Container], wanted: str, parts: bool = True) -> Container:
+def find_one(containers: Iterable[Container], wanted: str) -> Container:
     """
-    Return the one container that a name stands for; of several with the same image, the one without label.
+    Return the one container that a name stands for; see `find`.
 
-    A name without a version stands for the version in EBSIF_VERSION_<NAME>, else for the catalogue's default, else for
-    the newest one (S004-10). Parts of names count unless `parts` is false.
-
-    Raises
-    ------
-    CatalogueError
-        If there is none, or more than one; the message lists them.
+    Archived and labeled ones come only if there is no other. The name of a software stands for the version in
+    EBSIF_VERSION_<NAME>, else for the catalogue's default, else for the newest one (S004-10). Raise CatalogueError,
+    which lists the candidates, if it could be several.
     """
-    version = None if "/" in wanted else os.environ.get(DEFAULT_VERSION + re.sub(r"\W", "_", wanted).upper())
-    found = find(containers, f"{wanted}/{version}" if version else wanted, parts)
-    found = without_label(found)
-    if found[0].name.lower() == wanted.lower() and not version:
-        newest = max([one for one in found if not one.archived] or found, key=date_key)
-        found = [one for one in found if one.default] or [newest]
-    if len(found) > 1:
-        names = "\n  ".join(sorted((one.module for one in found), key=natural_key))
-        raise CatalogueError(f"'{wanted}' is ambiguous; choose one of:\n  {names}")
-    return found[0]
+    matches = find(containers, with_version(wanted))
+    matches = without_label([one for one in matches if not one.archived] or matches)
+    if matches[0].name.lower() == wanted.lower():
+        matches = [one for one in matches if one.default] or matches[:1]
+    if len(matches) > 1:
+        raise CatalogueError(ambiguous(wanted, [one.module for one in matches]))
+    return matches[0]
+
+
+def ambiguous(wanted: str, modules: Iterable[str]) -> str:
+    """Return the message about a name that could be any of several modules."""
+    return f"'{wanted}' is ambiguous; choose one of:" + "".join(f"\n  {module}" for module in modules)

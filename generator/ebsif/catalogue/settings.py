@@ -178,7 +178,7 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
     configured = read_configuration(path)
     # relative paths start from the directory of the file
     more = [beside(path, name) for name in configured.catalogues]
-    directories = [*options.catalogue, *more]
+    directories = [*getattr(options, "catalogue", ()), *more]
     for directory in directories:
         if complete and not directory.is_dir():
             quoted = shlex.quote(str(directory))
@@ -188,8 +188,9 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
     usual_place = beside(path, configured.output) if configured.output else None
     place = getattr(options, "easyconfigs", None) or usual_place
     usual = os.environ.get(site.SITE_VARIABLE) or configured.site
-    return Settings(options.site or usual, (*directories, site.SITES), place or Path("easyconfigs"), bool(place),
-                    (usual, tuple(more), usual_place))
+    # commands that name only installed modules have no such options
+    return Settings(getattr(options, "site", None) or usual, (*directories, site.SITES),
+                    place or Path("easyconfigs"), bool(place), (usual, tuple(more), usual_place))
 
 
 @lru_cache

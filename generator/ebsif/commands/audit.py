@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ebsif.commands.options import add_json
 from ebsif.errors import FOUND, UsageError
-from ebsif.installed import audit, current, inventory, names
+from ebsif.installed import audit, current, names, places
 from ebsif.installed.names import shown
 from ebsif.report import output
 from ebsif.report.findings import NOTE
@@ -45,7 +45,7 @@ def run(options):
     installations, problems = names.installations(options, options.modules)
     for one in problems:
         # what others don't let us read is nothing wrong, but may have modules
-        if one.level != NOTE or inventory.is_gap(one):
+        if one.level != NOTE or places.is_gap(one):
             output.note(f"not audited: {one.path}: {one.message}")
     damages = [one.damage for one in installations if one.damage]
     for text in damages:

@@ -36,11 +36,11 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Print how two containers differ; return 1 if they do, else 0."""
     names = Names(options)
-    found = [names.find(text) for text in (options.before, options.after)]
-    if any(isinstance(one, Installation) for one in found):
-        # more is known about an installation than about its record in the catalogue
-        found = [isinstance(one, Container) and names.installed_as(one.module) or one for one in found]
-    changes = compare.compare(*map(compare.facts, found))
+    things = [names.find(text) for text in (options.before, options.after)]
+    if any(isinstance(thing, Container) for thing in things):
+        # two records have more in common than a record and an installation
+        things = [isinstance(thing, Installation) and names.record_of(thing) or thing for thing in things]
+    changes = compare.compare(*map(compare.facts, things))
     if options.json:
         print(json.dumps([asdict(change) for change in changes], indent=2))
     else:

@@ -17,7 +17,7 @@ from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.commands.options import add_json
 from ebsif.errors import FOUND, UsageError
-from ebsif.installed import inventory, names, report
+from ebsif.installed import names, places, report
 from ebsif.installed.names import shown
 from ebsif.installed.versus import Catalogue
 from ebsif.report import output
@@ -57,7 +57,7 @@ def run(options):
         return print_matches(*report.having(found, wanted), problems, options)
     catalogue = catalogue_of(options)
     made, total = report.reports(found, options.verify, catalogue)
-    missing = catalogue.never_installed(found) if catalogue and inventory.is_search(options.modules) else []
+    missing = catalogue.never_installed(found) if catalogue and places.is_search(options.modules) else []
     findings = [*(one for each in made for one in each.findings), *problems]
     if options.json:
         print(json.dumps({"installations": [one.data for one in made], "findings": [one.data for one in findings],

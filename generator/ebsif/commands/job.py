@@ -177,7 +177,7 @@ def module_name(names: Names, name: Optional[str], profile: Site, needed: bool) 
         module, unknown = name or "", error
     there = names.installed_as(module)
     if there:
-        return module, there.use if framework.is_own(there.use) else None
+        return module, there.use if there.use and framework.is_own(there.use) else None
     # modules of the site may make it available
     available = runtimecommand.is_available(module, *profile.scheduler.modules)
     if available or (available is None and not unknown):

@@ -1,6 +1,6 @@
-"""List the containers in the catalogue of a site, in the order of the catalogue (newest last).
+"""List the containers in the catalogue of a site, newest first, and which of them are installed here.
 
-With --mine, list the container modules that you have installed, oldest first, with what they extend, the space that
+With --mine, list the container modules that you have installed, newest first, with what they extend, the space that
 removing them would free, and their state.
 """
 
@@ -9,6 +9,7 @@ import json
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
+from ebsif import modulestool
 from ebsif.catalogue import selection
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
@@ -74,11 +75,13 @@ def run(options):
     if not (options.archived or any("/" in name for name in options.names)):
         hidden = sum(1 for one in containers if one.archived)
         containers = [one for one in containers if not one.archived]
+    containers = selection.newest_first(containers)
+    installed = modulestool.have_module_files(one.module for one in containers)
     if options.json:
-        print(json.dumps([as_data(one) for one in containers], indent=2))
+        print(json.dumps([{**as_data(one), "installed": one.module in installed} for one in containers], indent=2))
         return 0
     if containers:
-        print_containers(containers, options.all_sites)
+        print_containers(containers, installed, options.all_sites)
     else:
         print("no container matches" if wanted or options.names or hidden else
               "there are no containers yet: add an image with `ebsif add`")
@@ -87,17 +90,19 @@ def run(options):
     return 0
 
 
-def print_containers(containers, with_site):
+def print_containers(containers, installed, with_site):
     """Print containers in a table; at a narrow terminal, what is in each of them in lines below its name."""
-    number = 4 if with_site else 3
-    headings = ["container", "python", "in the image", "site"][:number]
-    cells = [[one.module, one.python or "", format_components(one), one.site.name][:number] for one in containers]
-    if not is_too_wide(headings, cells, wrapped=3, least=40):
+    number = 5 if with_site else 4
+    headings = ["container", "installed", "python", "in the image", "site"][:number]
+    cells = [[one.module, "here" if one.module in installed else "", one.python or "", format_components(one),
+              one.site.name][:number] for one in containers]
+    if not is_too_wide(headings, cells, wrapped=4, least=40):
         print_table(headings, cells)
         return
-    for module, python, inside, *site in cells:
+    for module, here, python, inside, *site in cells:
         print(output.escape(module))
-        texts = [*(f"site {name}" for name in site), f"python {python}" if python else "", inside]
+        texts = [here and "installed here", *(f"site {name}" for name in site), f"python {python}" if python else "",
+                 inside]
         output.print_wrapped(", ".join(filter(None, texts)), "    ")
 
 

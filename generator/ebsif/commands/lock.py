@@ -45,7 +45,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print or write the record of an installation, or what is made of it; return 0."""
-    found = Names(options).find(options.module, only_installed=True)
+    found = Names(options).installed_or_file(options.module)
     if options.format == "eb":
         return write_easyconfig(options, found)
     if options.name or options.date:

@@ -40,8 +40,9 @@ def run(options: Namespace) -> int:
     """Write the checks; return 0."""
     settings = read_settings(options)
     site = settings.site()
-    chosen = [one for one in settings.containers(site, strict=True)
-              if not options.names or any(selection.matches(one.module_or_version, name) for name in options.names)]
+    chosen = settings.containers(site, strict=True)
+    if options.names:
+        chosen = list(dict.fromkeys(one for name in options.names for one in selection.find(chosen, name)))
     number = writing.write(site, chosen, options.partition, options.output, options.overwrite)
     output.hint(f"checks of {output.format_count(number, 'module')} in {options.output}. To run them where jobs are "
                 f"submitted:\nreframe -C {options.output}/settings.py -c {options.output}/checks.py -r")

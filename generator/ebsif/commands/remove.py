@@ -1,25 +1,30 @@
-"""Remove a module: its module file, its installation, and everything that belongs to them.
+"""Remove modules: their module files, their installations, and everything that belongs to them.
 
 Before asking, the command lists everything that it will delete. This includes the easyconfig, if `ebsif` wrote it and
 it is unchanged, and EasyBuild's archived copy of it; user software and scripts that reinstallations have set aside;
-additional names of the module; locks of killed attempts. A module that is loaded, or whose image other modules need, is
+additional names of the module; its kernels in your list. A module that is loaded, or whose image other modules need, is
 not removed. Such modules are searched in EasyBuild's prefix, on MODULEPATH, and in the directories that --users names.
+
+The name of an extension is its newest one. With --older, all earlier ones are removed, and the newest one stays.
 """
 
+import os
 import sys
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.commands.options import add_dry_run
+from ebsif.environments import kernels
 from ebsif.errors import FAILED
 from ebsif.files import is_there
-from ebsif.installed import places, removal
-from ebsif.installed.names import Names, add_name_argument, shown
+from ebsif.installed import places, removal, sharing, usage
+from ebsif.installed.names import Names, complete_installed, shown
 from ebsif.report import output
 from ebsif.report.steps import working
 
 EXAMPLES = """\
   ebsif remove mine --dry-run     # only list what would be removed
+  ebsif remove mine --older       # keep only the newest one
   ebsif remove PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-mine-20261121
   ebsif remove torch-2.7.0 --users /projects/p1/EasyBuild  # as an administrator
 """
@@ -32,7 +37,10 @@ MADE_WITH_IT = ("environments of make-venv and files of `ebsif python --write` t
 
 def configure(parser):
     """Add the arguments."""
-    add_name_argument(parser, "container", "the module to remove", only_installed=True, required=True)
+    parser.add_argument("containers", metavar="CONTAINER", nargs="+",
+                        help="an installed module, an installation directory, or a part of a name"
+                        ).completer = complete_installed
+    parser.add_argument("--older", action="store_true", help="remove the earlier ones of these extensions instead")
     add_dry_run(parser, "only show what would be removed")
     parser.add_argument("--users", metavar="DIRECTORY", action="append", default=[],
                         help="also search this prefix of EasyBuild or directory of modules for modules that use the "
@@ -41,29 +49,64 @@ def configure(parser):
 
 
 def run(options):
-    """Remove a module after asking; return the exit status."""
-    found = places.with_module_file(Names(options).installation(options.container, careful=True))
-    planned = removal.plan(found, options.users)
-    with working("adding up sizes"):
-        size = places.size_of(found.root)
-    print(f"{shown(found)}, {format_size(size)}:")
-    for path in planned.paths:
-        print(f"  {path}")
-    for path, text in planned.lines.items():
-        print(f"  {path}" + (": additional names of the module" if text else ""))
-    for text in planned.kept:
-        output.note(f"stays: {text}")
-    if is_there(found.root / "bin/make-venv"):
+    """Remove modules after asking; return the exit status."""
+    names = Names(options)
+    modules = places.once(names.installation(text) for text in options.containers)
+    earlier = {module: names.older(module) for module in modules} if options.older else {}
+    if options.older:
+        modules = [older for module in modules for older in earlier[module]]
+        if not modules:
+            output.hint("there is no earlier one")
+            return 0
+    plans = plan(names, places.with_module_files(modules), options.users, has_newer=options.older)
+    for planned in plans:
+        show(planned)
+    if any(is_there(planned.installation.root / "bin/make-venv") for planned in plans):
         output.note(MADE_WITH_IT)
     if options.dry_run:
         return 0
     if not options.yes and not confirmed():
         print("nothing was removed")
         return FAILED
-    with working("removing"):
-        removal.remove(planned)
-    output.hint(f"removed {shown(found)}")
+    for newest, older in earlier.items():
+        kernels.follow(newest, older)
+    for planned in plans:
+        with working("removing"):
+            removal.remove(planned)
+        output.hint(f"removed {shown(planned.installation)}")
     return 0
+
+
+def plan(names, modules, users, has_newer):
+    """
+    Return how to remove modules (list of Removal): those that use the image of another one come first.
+
+    Kernels go with their module, unless there is a newer one, which they start then.
+    """
+    possible = removal.possible_users(users)
+    order = sorted(modules, key=lambda module: bool(sharing.users_of(module.root, modules)))
+    going = {os.path.realpath(module.root) for module in modules}
+    staying = [one for one in possible if os.path.realpath(one.root) not in going]
+    plans = []
+    for module in order:
+        left = [shown(one) for one in (names.older(module) if module.extension else [])
+                if os.path.realpath(one.root) not in going]
+        starting = () if has_newer else kernels.of_installation(module.root)
+        plans.append(removal.plan(module, starting, staying, next(iter(left), None)))
+    return plans
+
+
+def show(planned):
+    """Print what will be removed, and what stays."""
+    with working("adding up sizes"):
+        size = usage.size_of(planned.installation.root)
+    print(f"{shown(planned.installation)}, {format_size(size)}:")
+    for path in planned.paths:
+        print(f"  {path}")
+    for path in planned.lines:
+        print(f"  {path}: additional names of the module")
+    for text in planned.kept:
+        output.note(f"stays: {text}")
 
 
 def confirmed():

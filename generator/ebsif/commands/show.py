@@ -1,6 +1,7 @@
-"""Show the details of a container: its components, where its image is, and how to install it.
+"""Show the details of a container: its components, its programs, where its image is, how to install and load it.
 
-Of an installed module that is not in the catalogue: its packages as they are now, its image, and how to load it.
+Of an installed module, also the packages that were added, as they are now. The name of a software shows all versions,
+installed ones first, each newest first.
 """
 
 import json
@@ -8,14 +9,14 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif.catalogue.container import Container
 from ebsif.catalogue.explain import explain
 from ebsif.catalogue.settings import add_settings_arguments, read_settings
 from ebsif.catalogue.summary import as_data, format_components
 from ebsif.commands.options import add_json
 from ebsif.files import is_there
 from ebsif.installed import current, imagestate
-from ebsif.installed.names import Names, NamingError, add_name_argument, shown
+from ebsif.installed.names import Names, NamingError, add_name_argument
+from ebsif.installed.places import Installation, shown
 from ebsif.publish.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
 from ebsif.render.rendering import for_eb
@@ -40,29 +41,31 @@ def configure(parser):
 
 def run(options):
     """Print the details; return 0."""
-    found = Names(options).find_all(options.name)
-    for one in found:
-        if isinstance(one, Path):
-            raise NamingError(f"{one} is a file: `ebsif inspect` shows what is in an image, `ebsif diff` compares "
-                              "easyconfigs")
+    names = Names(options)
+    shown_things = list(records_and_installations(names, names.find_all(options.name)))
     if options.explain:
-        settings = read_settings(options)
-        rows = [origin for one in found if isinstance(one, Container) for origin in explain(one, settings)]
-        if options.json:
-            print(json.dumps([origin._asdict() for origin in rows], indent=2))
-        else:
-            print_columns(["FIELD", "VALUE", "FROM"], [[*map(shorten, origin[:2]), origin.place] for origin in rows])
-        return 0
+        return print_origins([container for container, _ in shown_things if container], options)
     if options.json:
-        print(json.dumps([complete(one) if isinstance(one, Container) else one.record for one in found], indent=2,
-                         default=vars))
+        print(json.dumps([complete(container, installation) if container else installation.record
+                          for container, installation in shown_things], indent=2, default=vars))
         return 0
     output = read_settings(options).output
-    for number, one in enumerate(found):
+    for number, (container, installation) in enumerate(shown_things):
         if number:
             print()
-        for name, value in lines(one, output) if isinstance(one, Container) else lines_of_installation(one):
+        for name, value in lines(container, installation, output) if container else lines_of_installation(installation):
             print(f"{name:16}{value}".rstrip())
+    return 0
+
+
+def print_origins(containers, options):
+    """Print where each value of containers comes from; return 0."""
+    settings = read_settings(options)
+    rows = [origin for container in containers for origin in explain(container, settings)]
+    if options.json:
+        print(json.dumps([origin._asdict() for origin in rows], indent=2))
+    else:
+        print_columns(["FIELD", "VALUE", "FROM"], [[*map(shorten, origin[:2]), origin.place] for origin in rows])
     return 0
 
 
@@ -72,24 +75,46 @@ def shorten(value):
     return f"{first[:40]} ..." if others or len(first) > 44 else first
 
 
-def lines_of_installation(one):
-    """Yield (name, value) for each line about an installed module."""
-    record = current.record_of(one)
-    packages = lockfile.versions_in(record.venv_packages)
-    yield shown(one), ""
-    if one.base:
-        yield "extends", one.base
+def records_and_installations(names, things):
+    """Yield the record in the catalogue and the installation of each module, either of which may be None, once."""
+    known = set()
+    for thing in things:
+        if isinstance(thing, Path):
+            raise NamingError(f"{thing} is a file: `ebsif inspect` shows what is in an image, `ebsif diff` compares "
+                              "easyconfigs")
+        is_installed = isinstance(thing, Installation)
+        container = names.record_of(thing) if is_installed else thing
+        if container not in known:
+            yield container, thing if is_installed else names.installed_as(thing.module)
+        known.update([container] if container else [])
+
+
+def lines_of_installation(installation):
+    """Yield (name, value) for each line about an installed module that the catalogue doesn't have."""
+    record = current.record_of(installation)
+    yield shown(installation), ""
+    if installation.base:
+        yield "extends", installation.base
     yield "in the image", in_image(record)
-    yield "added packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "none"
     image = record.image
-    yield "image", imagestate.path_of(one) or f"{image.file}, which is gone: install the module again"
+    yield "image", imagestate.path_of(installation) or f"{image.file}, which is gone: install the module again"
     if image.source_digest:
         yield "  fetched from", image.source
     if image.verified:
         yield "  signed by", ", ".join(image.verified)
-    yield "installed", f"{one.date.isoformat()} in {one.root}"
-    yield "load", one.load
-    yield "run", "singularity exec $SIF COMMAND"
+    yield from lines_of_use(installation, record)
+
+
+def lines_of_use(installation, record):
+    """Yield (name, value) for each line about what was added to an installed module, and how to use it."""
+    packages = lockfile.versions_in(record.venv_packages)
+    yield "added packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "none"
+    yield "installed", f"{installation.date.isoformat()} in {installation.root}"
+    yield "load", installation.load
+    programs = installation.programs
+    if programs:
+        yield "run", ", ".join(programs)
+    yield "  in it" if programs else "run", "singularity exec $SIF COMMAND"
 
 
 def in_image(record):
@@ -99,17 +124,17 @@ def in_image(record):
     return ", ".join(chosen + [format_count(len(versions), "Python package")])
 
 
-def complete(container):
+def complete(container, installation):
     """Return everything that is known about a container (dict)."""
-    data = as_data(container)
+    data = {**as_data(container), "installed": str(installation.root) if installation else None}
     data["images"] = [{"path": str(path), "stability": stability, "is_there": is_there(path)}
                       for stability, path in container.image_places]
     data["parameters"] = easyconfig.parameters(container)
     return data
 
 
-def lines(container, output):
-    """Yield (name, value) for each line of the output, of a container whose easyconfig is in a directory."""
+def lines(container, installation, output):
+    """Yield (name, value) for each line about a container: installed, or with an easyconfig in a directory."""
     binds = container.all_binds
     yield container.module, ""
     yield "in the image", format_components(container) or "not recorded"
@@ -126,12 +151,16 @@ def lines(container, output):
         yield "caches", "per job on the node in " + " or ".join(container.site.caches.node)
         yield "  kept in", " or ".join(container.site.caches.project) or "the home directory (the site names no other)"
     yield "user software", "yes, in a venv" if container.venv else "no"
-    if container.wrappers:
-        wrappers = easyconfig.wrappers(container)
-        yield "wrappers", wrappers if isinstance(wrappers, str) else ", ".join(wrappers)
+    wrappers = easyconfig.wrappers(container)
+    if wrappers and not installation:
+        yield "programs", ", ".join(wrappers) if isinstance(wrappers, list) else "all of its environment"
     if container.history:
         yield "history", container.history
     if container.archived:
         yield "archived", container.archive_message
+    if installation and not installation.damage:
+        yield from lines_of_use(installation, current.record_of(installation))
+        return
+    yield "installed", "not here"
     yield "install", f"eb {for_eb(container, output)}"
     yield "load", f"module load {container.module}"

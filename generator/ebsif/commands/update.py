@@ -89,8 +89,8 @@ def changes(comparison: Comparison) -> dict[Path, Change]:
     found: dict[Path, Change] = {}
     for entry in comparison.entries:
         found.setdefault(entry.path, Change(extended=entry.extended)).proposals.append(entry.proposal)
-    for container, sha256 in comparison.missing:
-        found.setdefault(container.path, Change()).fields.append((container, "sha256", sha256))
+    for record, sha256 in comparison.missing:
+        found.setdefault(record.path, Change()).fields.append((record, "sha256", sha256))
     for path, change in list(found.items()):
         try:
             change.texts = writing.with_records(change.proposals, path, change.extended, change.fields)

@@ -1,6 +1,5 @@
 """What an extension can be made of that is not in the catalogue: an easyconfig, or an installation."""
 
-import contextlib
 import re
 from pathlib import Path
 from typing import Any, Optional
@@ -9,14 +8,13 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.lockfile import InstalledImage
 from easybuild.easyblocks.generic.container.requirements import lock_of, stages_of
 
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import CatalogueError, Container
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.eb import framework
 from ebsif.eb.easyconfig import written_values
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
-from ebsif.installed.names import Names, shown
+from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 
 # Parameters that are written from fields, or that another module must not have.
@@ -106,8 +104,7 @@ def chosen(names: Names, text: Optional[str], site: Site) -> Container:
     found = names.find(text)
     if isinstance(found, Container):
         return found
-    if isinstance(found, Installation):
-        with contextlib.suppress(CatalogueError):
-            return selection.find_one(names.containers, shown(found), parts=False)
+    if isinstance(found, Installation) and (container := names.record_of(found)):
+        return container
     path = names.easyconfig(text)
     return read(Path(path), site)

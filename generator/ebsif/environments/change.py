@@ -157,7 +157,7 @@ def base_of(installation: Installation, names: Names, site: Site) -> Optional[Co
     """Return the container that an extension extends: of the catalogue or installed; None if it's gone."""
     with contextlib.suppress(EbsifError):
         # not another module whose name begins with that of the base
-        found = names.find(installation.base, careful=True)
+        found = names.exact(installation.base) if installation.base else None
         return bases.of_installation(found, site) if isinstance(found, Installation) else found
     return None
 

@@ -17,12 +17,13 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Stage, as_parameter
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
-from ebsif.installed import inventory, lock, places, removed, sharing
+from ebsif.installed import lock, places, sharing
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import Image
 
+TODAY = "%Y%m%d"
 # Ends the description of an extension.
 ADDITION = "\nWith additional packages of the user's choice."
 
@@ -59,7 +60,7 @@ def extend(container: Container, wanted: Union[list, dict], name: str, date: str
         container.warnings
     return container.replace(
         file=container.file_name, image=image, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
-        description=description, aliases=[], archived=None, warnings=warnings)
+        description=description, aliases=[f"{container.full_version}-{name}"], archived=None, warnings=warnings)
 
 
 def on_top(container: Container, wanted: list, name: str) -> list:
@@ -86,32 +87,29 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
 
 def newest(module: str, name: str) -> Optional[Installation]:
     """Return the installed extension of a module that a name stands for: the newest one; None if there is none."""
-    extensions = [one for one in inventory.everything()
+    extensions = [one for one in places.everything()
                   if one.base == module and one.extension and one.extension[0] == name]
     return max(extensions, key=lambda one: selection.natural_key(shown(one)), default=None)
 
 
 def of_today(module: str, name: str) -> dict[int, Installation]:
     """Return the installed extensions of a module with a name and today's date, by their number: the first is 1."""
-    numbered = {number_today(module, name, shown(one)): one for one in inventory.everything()}
+    numbered = {number_today(module, name, shown(one)): one for one in places.everything()}
     return {number: one for number, one in numbered.items() if number}
 
 
 def free_dates(module: str, name: str) -> Iterator[str]:
     """
-    Yield today's date with the numbers after those of the extensions that are or were installed; the first has none.
-
-    Environments and interpreters of a removed one must not start another one.
+    Yield today's date with the numbers after those of the extensions that are installed; the first has none.
     """
-    today = time.strftime(removed.TODAY)
-    used = [*of_today(module, name), *(number_today(module, name, one) for one in removed.of_today())]
-    for number in itertools.count(max(used, default=0) + 1):
+    today = time.strftime(TODAY)
+    for number in itertools.count(max(of_today(module, name), default=0) + 1):
         yield today if number == 1 else f"{today}.{number}"
 
 
 def number_today(module: str, name: str, text: str) -> int:
     """Return the number of an extension of a module with a name and today's date; 0 for other modules."""
-    start = f"{module}-{name}-{time.strftime(removed.TODAY)}"
+    start = f"{module}-{name}-{time.strftime(TODAY)}"
     match = re.fullmatch(rf"{re.escape(start)}(?:\.(\d+))?", text)
     return int(match.group(1) or 1) if match else 0
 

@@ -5,8 +5,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
@@ -25,8 +25,8 @@ from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUAS
 from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter
-from ebsif.installed.names import Names, NamingError, shown
-from ebsif.installed.places import Installation
+from ebsif.installed.names import Names
+from ebsif.installed.places import Installation, shown
 from ebsif.packages.venv import packages
 from ebsif.report import output
 
@@ -44,18 +44,10 @@ class KernelError(EbsifError):
 @dataclass(frozen=True)
 class Kernel:
     """
-    A kernel in a list of Jupyter.
+    A kernel in a list of Jupyter: its directory, which has its name, the module, the interpreter that starts it.
 
-    Attributes
-    ----------
-    folder
-        Its directory, which has its name.
-    module
-        The module; None for kernels of others.
-    program
-        The interpreter that starts it.
-    venv, own
-        Its environment (make-venv) and user software (EBSIF_USER_SOFTWARE), if it has one.
+    The module is None for kernels of others. `venv` is its environment (make-venv), `own` its user software
+    (EBSIF_USER_SOFTWARE).
     """
 
     folder: Path
@@ -111,6 +103,12 @@ def installed(folder: Path) -> Iterator[Kernel]:
             yield kernel
 
 
+def of_installation(root: Path) -> list[Path]:
+    """Return the directories of this account's kernels that start in an installation."""
+    return [kernel.folder for kernel in installed(user_folder())
+            if Path(os.path.realpath(kernel.program)).is_relative_to(os.path.realpath(root))]
+
+
 def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[Path]]:
     """
     Return the installation with a name, or that of an environment which make-venv has created, and that one.
@@ -119,72 +117,80 @@ def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[P
     """
     venv = Path(text).expanduser().absolute() if text else None
     if not venv or not files.is_there(venv / "host-bin"):
-        found = names.installation(text)
-        active = None if text else interpreter.environment_on(found)
-        return found, active and Path(active)
-    found = MODULE.search((venv / "bin/activate").read_text(encoding="utf-8", errors="replace"))
-    if not found:
-        raise KernelError(f"{venv}/bin/activate names no module; to add one: extend-venv-activate "
-                          f"{shlex.quote(str(venv))} MODULE")
-    module = shlex.split(found.group(1))[0].partition("=")[2]
-    try:
-        # another one with a similar name would not start in this environment
-        return names.installation(module, careful=True), venv
-    except NamingError as error:
-        raise KernelError(f"{venv} is an environment of the module {module}: {error}. To correct the name: "
-                          f"extend-venv-activate {shlex.quote(str(venv))} MODULE") from error
+        installation = names.installation(text)
+        active = None if text else interpreter.environment_on(installation)
+        return installation, Path(active) if active else None
+    line = MODULE.search((venv / "bin/activate").read_text(encoding="utf-8", errors="replace"))
+    remedy = f"extend-venv-activate {shlex.quote(str(venv))} MODULE"
+    if not line:
+        raise KernelError(f"{venv}/bin/activate names no module; to add one: {remedy}")
+    module = shlex.split(line.group(1))[0].partition("=")[2]
+    # another one with a similar name would not start in this environment
+    thing = names.exact(module)
+    if not isinstance(thing, Installation):
+        raise KernelError(f"{venv} is an environment of the module {module}: no container module '{module}' is "
+                          f"installed here. To correct the name: {remedy}")
+    return thing, venv
 
 
 def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]) -> Kernel:
     """
-    Install a kernel.
+    Install a kernel of a module or an environment of make-venv in a directory with kernels; see `subject`.
 
-    Parameters
-    ----------
-    names
-        Resolves the name.
-    text
-        The module or the environment; None for the loaded module, with its active environment.
-    folder
-        The directory with kernels.
-    name
-        The name of the kernel (default: one that follows from module, environment or user software).
-
-    Raises
-    ------
-    KernelError
-        If the module can't run kernels, has no ipykernel, or the name belongs to another kernel.
+    Its default name follows from module, environment or user software. Raise KernelError if the module can't run
+    kernels, has no ipykernel, or the name belongs to another kernel.
     """
-    found, venv = subject(names, text)
-    own = os.environ.get(USER_SOFTWARE_VARIABLE)
-    own = Path(own).absolute() if own else None
-    module = shown(found)
-    label = venv.name if venv else own.name if own else None
+    installation, venv = subject(names, text)
+    software = os.environ.get(USER_SOFTWARE_VARIABLE)
+    own = Path(software).absolute() if software else None
+    module = shown(installation)
+    label = label_of(venv, own)
     # Jupyter only knows lower case
     name = name.lower() if name else kernel_name(f"{module}-{label}" if label else module)
     if not NAME.fullmatch(name):
         raise KernelError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only, no . at the start")
-    program = Path(os.path.abspath(found.root)) / INTERPRETER  # noqa: PTH100 links stay: they may change
+    program = Path(os.path.abspath(installation.root)) / INTERPRETER  # noqa: PTH100 links stay: they may change
     if not files.is_there(program):
         raise KernelError(f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
-                          f"version of ebsif (install it again: {found.rebuild})")
-    check_package(found, module, venv, own)
-    kernel = Kernel(folder / name, module, program, venv, own)
+                          f"version of ebsif (install it again: {installation.rebuild})")
+    check_package(installation, venv, own)
     replaced = next((path for path in (venv, own) if path and "$" in str(path)), None)
     if replaced or SUBSTITUTED.search(str(program)):
         part = "$" if replaced else "name in braces"
         raise KernelError(f"Jupyter may replace the {part} in {replaced or program}, and then the kernel can't start: "
                           "use a path without it, such as a link")
+    kernel = Kernel(folder / name, module, program, venv, own)
     make_room_for(kernel)
-    title = kernel_title(module) + (f", {label}" if label else "")
     kernel.folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(LOGO, kernel.folder / Path(LOGO).name)
-    text = kernel_spec(str(program), title, module, str(venv or ""), str(own or ""))
-    files.replace(kernel.folder / "kernel.json", text)
+    write(kernel, module)
     return kernel
 
 
-def make_room_for(kernel):
+def label_of(venv: Optional[Path], own: Optional[Path]) -> Optional[str]:
+    """Return what tells a kernel from others of its module: its environment or its user software."""
+    return venv.name if venv else own.name if own else None
+
+
+def write(kernel: Kernel, module: str) -> None:
+    """Write the file of a kernel, which has a directory."""
+    label = label_of(kernel.venv, kernel.own)
+    title = kernel_title(module) + (f", {label}" if label else "")
+    files.replace(kernel.folder / "kernel.json", kernel_spec(
+        str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or "")))
+
+
+def follow(newest: Installation, earlier: Iterable[Installation]) -> None:
+    """Let this account's kernels of earlier extensions start in the newest one (V-07)."""
+    program = Path(os.path.abspath(newest.root)) / INTERPRETER  # noqa: PTH100 links stay
+    folders = [folder for installation in earlier for folder in of_installation(installation.root)]
+    for kernel in filter(None, map(read, folders)):
+        if files.is_there(program) and not kernel.folder.is_symlink():
+            write(replace(kernel, program=program), shown(newest))
+            output.note(f"the kernel {kernel.folder.name} starts {shown(newest)} now")
+
+
+def make_room_for(kernel: Kernel) -> None:
     """Say that a kernel replaces another one of ours; raise KernelError if it would replace that of another program."""
     earlier = read(kernel.folder)
     if earlier and earlier.module:
@@ -198,22 +204,23 @@ def make_room_for(kernel):
         kernel.folder.unlink()
 
 
-def check_package(found, module, venv, own):
+def check_package(installation: Installation, venv: Optional[Path], own: Optional[Path]) -> None:
     """Raise KernelError with the command that adds ipykernel, unless image, user software or environment have it."""
-    record = found.record if own else current.record_of(found)
+    record = installation.record if own else current.record_of(installation)
     names = {*record.image_versions, *(() if own else record.venv_versions)}
     if own:
-        place = next((own / one for one in (SQUASHFS, DIRECTORY) if files.is_there(own / one)), None)
+        place = next((own / name for name in (SQUASHFS, DIRECTORY) if files.is_there(own / name)), None)
         names |= set(packages(place) if place else ())
     if PACKAGE in names or venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info")):
         return
+    module = shown(installation)
     # that changes an extension; from another module it makes one
-    remedy = f"ebsif extend {module} --add {PACKAGE}{'' if found.extension else ' --name jupyter'} --install"
-    where = module
+    more = "" if installation.extension else " --name jupyter"
+    where, remedy = module, f"ebsif extend {module} --add {PACKAGE}{more} --install"
     if venv:
-        where, remedy = venv, f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
+        where, remedy = str(venv), f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
     elif own:
-        where, remedy = own, "; ".join(adding(module, own))
+        where, remedy = str(own), "; ".join(adding(module, own))
     raise KernelError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
 
 
@@ -232,17 +239,10 @@ def adding(module: str, own: Path) -> Iterator[str]:
 
 
 def remove(folder: Path, name: str) -> Kernel:
-    """
-    Remove a kernel of a module.
-
-    Raises
-    ------
-    KernelError
-        If there is none with this name.
-    """
+    """Remove a kernel of a module from a directory; raise KernelError if there is none with this name."""
     kernel = read(folder / name.lower()) if NAME.fullmatch(name.lower()) else None
     if not kernel or not kernel.module:
-        known = ", ".join(one.folder.name for one in installed(folder)) or "none"
+        known = ", ".join(other.folder.name for other in installed(folder)) or "none"
         raise KernelError(f"{folder} has no kernel '{name}' of a module (there: {known})")
     if kernel.folder.is_symlink():
         kernel.folder.unlink()

@@ -18,7 +18,7 @@ from ebsif.environments import extending, plan
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
-from ebsif.installed import inventory, removal
+from ebsif.installed import places, removal
 from ebsif.installed.names import shown
 from ebsif.installed.places import WRITTEN, Installation
 from ebsif.packages.requirements import names_in
@@ -239,7 +239,7 @@ def nothing_to_do(installation: Installation) -> int:
 
 def installed_as(module: str) -> Optional[Installation]:
     """Return the installation of a module."""
-    return next((one for one in inventory.everything() if shown(one) == module), None)
+    return next((one for one in places.everything() if shown(one) == module), None)
 
 
 def may_replace(request: Request, path: Path, module: str) -> bool:

@@ -16,7 +16,7 @@ from ebsif.environments import bases, plan
 from ebsif.environments.extending import known_image
 from ebsif.environments.plan import REASONS, Addition, Plan
 from ebsif.errors import EbsifError
-from ebsif.installed import imagestate, inventory, lock
+from ebsif.installed import imagestate, lock, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
@@ -79,7 +79,7 @@ def is_plain(name: str) -> bool:
 def base_of(record: Record, containers: list[Container], site: Site) -> Container:
     """Return the container with the image in a record: of the catalogue, else installed. Raise MissingImageError."""
     image, module = record.image, module_of(record)
-    installed = [one for one in inventory.everything() if has_image(one, image)]
+    installed = [one for one in places.everything() if has_image(one, image)]
     named = {name for one in installed for name in (shown(one), one.base) if name}
     known = [one for one in containers if one.venv and (image.sha256 == one.sha256 or one.sha256 is None and (
         one.module_or_version in named or module.startswith(f"{one.module_or_version}-") and

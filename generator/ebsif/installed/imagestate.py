@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container.lockfile import (
     IMAGE_CENTRAL,
@@ -35,22 +35,10 @@ TURNS: dict[tuple[int, int, int], threading.Lock] = {}
 @dataclass(frozen=True)
 class ImageState:
     """
-    The image that a module uses.
+    The image that a module uses: its kind (own, central or reference), path and size in bytes (None if it is gone).
 
-    Attributes
-    ----------
-    kind
-        own, central or reference, as recorded.
-    origin
-        The module whose image it is, if that is another one.
-    path
-        The image; None if it is gone.
-    size
-        Its size in bytes; None if it is gone.
-    state
-        One of STATES.
-    problem
-        What is wrong, and what to do; None if nothing is.
+    `origin` is the module whose image it is, if that is another one, and `state` one of STATES. `problem` says what is
+    wrong and what to do.
     """
 
     kind: str
@@ -70,17 +58,7 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     """
     Return the state of the image of an installation, by size and time.
 
-    Parameters
-    ----------
-    installation
-        The installation.
-    verify
-        Whether to compare the SHA256 as well, which reads the whole image.
-
-    Raises
-    ------
-    LockError
-        If the record can't be read.
+    If `verify`, the SHA256 is compared as well, which reads the whole image. Raise LockError if there is no record.
     """
     known = installation.record.image
     kind, origin = kind_of(installation), known.origin
@@ -92,9 +70,9 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     status = path.stat()
     if not os.access(path, os.R_OK):
         return ImageState(kind, origin, path, status.st_size, UNREADABLE, unreadable(path))
-    state, problem = compare(path, status, known, verify)
+    state, difference = compare(path, status, known, verify)
     return ImageState(kind, origin, path, status.st_size, state,
-                      f"{problem}: {remedy(installation, kind, origin)}" if problem else None)
+                      f"{difference}: {remedy(installation, kind, origin)}" if difference else None)
 
 
 def path_of(installation: Installation) -> Optional[Path]:
@@ -118,7 +96,7 @@ def candidates(installation: Installation) -> Iterator[Path]:
     yield from map(Path, image_places(kind_of(installation), own, source, central_places(installation)))
 
 
-def central_places(installation):
+def central_places(installation: Installation) -> Iterator[Union[str, Path]]:
     """Yield the paths of the image in the site's directories, as in the easyconfig; without that, as recorded."""
     known, path = installation.record.image, installation.easyconfig
     try:
@@ -134,7 +112,7 @@ def central_places(installation):
         yield Path(root, directory, known.file)
 
 
-def is_closed(path):
+def is_closed(path: Path) -> bool:
     """Return whether a path may exist in a directory that this account can't search."""
     try:
         path.stat()
@@ -143,8 +121,8 @@ def is_closed(path):
     return False
 
 
-def unreadable(path):
-    """Return what to say of an image that this account can't read (str)."""
+def unreadable(path: Path) -> str:
+    """Return the message for an image that this account can't read."""
     return f"you can't read the image {path}: {files.how_to_get_access(path)}"
 
 
@@ -166,8 +144,8 @@ def compare(path: Path, status: os.stat_result, known: ImageRecord, verify: bool
     return (RECORDED if size is not None else UNKNOWN), None
 
 
-def digest(path, status):
-    """Return the SHA256 of an image (str), which is read once, however many modules and threads ask for it."""
+def digest(path: Path, status: os.stat_result) -> str:
+    """Return the SHA256 of an image, which is read once, however many modules and threads ask for it."""
     key = status.st_dev, status.st_ino, status.st_ctime_ns
     with TURNS.setdefault(key, threading.Lock()):
         if key not in DIGESTS:
@@ -175,8 +153,8 @@ def digest(path, status):
         return DIGESTS[key]
 
 
-def gone(installation, kind, origin):
-    """Return what to say of an image that isn't there (str)."""
+def gone(installation: Installation, kind: str, origin: Optional[str]) -> str:
+    """Return the message for a missing image."""
     places = [str(path) for path in candidates(installation)]
     if kind == IMAGE_OWN or kind == IMAGE_REFERENCE and origin:
         return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
@@ -185,8 +163,8 @@ def gone(installation, kind, origin):
             f"the file system mounted? If the image was removed, {remedy(installation, kind, origin)}")
 
 
-def remedy(installation, kind, origin):
-    """Return what to do about a wrong image (str)."""
+def remedy(installation: Installation, kind: str, origin: Optional[str]) -> str:
+    """Return what to do about a wrong image."""
     if kind == IMAGE_CENTRAL:
         return f"put the right image back, or install the module again with `{installation.rebuild}`"
     if origin:

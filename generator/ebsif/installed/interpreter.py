@@ -26,14 +26,7 @@ class InterpreterError(EbsifError):
 
 
 def of(installation: Installation) -> Path:
-    """
-    Return the interpreter of an installation.
-
-    Raises
-    ------
-    InterpreterError
-        If it has none.
-    """
+    """Return the interpreter of an installation; raise InterpreterError if it has none."""
     path = Path(os.path.abspath(installation.root / INTERPRETER))  # noqa: PTH100 links stay
     if is_there(path):
         return path
@@ -54,17 +47,7 @@ def write(installation: Installation, path: Path) -> None:
     """
     Write a file that is the interpreter, with the user software and the environment that are in use here.
 
-    Parameters
-    ----------
-    installation
-        The installation.
-    path
-        The file.
-
-    Raises
-    ------
-    InterpreterError
-        If there is no interpreter, or the file exists and is another one, or was edited.
+    Raise InterpreterError if there is no interpreter, or the file exists and is another one, or was edited.
     """
     interpreter = of(installation)
     if is_there(path):
@@ -90,7 +73,7 @@ def require_replaceable(path: Path) -> None:
     is_ours = len(lines) == 4 and lines[1].endswith(WRITTEN)
     if not is_ours or lines[2] != f"{SEAL}{digest(lines[3])}":
         what = "was edited since `ebsif python` wrote it" if is_ours else \
-            "exists, and `ebsif python` has not written it"
+            "exists, and was not created by `ebsif python`"
         raise InterpreterError(f"{path} {what}: choose another name, or remove it")
 
 

@@ -1,31 +1,31 @@
 """
-Resolve the name of a container that a user types: to a container of the catalogue, an installation, or a file.
+Resolve the name that a person types: to an installed module, a container of the catalogue, or a file.
 
-A name can be one in the catalogue, an installed module, an easyconfig, an installation directory, a file, or an
-unambiguous part of a name. Without a name, the loaded module is used.
+There is one list of names, and one rule for every command: the whole name; the name of an extension, which is its
+newest one; the name of a software, which is its newest version that is not archived; NAME/VERSION; a part of a name.
+What is installed comes before the catalogue. Without a name, the loaded module is meant.
 """
 
 import contextlib
-import os
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import lines_of
-from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.selection import natural_key, plain
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import is_there
-from ebsif.installed import imagestate, inventory, places
+from ebsif.installed import imagestate, places
 from ebsif.installed.lock import LockError
-from ebsif.installed.places import Installation
+from ebsif.installed.places import Installation, shown
 from ebsif.report import output
 from ebsif.report.findings import Finding
 
@@ -35,7 +35,7 @@ INSTALLED = ("an installed module, an installation, a prefix of EasyBuild, a dir
 
 # Suffixes of files that need no slash in their name to be recognized.
 SUFFIXES = (".eb", ".sif", ".json")
-DATE = re.compile(r"-(\d{8})((?:\.\d+)?)\Z")
+DATE = re.compile(r"-\d{8}(?:\.\d+)?\Z")
 
 # The possible results.
 Found = Union[Container, Installation, Path]
@@ -46,17 +46,10 @@ class NamingError(EbsifError):
 
 
 class Names:
-    """
-    The names that a command understands.
+    """The names that a command understands; catalogue and installations are read when they are needed."""
 
-    Parameters
-    ----------
-    options
-        The options of the command, with those of `add_settings_arguments`.
-    """
-
-    def __init__(self, options: Namespace):
-        """Keep the options; catalogue and installations are read when needed."""
+    def __init__(self, options: Any):
+        """Keep the options of the command, from which `read_settings` knows the catalogue."""
         self.options = options
 
     @cached_property
@@ -66,175 +59,274 @@ class Names:
         return settings.containers(settings.site())
 
     @cached_property
+    def recorded(self) -> list[Container]:
+        """The catalogue; empty if it can't be read, for names of what is installed."""
+        try:
+            return self.containers
+        except EbsifError:
+            return []
+
+    @cached_property
     def installations(self) -> list[Installation]:
         """The installations on MODULEPATH and below the usual prefixes."""
         return places.known(places.directories_of_modules())
 
-    def find(self, text: Optional[str], careful: bool = False, only_installed: bool = False) -> Found:
-        """
-        Return the container, installation or file with a name.
+    @cached_property
+    def module_paths(self) -> list[tuple[str, Path, Path]]:
+        """Name, module file and directory of all modules there; which are containers is known after reading them."""
+        return [(plain(places.module_of(path, directory)), path, directory)
+                for directory in places.directories_of_modules() for path in places.paths_below(directory, [])]
 
-        Parameters
-        ----------
-        text
-            The name as typed; None for the loaded module.
-        careful
-            Whether a name with a slash must be complete, and the newest of several dates isn't chosen.
-        only_installed
-            Whether to ignore the catalogue.
+    def installed(self, is_named: Callable[[str], bool]) -> list[Installation]:
+        """Return the installed modules that a function accepts by their names, newest first."""
+        modules = (places.of_file(path, directory) for name, path, directory in self.module_paths if is_named(name))
+        return places.newest_first(places.once(filter(None, modules)))
 
-        Raises
-        ------
-        UsageError
-            If there is neither a name nor a loaded module.
-        NamingError, CatalogueError
-            If the name is unknown or ambiguous; the message lists the candidates.
+    def installed_as(self, text: str) -> Optional[Installation]:
         """
+        Return the installation with exactly this name of a module or easyconfig; None if there is none.
+
+        NAME/VERSION-mine is the newest extension of that name (V-07).
+        """
+        if text.endswith(".eb"):
+            name = plain(text)
+            return next(iter(self.installed(lambda module: module.replace("/", "-", 1) == name)), None)
+        if "/" not in text:
+            return None
+        modules = places.known(places.directories_of_modules(), text) or self.extensions(text)
+        return next(iter(modules), None)
+
+    def extensions(self, text: str) -> list[Installation]:
+        """Return the newest installed extension with a name, or NAME/VERSION-name, on each base that has one (V-07)."""
+        name = plain(text)
+        on_base: dict[str, list[Installation]] = {}
+        for module in self.installed(lambda module: f"-{DATE.sub('', module)}".endswith(f"-{name}")):
+            own = module.extension and module.extension[0]
+            if own and name in (own.lower(), plain(f"{module.base}-{own}")):
+                on_base.setdefault(str(module.base), []).append(module)
+        for same in on_base.values():
+            if len(same) > 1 and "/" not in text:
+                output.note(f"'{text}' is {shown(same[0])}, the newest of {len(same)}")
+        return [same[0] for same in on_base.values()]
+
+    def older(self, module: Installation) -> list[Installation]:
+        """Return the earlier extensions with the name and the base of this one, newest first."""
+        if not module.extension:
+            raise NamingError(f"{shown(module)} is no extension, so there are no earlier ones of it")
+        return [one for one in places.everything()
+                if one.base == module.base and one.extension and one.extension[0] == module.extension[0]
+                and natural_key(shown(one)) < natural_key(shown(module))]
+
+    def named(self, text: str) -> list[Union[Container, Installation]]:
+        """
+        Return the installed modules and the containers that a name stands for in the best way, installed ones first.
+
+        An extension is found by its own name, and not by that of its base.
+        """
+        catalogue = list(selection.named(self.recorded))
+        for number, is_named in enumerate(selection.ways(text)):
+            installed = [module for module in self.installed(is_named)
+                         if number == 0 or not (module.base and is_named(plain(module.base)))]
+            containers = dict.fromkeys(one for name, one in catalogue if is_named(plain(name)))
+            if not number and not (installed or containers) and not self.is_software(text):
+                installed = self.extensions(text)
+            if installed or containers:
+                return [*installed, *selection.newest_first(containers)]
+        return []
+
+    def is_software(self, text: str) -> bool:
+        """Return whether a text is spelled like the name of a software, which an extension may have, too."""
+        return any(text == path.relative_to(directory).parts[0] for _, path, directory in self.module_paths) or \
+            any(text == one.name for one in self.recorded)
+
+    def find(self, text: Optional[str]) -> Found:
+        """
+        Return the installation, container or file with a name; without one, the loaded module.
+
+        Raise UsageError if there is neither a name nor a loaded module; NamingError or CatalogueError, which list the
+        candidates, if the name is unknown or ambiguous.
+        """
+        here = self.here(text)
+        if here:
+            return here
+        try:
+            return selection.find_one(self.containers, str(text))
+        except selection.UnknownName as error:
+            own = {module.extension[0] for module in self.installations if module.extension}
+            also = "" if "did you mean" in str(error) else selection.did_you_mean(str(text), own)
+            missing = f"the file {text} does not exist, and " if str(text).endswith(SUFFIXES) else ""
+            raise selection.UnknownName(f"{missing}{error}{also}") from None
+
+    def here(self, text: Optional[str]) -> Union[Installation, Path, None]:
+        """Return the installation or file with a name; None if there is none; without a name, the loaded module."""
         if not text:
             return loaded()
-        unknown = None
-        found = file_of(text)
-        if not found and not only_installed:
-            try:
-                found = selection.find_one(self.containers, text, parts=False)
-            except selection.UnknownName as error:
-                unknown = error
-        found = found or self.installed_as(text)
-        if found:
-            return found
-        known = {} if only_installed else {one.module_or_version: one for one in self.containers}
-        for one in self.installations:
-            known.setdefault(shown(one), one)
-        fitting = best_matches(known, text)
-        if only_installed and (not fitting or careful):
-            # asking EasyBuild takes longer
-            known.update({shown(one): one for one in inventory.everything() if shown(one) not in known})
-            fitting = best_matches(known, text)
-        fitting = one_per_image(known, fitting)
-        fitting = of_software(text, fitting) or extensions_of_name(text, fitting) or fitting
-        if careful:
-            fitting = [one for one in fitting if "/" not in text or one == shown_module(text)]
-        else:
-            fitting = newest_of(text, fitting)
-        if len(fitting) > 1:
-            raise NamingError(f"'{text}' is ambiguous; choose one of:" + "".join(f"\n  {one}" for one in fitting))
-        if fitting:
-            return known[fitting[0]]
-        if unknown and text.endswith(SUFFIXES):
-            raise selection.UnknownName(f"the file {text} does not exist, and {unknown}")
-        own = [one.extension[0] for one in self.installations if one.extension]
-        if unknown:
-            also = "" if "did you mean" in str(unknown) else selection.did_you_mean(text, own)
-            raise selection.UnknownName(f"{unknown}{also}")
-        also = selection.did_you_mean(text, [*known, *own])
+        exact = file_of(text) or self.installed_as(text)
+        if exact:
+            return exact
+        installed = [one for one in self.named(selection.with_version(text)) if isinstance(one, Installation)]
+        return self.one_of(text, installed) if installed else None
+
+    def one_of(self, text: str, installed: list[Installation]) -> Installation:
+        """Return the installed module that a name stands for: of a software, the newest that is not archived."""
+        current = [module for module in installed if not self.is_archived(module)] or installed
+        current = [module for module in current if not getattr(self.record_of(module), "label", None)] or current
+        if len(current) > 1 and all(shown(module).partition("/")[0].lower() == text.lower() for module in current):
+            output.note(f"'{text}' is {shown(current[0])}, the newest of {len(current)} that are installed")
+        elif len(current) > 1:
+            raise NamingError(selection.ambiguous(text, map(shown, current)))
+        return current[0]
+
+    def is_archived(self, module: Installation) -> bool:
+        """Return whether a module is archived: hidden, or archived in the catalogue."""
+        record = self.record_of(module)
+        return "/." in module.module or bool(record and record.archived)
+
+    def record_of(self, module: Installation) -> Optional[Container]:
+        """Return the record of an installed module in the catalogue; None if it has none, as extensions."""
+        name = module.recorded_name or shown(module)
+        return next((one for one in self.recorded if one.module_or_version == name), None)
+
+    def exact(self, module: str) -> Union[Container, Installation, None]:
+        """Return what is called exactly like a module, installed or in the catalogue; None if there is nothing."""
+        return self.installed_as(module) or next(
+            (one for one in self.recorded if one.module_or_version == module), None)
+
+    def find_all(self, text: Optional[str]) -> list[Found]:
+        """Return everything with a name, such as all versions of a software, installed ones first; see `find`."""
+        if text and not file_of(text) and not self.installed_as(text):
+            return list(self.named(selection.with_version(text))) or [self.find(text)]
+        return [self.find(text)]
+
+    def installed_or_file(self, text: Optional[str]) -> Union[Installation, Path]:
+        """Return the installation or file with a name; see `find`. What only the catalogue has is an error."""
+        here = self.here(text)
+        if here:
+            return here
+        # asking EasyBuild takes longer
+        wanted, everything = str(text), [(shown(one), one) for one in places.everything()]
+        more = [one for one in selection.matching(wanted, everything) if shown(one) == wanted or not one.extension]
+        if more:
+            return self.one_of(wanted, more)
+        records = self.named(selection.with_version(wanted))
+        if records:
+            raise NamingError(f"{records[0].module} is in the catalogue, but not installed here (`ebsif show "
+                              f"{records[0].module}` says how to install it)")
+        own = [one.extension[0] for _, one in everything if one.extension]
+        also = selection.did_you_mean(wanted, [*(name for name, _ in everything), *own])
         raise NamingError(f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
                           "and below EasyBuild's prefix: `module use` adds a directory)")
 
-    def find_all(self, text: Optional[str]) -> list[Found]:
-        """Return everything with a name, such as all versions of a software; see `find`."""
-        if text and not file_of(text):
-            with contextlib.suppress(selection.UnknownName):
-                return list(selection.find(self.containers, text, parts=False))
-        return [self.find(text)]
-
-    def installed_as(self, text):
-        """Return the installation with this name of a module or easyconfig (Installation), or None."""
-        if text.endswith(".eb"):
-            name = text.removesuffix(".eb")
-            return next((one for one in self.installations if shown(one).replace("/", "-", 1) == name), None)
-        found = places.known(places.directories_of_modules(), text) if "/" in text else []
-        return found[0] if found else None
-
-    def installation(self, text: Optional[str], careful: bool = False) -> Installation:
-        """
-        Return the installation with a name; see `find`.
-
-        Raises
-        ------
-        UsageError, NamingError
-            If it is not an installation.
-        """
-        found = self.find(text, careful, only_installed=True)
-        if isinstance(found, Path):
-            raise NamingError(f"{found} is not the directory of an installation: name that, or an installed module")
-        return found
+    def installation(self, text: Optional[str]) -> Installation:
+        """Return the installation with a name; see `find`. Raise NamingError if it is not installed, or a file."""
+        module = self.installed_or_file(text)
+        if isinstance(module, Path):
+            raise NamingError(f"{module} is not the directory of an installation: name that, or an installed module")
+        return module
 
     def container(self, text: Optional[str]) -> Container:
-        """
-        Return the container in the catalogue with a name; see `find`.
-
-        Raises
-        ------
-        UsageError, NamingError, CatalogueError
-            If the catalogue has no container with this name.
-        """
-        found = self.find(text)
-        if isinstance(found, Installation):
-            return selection.find_one(self.containers, shown(found), parts=False)
-        if isinstance(found, Path):
-            raise NamingError(f"{found} is a file: name a container in the catalogue (`ebsif list`)")
-        return found
+        """Return the container in the catalogue with a name; see `find`. Raise an EbsifError if it has none."""
+        thing = self.find(text)
+        if isinstance(thing, Installation):
+            thing = self.record_of(thing) or selection.find_one(self.containers, shown(thing))
+        if isinstance(thing, Path):
+            raise NamingError(f"{thing} is a file: name a container in the catalogue (`ebsif list`)")
+        return thing
 
     def easyconfig(self, text: Optional[str]) -> Union[Path, str]:
-        """
-        Return an easyconfig: a file, the copy in an installation, or a name that eb finds.
-
-        Raises
-        ------
-        UsageError, NamingError, CatalogueError
-            If there is none.
-        """
-        found = self.find(text)
-        if isinstance(found, Container):
-            return found.easyconfig_name
-        path = found.easyconfig if isinstance(found, Installation) else found
+        """Return an easyconfig: a file, the copy in an installation, or a name that eb finds; see `find`."""
+        thing = self.find(text)
+        if isinstance(thing, Container):
+            return thing.easyconfig_name
+        path = thing.easyconfig if isinstance(thing, Installation) else thing
         if not path:
-            raise NamingError(found.lack)
+            raise NamingError(thing.lack if isinstance(thing, Installation) else f"{text}: no easyconfig")
         if path.suffix != ".eb":
             raise NamingError(f"{text}: no easyconfig")
         return path
 
     def image(self, text: Optional[str]) -> Path:
-        """
-        Return the image of a container with this name.
-
-        Raises
-        ------
-        UsageError, NamingError, CatalogueError
-            If there is none.
-        """
+        """Return the image of the container with a name, or an image that is named itself; see `find`."""
         if text and not is_there(Path(text, lockfile.RECORD)) and (text.endswith(".sif") or is_there(Path(text))):
             return Path(text)
-        found = self.find(text)
-        if isinstance(found, Path):
-            return found
-        if isinstance(found, Installation):
-            path = imagestate.path_of(found)
+        thing = self.find(text)
+        if isinstance(thing, Path):
+            return thing
+        if isinstance(thing, Installation):
+            path = imagestate.path_of(thing)
             if not path:
-                raise NamingError(f"the image of {shown(found)} is gone: install the module again with eb")
+                raise NamingError(f"the image of {shown(thing)} is gone: install the module again with eb")
             return path
-        images = [path for _, path in found.image_places]
-        path = next((path for path in images if is_there(path)), None)
-        if not path:
-            raise NamingError(f"the image of {found.module} is not on this machine (searched: "
+        images = [path for _, path in thing.image_places]
+        image = next((path for path in images if is_there(path)), None)
+        if not image:
+            raise NamingError(f"the image of {thing.module} is not on this machine (searched: "
                               f"{', '.join(str(path.parent) for path in images) or 'no directory is known'}): name the "
                               "file")
-        return path
+        return image
 
     def module(self, text: Optional[str]) -> str:
         """
         Return the name of a module for `module load`; see `find`.
 
-        Raises
-        ------
-        UsageError, NamingError, CatalogueError
-            If there is no such module.
+        Of an extension that is named without its date, this has no date either: it goes on meaning the newest (V-07).
         """
-        found = self.find(text)
-        if isinstance(found, Path):
-            raise NamingError(f"{found} is a file: name a module")
-        return found.module
+        thing = self.find(text)
+        if isinstance(thing, Path):
+            raise NamingError(f"{thing} is a file: name a module")
+        short = places.undated(thing) if isinstance(thing, Installation) and text else None
+        return short if short and plain(str(text)) != plain(thing.module) else thing.module
 
+
+def installations(options: Any, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:
+    """
+    Return installations by their names or directories, or all of them, newest first, and what can't be searched.
+
+    The texts are names of installed modules, and directories as for `places.installations`. Raise UsageError or
+    NamingError if a directory doesn't exist, or a name is unknown or ambiguous.
+    """
+    directories = list(filter(places.is_place, texts))
+    names = Names(options)
+    named = [names.installation(text) for text in texts if text not in directories]
+    there, problems = places.installations(directories) if directories or not texts else ([], [])
+    return places.once([*named, *there]), problems
+
+
+def loaded() -> Installation:
+    """Return the loaded container module; raise UsageError if there is none."""
+    module = places.loaded()
+    if not module:
+        raise UsageError("no container is named, and no container module is loaded: name one, or load its module")
+    return module
+
+
+def file_of(text: str) -> Union[Installation, Path, None]:
+    """
+    Return the installation or file at a path; None if the text doesn't look like a path.
+
+    Raise NamingError if it looks like one, but neither exists.
+    """
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # an unknown user
+        path = Path(text)
+    if is_there(path / lockfile.RECORD):
+        return places.of_directory(path)
+    if path.is_file() and ("/" in text or path.suffix in SUFFIXES):
+        return path
+    if text.startswith(("/", "./", "../", "~")):
+        missing = path / lockfile.RECORD if path.is_dir() else path
+        raise NamingError(f"{text}: not an installation of a container module ({missing} does not exist)")
+    return None
+
+
+def catalogue_name(installation: Installation) -> str:
+    """Return how the catalogue calls a module, or the base of an extension; naming schemes may call it otherwise."""
+    name = installation.recorded_name or shown(installation)
+    return places.NAMED.sub("", name) if installation.extension else name
+
+
+# --- arguments of commands, and the Tab key
 
 def add_name_argument(parser: ArgumentParser, name: str, what: str, metavar: str = "CONTAINER",
                       only_installed: bool = False, required: bool = False) -> None:
@@ -264,28 +356,6 @@ def complete(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
     """Return the names of containers and installed modules that begin with a text, for Tab completion."""
     known = {one.module_or_version for one in Names(parsed_args).containers}
     return sorted({*beginning_with(prefix, known), *complete_installed(prefix)})
-
-
-def installations(options: Namespace, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:
-    """
-    Return installations by their names or directories, or all of them, and what can't be searched.
-
-    Parameters
-    ----------
-    options
-        As for `Names`.
-    texts
-        Names of installed modules, and directories as for `inventory.installations`; none for all installations.
-
-    Raises
-    ------
-    UsageError, NamingError
-        If a directory doesn't exist, or a name is unknown or ambiguous.
-    """
-    directories = list(filter(inventory.is_place, texts))
-    named = [Names(options).installation(text) for text in texts if text not in directories]
-    found, problems = inventory.installations(directories) if directories or not texts else ([], [])
-    return list({os.path.realpath(one.root): one for one in (*named, *found)}.values()), problems
 
 
 def complete_installed(prefix: str, **_: object) -> list[str]:
@@ -319,79 +389,3 @@ def records_of(text: Optional[str]) -> list[lockfile.Record]:
 def beginning_with(prefix: str, names: Iterable[str]) -> list[str]:
     """Return the names that begin with a text, ignoring case."""
     return sorted(name for name in set(names) if name.lower().startswith(prefix.lower()))
-
-
-def loaded() -> Installation:
-    """Return the loaded container module; raise UsageError if there is none."""
-    found = places.loaded()
-    if not found:
-        raise UsageError("no container is named, and no container module is loaded: name one, or load its module")
-    return found
-
-
-def file_of(text: str) -> Union[Installation, Path, None]:
-    """
-    Return the installation or file at a path; None if the text doesn't look like a path.
-
-    Raises
-    ------
-    NamingError
-        If it looks like one, but neither exists.
-    """
-    try:
-        path = Path(text).expanduser()
-    except RuntimeError:  # an unknown user
-        path = Path(text)
-    if is_there(path / lockfile.RECORD):
-        return places.of_directory(path)
-    if path.is_file() and ("/" in text or path.suffix in SUFFIXES):
-        return path
-    if text.startswith(("/", "./", "../", "~")):
-        missing = path / lockfile.RECORD if path.is_dir() else path
-        raise NamingError(f"{text}: not an installation of a container module ({missing} does not exist)")
-    return None
-
-
-def shown(installation: Installation) -> str:
-    """Return the name of an installed module, without the dot of a hidden one."""
-    return shown_module(installation.module)
-
-
-def catalogue_name(installation: Installation) -> str:
-    """Return how the catalogue calls a module, or the base of an extension; naming schemes may call it otherwise."""
-    name = installation.recorded_name or shown(installation)
-    return places.NAMED.sub("", name) if installation.extension else name
-
-
-def one_per_image(known, modules):
-    """Return modules (list of str) without archived ones and those with a label, unless only such are left."""
-    current = [module for module in modules if not getattr(known[module], "archived", None)] or modules
-    plain = [module for module in current if not getattr(known[module], "label", None)]
-    return sorted(plain or current, key=selection.natural_key)
-
-
-def best_matches(modules: Iterable[str], text: str) -> list[str]:
-    """Return the modules that a part of a name fits best; a single letter only fits as the name of an extension."""
-    return selection.best_matches(modules, text) or extensions_of_name(text, modules)
-
-
-def of_software(text: str, modules: Iterable[str]) -> list[str]:
-    """Return the modules of a software, whose name is spelled like that; the name of an extension may be the same."""
-    return [one for one in modules if one.partition("/")[0] == text]
-
-
-def extensions_of_name(text: str, modules: Iterable[str]) -> list[str]:
-    """Return the extensions with a name, without those on top of them."""
-    named = re.compile(rf"-{re.escape(text)}\Z", re.IGNORECASE)
-    return [one for one in modules if DATE.search(one) and named.search(DATE.sub("", one))]
-
-
-def newest_of(text: str, modules: Iterable[str]) -> list[str]:
-    """Return the newest of modules whose names differ only in the date at the end; all others unchanged."""
-    modules = list(modules)
-    if len(modules) < 2 or len({DATE.sub("", module) for module in modules}) > 1 or not all(map(DATE.search, modules)):
-        return modules
-    # the date, then its number
-    newest = max(modules, key=lambda one: (DATE.search(one).group(1), len(one), one))
-    output.note(f"'{text}' is {newest}, the newest of {len(modules)}")
-    return [newest]

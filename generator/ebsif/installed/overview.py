@@ -7,9 +7,11 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 
+from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.installed import imagestate, inventory, lock, places, usage
-from ebsif.installed.names import best_matches, catalogue_name, shown
+from ebsif.installed import imagestate, lock, places, usage
+from ebsif.installed.names import catalogue_name
+from ebsif.installed.places import shown
 from ebsif.report.steps import working
 
 
@@ -32,20 +34,17 @@ class Row:
 
 
 def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row]:
-    """Return the container modules of this account, oldest first; if parts of names are given, only matching ones."""
-    found = all_mine()
-    catalogue = {one.module_or_version: one for one in containers}
+    """Return the container modules of this account, newest first; if parts of names are given, only matching ones."""
+    oldest_first = sorted((one for one in places.everything() if one.root.stat().st_uid == os.getuid()),
+                          key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime)
+    catalogue = {container.module_or_version: container for container in containers}
     with working("adding up sizes"):
-        sizes = usage.sizes_for(os.getuid(), [one.root for one in found])
-    return [Row(shown(one), one.base, size, one.date.isoformat(), state_of(one, catalogue), str(one.root), one.load)
-            for one, size in zip(found, sizes)
-            if not names or any(best_matches([one.module], name) for name in names)]
-
-
-def all_mine() -> list[places.Installation]:
-    """Return the installations that belong to this account, oldest first."""
-    return sorted((one for one in inventory.everything() if one.root.stat().st_uid == os.getuid()),
-                  key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime)
+        # what several share counts for the oldest
+        sizes = usage.sizes_for(os.getuid(), [one.root for one in oldest_first])
+    rows = [Row(shown(one), one.base, size, one.date.isoformat(), state_of(one, catalogue), str(one.root), one.load)
+            for one, size in zip(oldest_first, sizes)
+            if not names or any(selection.matching(name, [(one.module, one)]) for name in names)]
+    return rows[::-1]
 
 
 def as_tree(rows: Sequence[Row]) -> list[tuple[str, Optional[Row]]]:

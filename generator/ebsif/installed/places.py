@@ -1,27 +1,32 @@
-"""Find installations of container modules: by directory, by module file, the loaded one, all of a user."""
+"""Find installations of container modules: by directory, by module file, the loaded one, all below some directories."""
 
 import datetime
+import errno
 import functools
-import itertools
 import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif import files
+from ebsif.catalogue.selection import natural_key
 from ebsif.eb import framework
+from ebsif.errors import UsageError
+from ebsif.files import is_there
 from ebsif.installed import lock
+from ebsif.modulestool import directories_of_modules
+from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 
-# Modules below a prefix of EasyBuild.
-MODULES = "modules/all"
+# Modules and software below a prefix of EasyBuild.
+MODULES, SOFTWARE = "modules/all", "software"
 # where EasyBuild's generators of module files write the installation directory
 ROOT = re.compile(r'^(?:local root = "(?P<lua>.*)"|set root\s+(?P<tcl>.*\S))\s*$', re.MULTILINE)
 # start of the easyconfigs of extensions, and end of their version suffixes
@@ -32,27 +37,15 @@ DEPTH = 4
 LARGEST = 4 * 1024 * 1024  # bytes of a module file
 # settings of directories; backups and unfinished files of the easyblocks, backups of EasyBuild (--backup-modules)
 NO_MODULE = re.compile(r"\A\.(?:modulerc|version)|\.(?:unfinished|replaced|removed|bak_\d+_\d+)\Z")
-
 # Suffixes of paths next to an installation: leftovers of reinstallations, and user software set aside, with the time.
 BESIDE = re.compile(r"\.(?:replace|replaced|\d{8}-\d{6}(?:\..+)?)\Z")
+# The beginning of what is said of a directory that can't be read.
+UNREADABLE = "can't be read, so what is installed there is unknown"
 
 
 @dataclass(frozen=True)
 class Installation:
-    """
-    An installation of a container module.
-
-    Attributes
-    ----------
-    root
-        The installation directory.
-    module
-        Name of the module.
-    file
-        The module file; None if it doesn't exist or was not searched.
-    use
-        The directory for `module use`.
-    """
+    """An installation directory, the name of its module, and, where they are known, module file and `module use`."""
 
     root: Path
     module: str
@@ -61,27 +54,28 @@ class Installation:
 
     @cached_property
     def record(self) -> lockfile.Record:
-        """The record, as written at installation."""
+        """The record, as written at installation; raise LockError if it can't be read."""
         return lock.read(self.root)
+
+    @cached_property
+    def problem(self) -> Optional[lock.LockError]:
+        """The error of reading the record; None if it can be read."""
+        try:
+            self.record  # noqa: B018 reading it is the test
+        except lock.LockError as error:
+            return error
+        return None
 
     @property
     def damage(self) -> Optional[str]:
         """Why the record can't be used; None if it can."""
-        try:
-            self.record  # noqa: B018 reading it is the test
-        except lock.LockError as error:
-            return str(error)
-        return None
+        return str(self.problem) if self.problem else None
 
     @property
     def repair(self) -> str:
         """What to do about a damaged record, or one that this account may not read."""
-        try:
-            self.record  # noqa: B018 reading it is the test
-        except lock.ClosedLockError:
+        if isinstance(self.problem, lock.ClosedLockError):
             return files.how_to_get_access(self.root / lockfile.RECORD)
-        except lock.LockError:
-            pass
         return f"install the module again with `{self.rebuild}`"
 
     @property
@@ -102,7 +96,7 @@ class Installation:
     @property
     def lack(self) -> str:
         """Why there is no easyconfig, and what to do."""
-        closed = next((path for path in (self.kept, *sorted(self.kept.glob("*.eb"))) if files.is_there(path) and
+        closed = next((path for path in (self.kept, *sorted(self.kept.glob("*.eb"))) if is_there(path) and
                        not os.access(path, os.R_OK)), None)
         if closed:
             return f"the easyconfig in {self.kept} can't be read: {files.how_to_get_access(closed)}"
@@ -116,10 +110,10 @@ class Installation:
     @property
     def extension(self) -> Optional[tuple[str, str]]:
         """Name and date of an extension whose easyconfig `ebsif` wrote; None for other modules."""
-        path, found = self.easyconfig, NAMED.search(self.module)
-        if not (path and found and path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN)):
+        path, suffix = self.easyconfig, NAMED.search(self.module)
+        if not (path and suffix and path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN)):
             return None
-        return found.group("name"), found.group("date")
+        return suffix.group("name"), suffix.group("date")
 
     @property
     def base(self) -> Optional[str]:
@@ -130,9 +124,8 @@ class Installation:
     def is_loaded(self) -> bool:
         """Whether the module is loaded in this environment."""
         root = os.environ.get("CONTAINERROOT")
-        loaded = os.environ.get("_LMFILES_", "").split(":")
-        return bool(root) and os.path.realpath(root) == os.path.realpath(self.root) or \
-            bool(self.file) and str(self.file) in loaded
+        loaded_files = os.environ.get("_LMFILES_", "").split(":")
+        return bool(root and is_same(Path(root), self.root)) or bool(self.file) and str(self.file) in loaded_files
 
     @property
     def date(self) -> datetime.date:
@@ -140,24 +133,50 @@ class Installation:
         return datetime.date.fromtimestamp((self.root / lockfile.RECORD).stat().st_mtime)
 
     @property
+    def programs(self) -> list[str]:
+        """The commands of the loaded module that run programs of the container, without those of ebsif."""
+        commands = self.root / "bin"
+        names = {path.name for path in commands.iterdir()} if is_there(commands) else set()
+        own = Path(lockfile.__file__).parent / "files/bin"
+        return sorted(names - {path.name for path in own.iterdir()})
+
+    @property
     def load(self) -> str:
         """The command that loads the module."""
         return framework.load_command(self.use, self.module)
 
 
-def of_directory(root: Path) -> Installation:
-    """
-    Return the installation in a directory.
+def shown(installation: Installation) -> str:
+    """Return the name of an installed module, without the dot of a hidden one."""
+    return shown_module(installation.module)
 
-    Raises
-    ------
-    LockError
-        If there is none.
-    """
+
+def undated(installation: Installation) -> Optional[str]:
+    """Return the name of an extension without its date, if its module can be loaded by that; None otherwise."""
+    if not (installation.extension and installation.file):
+        return None
+    name = f"{installation.base}-{installation.extension[0]}"
+    words = re.escape(installation.module), re.escape(name.partition("/")[2])
+    alias = re.compile(r'^(?:module_version\("{0}", "{1}"\)|module-version {0} {1})$'.format(*words), re.MULTILINE)
+    folder = installation.file.parent
+    return name if any(is_there(path) and alias.search(path.read_text(encoding="utf-8"))
+                       for path in (folder / ".modulerc.lua", folder / ".modulerc")) else None
+
+
+def newest_first(installations: Iterable[Installation]) -> list[Installation]:
+    """Return installations by software, each with its newest version first."""
+    by_version = sorted(installations, key=lambda one: natural_key(shown(one).partition("/")[2]), reverse=True)
+    return sorted(by_version, key=lambda one: shown(one).partition("/")[0].lower())
+
+
+# --- single installations
+
+def of_directory(root: Path) -> Installation:
+    """Return the installation in a directory; raise LockError if there is none."""
     return Installation(root, lock.read(root).module_name or f"{root.parent.name}/{root.name}")
 
 
-def of_directory_or_path(root):
+def of_directory_or_path(root: Path) -> Installation:
     """Return the installation in a directory; if its record is damaged, with a name that follows from the path."""
     try:
         return of_directory(root)
@@ -170,43 +189,48 @@ def loaded() -> Optional[Installation]:
     root, module = os.environ.get("CONTAINERROOT"), os.environ.get("EBSIF_LOADED_MODULE")
     if not root:
         return None
-    found = of_directory(Path(root))
-    return Installation(found.root, module or found.module)
+    installation = of_directory(Path(root))
+    return Installation(installation.root, module or installation.module)
 
+
+# --- module files
 
 def module_files(directory: Path, name: Optional[str] = None, only_complete: bool = True,
                  closed: Optional[list[OSError]] = None) -> Iterator[Installation]:
     """
-    Yield the installations with a module file in a directory of modules.
+    Yield the installations with a module file in a directory of modules; with a name, only that module.
 
-    Parameters
-    ----------
-    directory
-        The directory, as for `module use`.
-    name
-        Name of a module, to yield only this one.
-    only_complete
-        Whether to leave out module files whose installation has no record or is gone.
-    closed
-        Gets the errors of directories and files in it that can't be read.
+    Module files whose installation has no record or is gone are left out if `only_complete`. The errors of directories
+    and files that can't be read are added to `closed`.
     """
     closed = [] if closed is None else closed
     if name:
         head, _, version = name.rpartition("/")
-        paths = [directory / head / f"{dot}{version}{suffix}" for dot in ("", ".") for suffix in (".lua", "")]
+        paths = iter([directory / head / f"{dot}{version}{suffix}" for dot in ("", ".") for suffix in (".lua", "")])
     else:
         paths = paths_below(directory, closed)
     for path in paths:
-        # the earlier name of a module that was hidden after its installation
-        if path.is_symlink() and path.readlink().parent == Path():
-            path = path.with_name(str(path.readlink()))
-        root = root_in(path, only_complete, closed)
-        if root:
-            module = str(path.relative_to(directory)).removesuffix(".lua")
-            yield Installation(root, module, path, directory)
+        installation = of_file(path, directory, only_complete, closed)
+        if installation:
+            yield installation
 
 
-def paths_below(directory, closed):
+def of_file(path: Path, directory: Path, only_complete: bool = True, closed: Optional[list[OSError]] = None
+            ) -> Optional[Installation]:
+    """Return the installation with a module file in a directory of modules; None for other modules."""
+    # the earlier name of a module that was hidden after its installation
+    if path.is_symlink() and path.readlink().parent == Path():
+        path = path.with_name(str(path.readlink()))
+    root = root_in(path, only_complete, closed)
+    return Installation(root, module_of(path, directory), path, directory) if root else None
+
+
+def module_of(path: Path, directory: Path) -> str:
+    """Return the name of a module, given its file and the directory of modules that has it."""
+    return str(path.relative_to(directory)).removesuffix(".lua")
+
+
+def paths_below(directory: Path, closed: list[OSError]) -> Iterator[Path]:
     """Yield the paths of possible module files; add the errors of directories that can't be read to a list."""
     for folder, folders, names in os.walk(directory, onerror=closed.append):
         if len(Path(folder).relative_to(directory).parts) >= DEPTH - 1:
@@ -217,8 +241,8 @@ def paths_below(directory, closed):
                 yield Path(folder, name)
 
 
-def root_in(path, only_complete=True, closed=None):
-    """Return the installation directory in a container's module file (Path); None for others, `closed` gets errors."""
+def root_in(path: Path, only_complete: bool = True, closed: Optional[list[OSError]] = None) -> Optional[Path]:
+    """Return the installation directory in the module file of a container; None for others, `closed` gets errors."""
     try:
         # nothing else waits for a reader, or is as large as an image
         if not stat.S_ISREG(path.stat().st_mode) or path.stat().st_size > LARGEST:
@@ -228,61 +252,216 @@ def root_in(path, only_complete=True, closed=None):
         if isinstance(error, PermissionError) and closed is not None:
             closed.append(error)
         return None
-    found = ROOT.search(text) if "CONTAINERROOT" in text else None
-    root = found and Path(found.group("lua") or found.group("tcl"))
-    return root if root and (not only_complete or files.is_there(root / lockfile.RECORD)) else None
-
-
-def directories_of_modules() -> list[Path]:
-    """Return the module directories known without EasyBuild: those on MODULEPATH and below the usual prefixes."""
-    named = [part for part in os.environ.get("MODULEPATH", "").split(":") if part]
-    prefixes = [os.environ[name] for name in ("EASYBUILD_INSTALLPATH", "EASYBUILD_PREFIX") if os.environ.get(name)]
-    if os.environ.get("EASYBUILD_INSTALLPATH_MODULES"):
-        named.append(f"{os.environ['EASYBUILD_INSTALLPATH_MODULES']}/all")
-    places = [*named, *(f"{prefix}/modules/all" for prefix in (*prefixes, files.home() / ".local/easybuild"))]
-    return [Path(place) for place in dict.fromkeys(map(os.path.realpath, places)) if os.path.isdir(place)]  # noqa: PTH112
+    match = ROOT.search(text) if "CONTAINERROOT" in text else None
+    root = Path(match.group("lua") or match.group("tcl")) if match else None
+    return root if root and (not only_complete or is_there(root / lockfile.RECORD)) else None
 
 
 def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Installation]:
     """Return the installations with a module file in one of these directories, without duplicates."""
-    found: dict[str, Installation] = {}
-    for directory in directories:
-        for one in module_files(directory, name):
-            found.setdefault(os.path.realpath(one.root), one)
-    return list(found.values())
+    return once(one for directory in directories for one in module_files(directory, name))
 
 
-def size_of(root: Path) -> int:
-    """Return the number of bytes that removing a directory frees; files with hard links elsewhere don't count."""
-    names: dict[tuple[int, int], list[int]] = {}
-    for folder, _, entries in os.walk(root):
-        for entry in entries:
-            status = os.lstat(os.path.join(folder, entry))  # noqa: PTH118
-            count = names.setdefault((status.st_dev, status.st_ino), [status.st_nlink, status.st_blocks * 512])
-            count[0] -= 1
-    return sum(size for left, size in names.values() if left == 0)
+def once(installations: Iterable[Installation]) -> list[Installation]:
+    """Return the first installation with each installation directory."""
+    by_root: dict[str, Installation] = {}
+    for installation in installations:
+        by_root.setdefault(os.path.realpath(installation.root), installation)
+    return list(by_root.values())
+
+
+def with_module_file(installation: Installation) -> Installation:
+    """Return an installation with its module file; see `with_module_files`."""
+    return with_module_files([installation])[0]
 
 
 def with_module_files(installations: Iterable[Installation]) -> list[Installation]:
     """
     Return installations with their module files.
 
-    These are searched in the prefix of the installation, on MODULEPATH and below EasyBuild's prefix; each directory is
-    read once at most.
+    These are searched in the prefix of the installation, on MODULEPATH and below EasyBuild's prefix, first by the name
+    of the module; each directory is read once at most.
     """
-    everything = functools.cache(lambda directory: known([directory]))
-    return [one if one.file else with_module_file(one, everything) for one in installations]
+    all_in = functools.cache(lambda directory: known([directory]))
+
+    def found(installation: Installation) -> Iterator[Installation]:
+        prefixes = list(installation.root.absolute().parents)[2:3]
+        for directory in dict.fromkeys([*(prefix / MODULES for prefix in prefixes), *directories_of_modules(),
+                                        framework.prefix()[1]]):
+            yield from known([directory], installation.module)
+            yield from all_in(directory)
+
+    return [one if one.file else next((other for other in found(one) if is_same(one.root, other.root)), one)
+            for one in installations]
 
 
-def with_module_file(installation: Installation,
-                     everything: Optional[Callable[[Path], list[Installation]]] = None) -> Installation:
-    """Return an installation with its module file; `everything` returns all installations of a module directory."""
-    if installation.file:
-        return installation
-    root = os.path.realpath(installation.root)
-    prefixes = list(installation.root.absolute().parents)[2:3]
-    directories = dict.fromkeys(
-        [*(prefix / MODULES for prefix in prefixes), *directories_of_modules(), framework.prefix()[1]])
-    named = (one for directory in directories for one in known([directory], installation.module))
-    others = (one for directory in directories for one in (everything or module_files)(directory))
-    return next((one for one in itertools.chain(named, others) if os.path.realpath(one.root) == root), installation)
+def is_same(root: Path, other: Path) -> bool:
+    """Return whether two paths are the same directory, which may be gone."""
+    return os.path.realpath(root) == os.path.realpath(other)
+
+
+# --- all installations
+
+def installations(named: Sequence[str] = ()) -> tuple[list[Installation], list[Finding]]:
+    """
+    Return all installations in some directories, newest first, and what can't be searched.
+
+    The directories are prefixes of EasyBuild, directories of installations or of modules, installations, or several of
+    these separated by colons, as in MODULEPATH, of which some may not exist. By default EasyBuild's prefix and
+    MODULEPATH are searched. Those with a damaged record are included; see `Installation.damage`. The findings are
+    about directories that can't be read (see `is_gap`), and container modules without an installation or of another
+    origin. Raise UsageError if a directory that is named by itself doesn't exist.
+    """
+    search = Search()
+    if named:
+        for text in named:
+            search.add(text)
+    else:
+        software, modules = framework.prefix()
+        for directory in dict.fromkeys([modules, *directories_of_modules()]):
+            search.add_modules(directory)
+        search.add_software(software)
+    return newest_first(search.found.values()), list(search.problems)
+
+
+def everything() -> list[Installation]:
+    """Return the installations below EasyBuild's prefix and on MODULEPATH, also those without a module file."""
+    return installations()[0]
+
+
+class Search:
+    """A search of directories; `found` are the installations by their real path, `problems` the findings, each once."""
+
+    def __init__(self) -> None:
+        """Start without results."""
+        self.found: dict[str, Installation] = {}
+        self.problems: dict[Finding, None] = {}
+
+    def add(self, text: str) -> None:
+        """Search a directory of any kind, or several separated by colons, without those that don't exist."""
+        parts = [part for part in text.split(":") if part]
+        if is_directory(text):
+            self.add_directory(Path(text))
+            return
+        if len(parts) < 2:
+            raise UsageError(f"{text or repr(text)} is not a directory: name a prefix of EasyBuild, a directory of "
+                             "modules, or an installation")
+        for part in parts:
+            if is_directory(part):
+                self.add_directory(Path(part))
+            else:
+                # MODULEPATH often has such entries, and modules tools skip them
+                self.note(Finding(NOTE, "", "skipped: there is no such directory", part, 0))
+
+    def add_directory(self, path: Path) -> None:
+        """Search a directory of any kind."""
+        path = path.absolute()
+        if is_there(path / lockfile.RECORD):
+            self.add_root(path)
+        elif is_directory(path / SOFTWARE) or is_directory(path / MODULES):
+            self.add_modules(path / MODULES)
+            self.add_software(path / SOFTWARE)
+        elif not self.add_software(path):
+            self.add_modules(path)
+
+    def add_modules(self, directory: Path) -> None:
+        """Add the installations with a module file in a directory of modules."""
+        if self.listed(directory) is None:
+            return
+        closed: list[OSError] = []
+        for installation in module_files(directory, only_complete=False, closed=closed):
+            if is_there(installation.root / lockfile.RECORD):
+                known_one = self.found.setdefault(os.path.realpath(installation.root), installation)
+                if not known_one.file:
+                    self.found[os.path.realpath(installation.root)] = installation
+            else:
+                self.note(without_record(installation))
+        for error in closed:
+            self.note(unreadable(error.filename, error.errno))
+
+    def add_software(self, directory: Path) -> bool:
+        """Add the installations NAME/VERSION in a directory, or VERSION in that of a software; return if there are."""
+        before = len(self.found)
+        for name in self.listed(directory) or []:
+            inside = self.listed(directory / name) or []
+            for root in (directory / name, *(directory / name / version for version in inside)):
+                if not BESIDE.search(root.name) and is_there(root / lockfile.RECORD):
+                    self.add_root(root)
+                elif is_closed(root):
+                    self.note(unreadable(root))
+        return len(self.found) > before
+
+    def add_root(self, root: Path) -> None:
+        """Add the installation in a directory."""
+        self.found.setdefault(os.path.realpath(root), of_directory_or_path(root))
+
+    def listed(self, directory: Path) -> Optional[list[str]]:
+        """Return the names in a directory; None if it is none, or can't be read, which is noted."""
+        try:
+            return sorted(path.name for path in directory.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self.note(unreadable(directory, error.errno))
+            return None
+
+    def note(self, problem: Finding) -> None:
+        """Add a finding, once: software is found by its directory and by its module."""
+        self.problems[problem] = None
+
+
+def is_place(text: str) -> bool:
+    """Return whether a text means a directory, or several, and not a name."""
+    return not text or text.startswith(("/", ".")) or ":" in text or is_directory(text)
+
+
+def is_search(texts: Sequence[str]) -> bool:
+    """Return whether all of a place is searched, not only modules by their names or installation directories."""
+    return not texts or any(is_place(text) and not is_there(Path(text, lockfile.RECORD)) for text in texts)
+
+
+def is_directory(path: Union[str, Path]) -> bool:
+    """Return whether a path is a directory that can be reached (older versions of pathlib raise an error if not)."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_closed(path: Path) -> bool:
+    """Return whether this account may not look into a directory."""
+    return is_directory(path) and not os.access(path, os.R_OK | os.X_OK)
+
+
+def unreadable(path: Union[str, Path], reason: Optional[int] = errno.EACCES) -> Finding:
+    """Return the finding on a directory that can't be read; other accounts' private directories are not a problem."""
+    level = NOTE if reason == errno.EACCES and is_of_others(path) else WARNING
+    return Finding(level, "", f"{UNREADABLE}: {os.strerror(reason or errno.EIO)}", str(path), 0)
+
+
+def is_of_others(path: Union[str, Path]) -> bool:
+    """Return whether a directory belongs to another account, which may be all that we can't look for."""
+    try:
+        return os.lstat(path).st_uid != os.getuid()
+    except OSError:
+        return True
+
+
+def is_gap(problem: Finding) -> bool:
+    """Return whether a problem is a directory that can't be read, so that there may be more installations."""
+    return problem.text.startswith(UNREADABLE)
+
+
+def without_record(installation: Installation) -> Finding:
+    """Return the finding on a module whose installation has no record."""
+    root, file = installation.root, str(installation.file)
+    try:
+        os.lstat(root)
+    except PermissionError:
+        return unreadable(root)
+    except OSError:
+        return Finding(ERROR, installation.module, f"its installation {root} is gone: remove the module file, or "
+                       "install it again with eb", file)
+    if is_closed(root):
+        return unreadable(root)
+    if is_there(root / Path(lockfile.RECORD).parent):
+        return Finding(ERROR, installation.module, f"its installation has no {root / lockfile.RECORD}: install it "
+                       "again with eb --rebuild", file)
+    return Finding(NOTE, installation.module, "not installed with ebsif, so nothing is known about it", file)

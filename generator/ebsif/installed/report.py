@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container.lockfile import (
     IMAGE_REFERENCE,
@@ -23,24 +23,16 @@ from ebsif.installed.versus import Catalogue
 from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 from ebsif.report.steps import Now, Steps
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 
 @dataclass
 class Report:
     """
-    What is known of an installation.
+    What is known of an installation, its size on disk in bytes, and the modules that use its image.
 
-    Attributes
-    ----------
-    installation : Installation
-    image : ImageState, optional
-        None if the record is damaged.
-    software : SoftwareState, optional
-        None if the module has no user software, or if the record is damaged.
-    size : int
-        Bytes on disk in the installation directory.
-    users : list of str
-        The modules that use its image.
-    findings : list of Finding
+    Image and user software are None if the record is damaged, user software also if the module has none.
     """
 
     installation: Installation
@@ -64,35 +56,32 @@ class Report:
             "file": str(installation.file) if installation.file else None, "base": installation.base,
             "size": self.size,
             "image": {"kind": image.kind, "origin": image.origin, "path": str(image.path) if image.path else None,
-                      "size": image.size, "state": image.state, "used_by": self.users} if image else None,
+                      "size": image.size, "state": image.state, "used_by": sorted(self.users)} if image else None,
             "user_software": {"state": software.state, "changed": software.is_changed} if software else None,
             "findings": [one.data for one in self.findings],
         }
 
 
+# Name, place and version.
+Package = tuple[str, str, str]
+
+
 @dataclass(frozen=True)
 class Match:
-    """An installation with the packages that were searched: name, place and version."""
+    """An installation with the packages that were searched."""
 
     installation: Installation
-    packages: list[tuple[str, str, str]]
+    packages: list[Package]
 
 
 def reports(installations: Sequence[Installation], verify: bool = False,
             catalogue: Optional[Catalogue] = None) -> tuple[list[Report], int]:
     """
-    Return a report on each installation, and the bytes on disk of all.
+    Return a report on each installation, compared with a catalogue if one is given, and the bytes on disk of all.
 
-    Parameters
-    ----------
-    installations
-        The installations.
-    verify
-        Whether to read images and user software, and compare their SHA256.
-    catalogue
-        The catalogue to compare them with.
+    If `verify`, images and user software are read and their SHA256 compared.
     """
-    made = []
+    made: list[Report] = []
     with Steps() as steps:
         steps.begin("examining installations", important=False,
                     watch=lambda: Now(f"{len(made)} of {len(installations)}", len(made), len(installations)))
@@ -110,8 +99,8 @@ def reports(installations: Sequence[Installation], verify: bool = False,
     return made, total
 
 
-def examine(installation, verify):
-    """Return a report on an installation by itself (Report)."""
+def examine(installation: Installation, verify: bool) -> Report:
+    """Return a report on an installation by itself."""
     report, module = Report(installation), installation.module
     if installation.damage:
         report.findings.append(Finding(ERROR, module, f"{installation.damage}: {installation.repair}"))
@@ -134,7 +123,7 @@ def examine(installation, verify):
     return report
 
 
-def add_users(made):
+def add_users(made: Sequence[Report]) -> None:
     """Add to each report which other modules use the image in its directory."""
     owners = {str(one.installation.root.resolve()): one for one in made}
     for report in made:
@@ -144,18 +133,10 @@ def add_users(made):
                 owner.users.append(report.module)
 
 
-def having(installations: Sequence[Installation], wanted: Sequence) -> tuple[list[Match], list[Finding]]:
-    """
-    Return the installations that have packages, and findings on those whose packages are unknown.
-
-    Parameters
-    ----------
-    installations
-        The installations.
-    wanted
-        Requirements (packaging.requirements.Requirement), all of which have to be satisfied.
-    """
-    matches, findings = [], []
+def having(installations: Sequence[Installation], wanted: Sequence["Requirement"]) -> tuple[list[Match], list[Finding]]:
+    """Return the installations that satisfy all requirements, and findings on those whose packages are unknown."""
+    matches: list[Match] = []
+    findings: list[Finding] = []
     for one in installations:
         try:
             places = packages_of(one, findings)
@@ -168,26 +149,26 @@ def having(installations: Sequence[Installation], wanted: Sequence) -> tuple[lis
     return matches, findings
 
 
-def satisfying(requirement, packages):
-    """Return the packages that satisfy a requirement (list of tuple)."""
+def satisfying(requirement: "Requirement", packages: Sequence[Package]) -> list[Package]:
+    """Return the packages that satisfy a requirement."""
     name = normal_name(requirement.name)
     return [one for one in packages if normal_name(one[0]) == name and selection.is_in(one[2], requirement)]
 
 
-def packages_of(one, findings):
-    """Return the packages of an installation: name, place and version (list of tuple); add unknown ones to findings."""
-    if not one.record.is_complete:
-        findings.append(Finding(WARNING, one.module, "not all packages of its image are known, because an earlier "
-                                "version of ebsif installed it: install it again with "
-                                f"`{one.rebuild}`"))
-    found = [(package.name, place_of(package), software_version(package.kind, package.version))
-             for package in one.record.packages if package.place != IN_USER_SOFTWARE]
-    own = softwarestate.packages(one, softwarestate.examine(one))
-    return list(dict.fromkeys([*found, *((name, "user software", version) for name, version in own.items())]))
+def packages_of(installation: Installation, findings: list[Finding]) -> list[Package]:
+    """Return the packages of an installation; add a finding if some are unknown."""
+    if not installation.record.is_complete:
+        findings.append(Finding(WARNING, installation.module, "not all packages of its image are known, because an "
+                                "earlier version of ebsif installed it: install it again with "
+                                f"`{installation.rebuild}`"))
+    in_image = [(package.name, place_of(package), software_version(package.kind, package.version))
+                for package in installation.record.packages if package.place != IN_USER_SOFTWARE]
+    own = softwarestate.packages(installation, softwarestate.examine(installation))
+    return list(dict.fromkeys([*in_image, *((name, "user software", version) for name, version in own.items())]))
 
 
-def place_of(package):
-    """Return where a package of an image is, in words (str)."""
+def place_of(package: Any) -> str:
+    """Return where a package of an image is, in words."""
     if package.kind == "pypi":
         return "image"
     return f"image, {package.kind}" if package.place == IN_IMAGE else f"image, {package.place}"

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 from typing import Optional
 
@@ -18,39 +19,20 @@ class ModuleError(EbsifError):
 
 def command_line(module: str, directory: Optional[Path] = None) -> str:
     """
-    Return the command line that is equivalent to a module.
+    Return ``singularity exec`` with options and image as a module sets them, quoted for a shell, without a command.
 
-    Parameters
-    ----------
-    module
-        Name of a container module.
-    directory
-        The directory of modules that has it, unless the modules tool finds it anyway.
-
-    Returns
-    -------
-    str
-        ``singularity exec`` with options and image, quoted for a shell; append the command to run.
-
-    Raises
-    ------
-    ModuleError
-        If there is no modules tool, no such module, or it is not a container module.
+    The directory of modules that has it is needed unless the modules tool finds it anyway. Raise ModuleError if there
+    is no modules tool, no such module, or it is not a container module.
     """
     before, after = environments(module, directory)
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     if "SIF" not in changed:
         raise ModuleError(f"{module} is not the module of a container")
     words = ["singularity", "exec"]
-    binds = changed.get("APPTAINER_BINDPATH")
-    if binds:
-        words += ["-B", binds]
-    overlays = changed.get("APPTAINER_OVERLAY")
-    if overlays:
-        words += ["--overlay", overlays]
-    for option in ("NV", "ROCM"):
-        if f"APPTAINER_{option}" in changed:
-            words.append(f"--{option.lower()}")
+    for option, variable in (("-B", "APPTAINER_BINDPATH"), ("--overlay", "APPTAINER_OVERLAY")):
+        if changed.get(variable):
+            words += [option, changed[variable]]
+    words += [f"--{option.lower()}" for option in ("NV", "ROCM") if f"APPTAINER_{option}" in changed]
     variables = [
         f"{prefix}ENV_{name}={shlex.quote(after[f'{prefix}ENV_{name}'])}"
         for name in sorted(key[len("APPTAINERENV_") :] for key in changed if key.startswith("APPTAINERENV_"))
@@ -75,13 +57,13 @@ def check_modules_tool() -> None:
                           "source the init script of Lmod or Environment Modules")
 
 
-def environments(module, directory, without=()):
+def environments(module: str, directory: Optional[Path], without: Collection[str] = ()
+                 ) -> tuple[dict[str, str], dict[str, str]]:
     """
-    Return the environments of a shell without (even if it is loaded here) and with a module (two dicts).
+    Return the environments of a shell without (even if it is loaded here) and with a module.
 
-    Variables with the names in `without` are unset in both.
-
-    The user's own settings for the runtime are unset first, because modules merge these with their own.
+    Variables with the names in `without` are unset in both. The user's own settings for the runtime are unset first,
+    because modules merge these with their own.
     """
     check_modules_tool()
     paths = [path for path in os.environ.get("MODULEPATH", "").split(":") if path]
@@ -90,9 +72,8 @@ def environments(module, directory, without=()):
         paths = [str(directory), *(path for path in paths if path != str(directory))]
     environment = {name: text for name, text in os.environ.items() if name not in without}
     result = modulestool.run("environments.bash", module, environment={**environment, "MODULEPATH": ":".join(paths)})
-    without, _, after = result.stdout.partition("\0\0")
-    before, environment = modulestool.entries(without), modulestool.entries(after)
-    if result.returncode or "SIF" not in environment:
-        said = result.stderr.strip() or "it sets no SIF"
-        raise ModuleError(f"the module {module} can't be loaded: {said}")
-    return before, environment
+    unloaded, _, loaded = result.stdout.partition("\0\0")
+    before, after = modulestool.entries(unloaded), modulestool.entries(loaded)
+    if result.returncode or "SIF" not in after:
+        raise ModuleError(f"the module {module} can't be loaded: {result.stderr.strip() or 'it sets no SIF'}")
+    return before, after

@@ -12,22 +12,13 @@ from easybuild.easyblocks.generic.container.lockfile import InstalledImage
 
 from ebsif import files
 from ebsif.eb import framework
-from ebsif.installed import inventory, places
+from ebsif.installed import places
 from ebsif.installed.places import Installation
 
 
 @dataclass(frozen=True)
 class User:
-    """
-    An installation that uses the image of another one.
-
-    Attributes
-    ----------
-    module
-        Name of the module.
-    root
-        The installation directory.
-    """
+    """An installation that uses the image of another one: its module and its directory."""
 
     module: str
     root: Path
@@ -44,14 +35,9 @@ class User:
 
 def images_of(name: str, file: str) -> list[Path]:
     """
-    Return the images of installations, in EasyBuild's directory and of modules on MODULEPATH.
+    Return the images of the installations of a software, in EasyBuild's directory and of modules on MODULEPATH.
 
-    Parameters
-    ----------
-    name
-        Name of the software.
-    file
-        File name of the image, to find it in installations without a record, too.
+    Those without a record are found by the file name of the image.
     """
     software = framework.prefix()[0] / name
     roots = [record.parents[2] for record in sorted(software.glob(f"*/{lockfile.RECORD}"))]
@@ -63,20 +49,14 @@ def images_of(name: str, file: str) -> list[Path]:
 
 def users_of(image: Path, installations: Optional[Iterable[Installation]] = None) -> list[User]:
     """
-    Return the installations that use an image, except the one in whose directory it is.
+    Return the installations that use an image, given by its path or the directory of the module that has it.
 
-    Parameters
-    ----------
-    image
-        An image, or the installation directory of the module that has it.
-    installations
-        Those that may use it. By default those below EasyBuild's prefix and of modules on MODULEPATH; others' may be
-        elsewhere.
+    By default those below EasyBuild's prefix and of modules on MODULEPATH are looked at; others' may be elsewhere.
     """
     own = image if image.is_dir() else image.parent
     path = InstalledImage(str(own)).own_path if image.is_dir() else str(image)
     users = []
-    for one in inventory.everything() if installations is None else installations:
+    for one in places.everything() if installations is None else installations:
         if os.path.realpath(one.root) != os.path.realpath(own) and InstalledImage(str(one.root)).needs(path):
             users.append(User(one.module, one.root))
     return sorted(users, key=lambda user: user.module)

@@ -16,18 +16,10 @@ STATES = {(True, False): PACKED, (False, True): UNPACKED, (True, True): BOTH, (F
 @dataclass(frozen=True)
 class SoftwareState:
     """
-    The user software of an installation.
+    The user software of an installation: PACKED, UNPACKED, BOTH (the module uses the packed one) or GONE.
 
-    Attributes
-    ----------
-    state
-        PACKED, UNPACKED, BOTH (the module uses the packed one) or GONE.
-    is_changed
-        Whether somebody has changed it since the installation; None for an installation by an earlier version that
-        didn't record what it was.
-    is_damaged
-        Whether the SquashFS file has another SHA256, but the size and time of the installation, so that nobody has
-        packed another one.
+    Whether somebody has changed it is unknown (None) of an installation by an earlier version that didn't record what
+    it was. It is damaged if the SquashFS file has the size and time of the installation, but another SHA256.
     """
 
     state: str
@@ -39,12 +31,7 @@ def examine(installation: Installation, verify: bool = False) -> Optional[Softwa
     """
     Return the state of user software, None for a module without any.
 
-    A SquashFS file with recorded size and time is not read, unless `verify` is true.
-
-    Raises
-    ------
-    LockError
-        If the record can't be read.
+    A SquashFS file with recorded size and time is not read, unless `verify`. Raise LockError if there is no record.
     """
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
@@ -91,20 +78,13 @@ def describe(one: lock.Change) -> str:
     return f"{one.name} {one.after} instead of {one.before}"
 
 
-def recorded_packages(installation):
-    """Return the versions of the packages that were installed as user software, by normalized name (dict of str)."""
+def recorded_packages(installation: Installation) -> dict[str, str]:
+    """Return the versions of the packages that were installed as user software, by normalized name."""
     return installation.record.venv_versions
 
 
 def packages(installation: Installation, state: Optional[SoftwareState]) -> dict[str, str]:
-    """
-    Return the versions of the packages in user software as it is now, by normalized name.
-
-    Raises
-    ------
-    RequirementsError
-        If it can't be read.
-    """
+    """Return the versions in user software as it is now, by normalized name; raise RequirementsError if unreadable."""
     if not state or state.state == GONE:
         return {}
     if state.is_changed is False:

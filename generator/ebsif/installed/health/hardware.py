@@ -35,9 +35,9 @@ def driver(one: Subject) -> Iterator[Finding]:
                             f"upgrade`, and remove this module with `ebsif remove {one.module}`")
     elif kind == "cuda" and version and one.machine.cuda_driver:
         major, driver_version = as_numbers(version)[0], one.machine.cuda_driver
-        oldest = OLDEST_CUDA_DRIVER.get(major)
-        if oldest and as_numbers(driver_version)[0] < oldest:
-            yield one.error(f"its CUDA {version} needs driver {oldest} or newer, and this node has {driver_version}: "
+        needed = OLDEST_CUDA_DRIVER.get(major)
+        if needed and as_numbers(driver_version)[0] < needed:
+            yield one.error(f"its CUDA {version} needs driver {needed} or newer, and this node has {driver_version}: "
                             "use an image with an older CUDA, or another node")
 
 
@@ -46,14 +46,15 @@ def gpu_version(one: Subject) -> str:
     torch = one.python.get("torch") or {}
     kind = one.gpu
     known = torch.get("hip") if kind == "rocm" else torch.get("cuda")
-    found = one.image_facts.get(kind) or known or gpu_label(one.torch)[1] or ""
+    found = one.image_facts.get(kind or "") or known or gpu_label(one.torch)[1] or ""
     return ".".join(re.findall(r"\d+", found)[:2])
 
 
 def rocm_range(one: Subject) -> tuple[str, str, str]:
     """Return the oldest and the newest ROCm that the driver supports, and what says so; '' if it's unknown."""
     if one.site and one.site.driver_rocm:
-        return (*one.site.driver_rocm, f"the driver of {one.site.name} (driver_rocm in its profile)")
+        oldest, newest = one.site.driver_rocm
+        return oldest, newest, f"the driver of {one.site.name} (driver_rocm in its profile)"
     version = one.machine.rocm_driver
     for beginning, known in ROCM_OF_DRIVER.items():
         if f"{version}.".startswith(f"{beginning}."):

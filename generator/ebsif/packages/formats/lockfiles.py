@@ -190,7 +190,8 @@ class Locked:
 
         there = self.image.packages.get(name)
         # 2.7.1+rocm6.2.4 is 2.7.1
-        same = bool(there) and (there == version or SpecifierSet(f"=={version}").contains(there, prereleases=True))
+        wanted = SpecifierSet(f"=={version}")
+        same = there is not None and (there == version or wanted.contains(there, prereleases=True))
         if there and not same:
             self.conflicts.append((name, version, there))
         return same
