@@ -129,7 +129,7 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     assert re.search(rf"is a link to +{target}, and may stand for another image tomorrow\n",
                      ebsif("inspect", "moving/latest.sif", "--no-checksum").stdout)
     path = tmp_path / "mine/containers/PyTorch.yaml"
-    assert "file: 'pytorch-{version}-cpu-python-3.11.sif'" in path.read_text()
+    assert "file: pytorch-{version}-cpu-python-3.11.sif" in path.read_text()
     # rendered because the record allows it, and only then
     (tmp_path / "moving/pytorch-2.14.0-cpu-python-3.11.sif").symlink_to("../images/pytorch-2.14.0-cpu-python-3.11.sif")
     render = ("render", "--site", "mine", "--catalogue", ".")
@@ -159,7 +159,7 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     ebsif("add", path, "--name", "Thing", "--catalogue", ".")
     text = (tmp_path / "local/containers/Thing.yaml").read_text()
     assert "    version: 1.2.3  # review: from the file name\n" in text
-    for line in ("homepage: 'https://apptainer.org/'", "description: 'Thing in a container.'", "moduleclass: ai"):
+    for line in ("homepage: https://apptainer.org/", "description: Thing in a container.", "moduleclass: ai"):
         assert f"    {line}  # review: a " in text
     checked = ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1)
     assert "install" not in checked.stderr

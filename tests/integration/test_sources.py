@@ -171,7 +171,7 @@ def test_a_sif_file_in_a_registry(place, small_image):
     assert other.digest != digest
     said = place.ebsif("add", source, status=1)
     assert "thing-3.sif is in the catalogue already, and is another image there: thing/3" in said
-    assert f"    source: '{source}@{other.digest}'\n    sha256: {hashlib.sha256(b'another').hexdigest()}\n" in said
+    assert f"    source: {source}@{other.digest}\n    sha256: {hashlib.sha256(b'another').hexdigest()}\n" in said
     # a digest of the earlier one is still good, and what was fetched is used
     (place.folder / "eb/sources/thing-3.sif").rename(place.folder / "thing-3.sif")
     (place.folder / "eb/sources/thing-3.sif.source.json").rename(place.folder / "thing-3.sif.source.json")
@@ -198,7 +198,7 @@ def test_new_moved_and_missing_tags(place):
         "name: mine\ndescription: x\nimages:\n  ignored: [skip*]\n  repositories: [docker://127.0.0.1:9/no/registry]\n")
     said = place.ebsif("update", status=1)
     sha256 = hashlib.sha256(b"image 2.0").hexdigest()
-    assert f"+    source: '{name}:2.0@{images['2.0'].digest}'\n+    sha256: {sha256}\n+    size: 9\n" in said
+    assert f"+    source: {name}:2.0@{images['2.0'].digest}\n+    sha256: {sha256}\n+    size: 9\n" in said
     assert said.count("+    source: ") == 1, said
     assert "warning: docker://127.0.0.1:9/no/registry: its tags can't be read: " in said
     assert f"Tool/1.2-1: its image can't be fetched from {name}:gone@sha256:{'0' * 64} any longer: " in said

@@ -199,7 +199,7 @@ def test_an_administrator(lumi, wheels, base_image, small_image, registry):
     assert records.count("  - family:") == 1
     assert "1 new record; to write: ebsif update --site local " in said
     assert re.search(r"^all there$", said, re.MULTILINE)
-    assert re.search(rf"^    source: 'oras://{registry.host}/ai/new:3@sha256:[0-9a-f]{{64}}'$", said, re.MULTILINE)
+    assert re.search(rf"^    source: oras://{registry.host}/ai/new:3@sha256:[0-9a-f]{{64}}$", said, re.MULTILINE)
     assert (site.modules / "new/3.lua").is_file()
     assert "is in the catalogue already: PyTorch/2.14.0" in said
     assert said.splitlines()[-2].endswith(": unchanged")
