@@ -113,7 +113,7 @@ def test_lines_of_sha256sum(place, capsys, line, path):
     place.write_list(line.replace("NAME", NEW).replace("SUM", sha256_of("content")).replace("HOST", place.files.url))
     assert place.update() == 1
     said = capsys.readouterr().out
-    assert f"source: '{place.files.url}{path}#sha256={sha256_of('content')}'\n" in said
+    assert f"source: {place.files.url}{path}#sha256={sha256_of('content')}\n" in said
     assert "+    size: 7\n" in said and "warning" not in said
 
 
@@ -123,7 +123,7 @@ def test_a_list_that_has_moved(place, capsys):
     place.put(NEW)
     place.name_lists(f"{place.files.url}/old")
     assert place.update() == 1
-    assert f"+    source: '{place.url}/{NEW}#sha256=" in capsys.readouterr().out
+    assert f"+    source: {place.url}/{NEW}#sha256=" in capsys.readouterr().out
 
 
 def test_names_without_a_sha256(place, capsys):
