@@ -67,7 +67,7 @@ def test_all_packages_of_the_image_are_recorded(installed_once):
     record = lock(root)
     assert record["system"] == {"distribution": "debian", "release": "12"}
     assert {line.split("==")[0] for line in record["system_packages"]["deb"]} >= {"libc6", "python3.11", "bash"}
-    bill = json.loads(installed_once.site.run(["ebsif", "lock", root, "--sbom"]).stdout)
+    bill = json.loads(installed_once.site.run(["ebsif", "lock", root, "--format", "sbom"]).stdout)
     urls = {component.get("purl", "").split("@")[0] for component in bill["components"]}
     assert {"pkg:deb/debian/libc6", "pkg:pypi/numpy", "pkg:pypi/greeting"} <= urls
 

@@ -67,7 +67,7 @@ class Modules:
             ["ebsif", "doctor", "--json", "--site", "here", "--catalogue", self.profile.parents[1],
              "--installed", *(arguments or [self.site.prefix / "eb"])], check=False, **environment)
         assert result.stdout.startswith("["), result.stderr
-        findings = [(one["level"], one["container"].partition("1.0-")[2] or one["container"], one["text"])
+        findings = [(one["level"], one["subject"].partition("1.0-")[2] or one["subject"], one["text"])
                     for one in json.loads(result.stdout)]
         return result.returncode, [one for one in findings if one[0] not in ("ok", "note")], findings
 
@@ -204,7 +204,7 @@ def test_packages_that_can_not_be_imported(modules):
     _, found, _ = modules.doctor(root)
     assert [one[0] for one in found] == ["error", "warning", "warning"], found
     assert "byhand in user software can't be imported (ModuleNotFoundError" in found[0][2]
-    assert "gone: in the record" in found[1][2] and "`ebsif freeze Example/1.0-broken`" in found[1][2]
+    assert "gone: in the record" in found[1][2] and "`ebsif lock Example/1.0-broken --format eb`" in found[1][2]
     assert found[2][2].startswith("RCCL has no plugin for Slingshot")
     # one in a package of user software
     (packages / "plugins/lib").mkdir(parents=True)

@@ -110,7 +110,7 @@ def test_signatures(site, installing):
     # so does the help of the module, and `ebsif show`
     assert f"The image is signed by {signer}" in (site.modules / "Example/1.0-signed.lua").read_text()
     assert signer in site.run(["ebsif", "show", site.prefix / "eb/software/Example/1.0-signed"]).stdout
-    bill = site.run(["ebsif", "lock", site.prefix / "eb/software/Example/1.0-signed", "--sbom"]).stdout
+    bill = site.run(["ebsif", "lock", site.prefix / "eb/software/Example/1.0-signed", "--format", "sbom"]).stdout
     assert '"name": "ebsif:signature-verified"' in bill
 
 

@@ -214,7 +214,7 @@ def test_versions_and_sources_are_in_the_lock(many):
     assert "version" in record["versions"]["runtime"]
     assert record["versions"]["ebsif"] == (CONTAINER_FILES / "VERSION").read_text().strip()
     assert record["artifacts"]["plain"]["file"] == "plain-1.0-py3-none-any.whl"
-    bill = json.loads(many.site.run(["ebsif", "lock", many.root, "--sbom"]).stdout)
+    bill = json.loads(many.site.run(["ebsif", "lock", many.root, "--format", "sbom"]).stdout)
     assert "pkg:pypi/plain@1.0" in {component.get("purl") for component in bill["components"]}
 
 

@@ -109,7 +109,7 @@ def check_the_third_month(person, said, mine):
     assert f"module load {mine}.3\n" in said and "--nodes=64" in said and "/images.squashfs:/data:image" in said
     assert "\n+ package greeting 1.0\nthey differ\n" in said
     assert said.count("+ package") == 1
-    assert "greeting==1.0" in said.split("ebsif freeze")[1]
+    assert "greeting==1.0" in said.split("ebsif lock --format eb")[1]
     assert re.search(r"yes: Example/2.0-mine-\d+ can be installed: 2 packages, ", said)
     assert not [one for one in person.site.prefix.rglob("*theirs*") if one.suffix != ".json"]
     own = json.loads(person.run("ebsif", "list", "--mine", "--json").stdout)

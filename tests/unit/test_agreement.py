@@ -208,7 +208,7 @@ def test_the_lock_file_has_one_home():
 def test_commands_of_ebsif_that_the_easyblocks_name():
     """House 2.8: messages of the easyblocks only name commands that there are; easyblocks work without them."""
     named = {name for path in tracked("easyblocks/*.py") for name in re.findall(r"`ebsif ([a-z]+)", path.read_text())}
-    assert {"extend", "inspect"} <= named
+    assert {"extend", "show"} <= named
     assert named - set(COMMANDS) == set()
 
 

@@ -89,13 +89,13 @@ def place(tmp_path, monkeypatch):
 def test_a_new_image_becomes_a_complete_record(place, capsys):
     """R-05, R-02: with SHA256 and packages as its release states them, and its URL; the image isn't fetched."""
     assert place.update() == 0
-    assert capsys.readouterr().out == "the catalogue of mine has all images\n"
+    assert capsys.readouterr() == ("", "the catalogue of mine has all images\n")
     new = "tool-full-t210-2.sif"
     place.put(new)
     place.put("tool-small-t210-2.sif")
     place.files.requests.clear()
     assert place.update("--write") == 0
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
     assert f"{place.url}/: note: images of other kinds than those in the catalogue are left out (flavour: small" in said
     assert "written: 1 new record. " in said
     record = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")[-1]
@@ -177,7 +177,7 @@ def test_lists_of_several_pages(place, capsys, following):
             place.files.links[path] = following
     place.name_lists(f"{place.url}/list")
     assert place.update() == 1
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
     assert "\n2 new records; " in said and "warning" not in said
     assert [path for path, _ in place.files.requests].count("/images/list?page=2") == 1
 
@@ -193,7 +193,7 @@ def test_pages_that_are_not_read(place, capsys, monkeypatch):
             ("http://[", "")):
         place.files.content["/images/list"] = json.dumps({"images": [listed(name)], "next": following}).encode()
         assert place.update() == 1
-        shown = capsys.readouterr().out
+        shown = "".join(capsys.readouterr())
         assert said in shown and "\n1 new record; " in shown
         assert bool(said) == ("warning" in shown)
     monkeypatch.setattr(lists, "MORE_PAGES", 2)
@@ -283,7 +283,7 @@ def test_lists_that_say_nothing(place, capsys, text, said):
     if text is not None:
         place.files.content["/images/list"] = text.encode()
     assert place.update() == 1
-    shown = capsys.readouterr().out
+    shown = "".join(capsys.readouterr())
     assert f"{place.url}/list: warning: {said.replace('HOST', place.files.host)}" in shown
     assert "1 new record" in shown and "no longer" not in shown
 
@@ -340,7 +340,7 @@ def test_a_record_without_a_sha256(place, capsys):
     place.put(name, folder="mirror/")
     place.name_lists(f"{place.url}/", f"{place.url}/mirror/")
     assert place.update("--write") == 0
-    assert "written: 1 missing SHA256. Next: " in capsys.readouterr().out
+    assert "written: 1 missing SHA256. Next: " in capsys.readouterr().err
     assert f"flavour: full}}, sha256: {sha256_of(name)}}}\n" in place.catalogue.read_text()
 
 

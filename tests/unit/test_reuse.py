@@ -84,13 +84,13 @@ def test_the_easyconfig_of_a_failed_attempt_is_replaced(tmp_path, monkeypatch, c
     path = tmp_path / "Example-1.0-mine-1.eb"
     monkeypatch.setattr(inventory, "everything", lambda: [])
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
-    path.write_text("# Written by `ebsif freeze`: yours to change.\nname = 'Example'\n")
+    path.write_text("# Written by `ebsif lock --format eb`: yours to change.\nname = 'Example'\n")
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
     path.write_text(f"{outcome.HEADER.format('pull')}\nname = 'Example'\n")
     assert outcome.is_left_over(path, "Example/1.0-mine-1")
     outcome.write_file(path, "new\n", again=True)
     assert path.with_suffix(".eb.old").read_text().endswith("name = 'Example'\n")
-    assert f"the previous easyconfig is now {path}.old" in capsys.readouterr().out
+    assert f"the previous easyconfig is now {path}.old" in capsys.readouterr().err
     assert not outcome.is_left_over(path, "Example/1.0-mine-1")
     path.write_text(outcome.HEADER.format("extend"))
     monkeypatch.setattr(inventory, "everything", lambda: ["Example/1.0-mine-1"])

@@ -140,7 +140,7 @@ def is_source(text):
     except ValueError as error:
         raise ValueError(f"'{text}' {error}") from None
     if not source.digest:
-        raise ValueError(f"'{text}' has no digest, so it may be another image tomorrow: `ebsif inspect {text}` shows "
+        raise ValueError(f"'{text}' has no digest, so it may be another image tomorrow: `ebsif show {text}` shows "
                          "its current digest")
     return str(source)
 

@@ -187,7 +187,7 @@ def unknown_key(key, known):
     if len(known) <= KEYS:
         return f"unknown key (known: {', '.join(known)})"
     near = sorted(difflib.get_close_matches(key, known, n=KEYS // 2, cutoff=0))
-    return f"unknown key (known: {', '.join(near)} and {len(known) - len(near)} more, see `ebsif schema`)"
+    return f"unknown key (known: {', '.join(near)} and {len(known) - len(near)} more, see `ebsif check --schema`)"
 
 
 def shorten(text, length=200):

@@ -5,10 +5,9 @@ them: packages, image with its digest, license. With the lock, `ebsif extend --f
 Credentials in it are replaced.
 """
 
-from pathlib import Path
-
+from ebsif.commands.options import add_license, add_name, add_output
 from ebsif.environments import crate, portable
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -18,11 +17,9 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    add_name_argument(parser, "module", "what to export", metavar="MODULE", only_installed=True)
-    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
-                        help="directory to create")
-    parser.add_argument("--license", metavar="SPDX", help="license of the files in it, as in SPDX's list (default: "
-                                                          "that of the image, if its labels have one)")
+    add_name(parser, "module", "what to export", only_installed=True)
+    add_output(parser, "directory to create", overwrite=False, required=True)
+    add_license(parser)
 
 
 def run(options):

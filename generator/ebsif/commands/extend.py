@@ -8,17 +8,20 @@ their versions.
 
 An extension has the date of today (-20261122). If there is one of today with other packages, the new one is
 -20261122.2, and the earlier module stays as it is until you remove it. With --rebuild, it is replaced.
+
+With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, in the image, the wheel of every package
+that its stages install. Nothing is installed.
 """
 
-import sys
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_outcome
+from ebsif.catalogue import selection
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_name, add_outcome, add_settings, complete_asked, complete_packages
 from ebsif.eb import framework
-from ebsif.environments import bases, byhand, changing, environments, extending, repeating
+from ebsif.environments import bases, byhand, changing, environments, extending, repeating, wheelhouse
 from ebsif.environments.outcome import (
     check_name,
     choose_date,
@@ -33,7 +36,7 @@ from ebsif.environments.outcome import (
 )
 from ebsif.errors import UsageError
 from ebsif.installed import places
-from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
+from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements
 from ebsif.report import output
@@ -60,6 +63,8 @@ EXAMPLES = """\
   ebsif extend PyTorch/2.7.0 --from-venv optuna-env.sqsh --name optuna
   # the same environment as somebody else's, from their `ebsif lock > lock.json`
   ebsif extend --from-lock lock.json --name theirs --install
+  # collect wheels, for an installation without network access
+  ebsif extend PyTorch-mine.eb --wheelhouse ~/wheels
 """
 
 MORE = "OPTION_OF_eb"
@@ -67,8 +72,8 @@ MORE = "OPTION_OF_eb"
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser)
-    add_name_argument(parser, "module", "what to extend, or the extension to change")
+    add_settings(parser)
+    add_name(parser, "module", "what to extend, or the extension to change")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-r", "--requirements", metavar="FILE",
                       help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml")
@@ -80,6 +85,8 @@ def configure(parser):
                            "their exact versions")
     what.add_argument("--from-lock", metavar="FILE", type=Path,
                       help="install exactly what `ebsif lock` has written to FILE, on the container with its image")
+    what.add_argument("--wheelhouse", metavar="DIRECTORY", type=Path,
+                      help="only collect the wheels of an easyconfig or extension in this directory")
     parser.add_argument("--extra", metavar="NAME", action="append", default=[],
                         help="also install an extra of the project in pyproject.toml or its lock file (repeatable)")
     parser.add_argument("--group", metavar="NAME", action="append", default=[],
@@ -97,6 +104,8 @@ def configure(parser):
 
 def run(options):
     """Write an easyconfig, check or install it; return the exit status."""
+    if options.wheelhouse:
+        return fill_wheelhouse(options)
     given = [options.requirements, options.stage, options.from_venv, options.from_lock, options.add or options.remove]
     if sum(map(bool, given)) > 1:
         raise UsageError("--add and --remove can't be combined with the other ways to name packages")
@@ -121,6 +130,26 @@ def run(options):
     stages = extending.on_top(container, wanted, options.name)
     check_name(options, container, stages, options.add)
     return write(options, container, stages, options.name)
+
+
+def fill_wheelhouse(options):
+    """Fill a wheelhouse and list its wheels; return 0."""
+    if options.add or options.remove or options.name:
+        raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
+    try:
+        easyconfig = Names(options).easyconfig(options.module)
+    except selection.UnknownName:
+        if not options.module.endswith(".eb"):
+            raise
+        # eb may find it
+        easyconfig = options.module
+    wheels = wheelhouse.fill(easyconfig, options.wheelhouse, options.more)
+    for wheel in wheels:
+        print(wheel)
+    folder = options.wheelhouse.resolve()
+    output.hint(f"{output.format_count(len(wheels), 'wheel')}; to install without network, add to each stage of the "
+                f"easyconfig: 'find_links': ['{folder}'], 'options': ['--no-index']")
+    return 0
 
 
 def require_packages(options):
@@ -148,7 +177,7 @@ def wanted_packages(options, container):
             options.requirements, [parse_stage(text) for text in options.stage], container, options.extra,
             options.group)
     for text in impossible:
-        print(f"ebsif: {text}", file=sys.stderr)
+        output.error(text)
     return stages
 
 

@@ -6,11 +6,11 @@ line numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit 
 1 if something is left to you, 3 if one of the files is not the easyconfig of a container.
 """
 
-import sys
 from pathlib import Path
 
 from ebsif import files
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_output, add_settings
 from ebsif.errors import FAILED, FOUND
 from ebsif.migrate import cataloguefile, recipe
 from ebsif.migrate.easyconfigfile import ImportingError
@@ -26,9 +26,9 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser)
-    parser.add_argument("-o", "--output", metavar="PATH", type=Path,
-                        help="write this file (.yaml), or in this directory <Name>.yaml for each software")
+    add_settings(parser)
+    add_output(parser, "write this file (.yaml), or in this directory <Name>.yaml for each software", metavar="PATH",
+               overwrite=False)
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
 
 
@@ -41,7 +41,7 @@ def run(options):
         try:
             imported.append(recipe.read(path, profile))
         except ImportingError as error:
-            print(f"ebsif: {error}", file=sys.stderr)
+            output.error(error)
             trouble = True
     recipe.report_same_module(imported)
     made = [cataloguefile.File(*one, profile) for one in by_name(imported, settings, profile)]
@@ -73,7 +73,7 @@ def write(paths):
         raise ImportingError(f"{', '.join(there)} exists, so nothing was written: choose another --output")
     for path, text in paths.items():
         files.replace(path, text, shared=True)
-        output.hint(f"{path}")
+        print(path)
 
 
 def report(found):
@@ -85,4 +85,4 @@ def report(found):
             for text in dict.fromkeys(texts):
                 output.note(f"    {text}")
     for text in found.not_understood:
-        print(f"ebsif: left to you: {text}", file=sys.stderr)
+        output.error(f"left to you: {text}")

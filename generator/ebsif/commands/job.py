@@ -9,18 +9,18 @@ import argparse
 import dataclasses
 import os
 import re
-import sys
 from pathlib import Path
 
 from ebsif import files
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.settings import read_settings
 from ebsif.catalogue.site import STAGED
-from ebsif.commands.options import add_overwrite
+from ebsif.commands.options import add_name, add_output, add_settings
 from ebsif.eb import framework
+from ebsif.errors import UsageError
 from ebsif.installed import lock, runtimecommand
-from ebsif.installed.names import Names, add_name_argument, shown
+from ebsif.installed.names import Names, shown
 from ebsif.jobs import data, job, record, submission
 from ebsif.report import output
 
@@ -42,17 +42,15 @@ MORE = "PROGRAM ARGUMENT"
 
 def configure(parser):
     """Add the arguments."""
-    add_name_argument(parser, "module", "the module", metavar="MODULE")
+    add_name(parser, "module", "the module")
     parser.add_argument("--from", dest="record", metavar="RECORD", type=Path, action=From,
                         help="repeat the run of this record, which is beside its log (NAME-JOB.json): its module, "
                              "options and program, unless you name others after this option")
     parser.add_argument("--install", metavar="EASYCONFIG",
                         help="install this easyconfig; arguments after -- are for eb")
-    add_settings_arguments(parser)
+    add_settings(parser)
     what = parser.add_argument_group("what to do with the script")
-    what.add_argument("-o", "--output", metavar="FILE", type=Path,
-                      help="write the script to this file (default: print it)")
-    add_overwrite(what)
+    add_output(what, "write the script to this file (default: print it)", metavar="FILE")
     what.add_argument("--submit", action="store_true", help="also submit the job")
     what.add_argument("--interactive", action="store_true",
                       help="don't queue a batch job: run the program at this terminal as soon as nodes are free; "
@@ -125,7 +123,8 @@ def run(options):
     scheduler = job.scheduler_of(profile)
     batch = [one for one in ("install", "submit", "array", "mail", "signal", "requeue") if getattr(options, one)]
     if options.interactive and (batch or options.segments > 1):
-        usage_error(f"--interactive runs a program at this terminal: leave out --{batch[0] if batch else 'segments'}")
+        raise UsageError("--interactive runs a program at this terminal: leave out "
+                         f"--{batch[0] if batch else 'segments'}")
     if options.interactive and not scheduler.terminal:
         raise job.JobError(f"the site {profile.name} can't fulfil --interactive: {scheduler.lacks['interactive']}")
     text = write(options, settings, profile)
@@ -157,9 +156,9 @@ def write(options, settings, profile):
     module = options.module or getattr(options, "recorded_module", None)
     program = options.more or getattr(options, "recorded_program", [])
     if options.install and module:
-        usage_error("name either a module or --install EASYCONFIG")
+        raise UsageError("name either a module or --install EASYCONFIG")
     if not (options.install or options.interactive or program):
-        usage_error("name the program to run: ebsif job MODULE ... -- train.py")
+        raise UsageError("name the program to run: ebsif job MODULE ... -- train.py")
     values = {one.name: getattr(options, one.name) for one in dataclasses.fields(job.Request)[2:]}
     values.update(launcher=launcher(options.launcher, profile), line=tuple(options.line),
                   data=tuple(map(data.parse, options.data)))
@@ -197,7 +196,7 @@ def launcher(name, profile):
         return name
     own = job.scheduler_of(profile).starter
     if name != own:
-        usage_error(f"argument --launcher: the site {profile.name} has no {name}: leave it out, or use {own}")
+        raise UsageError(f"argument --launcher: the site {profile.name} has no {name}: leave it out, or use {own}")
     return job.NATIVE
 
 
@@ -245,12 +244,6 @@ def module_name(options, name, profile, needed):
                            "that only the compute nodes have, write the script with -o FILE, and submit that)")
     output.note(f"{problem}: the job can only load it if its nodes have it")
     return module, None
-
-
-def usage_error(text):
-    """Exit as argparse does."""
-    print(f"ebsif job: error: {text}", file=sys.stderr)
-    sys.exit(2)
 
 
 def count(text):

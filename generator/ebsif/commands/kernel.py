@@ -7,10 +7,10 @@ environment created by make-venv; with EBSIF_USER_SOFTWARE set, the kernel has t
 import json
 from pathlib import Path
 
-from ebsif.commands.options import add_json
+from ebsif.commands.options import add_json, complete_installed
 from ebsif.environments import kernels
 from ebsif.errors import UsageError
-from ebsif.installed.names import Names, complete_installed
+from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -26,7 +26,7 @@ ACTIONS = ("install", "list", "remove")
 def configure(parser):
     """Add the arguments."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
-    parser.add_argument("what", metavar="MODULE|NAME", nargs="?",
+    parser.add_argument("what", metavar="CONTAINER|NAME", nargs="?",
                         help="install: an installed module, an installation directory, a part of a name, or an "
                              "environment of make-venv (default: the active one, else the loaded module); "
                              "remove: the kernel"

@@ -1,64 +1,64 @@
 """Print the record of an installation: its image, its packages and how they were installed, with exact versions.
 
 It lists the current packages, including those added by hand, and those of the image: of Python, of Conda and of its
-system. With --sbom, print a software bill of materials instead (CycloneDX, JSON). `ebsif diff` compares two
-installations or saved records.
+system. `ebsif diff` compares two installations or saved records. There are other formats: a software bill of materials
+(sbom; CycloneDX, JSON), for scanners; and an easyconfig of the current state (eb), with its own name and today's date.
 """
 
-import argparse
 import time
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.lockfile import is_complete
 
 from ebsif import files
-from ebsif.commands.options import add_overwrite
+from ebsif.commands.options import add_name, add_output
+from ebsif.eb import framework
+from ebsif.environments import freezing
 from ebsif.errors import UsageError
 from ebsif.installed import current, lock
-from ebsif.installed.changes import print_changes
-from ebsif.installed.names import Names, complete_installed
+from ebsif.installed.names import Names
 from ebsif.installed.sbom import bill_of_materials
 from ebsif.report import output
 
 EXAMPLES = """\
   ebsif lock                          # of the loaded module
   ebsif lock mine > lock.json
-  ebsif lock mine --sbom -o sbom.json
+  ebsif lock mine --format sbom -o sbom.json
+  ebsif lock mine --format eb -o mine.eb
 """
 
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("words", metavar="CONTAINER", nargs="*",
-                        help="an installed module, an installation directory, or a part of a name (default: the loaded "
-                             "module)").completer = complete_installed
-    parser.add_argument("--sbom", action="store_true", help="print the software bill of materials")
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to this file (default: print it)")
-    add_overwrite(parser)
-    # options of `ebsif diff`, for the earlier spelling
-    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    add_name(parser, "module", "what to describe", only_installed=True)
+    parser.add_argument("--format", choices=["lock", "sbom", "eb"], default="lock",
+                        help="lock: the record (default); sbom: bill of materials; eb: easyconfig")
+    parser.add_argument("--name", help="with --format eb: name of the extension (default: the one that the module has)")
+    parser.add_argument("--date", help="with --format eb: date at the end of the version suffix (default: today, with "
+                                       "a number if there is a module of today)")
+    add_output(parser, "write to this file (default: print it)", metavar="FILE")
 
 
 def run(options):
-    """Print the record or the bill of materials of an installation; return 0, or 1 if two differ."""
-    names, words = Names(options), options.words
-    if words[:1] == ["diff"]:
-        if len(words) != 3:
-            raise UsageError("lock diff needs two installations or lock files")
-        output.note("`ebsif lock diff` is now `ebsif diff`, which also compares what the modules do")
-        return print_changes(lock.compare(*(record_of(names, word) for word in words[1:])), options.json)
-    if words[:1] == ["sbom"]:
-        output.note("`ebsif lock sbom` is now `ebsif lock --sbom`")
-        words, options.sbom = words[1:], True
-    if len(words) > 1:
-        raise UsageError(f"one container at a time, not {' and '.join(words)}")
-    record = record_of(names, words[0] if words else None)
-    if not is_complete(record):
-        output.note("this module was installed by an earlier version of ebsif: the packages of the image's system and "
-                    "of Conda are not in its record; reinstall it (eb --rebuild) to record them")
-    text = bill_of_materials(record, time.time()) if options.sbom else lock.as_text(record)
+    """Print an installation in a format; return 0."""
+    if (options.name or options.date) and options.format != "eb":
+        raise UsageError("--name and --date are for --format eb")
+    names = Names(options)
+    if options.format == "eb":
+        _, text, impossible = freezing.freeze(names.installation(options.module), options.name, options.date)
+        for line in impossible:
+            output.note(line)
+    else:
+        record = record_of(names, options.module)
+        if not is_complete(record):
+            output.note("this module was installed by an earlier version of ebsif: the packages of the image's system "
+                        "and of Conda are not in its record; reinstall it (eb --rebuild) to record them")
+        text = lock.as_text(record) if options.format == "lock" else bill_of_materials(record, time.time())
     if options.output:
         files.write_new({options.output: text}, options.overwrite)
+        print(options.output)
+        if options.format == "eb":
+            output.hint(f"install it with: {framework.command([options.output])}")
     else:
         print(text, end="")
     return 0

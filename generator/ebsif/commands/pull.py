@@ -14,8 +14,8 @@ import shlex
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_outcome
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_outcome, add_settings
 from ebsif.eb import framework
 from ebsif.environments import artefact, extending, repeating
 from ebsif.environments.outcome import (
@@ -52,7 +52,7 @@ SQUASHFS_SUFFIX = ".squashfs"
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser)
+    add_settings(parser)
     parser.add_argument("reference", metavar="REF", help="oras://HOST/PATH:TAG or oci:DIRECTORY:TAG, also with @DIGEST")
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
                                        "original)")

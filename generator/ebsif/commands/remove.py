@@ -4,17 +4,18 @@ Before asking, the command lists everything that it will delete. This includes t
 it is unchanged, and EasyBuild's archived copy of it; user software and scripts that reinstallations have set aside;
 additional names of the module; locks of killed attempts. A module that is loaded, or whose image other modules need, is
 not removed. Such modules are searched in EasyBuild's prefix, on MODULEPATH, and in the directories that --users names.
+The exit status is 1 if you don't confirm.
 """
 
 import sys
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif.commands.options import add_dry_run
-from ebsif.errors import FAILED
+from ebsif.commands.options import add_dry_run, add_name
+from ebsif.errors import FOUND
 from ebsif.files import is_there
 from ebsif.installed import places, removal
-from ebsif.installed.names import Names, add_name_argument, shown
+from ebsif.installed.names import Names, shown
 from ebsif.report import output
 from ebsif.report.steps import working
 
@@ -32,7 +33,7 @@ MADE_WITH_IT = ("environments of make-venv and files of `ebsif python --write` t
 
 def configure(parser):
     """Add the arguments."""
-    add_name_argument(parser, "container", "the module to remove", only_installed=True, required=True)
+    add_name(parser, "container", "the module to remove", only_installed=True, required=True)
     add_dry_run(parser, "only show what would be removed")
     parser.add_argument("--users", metavar="DIRECTORY", action="append", default=[],
                         help="also search this prefix of EasyBuild or directory of modules for modules that use the "
@@ -52,14 +53,14 @@ def run(options):
     for path, text in planned.lines.items():
         print(f"  {path}" + (": additional names of the module" if text else ""))
     for text in planned.kept:
-        output.note(f"stays: {text}")
+        output.note(f"kept: {text}")
     if is_there(found.root / "bin/make-venv"):
         output.note(MADE_WITH_IT)
     if options.dry_run:
         return 0
     if not options.yes and not confirmed():
-        print("nothing was removed")
-        return FAILED
+        output.note("nothing was removed")
+        return FOUND
     with working("removing"):
         removal.remove(planned)
     output.hint(f"removed {shown(found)}")

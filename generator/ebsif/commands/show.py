@@ -1,56 +1,109 @@
 """Show the details of a container: its components, where its image is, and how to install it.
 
-Of an installed module that is not in the catalogue: its packages as they are now, its image, and how to load it.
+For an installed module that is not in the catalogue: its packages as they are now, its image, and how to load it.
+
+For an image (a file, or where it is: oras://, docker://, oci: ...): its components, how its Python is activated, its
+entry point, its labels. Signatures are listed but not verified: use `apptainer verify IMAGE`, with the keys that you
+trust.
 """
 
 import json
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.settings import read_settings
 from ebsif.catalogue.summary import as_data, format_components
-from ebsif.commands.options import add_json
+from ebsif.commands.options import add_json, add_name, add_settings
+from ebsif.errors import UsageError
 from ebsif.files import is_there
+from ebsif.images import description, inspection, remote
+from ebsif.images.registry.reference import parse_source
 from ebsif.installed import current, imagestate, lock
-from ebsif.installed.names import Names, NamingError, add_name_argument, shown
+from ebsif.installed.names import Names, NamingError, shown
 from ebsif.publish.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
 from ebsif.render.rendering import for_eb
+from ebsif.report import output
 from ebsif.report.output import format_count
+from ebsif.update.sourced import sourced
 
 EXAMPLES = """\
   ebsif show --site lumi PyTorch/2.7.0
   ebsif show --site lumi PyTorch/2.7.0 --json
+  ebsif show image.sif
+  ebsif show image.sif --json       # includes all Python packages
+  ebsif show oras://registry.example/ai/new:3     # what the registry tells, without fetching it
 """
+# files that are no images
+OTHER_FILES = (".eb", ".json")
 
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser)
-    add_name_argument(parser, "name", "what to show")
+    add_settings(parser)
+    add_name(parser, "name", "an image or a container")
+    image = parser.add_argument_group("for an image")
+    image.add_argument("--no-checksum", action="store_true",
+                       help="don't compute the SHA256, which reads the whole file")
+    image.add_argument("--fetch", metavar="DIRECTORY", type=Path,
+                       help="fetch an image that is not here into this directory, and look into it")
     add_json(parser)
 
 
 def run(options):
     """Print the details; return 0."""
+    if options.name and is_image(options.name):
+        return show_image(options)
     found = Names(options).find_all(options.name)
     for one in found:
         if isinstance(one, Path):
-            raise NamingError(f"{one} is a file: `ebsif inspect` shows what is in an image, `ebsif diff` compares "
-                              "easyconfigs")
+            raise NamingError(f"{one} is no image: `ebsif diff` compares easyconfigs and locks")
     if options.json:
         print(json.dumps([complete(one) if isinstance(one, Container) else one.record for one in found], indent=2))
         return 0
-    output = read_settings(options).output
+    directory = read_settings(options).output
     for number, one in enumerate(found):
         if number:
             print()
-        for name, value in lines(one, output) if isinstance(one, Container) else lines_of_installation(one):
+        for name, value in lines(one, directory) if isinstance(one, Container) else lines_of_installation(one):
             print(f"{name:16}{value}".rstrip())
     return 0
+
+
+def is_image(text):
+    """Return whether a name is that of an image file, or says where an image is."""
+    return remote.is_source(text) or text.endswith(".sif") or Path(text).is_file() and not text.endswith(OTHER_FILES)
+
+
+def show_image(options):
+    """Print what is in an image; return 0."""
+    if remote.is_source(options.name):
+        image = look(parse_source(options.name), options)
+    else:
+        image = inspection.inspect(Path(options.name), checksum=not options.no_checksum)
+    if options.json:
+        print(json.dumps(image.data, indent=2))
+        return 0
+    for name, value in description.lines(image):
+        print(f"{output.escape(name):15} {output.escape(value)}")
+    return 0
+
+
+def look(source, options):
+    """Return what is known of an image that is not here (Inspection), after fetching it if that is wanted."""
+    if options.fetch:
+        return sourced(source, [], options.fetch, whole=True).found
+    if not remote.is_readable(source):
+        raise UsageError(f"{source} tells nothing about the image before it is fetched: add --fetch DIRECTORY")
+    known = remote.look(source)
+    output.note(f"{options.name} is not fetched ({format_size(known.layers)}): its content is unknown (--fetch "
+                "DIRECTORY)")
+    if source.digest is None:
+        output.note(f"{options.name} is {known.source.digest} today; the tag can change")
+    return known.named(known.default)
 
 
 def lines_of_installation(one):
@@ -90,7 +143,7 @@ def complete(container):
     return data
 
 
-def lines(container, output):
+def lines(container, directory):
     """Yield (name, value) for each line of the output, of a container whose easyconfig is in a directory."""
     binds = container.all_binds
     yield container.module, ""
@@ -115,5 +168,5 @@ def lines(container, output):
         yield "history", container.history
     if container.archived:
         yield "archived", container.archive_message
-    yield "install", f"eb {for_eb(container, output)}"
+    yield "install", f"eb {for_eb(container, directory)}"
     yield "load", f"module load {container.module}"

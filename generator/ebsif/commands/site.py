@@ -37,7 +37,8 @@ def run(options):
     if options.name in inheritance.names():
         output.note(f"the project has a site {options.name}, too, which this profile hides: choose another name, or "
                     f"add `extends: {options.name}` to build on it")
-    output.hint(f"wrote {path}; its lines with 'review' are guesses: correct them, and remove the mark")
+    print(path)
+    output.hint("lines with 'review' are guesses: correct them, and remove the mark")
     output.hint(f"see what is missing: ebsif check {choice}")
     output.hint(f"then add your first image: ebsif add IMAGE.sif {choice}")
     return 0

@@ -16,11 +16,11 @@ from pathlib import Path
 from ebsif.catalogue import writing
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import AddingError, Proposal
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_json
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_json, add_settings
 from ebsif.errors import FOUND, EbsifError
 from ebsif.report import output
-from ebsif.report.findings import NOTE
+from ebsif.report.findings import print_findings, status_of
 from ebsif.update import lists, places, tags
 from ebsif.update.comparison import Comparison
 
@@ -32,7 +32,7 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser)
+    add_settings(parser)
     parser.add_argument("--write", action="store_true", help="write the proposed records into the catalogue")
     add_json(parser)
 
@@ -61,16 +61,15 @@ def run(options):
     else:
         for path, text in texts.items():
             output.print_diff(path, *text)
-        for finding in comparison.findings:
-            if finding.level != NOTE or not options.quiet:
-                print(finding)
+        print_findings(comparison.findings)
     if options.write:
         for path, change in changed.items():
             writing.write(change.proposals, path, change.extended, fields=change.fields)
     if not options.json:
         print_next_step(comparison, options)
     left = changed and not options.write
-    return FOUND if left or any(finding.level != NOTE for finding in comparison.findings) else 0
+    # a warning is a difference
+    return FOUND if left else status_of(comparison.findings, strict=True)
 
 
 @dataclass

@@ -4,13 +4,12 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif.catalogue.settings import add_settings_arguments
-from ebsif.commands.options import add_outcome
+from ebsif.commands.options import add_name, add_outcome, add_settings
 from ebsif.eb import framework
 from ebsif.environments import byhand, extending
 from ebsif.environments.outcome import chosen, write
 from ebsif.installed import compare, places
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.names import Names
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -24,9 +23,9 @@ MORE = "OPTION_OF_eb"
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser)
-    add_name_argument(parser, "easyconfig", "the extension", metavar="EXTENSION", required=True)
-    add_name_argument(parser, "module", "the newer container", required=True)
+    add_settings(parser)
+    add_name(parser, "easyconfig", "the extension", required=True)
+    add_name(parser, "module", "the newer container", required=True)
     add_outcome(parser)
 
 

@@ -13,7 +13,7 @@ from ebsif.installed import current
 from ebsif.installed.places import Installation
 from ebsif.render.easyconfig import literal
 
-HEADER = "# Written by `ebsif freeze`: yours to change."
+HEADER = "# Written by `ebsif lock --format eb`: yours to change."
 
 
 class FreezingError(EbsifError):

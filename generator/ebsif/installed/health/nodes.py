@@ -125,7 +125,7 @@ def read(result):
     """Return the findings (list of Finding) that a node has reported; raise NodeError if there is no report."""
     for line in result.stdout.splitlines():
         if line.startswith(REPORT):
-            return [Finding(one["level"], one["container"], one["text"], one["path"], one["line"])
+            return [Finding(one["level"], one["subject"] or "", one["text"], one["path"] or "", one["line"] or 0)
                     for one in json.loads(line[len(REPORT):])]
     # the last words of the program, or the first of srun, which then only says that it ends
     said = result.stderr.splitlines()

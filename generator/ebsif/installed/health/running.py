@@ -80,7 +80,7 @@ def imports(one: Subject) -> Iterator[Finding]:
     if missing:
         yield one.warning(f"{', '.join(missing)}: in the record of the installation, but no longer there. Install the "
                           f"module again with `{one.rebuild}`, or, if this is what you want, write an easyconfig of "
-                          f"the module as it is now with `ebsif freeze {one.module}`")
+                          f"the module as it is now with `ebsif lock {one.module} --format eb`")
 
 
 def last_line(text):
