@@ -13,69 +13,13 @@ import sys
 import textwrap
 
 from ebsif import version
+from ebsif.commands import COMMANDS, HEADINGS, MOVED, STATUSES
 from ebsif.errors import FAILED, EbsifError, UsageError
 
 EXIT_INTERRUPTED = 130
 
 # What EasyBuild has besides easyblocks.
 EASYBUILD = ("easybuild.framework", "easybuild.tools")
-
-# Each is a module in commands/, loaded only when used: some libraries take longer to load than a command to run.
-HEADINGS = {
-    "choose a container": {
-        "list": "list the containers in the catalogue, or your own modules",
-        "show": "show what is in a container or an image",
-        "diff": "compare two containers or installations",
-    },
-    "use it": {
-        "extend": "add your own Python packages on top of a container",
-        "upgrade": "move an extension to a newer container",
-        "remove": "remove a module that you have installed",
-        "job": "write a batch script that runs a program on many nodes",
-        "kernel": "add a module to the kernels of Jupyter",
-        "python": "give editors a Python interpreter that runs in a container",
-        "doctor": "check this machine, or whether installed modules still work",
-    },
-    "share it": {
-        "lock": "print what is installed with exact versions, in several formats",
-        "export": "write the environment of a module as an RO-Crate, for a paper",
-        "push": "put the environment of a module into a registry or directory",
-        "pull": "install an environment from a registry or directory",
-        "ood": "write an app or the files of a course for Open OnDemand",
-    },
-    "run a site": {
-        "site": "start the profile of your own site",
-        "add": "add an image to the catalogue",
-        "update": "find images that the catalogue lacks, and add them",
-        "import": "import existing easyconfigs into the catalogue",
-        "render": "write the easyconfigs of the catalogue",
-        "check": "check the catalogue and its easyconfigs",
-        "installed": "list installed modules, and what is wrong with them",
-        "docs": "build web pages for choosing a container",
-        "reframe": "write checks of the modules for ReFrame",
-    },
-}
-HIDDEN = {"completion": "print a shell completion script"}
-COMMANDS = {**{name: text for commands in HEADINGS.values() for name, text in commands.items()}, **HIDDEN}
-
-# Commands of 0.1, and what does their work now.
-MOVED = {
-    "audit": "ebsif installed --audit",
-    "command": "ebsif python CONTAINER --command",
-    "freeze": "ebsif lock CONTAINER --format eb",
-    "inspect": "ebsif show IMAGE",
-    "schema": "ebsif check --schema NAME",
-    "wheelhouse": "ebsif extend EASYCONFIG --wheelhouse DIRECTORY",
-}
-
-STATUSES = """\
-exit status:
-  0  done; nothing is wrong, nothing differs
-  1  something was found: errors, differences, or nothing that matches
-  2  wrong use: the command line is incomplete or contradicts itself
-  3  failed; the message says why
-"""
-
 
 class Parser(argparse.ArgumentParser):
     """The parser of a command, which leaves exit status and message of wrong use to `main`."""
@@ -175,7 +119,7 @@ def without_easybuild(arguments):
 
 
 def main(arguments=None):
-    """Run the command line (default: that of the process); return the exit status: see STATUSES, and signals."""
+    """Run the command line, by default that of the process; return the exit status (130: Ctrl-C, 141: broken pipe)."""
     check_python(sys.version_info[:2])
     if "_ARGCOMPLETE" in os.environ:
         complete()
@@ -196,9 +140,10 @@ def main(arguments=None):
         print(f"ebsif: {without_easybuild(arguments)}", file=sys.stderr)
         return FAILED
     except (EbsifError, OSError) as error:
+        from ebsif.files import message_of
         from ebsif.report import output
 
-        output.error(text_of(error, getattr(options, "output", None)))
+        output.error(message_of(error, getattr(options, "output", None)))
         return getattr(error, "status", FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -264,35 +209,6 @@ def call_and_flush(function, *arguments):
 def discard_output():
     """Drop what can't be written to standard output; otherwise Python tries and complains once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def text_of(error, output=None):
-    """
-    Return the message of an error (str): for a file its path, what is wrong, and who can give permission.
-
-    If it is about what -o names (a Path), another directory can be chosen.
-    """
-    import shutil
-    from pathlib import Path
-
-    from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
-
-    from ebsif.files import how_to_get_access, is_there
-
-    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
-        # each file that could not be copied; one says enough
-        return plain_error(str(error.args[0][0][-1]))
-    path = getattr(error, "filename", None)
-    if not isinstance(path, str) or error.filename2 or not error.strerror:
-        return plain_error(str(error))
-    remedy = ""
-    if isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK):
-        remedy = f": {how_to_get_access(Path(path))}"
-        # commands write a file beside the output first
-        place = Path(path).absolute() if is_there(path) else Path(path).absolute().parent
-        if output and place in (output.absolute(), *output.absolute().parents):
-            path, remedy = place, ": choose another directory with -o"
-    return f"{path}: {ERRORS.get(error.errno, error.strerror)}{remedy}"
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.texts import format_size
-from ebsif import cli, files
+from ebsif import files
 from ebsif.catalogue import settings
-from ebsif.cli import COMMANDS, HIDDEN, MOVED, STATUSES, check_python, main, parser_of
+from ebsif.cli import check_python, main, parser_of
+from ebsif.commands import COMMANDS, HIDDEN, MOVED, STATUSES
 from ebsif.errors import USAGE, EbsifError
 from ebsif.installed import doctor
 from ebsif.report import output
@@ -196,26 +197,26 @@ def test_a_file_that_cannot_be_written_is_named():
 
 def test_errors_of_files(tmp_path, monkeypatch):
     """The path, what is wrong and what to do, without numbers of errors."""
-    assert cli.text_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
-    assert cli.text_of(OSError("anything")) == "anything"
-    assert cli.text_of(shutil.SameFileError("'a' and 'a' are the same file")) == "'a' and 'a' are the same file"
-    assert cli.text_of(EbsifError("x: [Errno 104] Connection reset by peer")) == "x: Connection reset by peer"
+    assert files.message_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
+    assert files.message_of(OSError("anything")) == "anything"
+    assert files.message_of(shutil.SameFileError("'a' and 'a' are the same file")) == "'a' and 'a' are the same file"
+    assert files.message_of(EbsifError("x: [Errno 104] Connection reset by peer")) == "x: Connection reset by peer"
     full = "the disk is full (make room, or choose another directory)"
     what = os.strerror(28)
     for error, begin in ((OSError(28, what, "x"), "x: "), (OSError(28, what), ""),
                          (EbsifError(f"x: [Errno 28] {what}"), "x: "),
                          (shutil.Error([("a", "b", f"{OSError(28, what)}")] * 2), "")):
-        assert cli.text_of(error) == begin + full
+        assert files.message_of(error) == begin + full
     assert Finding("error", "x", f"[Errno 28] {what}").message == f"x: {full}"
     for allowed, remedy in (((), "u+rX"), ((os.X_OK,), "u+w")):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
-        assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
+        assert files.message_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
             f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}`"
     # a lock, for example
     (tmp_path / "x").touch()
     for allowed, remedy in (((), "u+rX"), ((os.R_OK,), "u+w")):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
-        assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
+        assert files.message_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
             f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}/x`"
 
 
@@ -225,10 +226,10 @@ def test_an_output_in_a_closed_directory(tmp_path, monkeypatch, capsys):
     output = tmp_path / "a/crate"
     for name in ("", "a", ".a.new-1"):
         error = PermissionError(13, "Permission denied", str(tmp_path / name))
-        assert cli.text_of(error, output) == f"{tmp_path}: Permission denied: choose another directory with -o"
+        assert files.message_of(error, output) == f"{tmp_path}: Permission denied: choose another directory with -o"
     (tmp_path / "input").touch()
     error = PermissionError(13, "Permission denied", str(tmp_path / "input"))
-    assert cli.text_of(error, output) == f"{tmp_path}/input: Permission denied: run `chmod u+rX {tmp_path}/input`"
+    assert files.message_of(error, output) == f"{tmp_path}/input: Permission denied: run `chmod u+rX {tmp_path}/input`"
 
     def denied(*_):
         raise PermissionError(13, "Permission denied", str(tmp_path))
