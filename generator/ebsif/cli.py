@@ -5,7 +5,9 @@ What the help doesn't need is imported where it is used, because importing takes
 """
 
 import argparse
+import atexit
 import contextlib
+import gc
 import importlib.util
 import os
 import signal
@@ -121,6 +123,8 @@ def without_easybuild(arguments):
 def main(arguments=None):
     """Run the command line, by default that of the process; return the exit status (130: Ctrl-C, 141: broken pipe)."""
     check_python(sys.version_info[:2])
+    # the process ends then, so looking for unused objects takes time for nothing (a sixth of `ebsif list`)
+    atexit.register(gc.freeze)
     if "_ARGCOMPLETE" in os.environ:
         complete()
     arguments = sys.argv[1:] if arguments is None else list(arguments)

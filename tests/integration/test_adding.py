@@ -132,7 +132,7 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     # rendered because the record allows it, and only then
     (tmp_path / "moving/pytorch-2.14.0-cpu-python-3.11.sif").symlink_to("../images/pytorch-2.14.0-cpu-python-3.11.sif")
     render = ("render", "--site", "mine", "--catalogue", ".")
-    assert "1 up to date" in ebsif(*render).stdout
+    assert "1 up to date" in ebsif(*render).stderr
     assert path.read_text().count("    moving: true\n") == 1
     # I-03: the image is looked into
     check = ("check", "--quick", "--deep", "--site", "mine", "--catalogue", ".")

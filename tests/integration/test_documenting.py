@@ -293,7 +293,7 @@ def test_files_of_persons_stay(tmp_path, pages):
     assert "that were changed since (index.html): choose another directory, or replace them with --overwrite" in refused
     assert (public / "index.html").read_text() == "edited"
     output = docs("public", "--site", "lumi", "--overwrite", cwd=tmp_path).stdout
-    assert output.endswith("open public/index.html\n")
+    assert output == "public/index.html\n"
     assert "edited" not in (public / "index.html").read_text()
     # pages that are no longer made are gone
     assert not (public / "local").exists()

@@ -37,7 +37,7 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     """R-06: the other site's module has the same bytes, without an index; the base is in the annotations."""
     name = f"oras://{registry.host}/group/mine:1"
     pushed = ebsif(mine, "push", MODULE, name, "--license", "MIT")
-    line, advice = pushed.stdout.splitlines()
+    line, advice = pushed.stdout.strip(), pushed.stderr.splitlines()[-1]
     digest = re.fullmatch(rf"{re.escape(name)}@(sha256:[0-9a-f]{{64}})", line).group(1)
     assert advice == f"others install it with: ebsif pull {name} --install"
     assert "pushing user software" in pushed.stderr
@@ -92,7 +92,8 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     moved = shutil.move(place, tmp_path / "arrived")
     (moved / "blobs/sha256/unrelated").write_text("")
     said = ebsif(theirs, "pull", f"oci:{moved}", "--name", "theirs", "--check", "-o", theirs.work)
-    *packages, verdict, advice = said.stdout.splitlines()
+    *packages, verdict = said.stdout.splitlines()
+    advice = said.stderr.splitlines()[-1]
     assert packages == ["+ greeting 1.0    asked for", "+ hello 1.0       dependency"]
     assert re.fullmatch(r"yes: Example/1\.0-writable-theirs-\d{8} can be installed: 2 packages, [\d.]+ kB", verdict)
     assert advice == f"install it with: ebsif pull oci:{moved} --name theirs -o {theirs.work} --install"
