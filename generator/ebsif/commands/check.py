@@ -13,6 +13,7 @@ With --schema, print the JSON Schema of a kind of file instead, for completion a
 
 import dataclasses
 import importlib.util
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif.catalogue import schema
@@ -35,7 +36,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
     add_all_sites(parser, "check all sites of your own catalogues or, without any, of the project")
@@ -55,7 +56,7 @@ def configure(parser):
                      help="print the JSON Schema of a kind of file: %(choices)s")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print the findings; return 1 if there are errors, else 0."""
     if options.schema:
         print(schema.texts()[options.schema], end="")

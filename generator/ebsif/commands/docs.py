@@ -4,6 +4,8 @@ The pages are static: open index.html in a browser, or copy the directory to a w
 here are shown with all their packages, others with what the catalogue says.
 """
 
+from argparse import ArgumentParser, Namespace
+
 from ebsif.catalogue.settings import read_settings
 from ebsif.commands.options import add_all_sites, add_output, add_settings
 from ebsif.publish.pages import build
@@ -16,14 +18,14 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_output(parser, "directory for the pages; other files in it stay", required=True)
     add_settings(parser)
     add_all_sites(parser, "build the pages of all sites (default without a site)")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Build the pages; return 0."""
     settings = read_settings(options)
     names = [settings.site_name] if settings.site_name and not options.all_sites else settings.site_names()

@@ -14,7 +14,15 @@ The exit status is 1 if there are errors, with --strict also for warnings.
 import argparse
 
 from ebsif.catalogue.settings import read_settings
-from ebsif.commands.options import INSTALLATIONS, add_json, add_settings, add_strict, complete, complete_installed
+from ebsif.commands.options import (
+    INSTALLATIONS,
+    add_json,
+    add_settings,
+    add_strict,
+    complete,
+    complete_installed,
+    offer,
+)
 from ebsif.errors import UsageError
 from ebsif.installed import doctor, names, places
 from ebsif.report import output
@@ -33,10 +41,10 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("image", metavar="IMAGE", nargs="?",
-                        help="a SIF file, or the name of a container").completer = complete
-    parser.add_argument("--installed", metavar="CONTAINER", nargs="*",
-                        help=f"check {INSTALLATIONS}").completer = complete_installed
+    offer(complete, parser.add_argument("image", metavar="IMAGE", nargs="?",
+                                        help="a SIF file, or the name of a container"))
+    offer(complete_installed, parser.add_argument("--installed", metavar="CONTAINER", nargs="*",
+                                                  help=f"check {INSTALLATIONS}"))
     parser.add_argument("--verify", action="store_true",
                         help="with --installed: also compare the SHA256 of images and user software, which takes time")
     # how the nodes of a job are told to check themselves

@@ -5,6 +5,8 @@ them: packages, image with its digest, license. With the lock, `ebsif extend --f
 Credentials in it are replaced.
 """
 
+from argparse import ArgumentParser, Namespace
+
 from ebsif.commands.options import add_license, add_name, add_output
 from ebsif.environments import crate, portable
 from ebsif.installed.names import Names
@@ -15,14 +17,14 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_name(parser, "module", "what to export", only_installed=True)
     add_output(parser, "directory to create", overwrite=False, required=True)
     add_license(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the crate; return 0."""
     found = portable.of(Names(options).installation(options.module), options.license, with_user_software=False)
     crate.write(found, options.output)

@@ -6,6 +6,7 @@ line numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit 
 1 if something is left to you, 3 if one of the files is not the easyconfig of a container.
 """
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif import files
@@ -24,7 +25,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
     add_output(parser, "write this file (.yaml), or in this directory <Name>.yaml for each software", metavar="PATH",
@@ -32,7 +33,7 @@ def configure(parser):
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print or write records, and report; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()

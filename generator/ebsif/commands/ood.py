@@ -7,6 +7,8 @@ With --course, write instead the two files that the app 'Jupyter for courses' of
 default resources. They belong in the directory www_lumi_modules (www_SITE_modules) of the project.
 """
 
+from argparse import ArgumentParser, Namespace
+
 from ebsif.catalogue.settings import read_settings
 from ebsif.commands.options import add_name, add_output, add_settings
 from ebsif.errors import UsageError
@@ -23,7 +25,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_name(parser, "module", "the module", only_installed=True)
     add_output(parser, "directory for the app, or for the files of the course", required=True)
@@ -37,7 +39,7 @@ def configure(parser):
     add_settings(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the files; return 0."""
     if not options.course and (options.repository or options.ref or options.notebook):
         raise UsageError("--repository, --ref and --notebook are for a course: name it with --course")

@@ -9,6 +9,7 @@ With --write, write a short file that starts it, which also knows the user softw
 environment of make-venv that are in use now.
 """
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif.commands.options import add_name
@@ -24,7 +25,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_name(parser, "module", "the module", only_installed=True)
     how = parser.add_mutually_exclusive_group()
@@ -33,7 +34,7 @@ def configure(parser):
                      help="print the words to put before a command that runs in the container")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print or write the interpreter; return 0."""
     if options.runtime:
         runtimecommand.check_modules_tool()

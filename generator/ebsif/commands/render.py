@@ -5,6 +5,8 @@ others are still written, and the exit status is 1. So is an easyconfig that a p
 was rendered: it stays as it is, unless --overwrite is given.
 """
 
+from argparse import ArgumentParser, Namespace
+
 from ebsif.catalogue import reading, selection
 from ebsif.catalogue.settings import read_settings
 from ebsif.commands.options import add_dry_run, add_names, add_overwrite, add_settings
@@ -20,7 +22,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
     add_names(parser)
@@ -31,13 +33,13 @@ def configure(parser):
     how.add_argument("--stdout", action="store_true", help="only print the easyconfigs")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Render the easyconfigs; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
     directories = settings.directories_of(profile)
     everything = not (options.names or options.diff or options.dry_run or options.stdout)
-    problems = []
+    problems: list[str] = []
     containers = reading.read(profile, *directories, problems=problems)
     chosen = containers
     if options.names:

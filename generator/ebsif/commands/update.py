@@ -10,6 +10,7 @@ status is 1 if anything differs; with --write, if anything is left to do.
 
 import json
 import shlex
+from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,14 +31,14 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
     parser.add_argument("--write", action="store_true", help="write the proposed records into the catalogue")
     add_json(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print what differs; return 1 if anything is left to do, else 0."""
     settings = read_settings(options)
     profile = settings.site()
