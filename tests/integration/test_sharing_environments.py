@@ -62,7 +62,7 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     said = ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "--install", "-o", theirs.work,
                  "--", *theirs.eb_options)
     module = "Example/1.0-writable-theirs-1"
-    assert f" module load {module}\n" in said.stdout, said.stdout + said.stderr
+    assert f" module load {module}\n" in said.stderr, said.stdout + said.stderr
     copy = theirs.prefix / "eb/software" / module
     assert (copy / "user-software.squashfs").read_bytes() == (root / "user-software.squashfs").read_bytes()
     again = json.loads((copy / "share/ebsif/lock.json").read_text())
@@ -165,8 +165,8 @@ def test_a_crate_for_a_paper(mine, tmp_path):
     record.write_text(json.dumps(content))
     crate = tmp_path / "crate"
     said = ebsif(mine, "export", MODULE, "-o", crate)
-    assert said.stdout == (f"{crate}/ro-crate-metadata.json\n"
-                           f"in {crate}: Example-1.0-squashed.eb, lock.json, sbom.cdx.json\n")
+    assert said.stdout == f"{crate}/ro-crate-metadata.json\n"
+    assert f"in {crate}: Example-1.0-squashed.eb, lock.json, sbom.cdx.json\n" in said.stderr
     assert "the crate states no license, but repositories ask for one: --license CC0-1.0" in said.stderr
     assert f"{crate} exists already" in ebsif(mine, "export", MODULE, "-o", crate, check=False).stderr
     # the only problem is the one that is made here

@@ -394,7 +394,7 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     status, text = installed(capsys)
     assert (status, "user software not packed, changed" in text) == (0, True)
     assert ("note: its user software was changed after the installation: pillow 10.2.0 added" in
-            " ".join(text.split())) and ": 1 note" in text
+            " ".join(text.split())) and ": nothing is wrong" in text
     (family[BASE] / "a.sif").write_bytes(bytes(400))
     shutil.rmtree(family[MINE] / "user-software")
     (family[OTHER] / "share/ebsif/lock.json").write_text("{")
@@ -512,7 +512,7 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     assert "warning: its record is no longer in the catalogue of local" in words
     assert "note: it is not in the catalogue of local" in words
     assert f"not installed there: {second.module}" in words
-    assert ": 1 warning, 1 note" in words
+    assert ": 1 warning\n" in said
     assert f"never installed: {second.module}" in " ".join(installed(capsys, "--site", "local")[1].split())
     # a naming scheme may call the modules otherwise
     hierarchy = eb_prefix.modules / "Core"
@@ -520,7 +520,7 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     (eb_prefix.modules / first.name).rename(hierarchy / first.name.lower())
     again = " ".join(installed(capsys, *arguments, str(eb_prefix.modules))[1].split())
     assert f"Core/{first.name.lower()}/" in again
-    assert "base" not in again and f"not installed there: {second.module}" in again and ": 1 warning, 1 note" in again
+    assert "base" not in again and f"not installed there: {second.module}" in again and again.endswith(": 1 warning")
     (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(text.replace("'init'", "'x'").replace(
         "moduleclass = '", "moduleclass = 'x"))
     words = " ".join(installed(capsys, *arguments)[1].split())

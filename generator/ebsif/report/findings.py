@@ -93,8 +93,8 @@ def print_json(findings: Iterable[Finding]) -> None:
 
 
 def summarize(what: str, findings: Sequence[Finding], fine: str = ": nothing is wrong") -> None:
-    """Say how many errors, warnings and notes there are in what was checked, or that it is fine, unless --quiet."""
-    numbers = [(sum(finding.level == level for finding in findings), level) for level in (ERROR, WARNING, NOTE)]
+    """Say how many errors and warnings there are in what was checked, or that it is fine, unless --quiet."""
+    numbers = [(sum(finding.level == level for finding in findings), level) for level in (ERROR, WARNING)]
     counted = [output.format_count(*number) for number in numbers if number[0]]
     output.hint(what + (f": {', '.join(counted)}" if counted else fine))
 
