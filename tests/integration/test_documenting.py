@@ -34,7 +34,7 @@ containers:
 
 def docs(*arguments, status=0, cwd=None):
     """Run the command without the caller's settings."""
-    result = run_ebsif(["docs", *arguments], cwd, {
+    result = run_ebsif(["docs", "-o", *arguments], cwd, {
         "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "SBATCH_ACCOUNT": "whoever_makes_them"})
     assert result.returncode == status, result.stdout + result.stderr
     return result
@@ -70,7 +70,7 @@ def pages(tmp_path_factory):
             [(profile, some_of(containers)) for profile, containers in sites], *rest))
         patch.setenv("HOME", "/nonexistent")
         patch.setenv("SBATCH_ACCOUNT", "whoever_makes_them")
-        assert cli.main(["docs", str(folder / "public"), "--catalogue", str(folder / "sites")]) == 0
+        assert cli.main(["docs", "-o", str(folder / "public"), "--catalogue", str(folder / "sites")]) == 0
     return folder / "public"
 
 

@@ -144,9 +144,7 @@ def test_ten_modules(modules, tmp_path):
     # as a person reads it
     text = site.run(["ebsif", "doctor", "--site", "here", "--catalogue", modules.profile.parents[1], "--installed",
                      truncated], check=False)
-    assert text.returncode == 1 and "1 module checked: 1 error" in text.stdout
-    long = [line for line in text.stdout.splitlines() if len(line) > 80]
-    assert all(line.strip().startswith(("`", "/")) for line in long), text.stdout
+    assert text.returncode == 1 and "1 module checked: 1 error" in text.stderr
 
     # the advice: commands as printed
     (fabric / "libfast.so.2").rename(fabric / LIBRARY)

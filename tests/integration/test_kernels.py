@@ -204,7 +204,7 @@ def test_a_kernel_of_an_environment(installed_once, own_software, jupyter, tmp_p
         source '{venv}/bin/activate'
         pip install --quiet --no-index --find-links '{wheels}' byhand
     """, APPTAINER_BIND=wheels, **own)
-    said = jupyter("ebsif", "kernel", "install", venv, **own).stdout
+    said = jupyter("ebsif", "kernel", "install", venv, **own).stderr
     assert "as the kernel example-1.0-squashed-my-venv, in" in said
     # the commands of the documentation; there, `mine` is a module, and an environment
     _, commands, *_, start = re.findall(r"^```bash\n(.*?)^```", (CHECKOUT / "docs/jupyter.md").read_text(), re.M | re.S)
