@@ -108,8 +108,7 @@ def subparser(name: str) -> argparse.ArgumentParser:
     """Return the parser of a command."""
     # usage is wrapped to the width of the terminal
     with patch.dict(os.environ, {"COLUMNS": "88"}):
-        (action,) = (one for one in cli.build_parser([name])._actions if isinstance(one, argparse._SubParsersAction))
-    return action.choices[name]
+        return cli.parser_of(name)
 
 
 def options(parser: argparse.ArgumentParser) -> Iterator[Entry]:

@@ -12,8 +12,10 @@ import importlib.util
 import os
 import signal
 import sys
+import textwrap
 
 from ebsif import version
+from ebsif.commands import COMMANDS, HEADINGS, MOVED, STATUSES
 from ebsif.errors import FAILED, EbsifError, UsageError
 
 EXIT_INTERRUPTED = 130
@@ -21,124 +23,45 @@ EXIT_INTERRUPTED = 130
 # What EasyBuild has besides easyblocks.
 EASYBUILD = ("easybuild.framework", "easybuild.tools")
 
-STATUSES = """\
-exit status:
-  0  done; nothing was found, nothing differs
-  1  something was found: differences, errors in the catalogue, missing parts
-  2  wrong use: the command line is incomplete or contradicts itself
-  3  failed; the message says why
-"""
+class Parser(argparse.ArgumentParser):
+    """The parser of a command, which leaves exit status and message of wrong use to `main`."""
 
-# In the order of the help: choose a container, use it, maintain the catalogue, examine installations.
-# Each is a module in commands/, loaded only when used: some libraries take longer to load than a command to run.
-COMMANDS = {
-    "list": "list the containers in the catalogue",
-    "show": "show the details of a container",
-    "docs": "build web pages for choosing a container",
-    "extend": "add your own Python packages on top of a container",
-    "upgrade": "move an extension to a newer container",
-    "push": "share the environment of a module: put it into a registry or directory",
-    "pull": "install an environment from a registry or directory",
-    "export": "write the environment of a module as an RO-Crate, for a paper",
-    "remove": "remove a module that you have installed",
-    "job": "write a batch script for a multi-node run or an installation",
-    "kernel": "add a module to the kernels of Jupyter",
-    "python": "give editors a Python interpreter that runs in a container",
-    "ood": "write an app for JupyterLab in Open OnDemand, or the files of a course",
-    "command": "print the runtime's command line that is equivalent to a module",
-    "wheelhouse": "collect the wheels for an installation without network access",
-    "installed": "list the installed modules, and what is wrong with them",
-    "doctor": "check this machine, or whether installed modules still work",
-    "site": "start the profile of your own site",
-    "inspect": "show what is in an image",
-    "add": "add an image to the catalogue",
-    "update": "compare the catalogue with the images there are, and add new ones",
-    "import": "import existing easyconfigs into the catalogue",
-    "render": "write the easyconfigs of the catalogue",
-    "check": "check the catalogue and its easyconfigs",
-    "reframe": "write checks of the modules for ReFrame",
-    "schema": "print the JSON Schemas of the YAML files, for editors",
-    "diff": "compare two containers or installations",
-    "audit": "list known vulnerabilities of installed modules",
-    "lock": "print the lock of an installed module, or its bill of materials",
-    "completion": "print a shell completion script",
-}
+    def error(self, message):
+        """Raise UsageError."""
+        raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
-# Commands whose module needs another name.
-MODULES = {"import": "import_"}
+def help_text():
+    """Return the help of ebsif (str)."""
+    lines = ["usage: ebsif COMMAND [OPTION...] [ARGUMENT...]", "       ebsif [--help | --version]", "",
+             "Install container images as environment modules, with EasyBuild."]
+    for heading, commands in HEADINGS.items():
+        lines += ["", f"{heading}:", *(f"  {name:10} {text}" for name, text in commands.items())]
+    advice = "Run `ebsif COMMAND --help` for the options of a command. `eb` installs modules."
+    return "\n".join([*lines, "", advice, "", STATUSES])
 
 
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Wrap the paragraphs of a description to the width of the terminal; leave the examples as they are."""
+def configure(parser, name):
+    """Add description, options and arguments of a command to its parser; return the parser."""
+    from ebsif.commands import options
 
-    def _fill_text(self, text, width, indent):
-        keep, wrap = super()._fill_text, argparse.HelpFormatter._fill_text
-        if text.startswith("examples:"):
-            return keep(text, width, indent)
-        return "\n\n".join(keep(paragraph, width, indent) if paragraph.startswith("exit status:")
-                           else wrap(self, paragraph, width, indent) for paragraph in text.split("\n\n"))
-
-
-class Command(argparse.ArgumentParser):
-    """A command, with options between its arguments: Python before 3.12.7 takes an optional one only next to others."""
-
-    inside = False
-
-    def parse_known_args(self, args=None, namespace=None):
-        """Parse the options first, then the arguments."""
-        # completion follows how the parser goes through the words
-        if self.inside or "_ARGCOMPLETE" in os.environ:
-            return super().parse_known_args(args, namespace)
-        self.inside = True
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self.inside = False
-
-
-class ShowVersion(argparse.Action):
-    """Show the version, which is looked up only on request."""
-
-    def __call__(self, parser, *_):
-        """Print the version and exit."""
-        print(f"ebsif {version()}")
-        parser.exit()
-
-
-def build_parser(arguments):
-    """Return the parser (argparse.ArgumentParser), with the options of those subcommands that the arguments name."""
-    parser = argparse.ArgumentParser(
-        prog="ebsif",
-        description="Install container images as environment modules, with EasyBuild.",
-        formatter_class=HelpFormatter,
-        epilog="The modules themselves are installed with `eb`. Run `ebsif COMMAND --help` for the options of a "
-               f"command.\n\n{STATUSES}",
-    )
-    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and exit")
-    common = argparse.ArgumentParser(add_help=False)
-    verbosity = common.add_argument_group("output options")
-    verbosity.add_argument("-q", "--quiet", action="store_true", help="print results and errors only")
-    verbosity.add_argument("-v", "--verbose", action="store_true",
-                           help="also print the commands that are run, and the output of eb")
-    verbosity.add_argument("--no-color", action="store_true", help="don't use colors (as NO_COLOR=1)")
-    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True,
-                                     parser_class=Command)
-    for name in COMMANDS.keys() & arguments[:1] or COMMANDS:
-        if name in arguments:
-            module = importlib.import_module(f"ebsif.commands.{MODULES.get(name, name)}")
-            subparser = commands.add_parser(
-                name, help=COMMANDS[name], formatter_class=HelpFormatter, parents=[common], description=module.__doc__,
-                epilog=f"examples:\n{module.EXAMPLES}")
-            module.configure(subparser)
-            more = getattr(module, "MORE", None)
-            if more:
-                subparser.usage = f"{subparser.format_usage()[len('usage: ') :].rstrip()} [-- {more}...]"
-            subparser.set_defaults(run=module.run, parser=subparser, takes_more=bool(more))
-        else:
-            # only for the help of ebsif, and for messages about a wrong name
-            commands.add_parser(name, help=COMMANDS[name], add_help=False)
+    # `import` is a word of Python
+    module = importlib.import_module(f"ebsif.commands.{name.replace('import', 'import_')}")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "\n\n".join(textwrap.fill(text, 80) for text in module.__doc__.strip().split("\n\n"))
+    parser.epilog = f"examples:\n{module.EXAMPLES}"
+    module.configure(parser)
+    options.add_verbosity(parser)
+    more = getattr(module, "MORE", None)
+    if more:
+        parser.usage = f"{parser.format_usage()[len('usage: '):].rstrip()} [-- {more}...]"
+    parser.set_defaults(run=module.run, command=name, takes_more=bool(more))
     return parser
+
+
+def parser_of(name):
+    """Return the parser of a command (Parser)."""
+    return configure(Parser(prog=f"ebsif {name}"), name)
 
 
 def complete():
@@ -146,22 +69,19 @@ def complete():
     # only needed here
     import argcomplete
 
-    # this process ends in a moment
-    gc.disable()
-    # only the command that is typed: importing all of them takes longer than a person wants to wait
-    argcomplete.autocomplete(build_parser(os.environ.get("COMP_LINE", "").split()),
-                             validator=lambda name, typed: name.lower().startswith(typed.lower()))
+    words = os.environ.get("COMP_LINE", "").split()
+    parser = argparse.ArgumentParser(prog="ebsif")
+    commands = parser.add_subparsers()
+    for name, text in COMMANDS.items():
+        subparser = commands.add_parser(name, help=text)
+        # only the command that is typed: importing all of them takes longer than a person wants to wait
+        if name in words[1:2]:
+            configure(subparser, name)
+    argcomplete.autocomplete(parser, validator=lambda name, typed: name.lower().startswith(typed.lower()))
 
 
 def check_python(version):
-    """
-    Exit with a message if this Python is too old.
-
-    Parameters
-    ----------
-    version : tuple of int
-        Major and minor version, as in sys.version_info.
-    """
+    """Exit with a message if this Python is too old; the version is a tuple as in sys.version_info."""
     if version < (3, 9):
         sys.exit(f"ebsif: Python 3.9 or newer is needed, this is {version[0]}.{version[1]} ({sys.executable}); "
                  "on a cluster, load a module that has one (module load cray-python, for example)")
@@ -175,21 +95,22 @@ def find_easybuild():
     from pathlib import Path
 
     prefix = Path(shutil.which("eb") or "/dev/null/bin/eb").resolve().parent.parent
-    found = [str(path.parents[1]) for start in ("lib*", "local/lib")
-             for path in prefix.glob(f"{start}/python3*/*-packages/easybuild/framework")]
-    if found:
-        sys.path.append(found[0])
+    places = [str(path.parents[1]) for start in ("lib*", "local/lib")
+              for path in prefix.glob(f"{start}/python3*/*-packages/easybuild/framework")]
+    if places:
+        sys.path.append(places[0])
         # it has found our part of the package only
         del sys.modules["easybuild"]
 
 
 def without_easybuild(arguments):
     """Return what to do if there is no EasyBuild (str); the profile of the site may know the modules."""
-    from ebsif.catalogue.settings import add_settings_arguments, read_settings
+    from ebsif.catalogue.settings import read_settings
+    from ebsif.commands.options import add_settings
 
     # the parser of the command may not be there: its module imports EasyBuild
     parser = argparse.ArgumentParser(add_help=False)
-    add_settings_arguments(parser)
+    add_settings(parser)
     options, _ = parser.parse_known_args(arguments)
     modules = []
     with contextlib.suppress(EbsifError):
@@ -200,34 +121,19 @@ def without_easybuild(arguments):
 
 
 def main(arguments=None):
-    """
-    Run the command line.
-
-    Parameters
-    ----------
-    arguments : list of str, optional
-        The arguments (default: those of the process).
-
-    Returns
-    -------
-    int
-        The exit status: see STATUSES; 130 after Ctrl-C, 141 after a broken pipe.
-    """
+    """Run the command line, by default that of the process; return the exit status (130: Ctrl-C, 141: broken pipe)."""
     check_python(sys.version_info[:2])
-    # almost all objects stay until the end, so looking for unused ones in cycles takes time for nothing
-    gc.set_threshold(500_000)
+    # the process ends then, so looking for unused objects takes time for nothing (a sixth of `ebsif list`)
     atexit.register(gc.freeze)
     if "_ARGCOMPLETE" in os.environ:
         complete()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    # arguments after -- are for the program that a command runs
-    end = arguments.index("--") if "--" in arguments else len(arguments)
     options = argparse.Namespace()
     find_easybuild()
     # in one file with standard error, lines are in the order in which they were printed
     sys.stdout.reconfigure(line_buffering=True)
     try:
-        return call_and_flush(run, arguments[:end], arguments[end + 1 :], options)
+        return call_and_flush(run, arguments, options)
     except BrokenPipeError:
         # the reader (head, for example) has closed the pipe
         discard_output()
@@ -235,54 +141,59 @@ def main(arguments=None):
     except ModuleNotFoundError as error:
         if not str(error.name).startswith(EASYBUILD):
             raise
-        print(f"ebsif: {without_easybuild(arguments[:end])}", file=sys.stderr)
+        print(f"ebsif: {without_easybuild(arguments)}", file=sys.stderr)
         return FAILED
     except (EbsifError, OSError) as error:
-        from ebsif.report.output import printable
+        from ebsif.files import message_of
+        from ebsif.report import output
 
-        print(f"ebsif: {printable(text_of(error, getattr(options, 'output', None)))}", file=sys.stderr)
+        output.error(message_of(error, getattr(options, "output", None)))
         return getattr(error, "status", FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 
 
-def discard_output():
-    """Drop what can't be written to standard output; otherwise Python tries and complains once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def run(arguments, options):
+    """Parse arguments into options, run the command, and return the exit status."""
+    name = arguments[0] if arguments else ""
+    if not name or name in ("-h", "--help"):
+        print(help_text(), end="", file=sys.stdout if name else sys.stderr)
+        return 0 if name else UsageError.status
+    if name == "--version":
+        print(f"ebsif {version()}")
+        return 0
+    if name not in COMMANDS:
+        raise UsageError(unknown_command(name))
+    # arguments after -- are for the program that a command runs
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    parser = parser_of(name)
+    # options may be between arguments: Python before 3.12.7 takes an optional one only next to others
+    _, unknown = parser.parse_known_intermixed_args(arguments[1:end], options)
+    options.more = arguments[end + 1:]
+    if not options.takes_more:
+        unknown += options.more
+    if unknown:
+        advice = ": put -- before arguments for the program" if options.takes_more else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
+    from ebsif.report import output
+
+    output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
+    if options.no_color:
+        os.environ["NO_COLOR"] = "1"
+    return options.run(options)
 
 
-def text_of(error, output=None):
-    """
-    Return the message of an error (str): for a file its path, what is wrong, and who can give permission.
+def unknown_command(name):
+    """Return what to do about a word that is no command (str): where an earlier one went, or similar ones."""
+    import difflib
 
-    Parameters
-    ----------
-    error : Exception
-        The error.
-    output : Path, optional
-        What -o names, for which another directory can be chosen.
-    """
-    import shutil
-    from pathlib import Path
-
-    from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
-
-    from ebsif.files import how_to_get_access, is_there
-
-    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
-        # each file that could not be copied; one says enough
-        return plain_error(str(error.args[0][0][-1]))
-    path = getattr(error, "filename", None)
-    if not isinstance(path, str) or error.filename2 or not error.strerror:
-        return plain_error(str(error))
-    remedy = ""
-    if isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK):
-        remedy = f": {how_to_get_access(Path(path))}"
-        # commands write a file beside the output first
-        place = Path(path).absolute() if is_there(path) else Path(path).absolute().parent
-        if output and place in (output.absolute(), *output.absolute().parents):
-            path, remedy = place, ": choose another directory with -o"
-    return f"{path}: {ERRORS.get(error.errno, error.strerror)}{remedy}"
+    if name in MOVED:
+        return f"`ebsif {name}` is now `{MOVED[name]}`"
+    if name.startswith("-"):
+        return f"options follow a command: ebsif COMMAND {name} (see `ebsif --help`)"
+    similar = difflib.get_close_matches(name, COMMANDS)
+    return f"there is no command '{name}'" + (f": did you mean {' or '.join(similar)}?" if similar else "") + \
+        " (see `ebsif --help`)"
 
 
 def call_and_flush(function, *arguments):
@@ -299,28 +210,9 @@ def call_and_flush(function, *arguments):
             raise OSError(f"can't write to standard output: {error.strerror}") from None
 
 
-def run(arguments, more, options):
-    """Parse arguments into options, run the subcommand (`more` is what followed --), and return the exit status."""
-    parser = build_parser(arguments)
-    if not arguments:
-        parser.print_help(sys.stderr)
-        return UsageError.status
-    _, unknown = parser.parse_known_args(arguments, options)
-    options.more = more
-    if not options.takes_more:
-        unknown += more
-    if unknown:
-        advice = " (put -- before arguments for the program)" if options.takes_more else ""
-        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
-    from ebsif.report import output
-
-    output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
-    if options.no_color:
-        os.environ["NO_COLOR"] = "1"
-    try:
-        return options.run(options)
-    except UsageError as error:
-        return options.parser.error(output.printable(error))
+def discard_output():
+    """Drop what can't be written to standard output; otherwise Python tries and complains once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 
 from ebsif.errors import EbsifError
 
@@ -253,3 +256,25 @@ def owner(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"account {number}"
+
+
+def message_of(error: Exception, output: Optional[Path] = None) -> str:
+    """
+    Return the message of an error: for a file its path, what is wrong, and who can give permission.
+
+    If it is about what -o names, another directory can be chosen.
+    """
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+        # each file that could not be copied; one says enough
+        return plain_error(str(error.args[0][0][-1]))
+    if not isinstance(error, OSError) or not isinstance(error.filename, str) or error.filename2 or not error.strerror:
+        return plain_error(str(error))
+    path = error.filename
+    remedy = ""
+    if isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK):
+        remedy = f": {how_to_get_access(Path(path))}"
+        # commands write a file beside the output first
+        place = Path(path).absolute() if is_there(Path(path)) else Path(path).absolute().parent
+        if output and place in (output.absolute(), *output.absolute().parents):
+            path, remedy = str(place), ": choose another directory with -o"
+    return f"{path}: {ERRORS.get(error.errno or 0, error.strerror)}{remedy}"

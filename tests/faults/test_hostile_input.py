@@ -261,7 +261,7 @@ def test_metadata_of_an_image(place, texts):
 
 
 def test_labels_at_a_terminal(tmp_path, fault):
-    """`ebsif inspect` shows each label on one line, without escape codes."""
+    """`ebsif show IMAGE` shows each label on one line, without escape codes."""
     root = tmp_path / "root"
     for folder in ("bin", ".singularity.d"):
         (root / folder).mkdir(parents=True)
@@ -275,7 +275,7 @@ def test_labels_at_a_terminal(tmp_path, fault):
             (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, root / path[1:])
     subprocess.run(["apptainer", "--silent", "build", tmp_path / "x.sif", root], check=True, capture_output=True)
-    command = [Path(sys.prefix) / "bin/ebsif", "inspect", tmp_path / "x.sif"]
+    command = [Path(sys.prefix) / "bin/ebsif", "show", tmp_path / "x.sif"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     shown = [line for line in result.stdout.splitlines() if line.startswith("label ")]

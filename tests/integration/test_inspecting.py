@@ -1,4 +1,4 @@
-"""`ebsif inspect`: contents of an image apart from Python packages."""
+"""`ebsif show IMAGE`: contents of an image apart from Python packages."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def image(small_image, tmp_path_factory):
 def test_metadata_of_an_image(image, capsys):
     """Admin 3 (d), (e), (f), (h): no bash, entry point, help, apps, labels, every Conda environment, signers."""
     plain, signed, fingerprint = image
-    assert cli.main(["inspect", str(signed), "--no-checksum"]) == 0
+    assert cli.main(["show", str(signed), "--no-checksum"]) == 0
     text = capsys.readouterr().out
     for line in (
         f"signed by       {fingerprint}, not verified",
@@ -68,7 +68,7 @@ def test_metadata_of_an_image(image, capsys):
         "help            3 lines: How to use it.",
     ):
         assert f"{line}\n" in text
-    assert cli.main(["inspect", str(plain), "--json"]) == 0
+    assert cli.main(["show", str(plain), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["signers"], data["bash"], data["python"], data["apps"]) == ([], "", None, {"foo": "helps foo"})
     assert data["entry_point"] == {"entrypoint": '"/opt/entry.sh"', "cmd": '"tool"'}

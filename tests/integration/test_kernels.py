@@ -64,7 +64,7 @@ def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
     and caches, without those of another module; interrupted, restarted and orphaned.
     """
     own = {"EBSIF_USER_SOFTWARE": own_software}
-    said = jupyter("ebsif", "kernel", "install", MODULE, "--name", "mine", **own).stdout
+    said = jupyter("ebsif", "kernel", "install", MODULE, "--name", "mine", **own).stderr
     assert said == f"Jupyter offers {MODULE} as the kernel mine, in {tmp_path}/jupyter/kernels/mine\n"
     assert f"mine  {MODULE}\n    with {own_software}\n" == jupyter("ebsif", "kernel", "list").stdout
 
@@ -118,7 +118,7 @@ except ChildProcessError:
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()], result.stderr
     assert str(own_software) not in Path("/proc/mounts").read_text()
 
-    assert jupyter("ebsif", "kernel", "remove", "mine").stdout == f"removed the kernel mine of {MODULE}\n"
+    assert jupyter("ebsif", "kernel", "remove", "mine").stderr == f"removed the kernel mine of {MODULE}\n"
     assert not (tmp_path / "jupyter/kernels/mine").exists()
 
 
@@ -204,16 +204,16 @@ def test_a_kernel_of_an_environment(installed_once, own_software, jupyter, tmp_p
         source '{venv}/bin/activate'
         pip install --quiet --no-index --find-links '{wheels}' byhand
     """, APPTAINER_BIND=wheels, **own)
-    said = jupyter("ebsif", "kernel", "install", venv, **own).stdout
+    said = jupyter("ebsif", "kernel", "install", venv, **own).stderr
     assert "as the kernel example-1.0-squashed-my-venv, in" in said
     # the commands of the documentation; there, `mine` is a module, and an environment
     _, commands, *_, start = re.findall(r"^```bash\n(.*?)^```", (CHECKOUT / "docs/jupyter.md").read_text(), re.M | re.S)
     (tmp_path / "mine").symlink_to(venv)
     commands = commands.replace("install mine", f"install {MODULE}") + start.replace(
         "INSTALLATION", str(installed_once.root(MODULE)))
-    said = jupyter("bash", "-ec", commands, HOME=tmp_path, **own).stdout
-    assert f"removed the kernel torch of {MODULE}\n" in said
-    assert re.search(r"\n\d+\.\d+\.\d+\n", said)
+    said = jupyter("bash", "-ec", commands, HOME=tmp_path, **own)
+    assert f"removed the kernel torch of {MODULE}\n" in said.stderr
+    assert re.search(r"\n\d+\.\d+\.\d+\n", said.stdout)
     assert len(list((tmp_path / "lab/share/jupyter/kernels").glob("*/logo-64x64.png"))) == 1
     code = "import byhand, greeting, sys; print(sys.prefix, greeting.__file__)"
     ((text, _),) = outputs(session(jupyter, "example-1.0-squashed-my-venv", code))
@@ -255,4 +255,4 @@ def test_without_ipykernel(installed_once, jupyter, tmp_path):
             (("list", "--name", "x"), 2, "--name is for install")):
         result = jupyter("ebsif", "kernel", *arguments, check=False)
         assert (result.returncode, said in result.stderr) == (status, True), result.stderr
-    assert "no kernel of a module" in jupyter("ebsif", "kernel", "list", "--prefix", folder).stdout
+    assert "no kernel of a module" in jupyter("ebsif", "kernel", "list", "--prefix", folder).stderr

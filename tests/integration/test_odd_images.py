@@ -103,7 +103,7 @@ def test_an_incomplete_python(place, small_image):
     assert "Traceback" not in result.stderr
 
     image = small_image("python-minimal")
-    shown = subprocess.check_output([Path(sys.prefix) / "bin/ebsif", "inspect", image], text=True)
+    shown = subprocess.check_output([Path(sys.prefix) / "bin/ebsif", "show", image], text=True)
     lines = [line.split(None, 1) for line in shown.splitlines()]
     assert ["without", "importlib.metadata, json, venv, ensurepip, pip"] in lines
     assert inspection.inspect(image, checksum=False).python["version"].startswith("3.")

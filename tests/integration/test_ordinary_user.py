@@ -34,10 +34,10 @@ def test_an_ordinary_user_installs_and_uses_both_modules(installed_once, wheels,
     assert "byhand" in output
     # I-04: squashfuse gone, then back
     doctor = ["ebsif", "doctor", "--installed", site.prefix / "eb"]
-    assert site.run(doctor).stdout.endswith("2 modules checked: nothing is wrong\n")
+    assert site.run(doctor).stderr.endswith("2 modules checked: nothing is wrong\n")
     hide = 'for path in $(type -ap squashfuse squashfuse_ll); do mount --bind /dev/null "$path" || exit 9; done; "$@"'
     result = site.run([*OWN_MOUNTS, "bash", "-c", hide, "bash", *doctor], check=False)
-    said = " ".join(result.stdout.split())
+    said = " ".join((result.stdout + result.stderr).split())
     assert result.returncode == 1 and "error: squashfuse: not found" in said and "2 modules checked: 1 error" in said
 
 

@@ -50,7 +50,7 @@ def test_every_command_on_a_page_runs(person):
     """W-09: load, install, extend, notebook and job, as they stand on the page, of an installed container."""
     site = person.site
     person.run("ebsif", "render", "--site", "local", "-o", "easyconfigs")
-    said = person.run("ebsif", "docs", "--site", "local", "-o", "pages").stdout
+    said = person.run("ebsif", "docs", "--site", "local", "-o", "pages").stderr
     assert "\nwith all packages of 1 installed module\n" in said
     page = Commands()
     page.feed((site.work / "pages/local/Example/1.0-writable.html").read_text())

@@ -73,7 +73,7 @@ def test_what_is_written(catalogue, tmp_path, capsys):
     """I-05: partitions come from the profile; archived containers are left out; mistakes are named."""
     words = ["reframe", "--site", "here", "--catalogue", str(catalogue), "-o", str(tmp_path / "checks")]
     assert main([*words, "--partition", "gpus"]) == 0
-    assert "checks of 1 module" in capsys.readouterr().out
+    assert "checks of 1 module" in capsys.readouterr().err
     data = json.loads((tmp_path / "checks/data.json").read_text())
     assert data["modules"] == {"Example/1.0-writable": {
         "image": "example\\.sif", "python": True, "wrapper": "python", "venv": True}}

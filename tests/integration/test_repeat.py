@@ -110,11 +110,11 @@ def test_a_wheelhouse(site, tmp_path):
     text = f"requirements = {[STAGES[0], {**STAGES[1], **built}]!r}\n"
     easyconfig = site.easyconfig(TEXT + text)
     house = tmp_path / "wheel house"
-    command = ["ebsif", "wheelhouse", easyconfig, "-o", house, "--", *site.eb_options]
+    command = ["ebsif", "extend", easyconfig, "--wheelhouse", house, "--", *site.eb_options]
     result = site.run(command, **wheel_settings(index))
     names = {"application-1.0-py3-none-any.whl", "kernels-1.0-py3-none-any.whl", "library-1.0-py3-none-any.whl"}
     assert {path.name for path in house.iterdir()} == names
-    assert f"3 wheels in {house}" in result.stdout
+    assert len(result.stdout.splitlines()) == 3 and f"'{house}'" in result.stderr
     assert not (site.prefix / "eb/software/Example").exists()
 
     nothing = {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": "0", "PIP_INDEX_URL": "http://127.0.0.1:9/"}
@@ -133,6 +133,7 @@ def test_a_wheelhouse(site, tmp_path):
 
 def test_a_wheelhouse_without_an_easyconfig(site, tmp_path):
     """Without an easyconfig eb reports it; status 3."""
-    result = site.run(["ebsif", "wheelhouse", "nothing.eb", "-o", tmp_path / "x", "--", *site.eb_options], check=False)
+    result = site.run(["ebsif", "extend", "nothing.eb", "--wheelhouse", tmp_path / "x", "--", *site.eb_options],
+                      check=False)
     assert result.returncode == 3
     assert re.search(r"ebsif: .*not found: nothing\.eb .*\nThe folder may contain some of the wheels", result.stderr)

@@ -37,7 +37,7 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     """R-06: the other site's module has the same bytes, without an index; the base is in the annotations."""
     name = f"oras://{registry.host}/group/mine:1"
     pushed = ebsif(mine, "push", MODULE, name, "--license", "MIT")
-    line, advice = pushed.stdout.splitlines()
+    line, advice = pushed.stdout.strip(), pushed.stderr.splitlines()[-1]
     digest = re.fullmatch(rf"{re.escape(name)}@(sha256:[0-9a-f]{{64}})", line).group(1)
     assert advice == f"others install it with: ebsif pull {name} --install"
     assert "pushing user software" in pushed.stderr
@@ -62,7 +62,7 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     said = ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "--install", "-o", theirs.work,
                  "--", *theirs.eb_options)
     module = "Example/1.0-writable-theirs-1"
-    assert f" module load {module}\n" in said.stdout, said.stdout + said.stderr
+    assert f" module load {module}\n" in said.stderr, said.stdout + said.stderr
     copy = theirs.prefix / "eb/software" / module
     assert (copy / "user-software.squashfs").read_bytes() == (root / "user-software.squashfs").read_bytes()
     again = json.loads((copy / "share/ebsif/lock.json").read_text())
@@ -92,7 +92,8 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     moved = shutil.move(place, tmp_path / "arrived")
     (moved / "blobs/sha256/unrelated").write_text("")
     said = ebsif(theirs, "pull", f"oci:{moved}", "--name", "theirs", "--check", "-o", theirs.work)
-    *packages, verdict, advice = said.stdout.splitlines()
+    *packages, verdict = said.stdout.splitlines()
+    advice = said.stderr.splitlines()[-1]
     assert packages == ["+ greeting 1.0    asked for", "+ hello 1.0       dependency"]
     assert re.fullmatch(r"yes: Example/1\.0-writable-theirs-\d{8} can be installed: 2 packages, [\d.]+ kB", verdict)
     assert advice == f"install it with: ebsif pull oci:{moved} --name theirs -o {theirs.work} --install"
@@ -162,8 +163,8 @@ def test_a_crate_for_a_paper(mine, tmp_path):
     content = json.loads((mine.prefix / "eb/software" / MODULE / "share/ebsif/lock.json").read_text())
     crate = tmp_path / "crate"
     said = ebsif(mine, "export", MODULE, "-o", crate)
-    assert said.stdout == (f"{crate}/ro-crate-metadata.json\n"
-                           f"in {crate}: Example-1.0-squashed.eb, lock.json, sbom.cdx.json\n")
+    assert said.stdout == f"{crate}/ro-crate-metadata.json\n"
+    assert f"in {crate}: Example-1.0-squashed.eb, lock.json, sbom.cdx.json\n" in said.stderr
     assert "the crate states no license, but repositories ask for one: --license CC0-1.0" in said.stderr
     assert f"{crate} exists already" in ebsif(mine, "export", MODULE, "-o", crate, check=False).stderr
     # the only problem is the one that is made here

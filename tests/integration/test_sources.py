@@ -1,4 +1,4 @@
-"""Images in real registries and OCI layouts: `ebsif inspect`, `add` and `update` without fetching more than needed."""
+"""Images in real registries and OCI layouts: `ebsif show`, `add` and `update` without fetching more than needed."""
 
 import base64
 import hashlib
@@ -132,12 +132,12 @@ def test_what_a_registry_tells(place, how):
     repository = f"oci:{place.folder}/layout" if how == "a directory" else f"docker://{place.host}/{how.split()[1]}/tool"
     image = oci_image(repository, "2.0")
     tag = put_bill(repository.replace("docker:", "oras:"), image, how)
-    said = place.ebsif("inspect", f"{repository}:{tag}")
+    said = place.ebsif("show", f"{repository}:{tag}")
     assert re.search(rf"^image +{repository}:{tag}@sha256:[0-9a-f]{{64}}\ncreated +20261005\n", said, re.MULTILINE)
     assert re.search(r"^bill +the bill of materials sha256:\S+ lists packages: 1 pypi, 1 deb$", said, re.MULTILINE)
     assert re.search(r"^label +maker: someone\nentry point +/opt/start\.sh$", said, re.MULTILINE)
     assert re.search(r" is not fetched \(\S+ \S+\): its content is unknown \(--fetch DIRECTORY\)$", said, re.MULTILINE)
-    found = json.loads(place.ebsif("inspect", f"{repository}:{tag}", "--json", "--quiet"))
+    found = json.loads(place.ebsif("show", f"{repository}:{tag}", "--json", "--quiet"))
     assert found["environment"] == {"PATH": "/bin", "A": "b=c"}
     wanted = found["source"]
     if tag == "2.0" and how != "a directory":
@@ -175,7 +175,7 @@ def test_a_sif_file_in_a_registry(place, small_image):
     # a digest of the earlier one is still good, and what was fetched is used
     (place.folder / "eb/sources/thing-3.sif").rename(place.folder / "thing-3.sif")
     (place.folder / "eb/sources/thing-3.sif.source.json").rename(place.folder / "thing-3.sif.source.json")
-    said = place.ebsif("inspect", f"{source}@{digest}", "--fetch", ".")
+    said = place.ebsif("show", f"{source}@{digest}", "--fetch", ".")
     assert re.search(rf"^  fetched from +{source}@{digest}$", said, re.MULTILINE)
     assert re.search(rf"^sha256 +{sha256}$", said, re.MULTILINE)
 
@@ -223,7 +223,7 @@ def test_a_registry_with_a_login(tmp_path, private_registry, monkeypatch):
             patch.setenv(variable, value)
         for tag in ("1.0", "2.0"):
             put(name, [(SIF_LAYER, tag.encode(), "image.sif")], tag=tag)
-    said = place.ebsif("inspect", f"{name}:2.0", status=3)
+    said = place.ebsif("show", f"{name}:2.0", status=3)
     assert f"log in with `apptainer registry login --username NAME docker://{host}`" in said
     (place.folder / "own/mine/site.yaml").write_text(
         f"name: mine\ndescription: x\nimages: {{repositories: ['{name}']}}\n")
@@ -254,7 +254,7 @@ def test_an_archive(place, tmp_path, small_image):
     assert f"Boxes-1.5.eb --sourcepath={tmp_path}/images\n" in said
     assert place.record("Boxes") == {"family": "boxes", "version": "1.5",
                                      "source": f"oci-archive:{tmp_path}/boxes-1.5.tar#sha256={digest}"}
-    found = json.loads(place.ebsif("inspect", "images/boxes-1.5.sif", "--json", "--no-checksum"))
+    found = json.loads(place.ebsif("show", "images/boxes-1.5.sif", "--json", "--no-checksum"))
     assert (found["listed"], found["listed_in"]) == ({"pypi": {"fast": "3.1"}, "deb": {"x": "1"}}, "/.sbom.json")
 
 
@@ -267,4 +267,4 @@ def test_an_archive(place, tmp_path, small_image):
 ])
 def test_sources_that_tell_nothing(place, source, status, message):
     """R-02: what is missing, and what to write."""
-    assert message in place.ebsif("inspect", source, status=status)
+    assert message in place.ebsif("show", source, status=status)

@@ -15,8 +15,8 @@ ebsif installed --has 'numpy<99'
 ebsif doctor --installed
 ebsif reframe --site local -o checks
 ebsif docs --site local -o pages
-ebsif inspect oras://$REGISTRY/ai/new:3
-ebsif add oras://$REGISTRY/ai/new:3 | tee printed
+ebsif show oras://$REGISTRY/ai/new:3
+ebsif add oras://$REGISTRY/ai/new:3 2>&1 | tee printed
 eval "$(sed -n 's/^install it with: //p' printed)"
 ebsif update --site local && echo all there
 ebsif add images/pytorch-2.14.0-cpu-python-3.11.sif

@@ -1,13 +1,13 @@
 # shellcheck shell=bash disable=SC1090,SC1091,SC2086,SC2103,SC2164
 # The same person, second week: packages of their own; one more, one less; an environment for development.
 ebsif extend Example/1.0 -r requirements.txt --name mine --check
-ebsif extend Example/1.0 -r requirements.txt --name mine --install | tee printed
+ebsif extend Example/1.0 -r requirements.txt --name mine --install 2>&1 | tee printed
 eval "$(sed -n 's/^load it with: //p' printed)"
 python -c 'import greeting, numpy; print("with", greeting.__file__, numpy.__file__)'
 ebsif doctor | grep EasyBuild || true
 ebsif extend Example/1.0 -r requirements.txt --name mine --install
 ebsif extend mine --add byhand
-ebsif extend mine --add byhand --install | tee printed
+ebsif extend mine --add byhand --install 2>&1 | tee printed
 ebsif list --mine
 module spider byhand
 eval "$(sed -n 's/^load it with: //p' printed)"

@@ -68,7 +68,7 @@ def check_the_first_week(said, mine):
     assert re.search(r"as the kernel (\S+-dev), in \S+\n\1  Example/\S+\n\s+with\s+\S+\n"
                      r"removed the kernel \1 of Example/", said)
     # J-04
-    assert re.search(r"^wrote /\S+/bin/mine-python: choose it as interpreter\n(.*\n)*edited with /user-software/\S+$",
+    assert re.search(r"^/\S+/bin/mine-python\nchoose this file as interpreter\n(.*\n)*edited with /user-software/\S+$",
                      said, re.MULTILINE)
     assert " 1 passed in " in said
     assert re.search(r"^with /\S+/project/myproject.py$", said, re.MULTILINE)

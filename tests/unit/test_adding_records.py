@@ -394,13 +394,13 @@ def test_the_next_step_can_be_copied(place, capsys):
     """Issue 17.5: paths with blanks are quoted."""
     (place / "my images").mkdir()
     assert add("my images/tool-2.0.sif") == 0
-    (line,) = re.findall("install it with: (.*)", capsys.readouterr().out)
+    (line,) = re.findall("install it with: (.*)", capsys.readouterr().err)
     assert shlex.split(line) == ["eb", "ec/t/Tool/Tool-2.0.eb", f"--sourcepath={place}/my images"]
     # where eb looks anyway
     profile = place / "project/mine/site.yaml"
     profile.write_text(f"{profile.read_text()}images: {{directories: [{{path: '{place}/my images'}}]}}\n")
     assert add("my images/tool-2.0.sif") == 0
-    assert "install it with: eb ec/t/Tool/Tool-2.0.eb\n" in capsys.readouterr().out
+    assert "install it with: eb ec/t/Tool/Tool-2.0.eb\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("failure", [

@@ -219,7 +219,7 @@ def test_values_of_a_record_have_their_types(kind, value, wrong):
 def test_commands_of_ebsif_that_the_easyblocks_name():
     """House 2.8: messages of the easyblocks only name commands that there are; easyblocks work without them."""
     named = {name for path in tracked("easyblocks/*.py") for name in re.findall(r"`ebsif ([a-z]+)", path.read_text())}
-    assert {"extend", "inspect"} <= named
+    assert {"extend", "show"} <= named
     assert named - set(COMMANDS) == set()
 
 

@@ -51,8 +51,9 @@ def prefix(eb_prefix):
 
 def test_without_network(prefix, database, capsys):
     """I-08: the modules with an affected version are listed, each advisory under one name; status 1."""
-    assert main(["audit", "--database", str(database)]) == 1
-    assert capsys.readouterr().out.splitlines() == [
+    assert main(["installed", "--audit", "--database", str(database)]) == 1
+    said = capsys.readouterr()
+    assert (said.out + said.err).splitlines() == [
         MINE,
         "  numpy 2.0 (image): GHSA-2, no fixed version",
         "    numpy is bad",
@@ -62,21 +63,21 @@ def test_without_network(prefix, database, capsys):
         f"To update packages in user software: ebsif extend {MINE} --add 'einops>=0.8.2' --install",
         "Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions",
     ]
-    assert main(["audit", "--json", "--database", str(database), str(prefix.software.parent)]) == 1
+    assert main(["installed", "--audit", "--json", "--database", str(database), str(prefix.software.parent)]) == 1
     first, _ = json.loads(capsys.readouterr().out)
     assert (first["module"], first["package"], first["id"], first["fixed"]) == (MINE, "numpy", "GHSA-2", [])
-    assert main(["audit", "--database", str(database), BASE]) == 0
-    assert capsys.readouterr().out == "1 module with 2 packages: no known vulnerabilities\n"
+    assert main(["installed", "--audit", "--database", str(database), BASE]) == 0
+    assert capsys.readouterr() == ("", "1 module with 2 packages: no known vulnerabilities\n")
 
 
 def test_packages_as_they_are_now(prefix, database, capsys):
     """I-08: a package that was added by hand is audited."""
     prefix.add(prefix.software / BASE, "torch", "2.1.3+rocm6.2")
-    assert main(["audit", "--database", str(database), BASE]) == 1
-    said = capsys.readouterr().out
-    assert "  torch 2.1.3+rocm6.2 (user software): GHSA-5, fixed in 2.2\n" in said
+    assert main(["installed", "--audit", "--database", str(database), BASE]) == 1
+    said = capsys.readouterr()
+    assert "  torch 2.1.3+rocm6.2 (user software): GHSA-5, fixed in 2.2\n" in said.out
     # it is an extension, too, whose easyconfig says so
-    assert said.endswith(f"ebsif extend {BASE} --add 'torch>=2.2' --install\n")
+    assert said.err.endswith(f"ebsif extend {BASE} --add 'torch>=2.2' --install\n")
 
 
 def test_versions_without_vulnerabilities():
@@ -115,19 +116,19 @@ def test_what_is_not_audited(prefix, database, monkeypatch, capsys):
     monkeypatch.setattr(places, "is_closed", lambda path: path == closed)
     monkeypatch.setattr(places, "is_of_others", lambda path: path == closed)
     # a module that is named twice is audited once
-    assert main(["audit", "--database", str(database), BASE, str(prefix.software / BASE), str(prefix.software)]) == 1
+    modules = [BASE, str(prefix.software / BASE), str(prefix.software)]
+    assert main(["installed", "--audit", "--database", str(database), *modules]) == 1
     said = capsys.readouterr()
-    assert said.err == f"ebsif: not audited: {closed}: can't be read, so what is installed there is unknown: " \
-        "Permission denied\n"
-    assert "2 modules with" in said.out and " in /" not in said.out
+    assert said.err.startswith(f"ebsif: not audited: {closed}: can't be read, so what is installed there is unknown: "
+                               "Permission denied\n2 modules with") and " in /" not in said.out
     shutil.rmtree(prefix.software / MINE)
     (prefix.modules / f"{MINE}.lua").unlink()
-    assert main(["audit", "--database", str(database)]) == 0
+    assert main(["installed", "--audit", "--database", str(database)]) == 0
     prefix.install(MINE)
     (prefix.software / MINE / "share/ebsif/lock.json").write_text("{")
-    assert main(["audit", "--database", str(database)]) == 1
+    assert main(["installed", "--audit", "--database", str(database)]) == 1
     said = capsys.readouterr()
-    assert said.err.startswith("ebsif: not audited: ") and said.out.endswith("no known vulnerabilities\n")
+    assert said.err.startswith("ebsif: not audited: ") and said.err.endswith("no known vulnerabilities\n")
 
 
 @pytest.mark.parametrize(("content", "expected"), [
@@ -142,7 +143,7 @@ def test_files_that_are_no_database(prefix, tmp_path, capsys, content, expected)
                 archive.writestr(name, text)
     elif content:
         path.write_text(content)
-    assert main(["audit", "--database", str(path)]) == 3
+    assert main(["installed", "--audit", "--database", str(path)]) == 3
     said = capsys.readouterr().err
     assert expected in said
     assert said.count("x.zip") == 1 or isinstance(content, dict)
@@ -170,17 +171,17 @@ def test_pip_audit(prefix, tmp_path, monkeypatch, capsys):
     """I-08: pip-audit asks a service, for all versions of a package and without local labels; status 1."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if sys.version_info < (3, 10):  # for which there is only a pip-audit that always asks OSV itself
-        assert main(["audit", "--osv-url", "http://127.0.0.1:9/query"]) == 3
+        assert main(["installed", "--audit", "--osv-url", "http://127.0.0.1:9/query"]) == 3
         assert "--osv-url needs pip-audit 2.10, which needs Python 3.10" in capsys.readouterr().err
         return
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/query"
-        assert main(["audit", "--osv-url", url]) == 1
-        printed = capsys.readouterr().out
+        assert main(["installed", "--audit", "--osv-url", url]) == 1
+        printed = "".join(capsys.readouterr())
         server.shutdown()
     assert "  torch 2.0+cpu (image): GHSA-6, fixed in 2.8\n" in printed and "1 finding in 1 module" in printed
-    assert main(["audit", "--osv-url", "http://127.0.0.1:9/query"]) == 3
+    assert main(["installed", "--audit", "--osv-url", "http://127.0.0.1:9/query"]) == 3
     assert "pip-audit failed" in (said := capsys.readouterr().err) and "--database" in said
 
 
@@ -188,12 +189,12 @@ def test_a_service_that_knows_no_package(prefix, monkeypatch, capsys):
     """I-08: a service that has only files, such as a mirror, is an error, not an audit without findings."""
     unknown = []
     monkeypatch.setattr(audit, "from_service", lambda pins, url: ({}, sorted(pins)[len(unknown):]))
-    assert main(["audit"]) == 3
+    assert main(["installed", "--audit"]) == 3
     assert "knows none of the 5 packages" in " ".join(capsys.readouterr().err.split())
     unknown.append("one is known")
-    assert main(["audit"]) == 0
+    assert main(["installed", "--audit"]) == 0
     text = capsys.readouterr()
-    assert "doesn't know 4 packages" in text.err and "no known vulnerabilities" in text.out
+    assert "doesn't know 4 packages" in text.err and "no known vulnerabilities" in text.err
 
 
 def test_without_pip_audit(prefix, monkeypatch, capsys):
@@ -201,11 +202,11 @@ def test_without_pip_audit(prefix, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pip_audit", None)
     find_spec = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pip_audit" else find_spec(name))
-    assert main(["audit"]) == 3
+    assert main(["installed", "--audit"]) == 3
     assert f"run `{sys.executable} -m pip install pip-audit`; or " in (said := capsys.readouterr().err)
     assert "--database" in said
     # with ebsif as a module, of Python that runs eb
     monkeypatch.setattr(sys, "base_prefix", sys.prefix)
-    assert main(["audit"]) == 3
+    assert main(["installed", "--audit"]) == 3
     assert (f"run `{sys.executable} -m pip install --target DIRECTORY pip-audit`, and put `PYTHONPATH=DIRECTORY:"
             "$PYTHONPATH` before this command, or ask the site for it; or ") in capsys.readouterr().err

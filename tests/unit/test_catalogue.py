@@ -560,7 +560,7 @@ def test_many_records_take_linear_work(read):
 
 
 def test_the_schemas_are_those_of_the_models():
-    """Schemas are up to date: `ebsif schema NAME > generator/ebsif/catalogue/schemas/NAME.json` updates them."""
+    """Schemas are up to date: `ebsif check --schema NAME > .../catalogue/schemas/NAME.json` updates them."""
     for name, text in schema.texts().items():
         assert (schema.FOLDER / f"{name}.json").read_text() == text
         assert json.loads(text)["properties"]

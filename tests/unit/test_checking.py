@@ -307,10 +307,10 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
         (tmp_path / "out/mine/t/Tool/Tool-1.0-20250101.eb").write_bytes(b"\xff")
     assert cli.main(["check", *arguments]) == 1
     text = capsys.readouterr()
-    assert text.err.endswith(": 1 error, 0 warnings\n")
+    assert text.err.endswith(": 1 error\n")
     assert cli.main(["check", *arguments, "--json"]) == 1
     (one,) = json.loads(capsys.readouterr().out)
-    assert text.out == str(Finding(subject=one.pop("container"), **one)) + "\n"
+    assert text.out == str(Finding(**{key: value or "" for key, value in one.items()})) + "\n"
     assert one["level"] == "error"
     assert bool(one["path"]) == (break_it not in ("site", "directory"))
     assert cli.main(["check", *arguments, "--format", "github"]) == 1
@@ -339,7 +339,7 @@ def test_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
     assert said and all("/lumi/" in line for line in said)
     (tmp_path / "sites/lumi/containers").rmdir()
     assert cli.main(["check", "--all-sites", *arguments]) == 0
-    assert capsys.readouterr().err == "2 containers: 0 errors, 0 warnings\n"
+    assert capsys.readouterr().err == "2 containers: nothing is wrong\n"
 
 
 def test_a_repository_with_a_catalogue(place, tmp_path, capsys, monkeypatch):
@@ -352,11 +352,11 @@ def test_a_repository_with_a_catalogue(place, tmp_path, capsys, monkeypatch):
     output = ["-o", str(tmp_path / "out/{site}"), "--quick"]
     assert cli.main(["check", *output]) == 0
     assert capsys.readouterr().err == ("ebsif: checking the catalogue in this directory: mine, other\n"
-                                       "2 containers: 0 errors, 0 warnings\n")
+                                       "2 containers: nothing is wrong\n")
     assert cli.main(["check", *output, "--catalogue", "."]) == 0
-    assert capsys.readouterr().err == "2 containers: 0 errors, 0 warnings\n"
+    assert capsys.readouterr().err == "2 containers: nothing is wrong\n"
     assert cli.main(["check", *output, "--catalogue", ".", "--site", "mine"]) == 0
-    assert capsys.readouterr().err == "1 container: 0 errors, 0 warnings\n"
+    assert capsys.readouterr().err == "1 container: nothing is wrong\n"
 
 
 def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
@@ -415,7 +415,7 @@ def test_all_files_are_reported(place, tmp_path, capsys, monkeypatch):
     assert cli.main(["list", *arguments]) == 0
     told = capsys.readouterr().err.splitlines()
     # of those of the site mine, the first
-    assert len(told) == len(places) - 1, told
+    assert len(told) == len(places) and "not shown" in told[-1], told
     assert all(place in line for place, line in zip([places[0], *places[2:]], told)), told
     assert "and 1 more problem" in told[0]
 
@@ -436,7 +436,7 @@ def test_the_easyconfigs_that_were_installed(tmp_path, capsys, monkeypatch):
     assert cli.main(["check", "--all-sites", "--quick"]) == 0
     told = capsys.readouterr()
     assert "; checking the installed easyconfigs in " in told.err
-    assert " 0 errors, " in told.err
+    assert " warnings\n" in told.err
     assert cli.main(["check", "--site", "archer2", "--quick", "-o", "here"]) == 1
     assert "here/p/PyTorch/PyTorch-1.13.1" in capsys.readouterr().out
 
@@ -541,7 +541,7 @@ def test_containers_that_are_not_examined(place, tmp_path, capsys, monkeypatch):
         said = capsys.readouterr()
         assert said.out.endswith("containers/Tool.yaml: note: 2 containers not examined, because the image is in no "
                                  "image directory here: Tool/1.0-20250101, Tool/2.0-1\n")
-        assert said.err == "2 containers: 0 errors, 0 warnings\n"
+        assert said.err == "2 containers: nothing is wrong\n"
     assert cli.main([*command, "--images", "--format", "github"]) == 0
     assert capsys.readouterr().out.startswith("::notice file=")
     assert cli.main(command) == 0
@@ -622,8 +622,8 @@ def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ROOT", str(tmp_path / "root"))
     assert cli.main(arguments) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "ok       site    mine: 1 container", f"ok       images  {tmp_path}/root/here, stable",
-        f"note     images  {tmp_path}/root/gone, moving: not on this machine"]
+        "ok: site: mine: 1 container", f"ok: images: {tmp_path}/root/here, stable",
+        f"note: images: {tmp_path}/root/gone, moving: not on this machine"]
     place(profile=f"{SITE}gpu: amd\n")
     assert cli.main(arguments) == 3
     assert "site.yaml:3: gpu: should be" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """The command line: help, wrong use, doctor."""
 
-import argparse
 import configparser
 import json
 import os
@@ -13,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.texts import format_size
-from ebsif import cli, files
+from ebsif import files
 from ebsif.catalogue import settings
-from ebsif.cli import COMMANDS, STATUSES, build_parser, check_python, main
+from ebsif.cli import check_python, main, parser_of
+from ebsif.commands import COMMANDS, HIDDEN, MOVED, STATUSES
 from ebsif.errors import USAGE, EbsifError
 from ebsif.installed import doctor
 from ebsif.report import output
@@ -30,7 +30,7 @@ def run(*arguments, **options):
     return subprocess.run([EBSIF, *arguments], capture_output=True, text=True, check=False, **options)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"], ["lock", "diff", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"], ["lock", "mine", "--help"]])
 def test_help_describes_each_command(arguments):
     """--help of every command shows its usage."""
     result = run(*arguments)
@@ -38,28 +38,45 @@ def test_help_describes_each_command(arguments):
     assert result.stdout.startswith("usage: ebsif")
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["lock"], ["lock", "diff", "one"]])
-def test_wrong_use_is_status_2(arguments):
-    """Wrong usage: an error on standard error and status 2."""
-    result = run(*arguments)
-    assert result.returncode == 2
-    assert "usage:" in result.stderr
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["isntall"], "ebsif: there is no command 'isntall': did you mean installed? "),
+    (["nonsense"], "ebsif: there is no command 'nonsense' "), (["--site", "lumi", "list"], "ebsif: options follow"),
+    (["lock"], "ebsif: no container is named"), (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
+    (["list", "--", "x"], "ebsif: unrecognized arguments: x "), (["push"], "ebsif: the following arguments are "),
+    (["job", "x", "train.py"], "put -- before arguments for the program")])
+def test_wrong_use_is_status_2(arguments, words, capsys, monkeypatch):
+    """Wrong use: status 2, and an error that is one line."""
+    monkeypatch.delenv("CONTAINERROOT", raising=False)
+    assert main(arguments) == USAGE
+    said = capsys.readouterr()
+    assert words in said.err and said.err.count("\n") == 1 and not said.out
 
 
-def test_without_a_command_all_are_listed():
-    """Who types the name only reads what there is."""
-    said = run().stderr
-    assert all(re.search(rf"^ +{name}\s", said, re.MULTILINE) for name in COMMANDS)
+@pytest.mark.parametrize("word", MOVED)
+def test_words_that_went(word, capsys):
+    """Each word of the last release says where it went, and that is there."""
+    assert main([word, "PyTorch"]) == USAGE
+    said = capsys.readouterr().err
+    target = re.search(r"`ebsif (\w+)([^`]*)`\n", said)
+    assert said.startswith(f"ebsif: `ebsif {word}` is now `ebsif ") and target
+    options = parser_of(target[1])._option_string_actions
+    assert all(option in options for option in re.findall(r"--[\w-]+", target[2]))
+
+
+def test_the_help_lists_commands_below_headings(capsys):
+    """Who types the name only reads what there is, in 80 columns: on standard error, because nothing was asked for."""
+    assert main([]) == USAGE
+    said = capsys.readouterr().err
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == said and max(map(len, said.splitlines())) <= 80
+    listed = re.findall(r"^  (\w+) +[a-z].*", said.partition("exit status")[0], re.MULTILINE)
+    assert listed == [name for name in COMMANDS if name not in HIDDEN] and len(listed) <= 24
+    assert len(re.findall(r"^[a-z ]+:$", said, re.MULTILINE)) == 5
 
 
 def parsers():
     """Return the parser of each command (dict of ArgumentParser by name)."""
-    found = {}
-    for name in COMMANDS:
-        (commands,) = [one for one in build_parser([name])._actions if isinstance(one, argparse._SubParsersAction)]
-        found.update(commands.choices)
-    assert set(found) == set(COMMANDS)
-    return found
+    return {name: parser_of(name) for name in COMMANDS}
 
 
 def test_one_word_per_option():
@@ -89,10 +106,8 @@ def test_one_word_per_option():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_statuses_of_all_commands(name, capsys):
     """Wrong use is status 2 in every command; the statuses are in the help and in the documentation."""
-    with pytest.raises(SystemExit) as end:
-        main([name, "--no-such-option"])
-    assert end.value.code == USAGE
-    assert "usage: ebsif" in capsys.readouterr().err
+    assert main([name, "--no-such-option"]) == USAGE
+    assert f"`ebsif {name} --help`" in capsys.readouterr().err
     text = (CHECKOUT / "docs/using.md").read_text()
     for line in STATUSES.splitlines()[1:]:
         status, _, meaning = line.strip().partition("  ")
@@ -107,7 +122,7 @@ def test_lines_of_both_streams_in_one_file(tmp_path):
     said = subprocess.run([EBSIF, "check", "--catalogue", tmp_path, "--site", "mine"], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": ""})
     finding, summary = said.stdout.splitlines()
-    assert "Tool.yaml:3: error: " in finding and summary == "0 containers: 1 error, 0 warnings"
+    assert "Tool.yaml:3: error: " in finding and summary == "0 containers: 1 error"
 
 
 def test_an_account_without_a_home_directory(monkeypatch):
@@ -182,26 +197,26 @@ def test_a_file_that_cannot_be_written_is_named():
 
 def test_errors_of_files(tmp_path, monkeypatch):
     """The path, what is wrong and what to do, without numbers of errors."""
-    assert cli.text_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
-    assert cli.text_of(OSError("anything")) == "anything"
-    assert cli.text_of(shutil.SameFileError("'a' and 'a' are the same file")) == "'a' and 'a' are the same file"
-    assert cli.text_of(EbsifError("x: [Errno 104] Connection reset by peer")) == "x: Connection reset by peer"
+    assert files.message_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
+    assert files.message_of(OSError("anything")) == "anything"
+    assert files.message_of(shutil.SameFileError("'a' and 'a' are the same file")) == "'a' and 'a' are the same file"
+    assert files.message_of(EbsifError("x: [Errno 104] Connection reset by peer")) == "x: Connection reset by peer"
     full = "the disk is full (make room, or choose another directory)"
     what = os.strerror(28)
     for error, begin in ((OSError(28, what, "x"), "x: "), (OSError(28, what), ""),
                          (EbsifError(f"x: [Errno 28] {what}"), "x: "),
                          (shutil.Error([("a", "b", f"{OSError(28, what)}")] * 2), "")):
-        assert cli.text_of(error) == begin + full
+        assert files.message_of(error) == begin + full
     assert Finding("error", "x", f"[Errno 28] {what}").message == f"x: {full}"
     for allowed, remedy in (((), "u+rX"), ((os.X_OK,), "u+w")):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
-        assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
+        assert files.message_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
             f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}`"
     # a lock, for example
     (tmp_path / "x").touch()
     for allowed, remedy in (((), "u+rX"), ((os.R_OK,), "u+w")):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
-        assert cli.text_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
+        assert files.message_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
             f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}/x`"
 
 
@@ -211,10 +226,10 @@ def test_an_output_in_a_closed_directory(tmp_path, monkeypatch, capsys):
     output = tmp_path / "a/crate"
     for name in ("", "a", ".a.new-1"):
         error = PermissionError(13, "Permission denied", str(tmp_path / name))
-        assert cli.text_of(error, output) == f"{tmp_path}: Permission denied: choose another directory with -o"
+        assert files.message_of(error, output) == f"{tmp_path}: Permission denied: choose another directory with -o"
     (tmp_path / "input").touch()
     error = PermissionError(13, "Permission denied", str(tmp_path / "input"))
-    assert cli.text_of(error, output) == f"{tmp_path}/input: Permission denied: run `chmod u+rX {tmp_path}/input`"
+    assert files.message_of(error, output) == f"{tmp_path}/input: Permission denied: run `chmod u+rX {tmp_path}/input`"
 
     def denied(*_):
         raise PermissionError(13, "Permission denied", str(tmp_path))
@@ -228,7 +243,7 @@ def test_doctor_names_what_is_missing(tmp_path):
     """On a bare machine each missing part is listed with a remedy; status 1."""
     result = run("doctor", env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
     assert result.returncode == 1
-    missing = [line for line in result.stdout.splitlines() if line.startswith("MISSING")]
+    missing = [line for line in result.stdout.splitlines() if line.startswith("error: ")]
     assert len(missing) == 5
     assert any("apptainer or singularity not on PATH" in line for line in missing)
 
@@ -273,7 +288,7 @@ def test_doctor_says_when_a_program_does_not_run(tmp_path):
     assert "doesn't run (exit status 127)" in result.stdout
     (tmp_path / "apptainer").write_text("#!/bin/sh\necho This is version 1 on host vm.\n")
     result = run("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)})
-    assert f"  version 1 on host vm, {tmp_path}/apptainer\n" in result.stdout
+    assert f"ok: container runtime: version 1 on host vm, {tmp_path}/apptainer\n" in result.stdout
 
 
 def test_doctor_lists_packages_that_would_shadow(tmp_path):

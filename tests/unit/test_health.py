@@ -13,14 +13,22 @@ import pytest
 from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
 from ebsif.catalogue import reading
 from ebsif.catalogue import site as sites
-from ebsif.commands import doctor as commands
 from ebsif.images import inspection
 from ebsif.installed import places
 from ebsif.installed.health import examination, files, hardware, machine, nodes, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.softwarestate import SoftwareState
-from ebsif.report.findings import ERROR, NOTE, OK, WARNING, Finding
+from ebsif.report.findings import (
+    ERROR,
+    NOTE,
+    OK,
+    WARNING,
+    Finding,
+    print_findings,
+    status_of,
+    summarize,
+)
 from support import CONTAINER_FILES
 
 LUMI = sites.read("lumi")
@@ -288,15 +296,30 @@ def test_versions_in_the_container(tmp_path):
         (["broken"], "ZeroDivisionError")]
 
 
-def test_what_is_printed(eb_prefix, capsys):
-    """I-04: notes on hidden modules are for --verbose, as on others; a command in advice is one line, to be copied."""
-    hidden = places.Installation(eb_prefix.software, "Example/.1.0-hidden")
+def test_what_is_printed(monkeypatch, capsys):
+    """I-04, E-10: a terminal has 80 columns, but a command in advice is one line, to be copied; a pipe has lines."""
     command = "`" + " && ".join(["module use /somewhere/else"] * 4) + "`"
-    commands.print_findings([Finding(NOTE, "Example/1.0-hidden", "a note"), Finding(NOTE, "GPU", "none"),
-                             Finding(ERROR, "Example/1.0-hidden", f"repair it with {command}, and so on")], [hidden])
+    findings = [Finding(NOTE, "GPU", "none"), Finding(ERROR, "Example/1.0", f"repair it with {command}, and so on")]
+    print_findings(findings)
+    assert capsys.readouterr().out.splitlines() == [
+        "note: GPU: none", f"error: Example/1.0: repair it with {command}, and so on"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_findings(findings)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "note: GPU: none" and lines[-1] == "1 module checked: 1 error"
-    assert f"  {command}," in lines
+    assert lines[0] == "note: GPU: none" and f"  {command}," in lines
+    print_findings(findings, heading="Example/1.0")
+    assert capsys.readouterr().out.startswith("  note: none\n  error: repair it with\n")
+
+
+@pytest.mark.parametrize(("level", "strict", "status", "said"), [
+    (ERROR, False, 1, "1 error"), (WARNING, False, 0, "1 warning"), (WARNING, True, 1, "1 warning"),
+    (NOTE, True, 0, "nothing is wrong"), (OK, True, 0, "nothing is wrong")])
+def test_what_findings_mean(level, strict, status, said, capsys):
+    """F5: only errors make the status 1, on request also warnings; they are counted in one place."""
+    findings = [Finding(level, "x", "y")]
+    assert status_of(findings, strict) == status
+    summarize("1 module", findings)
+    assert capsys.readouterr() == ("", f"1 module: {said}\n")
 
 
 TORCH = """class cuda:

@@ -1,4 +1,4 @@
-"""`ebsif inspect`: arguments for the runtime and rejected files, without an image."""
+"""`ebsif show IMAGE`: arguments for the runtime and rejected files, without an image."""
 
 import os
 

@@ -347,9 +347,10 @@ def family(eb_prefix):
 
 
 def installed(capsys, *arguments):
-    """The exit status of `ebsif installed`, and what it prints."""
+    """The exit status of `ebsif installed`, and what it prints; the summary comes last."""
     status = main(["installed", *arguments])
-    return status, capsys.readouterr().out
+    said = capsys.readouterr()
+    return status, said.out if "--json" in arguments else said.out + said.err
 
 
 def test_installations_by_name(eb_prefix, monkeypatch, capsys):
@@ -362,11 +363,10 @@ def test_installations_by_name(eb_prefix, monkeypatch, capsys):
         assert text.splitlines()[-1].startswith("1 installation, ")
         assert "installed:" not in text
     assert installed(capsys, MINE, str(roots[1]))[1].splitlines()[-1].startswith("2 installations, ")
-    for command in (["installed"], ["audit"], ["doctor", "--installed"]):
+    for command in (["installed"], ["installed", "--audit"], ["doctor", "--installed"]):
         assert main([*command, "Toool"]) == 3
         assert "no container module 'Toool' is installed here" in capsys.readouterr().err
-        with pytest.raises(SystemExit):
-            main([*command, "./Tool"])
+        assert main([*command, "./Tool"]) == 2
         assert "./Tool is not a directory: name a prefix of EasyBuild" in capsys.readouterr().err
 
 
@@ -395,7 +395,7 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     status, text = installed(capsys)
     assert (status, "user software not packed, changed" in text) == (0, True)
     assert ("note: its user software was changed after the installation: pillow 10.2.0 added" in
-            " ".join(text.split())) and ", 1 note" in text
+            " ".join(text.split())) and ": nothing is wrong" in text
     (family[BASE] / "a.sif").write_bytes(bytes(400))
     shutil.rmtree(family[MINE] / "user-software")
     (family[OTHER] / "share/ebsif/lock.json").write_text("{")
@@ -403,14 +403,12 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     assert status == 1
     text = " ".join(text.split())
     for expected in ("user software gone", "warning: its user software is gone", "was truncated after the installation",
-                     f"error: {family[OTHER]}/share/ebsif/lock.json:", ", 3 errors, 1 warning",
+                     f"error: {family[OTHER]}/share/ebsif/lock.json:", ": 3 errors, 1 warning",
                      f": install the module again with `eb --rebuild {family[OTHER]}/easybuild/"):
         assert expected in text
     assert main(["installed", "--has", "a b"]) == 3
-    with pytest.raises(SystemExit, match="2"):
-        main(["installed", "--has", "a", "--verify"])
-    with pytest.raises(SystemExit, match="2"):
-        main(["installed", "./nowhere"])
+    assert main(["installed", "--has", "a", "--verify"]) == 2
+    assert main(["installed", "./nowhere"]) == 2
 
 
 def test_who_has_a_package(eb_prefix, family, capsys):
@@ -432,10 +430,10 @@ def test_who_has_a_package(eb_prefix, family, capsys):
     assert installed(capsys, "--has", "zlib<1.3") == (0, said)
     assert "zlib 1.2.13 (image, /opt/c)\n" in installed(capsys, "--has", "zlib>1.2.11")[1]
     record(family[OTHER], system_packages=None)
-    status, text = installed(capsys, "--has", "pillow<10.3")
+    status, text = installed(capsys, "--has", "pillow<10.3", "--strict")
     assert status == 1
     assert text.startswith(f"{BASE}\n  Pillow 10.2.0 (image)\nwarning: {OTHER}:")
-    assert text.endswith("1 module with pillow<10.3, 1 warning\n")
+    assert text.endswith("1 module with pillow<10.3: 1 warning\n")
 
 
 def test_whose_image_it_is(eb_prefix, family, capsys):
@@ -509,13 +507,13 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     eb_prefix.install("Tool/1.0-x", text=text)
     eb_prefix.install("Tool/2.0-x", text="name = 'Tool'")
     arguments = ["--site", "local", str(eb_prefix.software)]
-    status, said = installed(capsys, *arguments)
+    status, said = installed(capsys, *arguments, "--strict")
     words = " ".join(said.split())
-    assert status == 1
+    assert (status, installed(capsys, *arguments)[0]) == (1, 0)
     assert "warning: its record is no longer in the catalogue of local" in words
     assert "note: it is not in the catalogue of local" in words
     assert f"not installed there: {second.module}" in words
-    assert ", 1 warning, 1 note" in words
+    assert ": 1 warning\n" in said
     assert f"never installed: {second.module}" in " ".join(installed(capsys, "--site", "local")[1].split())
     # a naming scheme may call the modules otherwise
     hierarchy = eb_prefix.modules / "Core"
@@ -523,7 +521,7 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     (eb_prefix.modules / first.name).rename(hierarchy / first.name.lower())
     again = " ".join(installed(capsys, *arguments, str(eb_prefix.modules))[1].split())
     assert f"Core/{first.name.lower()}/" in again
-    assert "base" not in again and f"not installed there: {second.module}" in again and ", 1 warning, 1 note" in again
+    assert "base" not in again and f"not installed there: {second.module}" in again and again.endswith(": 1 warning")
     (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(text.replace("'init'", "'x'").replace(
         "moduleclass = '", "moduleclass = 'x"))
     words = " ".join(installed(capsys, *arguments)[1].split())

@@ -249,7 +249,7 @@ def test_the_program_is_passed_unchanged(words):
         (["M/1", "--", "srun", "a.py"], 3, "the batch script starts the container, the ranks and python itself: name"),
         (["M/1", "--", "torchrun", "a.py"], 3, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
         (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 3, "'PyTorch/2.2.0' is ambiguous; choose one of"),
-        (["M/1", "train.py"], 2, "ebsif job: error: unrecognized arguments: train.py (put -- before arguments for the"),
+        (["M/1", "train.py"], 2, "unrecognized arguments: train.py: put -- before arguments for the"),
         # T-10
         (["M/1", "--submit", "--", __file__], 3, "there is no module M/1 on this machine; nothing was submitted"),
         (["M/1", "--submit", "--data", "gone:/data", "--", __file__], 3, "gone, which --data names, does not exist"),
@@ -592,7 +592,7 @@ def test_a_record_repeats_a_request(request):
     """T-11: the arguments in a record make the same request again."""
     words = job.arguments(request, site.read("local"))
     end = words.index("--")
-    options = cli.build_parser(["job"]).parse_args(["job", *words[:end]])
+    options = cli.parser_of("job").parse_args(words[:end])
     assert (options.module, options.site) == ("M/1", "local")
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
     values.update(scheduler=tuple(options.scheduler), data=tuple(map(data.parse, options.data)))

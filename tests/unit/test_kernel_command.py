@@ -67,7 +67,7 @@ def test_kernels_with_the_same_name(module, capsys, tmp_path, monkeypatch):
     (module.root / "user-software").rename(own / "user-software")
     monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(own))
     assert main(["kernel", "install", MINE, "--name", "torch"]) == 0
-    assert capsys.readouterr().err == f"ebsif: this replaces the kernel torch of {MINE}\n"
+    assert capsys.readouterr().err.startswith(f"ebsif: this replaces the kernel torch of {MINE}\n")
 
 
 def test_the_kernel_of_an_installation_is_linked(module, capsys):
@@ -165,8 +165,7 @@ def test_the_list_for_programs(module, tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == [{
         "name": "torch", "module": MINE, "folder": str(module.mine / "torch"), "environment": None,
         "program": str(module.root / "interpreter/python"), "user_software": str(own), "missing": str(own)}]
-    with pytest.raises(SystemExit):
-        main(["kernel", "remove", "torch", "--json"])
+    assert main(["kernel", "remove", "torch", "--json"]) == 2
     assert "--json is for list, not for remove" in capsys.readouterr().err
 
 

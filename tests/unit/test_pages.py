@@ -89,7 +89,7 @@ def test_the_sites_of_the_pages(catalogue, tmp_path, monkeypatch, capsys):
         (tmp_path / "project/other").mkdir(parents=True, exist_ok=True)
         (tmp_path / "project/other/site.yaml").write_text("name: other\ndescription: Other\n")
         assert cli.main(["docs", "-o", str(tmp_path / "pages"), "--catalogue", str(catalogue), *options]) == 0
-        assert re.search(f"^building pages for \\d containers of {names} [.]", capsys.readouterr().out)
+        assert re.search(f"^building pages for \\d containers of {names} [.]", capsys.readouterr().err)
 
 
 def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
@@ -108,7 +108,7 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
     result = run_ebsif(["docs", "-o", "pages", "--site", "mine", "--catalogue", catalogue], tmp_path,
                        {"MODULEPATH": eb_prefix.modules, "HOME": tmp_path, "PATH": "/usr/bin:/bin"})
     assert result.returncode == 0, result.stderr
-    assert "with all packages of 2 installed modules\n" in result.stdout
+    assert "with all packages of 2 installed modules\n" in result.stderr
     page, before, other = ((tmp_path / "pages/mine" / f"{one.module}.html").read_text() for one in (
         *reversed(read(catalogue)[:2]), read(catalogue)[2]))
     for text in ("numpy</span> <span class=\"version\">2.1<", "<del>− numpy 2.0</del><ins>+ numpy 2.1</ins>",

@@ -140,7 +140,7 @@ def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("MODULEPATH", str(searched))
         (tmp_path / ".bashrc").write_text(start)
         assert outcome.install(tmp_path / "a-1.eb", again=True, more=[]) == 0
-        lines += capsys.readouterr().out.splitlines()
+        lines += [line for line in capsys.readouterr().err.splitlines() if not line.startswith("ebsif: ")]
     assert lines == ["load it with: module load a/1", *2 * [
         f"load it with: module use {tmp_path} && module load a/1",
         f"to find it in each new shell, add this line to ~/.bashrc: module use {tmp_path}"]]
@@ -191,7 +191,8 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
     def checked(status, *more):
         (tmp_path / "lock.json").write_text(json.dumps(record))
         assert main([*command, *more]) == status
-        return capsys.readouterr().out.splitlines()
+        said = capsys.readouterr()
+        return [*said.out.splitlines(), *(line for line in said.err.splitlines() if line.startswith("install it"))]
 
     module = f"{BASE}-theirs-1"
     packages = ["+ rich 1.0     asked for", "+ hello 1.0    dependency"]
@@ -230,21 +231,21 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
     for option in ("--check", "--install"):
         assert main([*words, option]) == 0
         said = capsys.readouterr()
-        assert said.err == f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
-        assert said.out == f"load it with: module use {eb_prefix.modules} && module load {OTHER}\n"
+        assert said.err == (f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
+                            f"load it with: module use {eb_prefix.modules} && module load {OTHER}\n")
     (copy,) = root.glob("easybuild/*.eb")
     copy.write_text(copy.read_text().replace("rich", "einops"))
     assert main([*words, "--check"]) == 0
     said = capsys.readouterr()
-    assert said.err == f"ebsif: {OTHER} is installed already, with other packages: it would be replaced\n"
-    assert said.out.endswith(f"\ninstall it with: ebsif {' '.join(words)} --rebuild\n")
+    assert said.err.startswith(f"ebsif: {OTHER} is installed already, with other packages: it would be replaced\n")
+    assert said.err.endswith(f"\ninstall it with: ebsif {' '.join(words)} --rebuild\n")
 
 
 def test_the_verdict_on_an_extension_that_is_changed(capsys):
     """E-11: of many packages only one may be new, so the verdict counts those that are as before."""
     rich = plan.Addition("rich", "15.0", 1000, "asked for")
     plan.show(plan.Plan([rich], before=82), Namespace(module="A/1"), "COMMAND")
-    assert capsys.readouterr().out.splitlines()[:-1] == [
+    assert capsys.readouterr().out.splitlines() == [
         "+ rich 15.0    1.0 kB  asked for", "= 82 packages          as before",
         "yes: A/1 can be installed: 83 packages (82 as before), 1.0 kB"]
 

@@ -89,7 +89,7 @@ def test_a_new_image_becomes_a_complete_record(place, capsys):
     place.put(NEW, "tool-small-t210-2.sif")
     place.files.requests.clear()
     assert place.update("--write") == 0
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
     assert f"{place.url}/: note: images of other kinds than those in the catalogue are left out (flavour: small" in said
     assert "written: 1 new record. " in said
     record = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")[-1]
@@ -211,7 +211,7 @@ def test_lists_that_say_nothing(place, capsys, text, said):
     if text is not None:
         place.files.content["/images/list"] = text.encode()
     assert place.update() == 1
-    shown = capsys.readouterr().out
+    shown = "".join(capsys.readouterr())
     assert f"{place.url}/list: warning: {said.replace('HOST', place.files.host)}" in shown
     assert "1 new record" in shown and "no longer" not in shown
 

@@ -62,12 +62,12 @@ def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, mon
     assert squashfs.read_bytes() == b"of the person"
     monkeypatch.setattr("ebsif.environments.outcome.install", lambda *_: 0)
     assert main([*command, "--rebuild"]) == 0
-    assert f"the previous user software is now {squashfs}.old\n" in capsys.readouterr().out
+    assert f"the previous user software is now {squashfs}.old\n" in capsys.readouterr().err
     assert squashfs.read_bytes() == CONTENT
     assert squashfs.with_name(f"{squashfs.name}.old").read_bytes() == b"of the person"
     squashfs.with_suffix(".lock.json").write_text("{}")
     assert main([*command, "--rebuild"]) == 0
-    assert f"the previous lock is now {squashfs.with_suffix('.lock.json')}.old\n" in capsys.readouterr().out
+    assert f"the previous lock is now {squashfs.with_suffix('.lock.json')}.old\n" in capsys.readouterr().err
     assert names_in(place) == {*there, f"{squashfs.name}.old", f"{squashfs.stem}.lock.json.old"}
 
 

@@ -91,7 +91,7 @@ def test_nothing_differs(place, capsys):
     """R-05: status 0 and one line; images in other formats and files beside them are no images."""
     (place.stable / "README.md").touch()
     assert place.update() == 0
-    assert capsys.readouterr() == ("the catalogue of mine has all images\n", "")
+    assert capsys.readouterr() == ("", "the catalogue of mine has all images\n")
     assert place.update("--json") == 0
     assert json.loads(capsys.readouterr().out) == {"records": [], "completed": [], "findings": []}
 
@@ -101,7 +101,7 @@ def test_a_new_release_becomes_complete_records(place, capsys):
     folder = place.release(NEW, ["rocm", "libfabric", "mpich", "torch", "full"])
     before = place.catalogue.read_text()
     assert place.update() == 1
-    shown = capsys.readouterr().out
+    shown = "".join(capsys.readouterr())
     assert place.catalogue.read_text() == before
     added = "".join(line[1:] for line in shown.splitlines(keepends=True) if line.startswith("+ "))
     digest = hashlib.sha256(f"lumi-multitorch-full-{NEW}.sif".encode()).hexdigest()
@@ -117,7 +117,7 @@ def test_a_new_release_becomes_complete_records(place, capsys):
     # `ebsif update --write && ebsif render` renders
     assert place.update("--write") == 0
     assert f"Next: ebsif render --site mine --catalogue {place.folder}/own && ebsif check --deep --site mine " in \
-        capsys.readouterr().out
+        capsys.readouterr().err
     assert place.catalogue.read_text() == before + added
     records = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")
     assert records[-2].module == "lumi-multitorch/2.11-rocm-7.1-full-20261101_120000"
@@ -206,7 +206,7 @@ def test_records_without_a_sha256(place, capsys):
     place.catalogue.write_text(before)
     first, second = (hashlib.sha256(image.name.encode()).hexdigest() for image in images)
     assert place.update("--write") == 0
-    assert "written: 2 missing SHA256. Next: ebsif render " in capsys.readouterr().out
+    assert "written: 2 missing SHA256. Next: ebsif render " in capsys.readouterr().err
     assert place.catalogue.read_text() == before.replace(
         "  - family: oci-full\n", f"  - family: oci-full\n    sha256: {first}\n").replace(
         "{family: oci-full, version: 2.10, date: 20260807_115122}",

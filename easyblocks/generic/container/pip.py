@@ -27,7 +27,7 @@ from .stages import Stage
 from .texts import normal_name
 from .venv import Variables, Venv
 
-# Directory for a wheel of every package that is installed; set by `ebsif wheelhouse`.
+# Directory for a wheel of every package that is installed; set by `ebsif extend --wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
 
 # What pip installs, in the folder of a stage.
@@ -255,13 +255,13 @@ class Pip:
 
     def fill_wheelhouse(self, stage: Stage, added: Packages, **where: Any) -> None:
         """
-        Put a wheel of every package that a stage has added into the directory of `ebsif wheelhouse`.
+        Put a wheel of every package that a stage has added into the directory of `ebsif extend --wheelhouse`.
 
         Raises EasyBuildError if pip is too old to report from where it has installed packages.
         """
         if stage.requirement_list and not os.path.exists(os.path.join(self.folder(stage), REPORT)):
-            raise EasyBuildError("Stage '%s': `ebsif wheelhouse` needs pip 22.2 or newer. Add 'upgrade_pip': True to "
-                                 "the stage.", stage.name)
+            raise EasyBuildError("Stage '%s': `ebsif extend --wheelhouse` needs pip 22.2 or newer. Add 'upgrade_pip': "
+                                 "True to the stage.", stage.name)
         # locations as they were asked for: pip leaves credentials out of its report
         asked = {package_name(line): line for line in stage.requirement_list if '://' in line}
         found = {normal_name(item['metadata']['name']): reference_to(item) for item in self.report(stage)}

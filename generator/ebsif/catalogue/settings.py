@@ -1,8 +1,8 @@
-"""The settings of a user or a site: the configuration file, and the options that override it."""
+"""The settings of a user or a site: the configuration file, overridden by options."""
 
 import os
 import shlex
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -143,24 +143,6 @@ def configuration_path() -> Path:
     named = os.environ.get(CONFIGURATION_VARIABLE)
     home = os.environ.get("XDG_CONFIG_HOME") or files.home() / ".config"
     return Path(named) if named else Path(home) / "ebsif" / "config.yaml"
-
-
-def add_settings_arguments(parser: ArgumentParser, output: bool = False) -> None:
-    """Add the options that override the configuration file."""
-    parser.add_argument("--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)"
-                        ).completer = complete_sites
-    parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
-                        help="directory with your own sites: <site>/site.yaml and <site>/containers/*.yaml "
-                             "(repeatable)")
-    if output:
-        parser.add_argument("-o", "--output", dest="easyconfigs", metavar="DIRECTORY", type=Path,
-                            help="directory of the easyconfigs; {site} stands for the name of the site (default: "
-                                 "easyconfigs)")
-
-
-def complete_sites(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
-    """Return the names of sites that begin with a text, for the Tab key."""
-    return [name for name in read_settings(parsed_args).site_names() if name.startswith(prefix)]
 
 
 def read_settings(options: Namespace, complete: bool = True) -> Settings:

@@ -137,7 +137,8 @@ def unknown_key(key: str, known: list[str]) -> str:
     close = difflib.get_close_matches(key, known, n=1)
     if close:
         return f"unknown key, did you mean '{close[0]}'?"
-    return "unknown key " + (f"(known: {', '.join(known)})" if len(known) <= KEYS else "(`ebsif schema` lists all)")
+    names = f"known: {', '.join(known)}" if len(known) <= KEYS else "`ebsif check --schema` lists all"
+    return f"unknown key ({names})"
 
 
 def shorten(text: str, length: int = 200) -> str:

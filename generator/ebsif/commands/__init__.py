@@ -1,5 +1,62 @@
-"""The subcommands of ``ebsif``, one module each.
+"""
+The commands of ``ebsif``, one module each, and what the help says about them.
 
 A module's docstring is the description in its help, and EXAMPLES are shown at the end. ``configure(parser)`` adds the
 arguments; ``run(options)`` does the work and returns the exit status.
+"""
+
+# A module is loaded only when it is used: some libraries take longer to load than a command to run.
+HEADINGS = {
+    "choose a container": {
+        "list": "list the containers in the catalogue, or your own modules",
+        "show": "show what is in a container or an image",
+        "diff": "compare two containers or installations",
+    },
+    "use it": {
+        "extend": "add your own Python packages on top of a container",
+        "upgrade": "move an extension to a newer container",
+        "remove": "remove a module that you have installed",
+        "job": "write a batch script that runs a program on many nodes",
+        "kernel": "add a module to the kernels of Jupyter",
+        "python": "give editors a Python interpreter that runs in a container",
+        "doctor": "check this machine, or whether installed modules still work",
+    },
+    "share it": {
+        "lock": "print what is installed with exact versions, in several formats",
+        "export": "write the environment of a module as an RO-Crate, for a paper",
+        "push": "put the environment of a module into a registry or directory",
+        "pull": "install an environment from a registry or directory",
+        "ood": "write an app or the files of a course for Open OnDemand",
+    },
+    "run a site": {
+        "site": "start the profile of your own site",
+        "add": "add an image to the catalogue",
+        "update": "find images that the catalogue lacks, and add them",
+        "import": "import existing easyconfigs into the catalogue",
+        "render": "write the easyconfigs of the catalogue",
+        "check": "check the catalogue and its easyconfigs",
+        "installed": "list installed modules, and what is wrong with them",
+        "docs": "build web pages for choosing a container",
+        "reframe": "write checks of the modules for ReFrame",
+    },
+}
+HIDDEN = {"completion": "print a shell completion script"}
+COMMANDS = {**{name: text for commands in HEADINGS.values() for name, text in commands.items()}, **HIDDEN}
+
+# Commands of 0.1, and what does their work now.
+MOVED = {
+    "audit": "ebsif installed --audit",
+    "command": "ebsif python CONTAINER --command",
+    "freeze": "ebsif lock CONTAINER --format eb",
+    "inspect": "ebsif show IMAGE",
+    "schema": "ebsif check --schema NAME",
+    "wheelhouse": "ebsif extend EASYCONFIG --wheelhouse DIRECTORY",
+}
+
+STATUSES = """\
+exit status:
+  0  done; nothing is wrong, nothing differs
+  1  something was found: errors, differences, or nothing that matches
+  2  wrong use: the command line is incomplete or contradicts itself
+  3  failed; the message says why
 """

@@ -19,9 +19,9 @@ from ebsif.catalogue import writing
 from ebsif.catalogue.entry import complete
 from ebsif.catalogue.guess import adding
 from ebsif.catalogue.proposal import AddingError, OtherImage
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.settings import read_settings
 from ebsif.catalogue.yamltext import as_yaml
-from ebsif.commands.options import add_dry_run
+from ebsif.commands.options import add_dry_run, add_settings
 from ebsif.eb import framework
 from ebsif.files import OverwriteError, is_there
 from ebsif.images import inspection, remote
@@ -41,7 +41,7 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser, output=True)
+    add_settings(parser, easyconfigs=True)
     parser.add_argument("image", metavar="IMAGE", help=f"a SIF file, or where the image is: {FORMS}")
     parser.add_argument("--fetch", metavar="DIRECTORY", type=Path,
                         help="fetch an image that is not here into this directory, and look into it (by default, it is "
@@ -73,7 +73,7 @@ def run(options):
     found = inspection.inspect(options.image) if is_file else new.found
     if is_file and options.image.is_symlink():
         output.note(f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
-                    "may stand for another image tomorrow")
+                    "can change; the record names the file")
     copy = is_copy(found, containers)
     if copy:
         output.note(f"{options.image} {copy}")

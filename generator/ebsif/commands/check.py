@@ -7,36 +7,40 @@ line, and says what to do. The exit status is 1 if there are errors (with --stri
 
 Without --site, it checks all sites of your own catalogue: the one that --catalogue names, or that is in this directory.
 Without a catalogue of your own, it checks the project's site local.
+
+With --schema, print the JSON Schema of a kind of file instead, for completion and checks in an editor.
 """
 
 import dataclasses
 import importlib.util
-import json
-import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue import schema
+from ebsif.catalogue.settings import read_settings
 from ebsif.check.sites import check_sites
-from ebsif.commands.options import add_json
+from ebsif.commands.options import add_all_sites, add_json, add_settings, add_strict
 from ebsif.errors import EbsifError
 from ebsif.images import inspection
 from ebsif.report import output
-from ebsif.report.findings import ERROR, WARNING, Finding, findings_of
+from ebsif.report.findings import Finding, findings_of, print_findings, print_json, status_of, summarize
 
 EXAMPLES = """\
   ebsif check --site lumi
   ebsif check --site lumi --images             # also verify the images' SHA256
   ebsif check --site lumi --deep               # also look into the images
   ebsif check --all-sites --format github      # annotate files in a workflow
+  ebsif check --schema containers > containers.json
+  # then make this the first line of a file in the catalogue:
+  #   # yaml-language-server: $schema=containers.json
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_settings_arguments(parser, output=True)
-    parser.add_argument("--all-sites", action="store_true",
-                        help="check all sites of your own catalogues or, without any, of the project")
-    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
+    add_settings(parser, easyconfigs=True)
+    add_all_sites(parser, "check all sites of your own catalogues or, without any, of the project")
+    add_strict(parser)
     parser.add_argument("--quick", action="store_true",
                         help="skip the checks that need EasyBuild (parameters, style)")
     parser.add_argument("--images", action="store_true",
@@ -44,18 +48,19 @@ def configure(parser):
     parser.add_argument("--deep", action="store_true",
                         help="look into all accessible images, and compare them with their records: Python and its "
                              "environment, versions, wrappers (takes a few seconds per image)")
-    add_json(parser)
-    # json: its earlier name
-    parser.add_argument("--format", choices=["text", "json", "github"], default="text", metavar="{text,github}",
-                        help="github: annotations for a workflow (default: text)")
+    how = parser.add_mutually_exclusive_group()
+    add_json(how)
+    how.add_argument("--format", choices=["text", "github"], default="text",
+                     help="github: annotations for a workflow (default: text)")
+    how.add_argument("--schema", metavar="NAME", choices=sorted(schema.MODELS),
+                     help="print the JSON Schema of a kind of file: %(choices)s")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print the findings; return 1 if there are errors, else 0."""
-    if options.json:
-        options.format = "json"
-    elif options.format == "json":
-        output.note("--format json is now --json")
+    if options.schema:
+        print(schema.texts()[options.schema], end="")
+        return 0
     findings, number = [], 0
     try:
         if options.deep:
@@ -72,17 +77,15 @@ def run(options):
                 number += 1
     except (EbsifError, OSError) as error:
         findings += findings_of(error)
-    if options.format == "json":
-        print(json.dumps([finding.data for finding in findings], indent=2))
-    else:
+    if options.json:
+        print_json(findings)
+    elif options.format == "github":
         for finding in findings:
-            print(finding.github if options.format == "github" else finding)
-    errors, warnings = (sum(finding.level == level for finding in findings) for level in (ERROR, WARNING))
-    if options.format == "text" and not options.quiet:
-        counted = [output.format_count(*one) for one in (
-            (number, "container"), (errors, "error"), (warnings, "warning"))]
-        print("{}: {}, {}".format(*counted), file=sys.stderr)
-    return 1 if errors or options.strict and warnings else 0
+            print(finding.github)
+    else:
+        print_findings(findings)
+        summarize(output.format_count(number, "container"), findings)
+    return status_of(findings, options.strict)
 
 
 def with_catalogue_here(settings):

@@ -1,5 +1,7 @@
 """Print a script that lets the shell complete ebsif command lines with the Tab key."""
 
+from argparse import ArgumentParser, Namespace
+
 EXAMPLES = """\
   source <(ebsif completion bash)      # in ~/.bashrc
   source <(ebsif completion zsh)       # in ~/.zshrc, after compinit
@@ -7,12 +9,12 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="your shell")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print the script; return 0."""
     import argcomplete
 

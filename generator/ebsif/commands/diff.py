@@ -9,12 +9,11 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.settings import add_settings_arguments
-from ebsif.commands.options import add_json
+from ebsif.commands.options import add_json, add_name, add_settings
 from ebsif.errors import FOUND
 from ebsif.installed import compare
 from ebsif.installed.lock import Change
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 
 EXAMPLES = """\
@@ -27,9 +26,9 @@ EXAMPLES = """\
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_settings_arguments(parser)
-    add_name_argument(parser, "before", "a container, or a saved lock", metavar="A", required=True)
-    add_name_argument(parser, "after", "what to compare it with", metavar="B")
+    add_settings(parser)
+    add_name(parser, "before", "a container, or a saved lock", required=True)
+    add_name(parser, "after", "what to compare it with")
     add_json(parser)
 
 

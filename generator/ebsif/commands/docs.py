@@ -4,12 +4,10 @@ The pages are static: open index.html in a browser, or copy the directory to a w
 here are shown with all their packages, others with what the catalogue says.
 """
 
-import argparse
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_overwrite
-from ebsif.errors import UsageError
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_all_sites, add_output, add_settings
 from ebsif.publish.pages import build
 from ebsif.report import output
 
@@ -20,33 +18,23 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
-                        help="directory for the pages; other files in it stay")
-    add_overwrite(parser)
-    # the earlier way to name it
-    parser.add_argument("earlier", metavar="DIRECTORY", type=Path, nargs="?", help=argparse.SUPPRESS)
-    add_settings_arguments(parser)
-    parser.add_argument("--all-sites", action="store_true",
-                        help="build the pages of all sites (default without a site)")
+    add_output(parser, "directory for the pages; other files in it stay", required=True)
+    add_settings(parser)
+    add_all_sites(parser, "build the pages of all sites (default without a site)")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Build the pages; return 0."""
-    if options.earlier:
-        output.note("the directory is now named with -o DIRECTORY")
-    directory = options.output or options.earlier
-    if not directory:
-        raise UsageError("name a directory for the pages: -o DIRECTORY")
     settings = read_settings(options)
     names = [settings.site_name] if settings.site_name and not options.all_sites else settings.site_names()
     sites = [(profile, settings.containers(profile, strict=True)) for profile in map(settings.site, names)]
     number = output.format_count(sum(len(some) for _, some in sites), "container")
     output.hint(f"building pages for {number} of {', '.join(names)} ...")
     records = build.records_of(one for _, some in sites for one in some)
-    build.build(sites, directory, records, options.overwrite)
+    build.build(sites, options.output, records, options.overwrite)
     if records:
         output.hint(f"with all packages of {output.format_count(len(records), 'installed module')}")
-    output.hint(f"open {directory / 'index.html'}")
+    print(options.output / "index.html")
     return 0

@@ -1,24 +1,32 @@
 """Check whether this machine has everything that is needed to install container modules.
 
 With IMAGE, show what the image can use of the site's high-speed network: MPI, libfabric, GPU plugin. Only a benchmark
-shows how fast that is. The exit status is 1 if something is missing.
+shows how fast that is.
 
 With --installed, check whether installed modules still work on this machine: image, user software and binds are as they
 were at installation; the module loads, its container starts, and Python imports the recorded packages; driver, network
 and site fit what is in the container. In a Slurm job on several nodes, also check whether these can
-communicate. The exit status is 1 if there are errors or warnings. Notes on modules are only printed with --verbose.
+communicate. Notes on modules are only printed with --verbose.
+
+The exit status is 1 if there are errors, with --strict also for warnings.
 """
 
-import json
-from argparse import Namespace
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
 
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_json
-from ebsif.errors import FOUND, UsageError
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import (
+    INSTALLATIONS,
+    add_json,
+    add_settings,
+    add_strict,
+    complete,
+    complete_installed,
+    offer,
+)
+from ebsif.errors import UsageError
 from ebsif.installed import doctor, names, places
 from ebsif.report import output
-from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
+from ebsif.report.findings import NOTE, OK, Finding, print_findings, print_json, status_of, summarize
 
 EXAMPLES = """\
   ebsif doctor                          # this machine
@@ -31,15 +39,16 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("image", metavar="IMAGE", nargs="?",
-                        help="a SIF file, or the name of a container").completer = names.complete
-    parser.add_argument("--installed", metavar="MODULE", nargs="*",
-                        help=f"check modules: {names.INSTALLED}").completer = names.complete_installed
+    offer(complete, parser.add_argument("image", metavar="IMAGE", nargs="?",
+                                        help="a SIF file, or the name of a container"))
+    offer(complete_installed, parser.add_argument("--installed", metavar="CONTAINER", nargs="*",
+                                                  help=f"check {INSTALLATIONS}"))
     parser.add_argument("--verify", action="store_true",
                         help="with --installed: also compare the SHA256 of images and user software, which takes time")
-    add_settings_arguments(parser)
+    add_settings(parser)
+    add_strict(parser)
     add_json(parser)
 
 
@@ -51,13 +60,10 @@ def run(options: Namespace) -> int:
         raise UsageError("--verify is for --installed")
     findings = examine_image(options) if options.image else examine_machine(options)
     if options.json:
-        print(json.dumps([finding.data for finding in findings], indent=2))
-        return FOUND if any(finding.level == ERROR for finding in findings) else 0
-    width = max(len(finding.subject) for finding in findings)
-    for finding in findings:
-        status = "MISSING" if finding.level == ERROR else finding.level
-        print(f"{status:8} {finding.subject:{width}}  {output.escape(finding.text)}")
-    return FOUND if any(finding.level == ERROR for finding in findings) else 0
+        print_json(findings)
+    else:
+        print_findings(findings)
+    return status_of(findings, options.strict)
 
 
 def examine_machine(options: Namespace) -> list[Finding]:
@@ -96,20 +102,11 @@ def check_installed(options: Namespace) -> int:
     findings = [*findings, *examination.examine(installations, site, options.verify)]
     findings += nodes.examine(findings, installations)
     if options.json:
-        print(json.dumps([finding.data for finding in findings], indent=2))
+        print_json(findings)
     else:
-        print_findings(findings, installations)
-    return FOUND if any(finding.level in (ERROR, WARNING) for finding in findings) else 0
-
-
-def print_findings(findings: Sequence[Finding], installations: Sequence[places.Installation]) -> None:
-    """Print findings by subject, and a summary; notes on modules and what is fine only with --verbose."""
-    modules = {names.shown(one) for one in installations}
-    printed = [one for one in findings if one.level in (ERROR, WARNING) or output.is_verbose() or
-               (one.level == NOTE and one.subject not in modules)]
-    for finding in printed:
-        output.print_wrapped(f"{finding.level}: {finding.message}" + (f" ({finding.path})" if finding.path else ""))
-    numbers = [(sum(one.level == level for one in findings), level) for level in (ERROR, WARNING)]
-    told = [output.format_count(*number) for number in numbers if number[0]]
-    checked = f"{output.format_count(len(installations), 'module')} checked" if installations else "no modules found"
-    print(f"{checked}: {', '.join(told) or 'nothing is wrong'}")
+        modules = {names.shown(installation) for installation in installations}
+        print_findings(finding for finding in findings if output.is_verbose() or not (
+            finding.level == OK or finding.level == NOTE and finding.subject in modules))
+        number = output.format_count(len(installations), "module")
+        summarize(f"{number} checked" if installations else "no modules found", findings)
+    return status_of(findings, options.strict)

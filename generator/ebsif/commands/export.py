@@ -5,10 +5,11 @@ them: packages, image with its digest, license. With the lock, `ebsif extend --f
 A module with a credential in its record or easyconfig is refused.
 """
 
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 
+from ebsif.commands.options import add_license, add_name, add_output
 from ebsif.environments import crate, portable
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -16,16 +17,14 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_name_argument(parser, "module", "what to export", metavar="MODULE", only_installed=True)
-    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
-                        help="directory to create")
-    parser.add_argument("--license", metavar="SPDX", help="license of the files in it, as in SPDX's list (default: "
-                                                          "that of the image, if its labels have one)")
+    add_name(parser, "module", "what to export", only_installed=True)
+    add_output(parser, "directory to create", overwrite=False, required=True)
+    add_license(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the crate; return 0."""
     found = portable.of(Names(options).installation(options.module), options.license, with_user_software=False)
     crate.write(found, options.output)

@@ -20,8 +20,15 @@ from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_outcome, request_of
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import (
+    add_name,
+    add_outcome,
+    add_settings,
+    complete_asked,
+    complete_packages,
+    request_of,
+)
 from ebsif.eb import framework
 from ebsif.environments import bases, change, extending, repeating, wheelhouse
 from ebsif.environments.change import Environment
@@ -37,7 +44,7 @@ from ebsif.environments.outcome import (
 )
 from ebsif.errors import UsageError
 from ebsif.installed import places
-from ebsif.installed.names import Names, add_name_argument, complete_asked, complete_packages, shown
+from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
 from ebsif.report import output
@@ -73,8 +80,8 @@ MORE = "OPTION_OF_eb"
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser)
-    add_name_argument(parser, "module", "what to extend, or the extension to change")
+    add_settings(parser)
+    add_name(parser, "module", "what to extend, or the extension to change")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-r", "--requirements", metavar="FILE",
                       help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml")

@@ -6,11 +6,12 @@ line numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit 
 1 if something is left to you, 3 if one of the files is not the easyconfig of a container.
 """
 
-import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif import files
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_output, add_settings
 from ebsif.errors import FAILED, FOUND
 from ebsif.migrate import cataloguefile, recipe
 from ebsif.migrate.easyconfigfile import ImportingError
@@ -25,17 +26,17 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_settings_arguments(parser)
-    parser.add_argument("-o", "--output", metavar="PATH", type=Path,
-                        help="write this file (.yaml), or in this directory <Name>.yaml for each software")
+    add_settings(parser)
+    add_output(parser, "write this file (.yaml), or in this directory <Name>.yaml for each software", metavar="PATH",
+               overwrite=False)
     parser.add_argument("--family", metavar="NAME",
                         help="family of the catalogue for the records (by default, each file gets a new one)")
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print or write records, and report; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
@@ -44,7 +45,7 @@ def run(options):
         try:
             imported.append(recipe.read(path, profile))
         except ImportingError as error:
-            print(f"ebsif: {error}", file=sys.stderr)
+            output.error(error)
             failed = True
     recipe.report_same_module(imported)
     known = {document.name: document for document in settings.documents(profile)}
@@ -76,7 +77,7 @@ def write(texts: dict[Path, str]) -> None:
         raise ImportingError(f"{', '.join(there)} exists, so nothing was written: choose another --output")
     for path, text in texts.items():
         files.replace(path, text, shared=True)
-        output.hint(f"{path}")
+        print(path)
 
 
 def report(result: Imported) -> None:
@@ -90,4 +91,4 @@ def report(result: Imported) -> None:
             for text in dict.fromkeys(texts):
                 output.note(f"    {text}")
     for text in result.messages:
-        print(f"ebsif: left to you: {text}", file=sys.stderr)
+        output.error(f"left to you: {text}")

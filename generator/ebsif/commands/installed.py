@@ -3,25 +3,33 @@
 Each module (all, or those that are named) is listed with its size on disk; its image: whose it is, and whether it is
 still the one that was installed (judged by size and time; --verify compares its SHA256); its user software: packed or
 not, changed or not; the modules that use its image; and, if a site is chosen, how it differs from the catalogue of the
-site.
+site. The exit status is 1 if there are errors, with --strict also for warnings.
 
-The exit status is 1 if there are errors or warnings; notes don't count.
+With --has, list the modules that have a package; the exit status is 1 if none has it.
+
+With --audit, list known vulnerabilities of their Python packages, in the image and in user software as it is now.
+pip-audit, which must be installed, asks the Python package index. Without network access, name a copy of an advisory
+database: the zip file that OSV publishes for the ecosystem PyPI. The exit status is 1 if there are vulnerabilities, or
+if a module could not be audited. For system and Conda packages, give the bill of materials (`ebsif lock MODULE --format
+sbom`) to another scanner.
 """
 
 import json
+import shlex
+from pathlib import Path
 
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue import selection
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_json
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_installations, add_json, add_settings, add_strict
 from ebsif.errors import FOUND, UsageError
-from ebsif.installed import names, places, report
+from ebsif.installed import audit, current, names, places, report
 from ebsif.installed.names import shown
 from ebsif.installed.versus import Catalogue
 from ebsif.report import output
-from ebsif.report.findings import ERROR, NOTE, WARNING
+from ebsif.report.findings import NOTE, print_findings, status_of, summarize
 
 EXAMPLES = """\
   ebsif installed                            # EasyBuild's prefix and MODULEPATH
@@ -29,6 +37,8 @@ EXAMPLES = """\
   ebsif installed mine                       # one module
   ebsif installed --has 'pillow<10.3'        # which modules have this package
   ebsif installed --json | jq '.installations[].module'
+  ebsif installed --audit                    # known vulnerabilities
+  ebsif installed --audit --database all.zip # without network access
 """
 # after the state of user software
 CHANGED = {True: ", changed", False: "", None: " (whether it was changed is unknown)"}
@@ -36,71 +46,139 @@ CHANGED = {True: ", changed", False: "", None: " (whether it was changed is unkn
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("modules", metavar="MODULE", nargs="*",
-                        help=f"{names.INSTALLED}; or several directories, separated by colons as in MODULEPATH"
-                        ).completer = names.complete_installed
-    add_settings_arguments(parser)
-    parser.add_argument("--verify", action="store_true", help="read images and user software, and compare their SHA256")
-    parser.add_argument("--has", metavar="PACKAGE", action="append", default=[],
-                        help="list only modules that have this package, such as 'pillow<10.3', in the image or in user "
-                             "software as it is now (repeatable: all of them)")
+    add_installations(parser)
+    add_settings(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--verify", action="store_true", help="read images and user software, and compare their SHA256")
+    what.add_argument("--has", metavar="PACKAGE", action="append", default=[],
+                      help="list only modules that have this package, such as 'pillow<10.3', in the image or in user "
+                           "software as it is now (repeatable: all of them)")
+    what.add_argument("--audit", action="store_true", help="list known vulnerabilities of Python packages")
+    database = parser.add_mutually_exclusive_group()
+    database.add_argument("--database", metavar="PATH", type=Path,
+                          help="with --audit: a copy of an advisory database, the file all.zip of OSV")
+    database.add_argument("--osv-url", metavar="URL",
+                          help="with --audit: let pip-audit ask this service, which has OSV's interface, for example a "
+                               "mirror")
+    add_strict(parser)
     add_json(parser)
 
 
 def run(options):
     """Print the installations; return 1 if something is wrong, else 0."""
-    if options.has and options.verify:
-        raise UsageError("--has lists packages, and --verify reads images: use one of them")
+    if (options.database or options.osv_url) and not options.audit:
+        raise UsageError("--database and --osv-url are for --audit")
     wanted = [selection.parse_requirement(text) for text in options.has]
-    found, problems = names.installations(options, options.modules)
+    installations, problems = names.installations(options, options.modules)
+    if options.audit:
+        return audit_installations(installations, problems, options)
     if wanted:
-        return print_matches(*report.having(found, wanted), problems, options)
+        return print_matches(*report.having(installations, wanted), problems, options)
     catalogue = catalogue_of(options)
-    made, total = report.reports(found, options.verify, catalogue)
-    missing = catalogue.never_installed(found) if catalogue and places.is_search(options.modules) else []
-    findings = [*(one for each in made for one in each.findings), *problems]
+    made, total = report.reports(installations, options.verify, catalogue)
+    missing = catalogue.never_installed(installations) if catalogue and places.is_search(options.modules) else []
+    findings = [*(finding for each in made for finding in each.findings), *problems]
     if options.json:
-        print(json.dumps({"installations": [one.data for one in made], "findings": [one.data for one in findings],
+        print(json.dumps({"installations": [each.data for each in made],
+                          "findings": [finding.data for finding in findings],
                           "size": total, "never_installed": missing}, indent=2))
-        return status(findings)
-    modules = [one.module for one in made]
-    for one in made:
-        print_report(one, is_ambiguous=modules.count(one.module) > 1)
-    for one in problems:
-        output.print_wrapped(one)
+        return status_of(findings, options.strict)
+    modules = [each.module for each in made]
+    for each in made:
+        print_report(each, is_ambiguous=modules.count(each.module) > 1)
+    print_findings(problems)
     if missing:
         output.print_wrapped(f"{'not installed there' if options.modules else 'never installed'}: {', '.join(missing)}")
-    print(f"{output.format_count(len(made), 'installation')}, {format_size(total)} in all{counted(findings)}")
-    return status(findings)
-
-
-def status(findings):
-    """Return the exit status: 1 if there are errors or warnings, else 0."""
-    return FOUND if any(one.level != NOTE for one in findings) else 0
-
-
-def counted(findings):
-    """Return the numbers of errors, warnings and notes as the end of a sentence (str)."""
-    numbers = [(sum(one.level == level for one in findings), level) for level in (ERROR, WARNING, NOTE)]
-    return "".join(f", {output.format_count(*number)}" for number in numbers if number[0])
+    summarize(f"{output.format_count(len(made), 'installation')}, {format_size(total)} in all", findings)
+    return status_of(findings, options.strict)
 
 
 def print_matches(matches, unknown, problems, options):
-    """Print the installations with the wanted packages; return 1 if others can't be searched, else 0."""
+    """Print the installations with the wanted packages; return 1 if there are none, or others can't be searched."""
     findings = [*unknown, *problems]
     if options.json:
         print(json.dumps({"installations": [
             {"module": shown(one.installation), "root": str(one.installation.root),
              "has": [dict(zip(("package", "place", "version"), package)) for package in one.packages]}
-            for one in matches], "findings": [one.data for one in findings]}, indent=2))
-        return status(findings)
-    for one in matches:
-        print(shown(one.installation))
-        output.print_wrapped(", ".join(f"{name} {version} ({place})" for name, place, version in one.packages), "  ")
-    for one in findings:
-        output.print_wrapped(one)
-    print(f"{output.format_count(len(matches), 'module')} with {' and '.join(options.has)}{counted(findings)}")
-    return status(findings)
+            for one in matches], "findings": [finding.data for finding in findings]}, indent=2))
+    else:
+        for one in matches:
+            print(shown(one.installation))
+            output.print_wrapped(", ".join(f"{name} {version} ({place})" for name, place, version in one.packages),
+                                 "  ")
+        print_findings(findings)
+        summarize(f"{output.format_count(len(matches), 'module')} with {' and '.join(options.has)}", findings, fine="")
+    return status_of(findings, options.strict) if matches else FOUND
+
+
+def audit_installations(installations, problems, options):
+    """Print known vulnerabilities; return 1 if there are any, or if a module could not be audited, else 0."""
+    records, named = {}, {}
+    for problem in problems:
+        # what others don't let us read is nothing wrong, but may have modules
+        if problem.level != NOTE or places.is_gap(problem):
+            output.note(f"not audited: {problem.path}: {problem.message}")
+    damages = [installation.damage for installation in installations if installation.damage]
+    for text in damages:
+        output.note(f"not audited: {text}")
+    for installation in installations:
+        if not installation.damage:
+            name = shown(installation)
+            name = f"{name} in {installation.root}" if name in records else name
+            records[name], named[name] = current.record_of(installation), installation
+    pins = {audit.pin(name, version) for record in records.values()
+            for name, version, _ in audit.python_packages(record)} - {None}
+    vulnerabilities = list(audit.vulnerabilities(records, advisories_for(pins, options)))
+    if options.json:
+        print(json.dumps([one.data for one in vulnerabilities], indent=2))
+    else:
+        print_vulnerabilities(vulnerabilities)
+        said = f"{output.format_count(len(named), 'module')} with {output.format_count(len(pins), 'package')}"
+        affected = output.format_count(len({one.module for one in vulnerabilities}), "module")
+        output.hint(f"{said}: " + (f"{output.format_count(len(vulnerabilities), 'finding')} in {affected}"
+                                   if vulnerabilities else "no known vulnerabilities"))
+        print_updates(vulnerabilities, named)
+    return FOUND if vulnerabilities or damages or any(problem.level != NOTE for problem in problems) else 0
+
+
+def advisories_for(pins, options):
+    """Return the advisories for packages, from a copy of a database or from a service."""
+    if options.database:
+        return audit.from_database(pins, options.database)
+    advisories, unknown = audit.from_service(pins, options.osv_url) if pins else ({}, [])
+    if pins and pins <= set(unknown):
+        raise audit.AuditError("nothing was audited: the service knows none of the "
+                               f"{output.format_count(len(pins), 'package')}. Name another one (--osv-url), or a "
+                               "copy of an advisory database (--database)")
+    if unknown:
+        output.note(f"the service doesn't know {output.format_count(len(unknown), 'package')}: "
+                    + ", ".join(f"{name} {version}" for name, version in sorted(unknown)))
+    return advisories
+
+
+def print_vulnerabilities(vulnerabilities):
+    """Print a paragraph for each module with vulnerabilities."""
+    before = None
+    for one in vulnerabilities:
+        if one.module != before:
+            print(output.escape(one.module))
+        before = one.module
+        place = "image" if one.place == "image" else "user software"
+        output.print_line(f"{one.package} {one.version} ({place}): {one.advisory}", "  ")
+        if one.advisory.summary:
+            output.print_line(one.advisory.summary, "    ")
+
+
+def print_updates(vulnerabilities, named):
+    """Say how to update the packages of installations (dict by name)."""
+    for name, lines in audit.updates(vulnerabilities).items():
+        module = name if name == shown(named[name]) else str(named[name].root)
+        # that changes an extension; from another module it makes one
+        more = [] if named[name].extension else ["--name", "updated"]
+        output.hint("To update packages in user software: "
+                    + shlex.join(["ebsif", "extend", module, "--add", *lines, *more, "--install"]))
+    if any(one.place == "image" for one in vulnerabilities):
+        output.hint("Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions")
 
 
 def print_report(one, is_ambiguous):
@@ -115,8 +193,7 @@ def print_report(one, is_ambiguous):
     output.print_wrapped("; ".join(texts), "  ")
     if one.users:
         output.print_wrapped(f"its image is used by {', '.join(sorted(one.users))}", "  ")
-    for finding in one.findings:
-        output.print_wrapped(f"{finding.level}: {finding.text}", "  ")
+    print_findings(one.findings, heading=one.module)
 
 
 def whose(image):

@@ -14,13 +14,13 @@ from typing import Optional
 from ebsif import files
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
-from ebsif.catalogue.settings import Settings, add_settings_arguments, read_settings
+from ebsif.catalogue.settings import Settings, read_settings
 from ebsif.catalogue.site import STAGED, Site
-from ebsif.commands.options import add_overwrite
+from ebsif.commands.options import add_name, add_output, add_settings
 from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.installed import runtimecommand
-from ebsif.installed.names import Names, add_name_argument, shown
+from ebsif.installed.names import Names, shown
 from ebsif.jobs import data, job
 from ebsif.report import output
 
@@ -42,14 +42,12 @@ MORE = "PROGRAM ARGUMENT"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    add_name_argument(parser, "module", "the module", metavar="MODULE")
+    add_name(parser, "module", "the module")
     parser.add_argument("--install", metavar="EASYCONFIG",
                         help="install this easyconfig; arguments after -- are for eb")
-    add_settings_arguments(parser)
+    add_settings(parser)
     what = parser.add_argument_group("what to do with the script")
-    what.add_argument("-o", "--output", metavar="FILE", type=Path,
-                      help="write the script to this file (default: print it)")
-    add_overwrite(what)
+    add_output(what, "write the script to this file (default: print it)", metavar="FILE")
     what.add_argument("--submit", action="store_true", help="also submit the job")
     what.add_argument("--segments", type=count, metavar="N", default=1,
                       help="submit N jobs, each of which starts after the success of the one before")

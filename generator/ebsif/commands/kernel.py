@@ -5,12 +5,13 @@ environment created by make-venv; with EBSIF_USER_SOFTWARE set, the kernel has t
 """
 
 import json
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ebsif.commands.options import add_json
+from ebsif.commands.options import INSTALLED, add_json, complete_installed, offer
 from ebsif.environments import kernels
 from ebsif.errors import UsageError
-from ebsif.installed.names import Names, complete_installed
+from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -23,14 +24,13 @@ EXAMPLES = """\
 ACTIONS = ("install", "list", "remove")
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
-    parser.add_argument("what", metavar="MODULE|NAME", nargs="?",
-                        help="install: an installed module, an installation directory, a part of a name, or an "
-                             "environment of make-venv (default: the active one, else the loaded module); "
-                             "remove: the kernel"
-                        ).completer = complete
+    offer(complete, parser.add_argument(
+        "what", metavar="CONTAINER|NAME", nargs="?",
+        help=f"install: {INSTALLED}, or an environment of make-venv (default: the active one, else the loaded module); "
+             "remove: the kernel"))
     parser.add_argument("--name", help="install: name of the kernel (default: it follows from that of the module)")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--user", action="store_true", help="kernels of this account (default)")
@@ -47,7 +47,7 @@ def complete(prefix, parsed_args, **_):
     return complete_installed(prefix)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Install, list or remove kernels; return 0, or 1 if a listed one can't start."""
     if options.name and options.action != "install":
         raise UsageError(f"--name is for install, not for {options.action}")

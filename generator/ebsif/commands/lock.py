@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Union
 
 from ebsif import files
-from ebsif.commands.options import add_overwrite
+from ebsif.commands.options import add_name, add_output
 from ebsif.eb import framework
 from ebsif.environments import freezing
 from ebsif.errors import UsageError
 from ebsif.installed import current, lock
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.installed.sbom import bill_of_materials
 from ebsif.report import output
@@ -31,16 +31,13 @@ EXAMPLES = """\
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_name_argument(parser, "module", "what to print the record of, or a saved record", metavar="MODULE",
-                      only_installed=True)
+    add_name(parser, "module", "what to print the record of, or a saved record", only_installed=True)
     parser.add_argument("--format", choices=["lock", "sbom", "eb"], default="lock",
                         help="what to print: the record, a bill of materials, or an easyconfig (default: lock)")
     parser.add_argument("--name", help="with eb: name of the extension (default: the one that the module has)")
     parser.add_argument("--date", help="with eb: date at the end of the version suffix (default: today, with a number "
                                        "if there is a module of today)")
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path,
-                        help="write to this file, or with eb into this directory (default: print it)")
-    add_overwrite(parser)
+    add_output(parser, "write to this file, or with eb into this directory (default: print it)", metavar="FILE")
 
 
 def run(options: Namespace) -> int:
@@ -57,6 +54,9 @@ def run(options: Namespace) -> int:
     text = bill_of_materials(record, time.time()) if options.format == "sbom" else lock.for_others(record)
     if options.output:
         files.write_new({options.output: text}, options.overwrite)
+        print(options.output)
+        if options.format == "eb":
+            output.hint(f"install it with: {framework.command([options.output])}")
     else:
         print(text, end="")
     return 0

@@ -7,13 +7,13 @@ With --course, write instead the two files that the app 'Jupyter for courses' of
 default resources. They belong in the directory www_lumi_modules (www_SITE_modules) of the project.
 """
 
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_overwrite
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_name, add_output, add_settings
 from ebsif.errors import UsageError
 from ebsif.installed import places
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.names import Names
 from ebsif.publish.ondemand import writing
 from ebsif.report import output
 
@@ -25,12 +25,10 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_name_argument(parser, "module", "the module", metavar="MODULE", only_installed=True)
-    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
-                        help="directory for the app, or for the files of the course")
-    add_overwrite(parser)
+    add_name(parser, "module", "the module", only_installed=True)
+    add_output(parser, "directory for the app, or for the files of the course", required=True)
     parser.add_argument("--cluster", metavar="ID",
                         help="Open OnDemand's name of the cluster, that of a file in /etc/ood/config/clusters.d "
                              "(default: name of the site)")
@@ -38,10 +36,10 @@ def configure(parser):
     parser.add_argument("--repository", metavar="URL", help="Git repository with the notebooks of the course")
     parser.add_argument("--ref", help="branch, tag or commit of the repository (default: its default branch)")
     parser.add_argument("--notebook", metavar="PATH", help="notebook in the repository that opens first")
-    add_settings_arguments(parser)
+    add_settings(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the files; return 0."""
     if not options.course and (options.repository or options.ref or options.notebook):
         raise UsageError("--repository, --ref and --notebook are for a course: name it with --course")
@@ -52,12 +50,12 @@ def run(options):
     if options.course:
         course = writing.Course(options.course, options.repository, options.ref, options.notebook)
         for path in writing.write_course(found, site, course, options.output, options.overwrite):
-            output.hint(f"wrote {path}")
+            print(path)
         output.hint("members of the project see the course if they can read these files and the module; choose Help, "
                     "Restart Web Server in the web interface if it isn't listed")
     else:
         writing.write_app(found, site, options.cluster, options.output, options.overwrite)
-        output.hint(f"wrote the app to {options.output}")
+        print(options.output)
         output.hint("Open OnDemand lists an app in ~/ondemand/dev for its owner (My Sandbox Apps), and one in "
                     "/var/www/ood/apps/sys for everybody")
     return 0

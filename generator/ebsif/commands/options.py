@@ -1,17 +1,75 @@
-"""Options that several commands have, under one name."""
+"""Options and arguments that several commands have, each under one name, and what the Tab key offers for them."""
 
 import argparse
+import contextlib
+import re
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Optional
+
+from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.requirements import lines_of
+
+from ebsif.catalogue.settings import read_settings
 
 if TYPE_CHECKING:
     from ebsif.environments.outcome import Request
 
+# Ways to name what is installed; the names and directories that `names.installations` takes.
+INSTALLED = "an installed module, an installation directory, or a part of a name"
+INSTALLATIONS = "installed modules, prefixes of EasyBuild or directories of modules (default: all that are found)"
 
-def add_dry_run(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add -n, --dry-run with a help."""
-    parser.add_argument("-n", "--dry-run", action="store_true", help=text)
+
+def add_verbosity(parser: argparse.ArgumentParser) -> None:
+    """Add the options that all commands have."""
+    group = parser.add_argument_group("output options")
+    group.add_argument("-q", "--quiet", action="store_true", help="print results and errors only")
+    group.add_argument("-v", "--verbose", action="store_true",
+                       help="also print the commands that are run, and the output of eb")
+    group.add_argument("--no-color", action="store_true", help="don't use colors (as NO_COLOR=1)")
+
+
+def add_settings(parser: argparse.ArgumentParser, easyconfigs: bool = False) -> None:
+    """Add the options that override the configuration file; if wanted, also the directory of the easyconfigs."""
+    offer(complete_sites, parser.add_argument(
+        "--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)"))
+    parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
+                        help="directory with your own sites: <site>/site.yaml and <site>/containers/*.yaml "
+                             "(repeatable)")
+    if easyconfigs:
+        parser.add_argument("-o", "--output", dest="easyconfigs", metavar="DIRECTORY", type=Path,
+                            help="directory of the easyconfigs; {site} stands for the name of the site (default: "
+                                 "easyconfigs)")
+
+
+def add_name(parser: argparse.ArgumentParser, name: str, what: str, only_installed: bool = False,
+             required: bool = False) -> None:
+    """Add the argument for one container, by default the loaded one; `what` are the first words of its help."""
+    ways = INSTALLED if only_installed else \
+        "NAME/VERSION, an installed module, an easyconfig, an installation directory, or a part of a name"
+    offer(complete_installed if only_installed else complete, parser.add_argument(
+        name, metavar="CONTAINER", nargs=None if required else "?",
+        help=f"{what}: {ways}" + ("" if required else " (default: the loaded module)")))
+
+
+def add_names(parser: argparse.ArgumentParser, default: str = "all") -> None:
+    """Add the argument for any number of containers in the catalogue."""
+    offer(complete, parser.add_argument("names", metavar="CONTAINER", nargs="*",
+                                        help=f"NAME, NAME/VERSION or a part of a name (default: {default})"))
+
+
+def add_installations(parser: argparse._ActionsContainer) -> None:
+    """Add the argument for any number of installed modules, or directories with them."""
+    offer(complete_installed, parser.add_argument("modules", metavar="CONTAINER", nargs="*", help=INSTALLATIONS))
+
+
+def add_output(parser: argparse._ActionsContainer, what: str, metavar: str = "DIRECTORY", overwrite: bool = True,
+               required: bool = False) -> None:
+    """Add -o, --output for what a command writes, with --overwrite."""
+    parser.add_argument("-o", "--output", metavar=metavar, type=Path, required=required, help=what)
+    if overwrite:
+        add_overwrite(parser)
 
 
 def add_overwrite(parser: argparse._ActionsContainer) -> None:
@@ -20,9 +78,31 @@ def add_overwrite(parser: argparse._ActionsContainer) -> None:
                         help="with -o: replace files that this command has not written, or that were changed since")
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
+def add_dry_run(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add -n, --dry-run with a help."""
+    parser.add_argument("-n", "--dry-run", action="store_true", help=text)
+
+
+def add_json(parser: argparse._ActionsContainer) -> None:
     """Add --json."""
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_strict(parser: argparse._ActionsContainer) -> None:
+    """Add --strict."""
+    parser.add_argument("--strict", action="store_true", help="exit status 1 also for warnings")
+
+
+def add_all_sites(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add --all-sites with a help."""
+    parser.add_argument("--all-sites", action="store_true", help=text)
+
+
+def add_license(parser: argparse._ActionsContainer) -> None:
+    """Add --license of what others get."""
+    parser.add_argument("--license", metavar="SPDX",
+                        help="license of the files, as in SPDX's list (default: that of the image, if its labels have "
+                             "one)")
 
 
 def add_outcome(parser: argparse.ArgumentParser) -> None:
@@ -50,3 +130,71 @@ def request_of(options: argparse.Namespace) -> "Request":
 
     return Request(options.command, sys.argv[1:], options.date, options.output, options.image,
                    options.dry_run, options.check, options.install, options.rebuild, tuple(options.more))
+
+
+def offer(completer: Callable[..., list[str]], argument: Any) -> None:
+    """Let the Tab key offer what a function returns for an argument (argparse.Action); argcomplete reads it there."""
+    argument.completer = completer
+
+
+# What the Tab key offers. Reading installations takes longer to import than some commands to run.
+
+def beginning_with(prefix: str, names: Iterable[str]) -> list[str]:
+    """Return the names that begin with a text, ignoring case."""
+    return sorted(name for name in set(names) if name.lower().startswith(prefix.lower()))
+
+
+def complete_sites(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """Return the names of sites that begin with a text."""
+    return beginning_with(prefix, read_settings(parsed_args).site_names())
+
+
+def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """Return the names of containers and installed modules that begin with a text."""
+    settings = read_settings(parsed_args)
+    known = [one.module_or_version for one in settings.containers(settings.site())]
+    return sorted({*beginning_with(prefix, known), *complete_installed(prefix)})
+
+
+def complete_components(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """Return the names of components of containers that begin with a text."""
+    from ebsif.catalogue.selection import components_of
+
+    settings = read_settings(parsed_args)
+    containers = settings.containers(settings.site())
+    return beginning_with(prefix, (name for one in containers for name in components_of(one)))
+
+
+def complete_installed(prefix: str, **_: object) -> list[str]:
+    """Return the names of installed modules that begin with a text."""
+    from ebsif.installed import places
+    from ebsif.installed.places import shown
+
+    return beginning_with(prefix, (shown(one) for one in places.known(places.directories_of_modules())))
+
+
+def complete_packages(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """Return the packages of the named or loaded module that begin with a text, those of the image included."""
+    return beginning_with(prefix, (name for record in records_of(parsed_args.module) for name in lockfile.versions_in(
+        [*record.image_packages, *record.venv_packages])))
+
+
+def complete_asked(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """Return the packages that begin with a text and that an extension was made for."""
+    lines = (line for record in records_of(parsed_args.module) for line in lines_of(record.stages))
+    return beginning_with(prefix, (found.group() for found in map(re.compile(r"[\w.-]+").match, lines) if found))
+
+
+def records_of(text: Optional[str]) -> list[lockfile.Record]:
+    """Return the records of the installed modules whose name contains a text; of the loaded one without it."""
+    from ebsif.installed import places
+    from ebsif.installed.lock import LockError
+    from ebsif.installed.places import shown
+
+    installations = [one for one in places.known(places.directories_of_modules()) if text in shown(one)] if text else \
+        [places.loaded()]
+    records = []
+    for installation in filter(None, installations):
+        with contextlib.suppress(LockError):
+            records.append(installation.record)
+    return records

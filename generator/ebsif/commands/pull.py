@@ -16,8 +16,8 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, Record
 
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_outcome, request_of
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_outcome, add_settings, request_of
 from ebsif.eb import framework
 from ebsif.environments import artefact, extending, repeating
 from ebsif.environments.artefact import Artefact
@@ -54,7 +54,7 @@ SQUASHFS_SUFFIX = ".squashfs"
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_settings_arguments(parser)
+    add_settings(parser)
     parser.add_argument("reference", metavar="REF", help="oras://HOST/PATH:TAG or oci:DIRECTORY:TAG, also with @DIGEST")
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
                                        "original)")

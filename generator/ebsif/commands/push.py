@@ -7,11 +7,12 @@ record or easyconfig is refused. The login for the registry is the container run
 
 import contextlib
 
+from ebsif.commands.options import add_license, add_name
 from ebsif.environments import artefact, portable
 from ebsif.images.registry.connection import TransferError
 from ebsif.images.registry.manifest import ContentError
 from ebsif.images.registry.reference import open_repository
-from ebsif.installed.names import Names, complete_installed
+from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -24,11 +25,9 @@ EXAMPLES = """\
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("module", metavar="MODULE", help="an installed module, an installation directory, or a part "
-                                                         "of a name").completer = complete_installed
+    add_name(parser, "module", "what to put there", only_installed=True, required=True)
     parser.add_argument("reference", metavar="REF", help="where to put it: oras://HOST/PATH:TAG or oci:DIRECTORY:TAG")
-    parser.add_argument("--license", metavar="SPDX", help="the license of the packages, as in SPDX's list (default: "
-                                                          "that of the image, if its labels have one)")
+    add_license(parser)
 
 
 def run(options):

@@ -3,35 +3,49 @@
 The interpreter needs no loaded module: the file is enough. It uses the image, the user software, the binds and the
 variables that loading the module here would give.
 
+With --command, print the command line of the runtime that does what loading the module here and now would do.
+
 With --write, write a short file that starts it, which also knows the user software (EBSIF_USER_SOFTWARE) and the
 environment of make-venv that are in use now.
 """
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ebsif.installed import interpreter
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.commands.options import add_name
+from ebsif.installed import interpreter, places, runtimecommand
+from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
   ebsif python PyTorch/2.7.1-...
   $(ebsif python PyTorch/2.7.1-...) -m pip list
   ebsif python PyTorch/2.7.1-... --write ~/.local/bin/python-torch
+  $(ebsif python mine --command) ls /opt    # any program, without the module
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_name_argument(parser, "module", "the module", metavar="MODULE", only_installed=True)
-    parser.add_argument("--write", metavar="PATH", type=Path, help="write a file that starts the interpreter")
+    add_name(parser, "module", "the module", only_installed=True)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--write", metavar="PATH", type=Path, help="write a file that starts the interpreter")
+    how.add_argument("--command", dest="runtime", action="store_true",
+                     help="print the words to put before a command that runs in the container")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print or write the interpreter; return 0."""
-    found = Names(options).installation(options.module)
-    if options.write:
-        interpreter.write(found, options.write)
-        output.hint(f"wrote {options.write.absolute()}: choose it as interpreter")
+    if options.runtime:
+        runtimecommand.check_modules_tool()
+    installation = Names(options).installation(options.module)
+    if options.runtime:
+        installation = places.with_module_file(installation)
+        print(runtimecommand.command_line(installation.module, installation.use))
+    elif options.write:
+        interpreter.write(installation, options.write)
+        print(options.write.absolute())
+        output.hint("choose this file as interpreter")
     else:
-        print(interpreter.of(found))
+        print(interpreter.of(installation))
     return 0

@@ -9,11 +9,10 @@ Run the command again when the catalogue has changed. It doesn't need ReFrame.
 """
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
 from ebsif.catalogue import selection
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_overwrite
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_names, add_output, add_settings
 from ebsif.publish.reframe import writing
 from ebsif.report import output
 
@@ -26,14 +25,11 @@ EXAMPLES = """\
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("names", metavar="CONTAINER", nargs="*",
-                        help="parts of the names of modules (default: all that aren't archived)")
-    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, required=True,
-                        help="directory for the checks and ReFrame's configuration")
-    add_overwrite(parser)
+    add_names(parser, "all that aren't archived")
+    add_output(parser, "directory for the checks and ReFrame's configuration", required=True)
     parser.add_argument("--partition", metavar="NAME", action="append", default=[],
                         help="a partition on which to run them (repeatable; default: the site's default partition)")
-    add_settings_arguments(parser)
+    add_settings(parser)
 
 
 def run(options: Namespace) -> int:

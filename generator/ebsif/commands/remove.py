@@ -5,7 +5,8 @@ it is unchanged, and EasyBuild's archived copy of it; user software and scripts 
 additional names of the module; its kernels in your list. A module that is loaded, or whose image other modules need, is
 not removed. Such modules are searched in EasyBuild's prefix, on MODULEPATH, and in the directories that --users names.
 
-The name of an extension is its newest one. With --older, all earlier ones are removed, and the newest one stays.
+The name of an extension is its newest one. With --older, all earlier ones are removed, and the newest one stays. The
+exit status is 1 if you don't confirm.
 """
 
 import os
@@ -13,12 +14,12 @@ import sys
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif.commands.options import add_dry_run
+from ebsif.commands.options import INSTALLED, add_dry_run, complete_installed, offer
 from ebsif.environments import kernels
-from ebsif.errors import FAILED
+from ebsif.errors import FOUND
 from ebsif.files import is_there
 from ebsif.installed import places, removal, sharing, usage
-from ebsif.installed.names import Names, complete_installed, shown
+from ebsif.installed.names import Names, shown
 from ebsif.report import output
 from ebsif.report.steps import working
 
@@ -37,9 +38,7 @@ MADE_WITH_IT = ("environments of make-venv and files of `ebsif python --write` t
 
 def configure(parser):
     """Add the arguments."""
-    parser.add_argument("containers", metavar="CONTAINER", nargs="+",
-                        help="an installed module, an installation directory, or a part of a name"
-                        ).completer = complete_installed
+    offer(complete_installed, parser.add_argument("containers", metavar="CONTAINER", nargs="+", help=INSTALLED))
     parser.add_argument("--older", action="store_true", help="remove the earlier ones of these extensions instead")
     add_dry_run(parser, "only show what would be removed")
     parser.add_argument("--users", metavar="DIRECTORY", action="append", default=[],
@@ -66,8 +65,8 @@ def run(options):
     if options.dry_run:
         return 0
     if not options.yes and not confirmed():
-        print("nothing was removed")
-        return FAILED
+        output.note("nothing was removed")
+        return FOUND
     for newest, older in earlier.items():
         kernels.follow(newest, older)
     for planned in plans:

@@ -5,11 +5,13 @@ others are still written, and the exit status is 1. So is an easyconfig that a p
 was rendered: it stays as it is, unless --overwrite is given.
 """
 
-import sys
+from argparse import ArgumentParser, Namespace
 
 from ebsif.catalogue import reading, selection
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_overwrite
+from ebsif.catalogue.settings import read_settings
+from ebsif.catalogue.yamlerrors import Problem
+from ebsif.commands.options import add_dry_run, add_names, add_overwrite, add_settings
+from ebsif.errors import FOUND
 from ebsif.render import easyconfig, rendering
 from ebsif.report import output
 
@@ -21,49 +23,48 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_settings_arguments(parser, output=True)
-    parser.add_argument("names", metavar="NAME", nargs="*",
-                        help="NAME, NAME/VERSION or a part of a name (default: all)")
+    add_settings(parser, easyconfigs=True)
+    add_names(parser)
     add_overwrite(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--diff", action="store_true", help="only show what would change; exit status 1 if anything would")
-    how.add_argument("-n", "--dry-run", action="store_true", help="only list the files that would be written")
+    add_dry_run(how, "only list the files that would be written")
     how.add_argument("--stdout", action="store_true", help="only print the easyconfigs")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Render the easyconfigs; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
     directories = settings.directories_of(profile)
     everything = not (options.names or options.diff or options.dry_run or options.stdout)
-    problems = []
-    containers = reading.read(profile, *directories, problems=problems)
+    unreadable: list[Problem] = []
+    containers = reading.read(profile, *directories, problems=unreadable)
     chosen = containers
     if options.names:
         found = [one for name in options.names for one in selection.find(containers, name)]
         chosen = list(dict.fromkeys(found))
     moving = [] if options.stdout else [one for one in chosen if one.moving_image()]
     done, more = rendering.render_all([one for one in chosen if one not in moving], settings.output, containers)
-    problems += more
+    problems = [*map(str, unreadable), *more]
     problems += [f"{one.path}: {one.module} is not rendered: {easyconfig.moving_problem(one)}" for one in moving]
     for problem in problems:
-        print(f"ebsif: {problem}", file=sys.stderr)
+        output.error(problem)
     if options.stdout:
         for rendered in done:
             print(rendered.text, end="")
-        return 1 if problems else 0
+        return FOUND if problems else 0
     kept = [] if options.overwrite else rendering.edited(done, settings.output)
     for path in kept:
-        print(f"ebsif: {path} was written or edited by a person, and is not replaced: move the change to the "
-              "catalogue, or replace the file with --overwrite", file=sys.stderr)
+        output.error(f"{path} was written or edited by a person, and is not replaced: move the change to the "
+                     "catalogue, or replace the file with --overwrite")
     states = {"new": 0, "changed": 0, "unchanged": 0}
     for rendered in [one for one in done if one.path not in kept]:
         states[rendered.state] += 1
         if not options.diff and rendered.state != "unchanged":
-            output.hint(f"{rendered.state:8} {rendered.path}")
+            print(f"{rendered.state:8} {rendered.path}")
     if options.diff:
         for rendered in done:
             output.print_diff(rendered.path, rendered.before, rendered.text)
@@ -74,11 +75,10 @@ def run(options):
     if everything and len(problems) == len(moving):
         wanted = [*paths, *(rendering.place(one, settings.output) for one in moving)]
         for path in rendering.left_over(wanted, settings.output, profile):
-            print(f"ebsif: {path} is no longer in the catalogue: remove it, or remove its first line to keep it",
-                  file=sys.stderr)
+            output.error(f"{path} is no longer in the catalogue: remove it, or remove its first line to keep it")
     if not options.diff:
         output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
                     f"{states['changed']} changed, {states['unchanged']} up to date"
                     + (f", {len(kept)} kept" if kept else "")
                     + (f"; {output.format_count(len(problems), 'problem')}" if problems else ""))
-    return 1 if problems or kept or (options.diff and len(paths) > states["unchanged"]) else 0
+    return FOUND if problems or kept or (options.diff and len(paths) > states["unchanged"]) else 0

@@ -2,45 +2,67 @@
 
 Of an installed module, also the packages that were added, as they are now. The name of a software shows all versions,
 installed ones first, each newest first.
+
+For an image (a file, or where it is: oras://, docker://, oci: ...): its components, how its Python is activated, its
+entry point, its labels. Signatures are listed but not verified: use `apptainer verify IMAGE`, with the keys that you
+trust.
 """
 
 import json
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue.explain import explain
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
+from ebsif.catalogue.settings import read_settings
 from ebsif.catalogue.summary import as_data, format_components
-from ebsif.commands.options import add_json
+from ebsif.commands.options import add_json, add_name, add_settings
+from ebsif.errors import UsageError
 from ebsif.files import is_there
+from ebsif.images import description, inspection, remote
+from ebsif.images.registry.reference import parse_source
 from ebsif.installed import current, imagestate
-from ebsif.installed.names import Names, NamingError, add_name_argument
+from ebsif.installed.names import Names, NamingError
 from ebsif.installed.places import Installation, shown
 from ebsif.publish.pages.entry import DEFAULT_BADGES
 from ebsif.render import easyconfig
 from ebsif.render.rendering import for_eb
+from ebsif.report import output
 from ebsif.report.output import format_count
 from ebsif.report.table import print_columns
+from ebsif.update.sourced import sourced
 
 EXAMPLES = """\
   ebsif show --site lumi PyTorch/2.7.0
   ebsif show --site lumi PyTorch/2.7.0 --explain   # which file and line each value comes from
   ebsif show --site lumi PyTorch/2.7.0 --json
+  ebsif show image.sif
+  ebsif show image.sif --json       # includes all Python packages
+  ebsif show oras://registry.example/ai/new:3     # what the registry tells, without fetching it
 """
+# files that are no images
+OTHER_FILES = (".eb", ".json")
 
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser)
-    add_name_argument(parser, "name", "what to show")
+    add_settings(parser)
+    add_name(parser, "name", "an image or a container")
     parser.add_argument("--explain", action="store_true",
                         help="show each value of a container of the catalogue, with the file and line it comes from")
+    image = parser.add_argument_group("for an image")
+    image.add_argument("--no-checksum", action="store_true",
+                       help="don't compute the SHA256, which reads the whole file")
+    image.add_argument("--fetch", metavar="DIRECTORY", type=Path,
+                       help="fetch an image that is not here into this directory, and look into it")
     add_json(parser)
 
 
 def run(options):
     """Print the details; return 0."""
+    if options.name and is_image(options.name):
+        return show_image(options)
     names = Names(options)
     shown_things = list(records_and_installations(names, names.find_all(options.name)))
     if options.explain:
@@ -49,13 +71,47 @@ def run(options):
         print(json.dumps([complete(container, installation) if container else installation.record
                           for container, installation in shown_things], indent=2, default=vars))
         return 0
-    output = read_settings(options).output
+    directory = read_settings(options).output
     for number, (container, installation) in enumerate(shown_things):
         if number:
             print()
-        for name, value in lines(container, installation, output) if container else lines_of_installation(installation):
+        for name, value in lines(container, installation, directory) if container else \
+                lines_of_installation(installation):
             print(f"{name:16}{value}".rstrip())
     return 0
+
+
+def is_image(text):
+    """Return whether a name is that of an image file, or says where an image is."""
+    return remote.is_source(text) or text.endswith(".sif") or Path(text).is_file() and not text.endswith(OTHER_FILES)
+
+
+def show_image(options):
+    """Print what is in an image; return 0."""
+    if remote.is_source(options.name):
+        image = look(parse_source(options.name), options)
+    else:
+        image = inspection.inspect(Path(options.name), checksum=not options.no_checksum)
+    if options.json:
+        print(json.dumps(image.data, indent=2))
+        return 0
+    for name, value in description.lines(image):
+        print(f"{output.escape(name):15} {output.escape(value)}")
+    return 0
+
+
+def look(source, options):
+    """Return what is known of an image that is not here (Inspection), after fetching it if that is wanted."""
+    if options.fetch:
+        return sourced(source, [], options.fetch, whole=True).found
+    if not remote.is_readable(source):
+        raise UsageError(f"{source} tells nothing about the image before it is fetched: add --fetch DIRECTORY")
+    known = remote.look(source)
+    output.note(f"{options.name} is not fetched ({format_size(known.layers)}): its content is unknown (--fetch "
+                "DIRECTORY)")
+    if source.digest is None:
+        output.note(f"{options.name} is {known.source.digest} today; the tag can change")
+    return known.named(known.default)
 
 
 def print_origins(containers, options):
@@ -80,8 +136,7 @@ def records_and_installations(names, things):
     known = set()
     for thing in things:
         if isinstance(thing, Path):
-            raise NamingError(f"{thing} is a file: `ebsif inspect` shows what is in an image, `ebsif diff` compares "
-                              "easyconfigs")
+            raise NamingError(f"{thing} is no image: `ebsif diff` compares easyconfigs and locks")
         is_installed = isinstance(thing, Installation)
         container = names.record_of(thing) if is_installed else thing
         if container not in known:
@@ -133,7 +188,7 @@ def complete(container, installation):
     return data
 
 
-def lines(container, installation, output):
+def lines(container, installation, directory):
     """Yield (name, value) for each line about a container: installed, or with an easyconfig in a directory."""
     binds = container.all_binds
     yield container.module, ""
@@ -162,5 +217,5 @@ def lines(container, installation, output):
         yield from lines_of_use(installation, current.record_of(installation))
         return
     yield "installed", "not here"
-    yield "install", f"eb {for_eb(container, output)}"
+    yield "install", f"eb {for_eb(container, directory)}"
     yield "load", f"module load {container.module}"

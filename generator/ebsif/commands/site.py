@@ -7,7 +7,7 @@ profile is not changed.
 
 import dataclasses
 import shlex
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif.catalogue import newsite, site
@@ -20,7 +20,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("action", metavar="ACTION", choices=["init"], help="init")
     parser.add_argument("name", metavar="NAME", help="name of the site: lower-case letters, digits, - and _")
@@ -28,7 +28,7 @@ def configure(parser):
                         help="directory of your sites (default: as configured, else the current directory)")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Write the profile, and say what to do with it; return 0."""
     settings = read_settings(Namespace(site=None, catalogue=[]), complete=False)
     catalogue = options.catalogue or next(iter(settings.own_directories), Path())
@@ -37,7 +37,8 @@ def run(options):
     if options.name in site.names():
         output.note(f"the project has a site {options.name}, too, which this profile hides: choose another name, or "
                     f"add `extends: {options.name}` to build on it")
-    output.hint(f"wrote {path}; its lines with 'review' are guesses: correct them, and remove the mark")
+    print(path)
+    output.hint("lines with 'review' are guesses: correct them, and remove the mark")
     output.hint(f"see what is missing: ebsif check {choice}")
     output.hint(f"then add your first image: ebsif add IMAGE.sif {choice}")
     return 0

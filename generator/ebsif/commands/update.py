@@ -10,18 +10,19 @@ status is 1 if anything differs; with --write, if anything is left to do.
 
 import json
 import shlex
+from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from ebsif.catalogue import writing
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import AddingError, Proposal
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_json
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_json, add_settings
 from ebsif.errors import FOUND, EbsifError
 from ebsif.report import output
-from ebsif.report.findings import NOTE
+from ebsif.report.findings import print_findings, status_of
 from ebsif.update import lists, places, tags
 from ebsif.update.comparison import Comparison
 
@@ -31,14 +32,14 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    add_settings_arguments(parser)
+    add_settings(parser)
     parser.add_argument("--write", action="store_true", help="write the proposed records into the catalogue")
     add_json(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print what differs; return 1 if anything is left to do, else 0."""
     settings = read_settings(options)
     profile = settings.site()
@@ -62,16 +63,15 @@ def run(options):
     else:
         for path, change in changed.items():
             output.print_diff(path, *change.texts)
-        for finding in comparison.findings:
-            if finding.level != NOTE or not options.quiet:
-                print(finding)
+        print_findings(comparison.findings)
     if options.write:
         for path, change in changed.items():
             writing.write(change.proposals, path, change.extended, fields=change.fields)
     if not options.json:
         print_next_step(comparison, options.write)
     left = changed and not options.write
-    return FOUND if left or any(finding.level != NOTE for finding in comparison.findings) else 0
+    # a warning is a difference
+    return FOUND if left else status_of(comparison.findings, strict=True)
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Change:
     proposals: list[Proposal] = field(default_factory=list)
     extended: list[Path] = field(default_factory=list)
     fields: list[tuple[Container, str, str]] = field(default_factory=list)
-    texts: tuple[str, str] = ("", "")
+    texts: tuple[Optional[str], str] = ("", "")
 
 
 def changes(comparison: Comparison) -> dict[Path, Change]:
@@ -89,16 +89,16 @@ def changes(comparison: Comparison) -> dict[Path, Change]:
     found: dict[Path, Change] = {}
     for entry in comparison.entries:
         found.setdefault(entry.path, Change(extended=entry.extended)).proposals.append(entry.proposal)
-    for record, sha256 in comparison.missing:
-        found.setdefault(record.path, Change()).fields.append((record, "sha256", sha256))
+    for container, sha256 in comparison.missing:
+        found.setdefault(container.path, Change()).fields.append((container, "sha256", sha256))
     for path, change in list(found.items()):
         try:
             change.texts = writing.with_records(change.proposals, path, change.extended, change.fields)
         except AddingError as error:
             # none of them can be written
             del found[path]
-            record = "".join(proposal.text for proposal in change.proposals)
-            comparison.say_unadded(AddingError(error.message, record), path=str(path))
+            text = "".join(proposal.text for proposal in change.proposals)
+            comparison.say_unadded(AddingError(error.message, text), path=str(path))
     comparison.entries = [entry for entry in comparison.entries if entry.path in found]
     comparison.missing = [(container, sha256) for container, sha256 in comparison.missing if container.path in found]
     return found

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif.catalogue.settings import add_settings_arguments, read_settings
-from ebsif.commands.options import add_outcome, request_of
+from ebsif.catalogue.settings import read_settings
+from ebsif.commands.options import add_name, add_outcome, add_settings, request_of
 from ebsif.eb import framework
 from ebsif.environments import bases, change, extending
 from ebsif.environments.outcome import Extension, make
 from ebsif.installed import compare, places
-from ebsif.installed.names import Names, add_name_argument
+from ebsif.installed.names import Names
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -25,9 +25,9 @@ MORE = "OPTION_OF_eb"
 
 def configure(parser):
     """Add the arguments."""
-    add_settings_arguments(parser)
-    add_name_argument(parser, "easyconfig", "the extension", metavar="EXTENSION", required=True)
-    add_name_argument(parser, "module", "the newer container", required=True)
+    add_settings(parser)
+    add_name(parser, "easyconfig", "the extension", required=True)
+    add_name(parser, "module", "the newer container", required=True)
     add_outcome(parser)
 
 

@@ -6,16 +6,13 @@ newest one; the name of a software, which is its newest version that is not arch
 What is installed comes before the catalogue. Without a name, the loaded module is meant.
 """
 
-import contextlib
 import re
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.requirements import lines_of
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
@@ -24,14 +21,9 @@ from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import is_there
 from ebsif.installed import imagestate, places
-from ebsif.installed.lock import LockError
 from ebsif.installed.places import Installation, shown
 from ebsif.report import output
 from ebsif.report.findings import Finding
-
-# Help for what `installations` takes.
-INSTALLED = ("an installed module, an installation, a prefix of EasyBuild, a directory of modules, or a part of a name "
-             "(default: all installed modules)")
 
 # Suffixes of files that need no slash in their name to be recognized.
 SUFFIXES = (".eb", ".sif", ".json")
@@ -324,68 +316,3 @@ def catalogue_name(installation: Installation) -> str:
     """Return how the catalogue calls a module, or the base of an extension; naming schemes may call it otherwise."""
     name = installation.recorded_name or shown(installation)
     return places.NAMED.sub("", name) if installation.extension else name
-
-
-# --- arguments of commands, and the Tab key
-
-def add_name_argument(parser: ArgumentParser, name: str, what: str, metavar: str = "CONTAINER",
-                      only_installed: bool = False, required: bool = False) -> None:
-    """
-    Add the argument for a container, which the Tab key completes.
-
-    Parameters
-    ----------
-    parser
-        The parser to extend.
-    name, what, metavar
-        Destination, first words of the help text, and name in the usage.
-    only_installed
-        Whether to ignore the catalogue.
-    required
-        Whether the argument is required; otherwise its default is the loaded module.
-    """
-    ways = "an installed module" if only_installed else "NAME/VERSION, an installed module, an easyconfig"
-    argument = parser.add_argument(
-        name, metavar=metavar, nargs=None if required else "?",
-        help=f"{what}: {ways}, an installation directory, or a part of a name"
-             + ("" if required else " (default: the loaded module)"))
-    argument.completer = complete_installed if only_installed else complete
-
-
-def complete(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
-    """Return the names of containers and installed modules that begin with a text, for Tab completion."""
-    known = {one.module_or_version for one in Names(parsed_args).containers}
-    return sorted({*beginning_with(prefix, known), *complete_installed(prefix)})
-
-
-def complete_installed(prefix: str, **_: object) -> list[str]:
-    """Return the names of installed modules that begin with a text, for Tab completion."""
-    return beginning_with(prefix, (shown(one) for one in places.known(places.directories_of_modules())))
-
-
-def complete_packages(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
-    """Return the packages of the named or loaded module that begin with a text, those of the image included."""
-    return beginning_with(prefix, (name for record in records_of(parsed_args.module) for name in lockfile.versions_in(
-        [*record.image_packages, *record.venv_packages])))
-
-
-def complete_asked(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
-    """Return the packages that begin with a text and that an extension was made for, for Tab completion."""
-    lines = (line for record in records_of(parsed_args.module) for line in lines_of(record.stages))
-    return beginning_with(prefix, (found.group() for found in map(re.compile(r"[\w.-]+").match, lines) if found))
-
-
-def records_of(text: Optional[str]) -> list[lockfile.Record]:
-    """Return the records of the installed modules whose name contains a text; of the loaded one without it."""
-    found = [one for one in places.known(places.directories_of_modules()) if text in shown(one)] if text else \
-        [places.loaded()]
-    records = []
-    for one in filter(None, found):
-        with contextlib.suppress(LockError):
-            records.append(one.record)
-    return records
-
-
-def beginning_with(prefix: str, names: Iterable[str]) -> list[str]:
-    """Return the names that begin with a text, ignoring case."""
-    return sorted(name for name in set(names) if name.lower().startswith(prefix.lower()))

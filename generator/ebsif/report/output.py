@@ -1,4 +1,8 @@
-"""Console output besides results, according to verbosity, and functions that format values."""
+"""
+What commands print, according to verbosity, and functions that format values.
+
+Results go to standard output; errors, notes, hints, summaries and progress to standard error.
+"""
 
 import re
 import shlex
@@ -59,21 +63,34 @@ def print_wrapped(text: object, indent: str = "") -> None:
     print(lines.replace("\0", " "))
 
 
+def print_line(text: object, indent: str = "") -> None:
+    """Print foreign text in 80 columns at a terminal, and as one line for other programs."""
+    if sys.stdout.isatty():
+        print_wrapped(text, indent)
+    else:
+        print(f"{indent}{escape(text)}")
+
+
 def format_count(number: int, noun: str) -> str:
     """Return a number with its noun: 1 error, 2 errors."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def hint(text: str) -> None:
-    """Print what was done or the next step to standard output, unless --quiet."""
+    """Print what was done or the next step, to be copied, to standard error, unless --quiet."""
     if _level > QUIET:
-        print(printable(text))
+        print(printable(text), file=sys.stderr)
 
 
 def note(text: str) -> None:
-    """Print what was done or may go wrong to standard error, beside a result, unless --quiet."""
+    """Print what may go wrong or differs from what one expects to standard error, unless --quiet."""
     if _level > QUIET:
-        print(f"ebsif: {printable(text)}", file=sys.stderr)
+        error(text)
+
+
+def error(text: object) -> None:
+    """Print what is wrong, in one line, to standard error."""
+    print(f"ebsif: {printable(text)}", file=sys.stderr)
 
 
 def command(words: Iterable[Union[str, Path]]) -> None:

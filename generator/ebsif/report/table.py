@@ -7,16 +7,7 @@ from ebsif.report import output
 
 
 def print_table(headings: list[str], rows: list[list[str]]) -> None:
-    """
-    Print rows below headings.
-
-    Parameters
-    ----------
-    headings
-        Names of the columns.
-    rows
-        The cells.
-    """
+    """Print rows of cells below the names of the columns."""
     if sys.stdout.isatty():
         # importing it takes longer than printing a plain table
         from rich import box
@@ -48,14 +39,7 @@ def is_too_wide(headings: list[str], rows: list[list[str]], wrapped: int = 0, le
     """
     Return whether a table doesn't fit the terminal, so that names in its cells would be broken.
 
-    Parameters
-    ----------
-    headings, rows
-        See `print_table`.
-    wrapped
-        The number of the column, from 1, whose cells may be wrapped; 0 for none.
-    least
-        Its least width.
+    Cells of the column with the number `wrapped`, from 1, may be wrapped to a width of `least`.
     """
     widths = [max(map(len, column)) for column in zip(headings, *rows)]
     if wrapped:

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Runs in an image for `ebsif inspect`. Prints one line for each finding: name, tab, value. Changes nothing.
+# Runs in an image for `ebsif show IMAGE`. Prints one line for each finding: name, tab, value. Changes nothing.
 say() {
     [ -z "$2" ] || printf '%s\t%s\n' "$1" "$2"
 }
