@@ -68,7 +68,7 @@ def test_moving_an_extension(stages, tmp_path):
     said = run("upgrade", "Base-1.0-mine-20260101.eb", "Base/2.0", *common, cwd=tmp_path).stdout
     assert said.startswith("Base-2.0-mine-20260101.eb\n")
     before, after = ((tmp_path / f"Base-{version}-mine-20260101.eb").read_text() for version in ("1.0", "2.0"))
-    assert after == before.replace("version = '1.0'", "version = '2.0'").replace("`ebsif extend`", "`ebsif upgrade`")
+    assert after == before.replace("'1.0", "'2.0").replace("`ebsif extend`", "`ebsif upgrade`")
     plain = tmp_path / "Plain-1.0.eb"
     plain.write_text(before.replace("-mine-20260101", ""))
     locked, odd = tmp_path / "Locked-mine-1.eb", tmp_path / "Odd-mine-1.eb"

@@ -153,6 +153,7 @@ def test_the_catalogue_and_files(prefix, tmp_path):
     assert names().container("PyTorch/2.13").module == BASE
     root = prefix.install(MINE)
     assert names().find(MINE).root == root
+    assert (names().exact(MINE).root, names().exact(BASE).module, names().exact(None)) == (root, BASE, None)
     assert names().image(MINE) == root / "a.sif"
     assert names().easyconfig("mine").parent == root / "easybuild"
     assert names().easyconfig(BASE) == f"{BASE.replace('/', '-')}.eb"

@@ -179,9 +179,9 @@ class Names:
         name = module.recorded_name or shown(module)
         return next((one for one in self.recorded if one.module_or_version == name), None)
 
-    def exact(self, module: str) -> Union[Container, Installation, None]:
+    def exact(self, module: Optional[str]) -> Union[Container, Installation, None]:
         """Return what is called exactly like a module, installed or in the catalogue; None if there is nothing."""
-        return self.installed_as(module) or next(
+        return (self.installed_as(module) if module else None) or next(
             (one for one in self.recorded if one.module_or_version == module), None)
 
     def find_all(self, text: Optional[str]) -> list[Found]:
