@@ -185,7 +185,8 @@ def test_list(place):
     output = result.stdout
     assert output.splitlines() == [
         "container            installed  python  in the image", "JAX/0.10.0-20250601             3.12    cuda 12.6",
-        "JAX/0.5.0-20250101              3.12    cuda 12.4", "1 archived container not shown (use --archived)"]
+        "JAX/0.5.0-20250101              3.12    cuda 12.4"]
+    assert result.stderr == "1 archived container not shown (use --archived)\n"
     assert "\x1b" not in output
     assert "0.10.0" not in run(place, "list", *MINE, "--has", "jax<0.10").stdout
     assert "0.5.0" not in run(place, "list", *MINE, "--has", "cuda>=12.6").stdout
@@ -339,7 +340,8 @@ def test_where_each_value_comes_from(place):
         "name: JAX\nextends: true\nfamilies:\n  ours:\n    extends: jax\n    venv: true\n"
         "    binds: {required: [/c]}\n"
         "    components: {cuda: 12.4, cudnn: 9}\ncontainers:\n- family: ours\n  version: 0.6.0\n"
-        "  components:\n    cuda: 12.8\n    cudnn: null\n  requirements:\n  - name: one\n    requirements: rich\n")
+        "  components:\n    cuda: 12.8\n    cudnn: null\n  requirements:\n  - name: one\n    requirements: rich\n"
+        "  date: 2025-07-01\n")
     arguments = ("show", "--catalogue", "more", *MINE, "JAX/0.6.0", "--explain")
     rows = {(row["field"], row["value"]): row["place"] for row in json.loads(run(place, *arguments, "--json").stdout)}
     ours, theirs = "more/mine/containers/JAX.yaml", "sites/mine/containers/JAX.yaml"

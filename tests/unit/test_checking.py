@@ -105,7 +105,7 @@ MISTAKES = [
     ("archived: {since: 2026-13, reason: x}", 12, "archived.since: should be a date that exists, found '2026-13'"),
     ("wrapers: [python]", 12, "wrapers: unknown key, did you mean 'wrappers'?"),
     ("homepage: ''", 12, "homepage: should be one line"),
-    ("xyz: 1", 12, "xyz: unknown key (`ebsif schema`"),
+    ("xyz: 1", 12, "xyz: unknown key (`ebsif check --schema`"),
     ("suffix: -{dat}", 12, "there is no value for {dat} in '-{dat}'"),
     ("file: 'tool-{version.sif'", 12, "file: should have braces only around placeholders, such as {version}"),
     ("file: tool-{rocm}.sif", 12, "there is no value for {rocm} in 'tool-{rocm}.sif'"),

@@ -85,7 +85,7 @@ def place(tmp_path, monkeypatch):
 def test_a_new_image_becomes_a_complete_record(place, capsys):
     """R-05, R-02: with SHA256 and packages as its release states them, and its URL; the image isn't fetched."""
     assert place.update() == 0
-    assert capsys.readouterr().out == "the catalogue of mine has all images\n"
+    assert capsys.readouterr() == ("", "the catalogue of mine has all images\n")
     place.put(NEW, "tool-small-t210-2.sif")
     place.files.requests.clear()
     assert place.update("--write") == 0
@@ -243,7 +243,7 @@ def test_a_record_without_a_sha256(place, capsys):
     place.put(NEW, folder="mirror/")
     place.name_lists(place.list, f"{place.url}/mirror/SHA256SUMS")
     assert place.update("--write") == 0
-    assert "written: 1 missing SHA256. Next: " in capsys.readouterr().out
+    assert "written: 1 missing SHA256. Next: " in capsys.readouterr().err
     assert f"flavour: full}}, sha256: {sha256_of(NEW)}}}\n" in place.catalogue.read_text()
 
 

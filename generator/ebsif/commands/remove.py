@@ -105,7 +105,7 @@ def show(planned):
     for path in planned.lines:
         print(f"  {path}: additional names of the module")
     for text in planned.kept:
-        output.note(f"stays: {text}")
+        output.note(f"kept: {text}")
 
 
 def confirmed():

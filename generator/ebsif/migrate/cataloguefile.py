@@ -24,7 +24,8 @@ LISTS = {name for name, field in Record.model_fields.items() if field.default ==
 
 # What a family may add to a container without being asked about: texts, and how modules are found and checked.
 HARMLESS = ("homepage", "description", "doc", "file", "suffix", "package", "python", "python_packages", "keywords",
-            "badges", "support", "moduleclass", "image_packages", "extends", "archived", "images", "not_inherited")
+            "badges", "support", "moduleclass", "image_packages", "extends", "archived", "images", "not_inherited",
+            "why")
 
 # A word of a file name or suffix, and its value: -rocm-6.2.4, -pytorch-v2.7.1, -dockerhash-0a1b2c3
 WORD = re.compile(r"([A-Za-z]+)-(v?)([0-9][\w.+]*?|(?<=hash-)[0-9a-f]+)(?=-|\.s(?:if|img)\Z|\Z)")
