@@ -45,7 +45,7 @@ def test_the_commands_of_the_readme(clone):
     assert "/user-software/venv/pytorch/lib/python3.11/site-packages/einops/__init__.py\n" in output
     assert list(clone.glob("my-easyconfigs/p/PyTorch/PyTorch-2.7.0-*.eb"))
     module = clone / "eb/modules/all/PyTorch"
-    assert (module / "2.13.0-cpu-python-3.11-singularity-20261121-mine-20261122.lua").is_file()
+    assert (module / "2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121-mine-20261122.lua").is_file()
     run("source .demo/env.sh\n" + "".join(blocks("docs/registries.md")), clone)
     assert (clone / "environments/index.json").is_file()
     assert (clone / "crate/ro-crate-metadata.json").is_file()

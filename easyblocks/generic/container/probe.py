@@ -25,6 +25,9 @@ from .parameters import IF_NEWER
 from .runtime import Container, bind_source, bind_target, check_written
 from .texts import value_problem, variable_problem
 
+# what the runtime says
+NO_SHELL = re.compile(r'FATAL: .*\bsh"?: (?:executable file not found|no such file)', re.IGNORECASE)
+
 # importlib.metadata, and what pip 22.2 needs
 OLDEST_PYTHON = (3, 8)
 # variables that every program or shell sets by itself, and PATH, which the module composes
@@ -83,9 +86,10 @@ class ImageProbe:
                 output = (venv or container).run(command, stdin=read_program('installed-packages.py'),
                                                  split_stderr=True, hidden=True)
             except RunShellCmdError as err:
-                said = ((err.stderr or '').strip() or 'exit status %s' % err.exit_code).splitlines()[-1]
-                raise EasyBuildError("No shell (sh) can be started in the image %s (%s). Nothing was copied. Images "
-                                     "without one run with the runtime alone: %s exec IMAGE PROGRAM", image, said,
+                if not NO_SHELL.search(err.stderr or ''):
+                    raise
+                raise EasyBuildError("No shell (sh) can be started in the image %s. Nothing was copied. Images without "
+                                     "one run with the runtime alone: %s exec IMAGE PROGRAM", image,
                                      os.path.basename(container.runtime.path))
         found = cls(image, output.output, output.stderr)
         found.runtime = version.result()
