@@ -94,16 +94,16 @@ def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
     # ebsif doctor asks the eb on PATH, which is in another directory
     doctor = [Path(sys.prefix) / "bin/ebsif", "doctor"]
     settings = {"EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES": "1"}
-    (line,) = lines_about(" easyblocks ", site.run(doctor, **settings).stdout)
-    assert line.startswith("note ")
+    (line,) = lines_about(": easyblocks: ", site.run(doctor, **settings).stdout)
+    assert line.startswith("note: ")
     assert "eb finds them with --include-easyblocks=" in line
 
     pip("install", "--no-compile", wheel, python=python)
     installed = next(venv.glob("lib/*/site-packages/easybuild/easyconfigs"))
     assert names(installed) == names(CHECKOUT / "easyconfigs")
     blocks_line, configs_line = lines_about(" eb finds ", site.run(doctor, **settings).stdout)
-    assert re.match("ok +easyblocks +eb finds them$", blocks_line)
-    assert re.match(f"ok +easyconfigs .*{installed}", configs_line)
+    assert re.match("ok: easyblocks: eb finds them$", blocks_line)
+    assert re.match(f"ok: easyconfigs: .*{installed}", configs_line)
     found = site.eb("--search", f"({EXAMPLE}|{OTHER})").stdout
     assert f"found valid index for {easyconfigs}" in found
     assert found.count(f"/{OTHER}") == found.count(f"/{EXAMPLE}") == 1
@@ -245,7 +245,7 @@ def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_w
     root = site.prefix / "eb/SW/ebsif" / module_of_ebsif / "python/easybuild"
     assert f"\n{site.easyconfigs}:{root}/easyconfigs\n" in said.stdout
     assert f"\n{site.easyblocks}/*/*.py,{root}/easyblocks/generic/*.py\n" in said.stdout
-    assert "\nyou have installed no container module\n" in said.stdout
+    assert "ebsif: you have installed no container module\n" in said.stderr
     assert f"\n#!{sys._base_executable}\n" in said.stdout
     assert said.stdout.endswith("\nrestored\n")
     # EasyBuild has no complaint about the loaded module
@@ -316,7 +316,7 @@ def test_doctor_names_the_easyblocks_to_mend(lumi):
 
     def said(status=1):
         done = site.bash("ebsif doctor", check=False)
-        (line,) = lines_about(" easyblocks ", done.stdout)
+        (line,) = lines_about(": easyblocks: ", done.stdout)
         assert done.returncode == status
         return line
 
@@ -324,7 +324,7 @@ def test_doctor_names_the_easyblocks_to_mend(lumi):
         shutil.copy(CHECKOUT / "easyblocks/generic" / path, shared)
     assert f"there has to be the directory easyblocks/generic/container of ebsif {NUMBER}" in said()
     shutil.copytree(CHECKOUT / "easyblocks/generic/container", shared / "container")
-    assert re.fullmatch("ok +easyblocks +eb finds them", said(status=0))
+    assert said(status=0) == "ok: easyblocks: eb finds them"
     version = shared / "container/files/VERSION"
     remedy = f"and this is ebsif {NUMBER}: replace container and container*.py there with those"
     version.write_text("0.1.9\n")

@@ -89,4 +89,4 @@ def test_what_is_written(catalogue, tmp_path, capsys):
     assert main([*words, "--partition", "none"]) == 3
     assert "unknown partition 'none'" in capsys.readouterr().err
     assert main([*words, "nothing-like-this"]) == 3
-    assert "no container to check" in capsys.readouterr().err
+    assert "there is no container 'nothing-like-this'" in capsys.readouterr().err

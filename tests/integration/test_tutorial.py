@@ -25,8 +25,8 @@ def test_the_tutorial_for_a_new_site(tmp_path, pytorch_image):
     assert not re.search(r"^error", text, re.MULTILINE), text
     assert "review: where are your images?" in said.stdout
     assert "the site has no containers yet" in text
-    assert "\n0 containers: 0 errors, 1 warning\n" in text
-    assert "\n1 container: 0 errors, 0 warnings\n" in text
+    assert "\n0 containers: 1 warning\n" in text
+    assert "\n1 container: nothing is wrong\n" in text
     assert "\n2.13.0+cpu sees a GPU: False\n" in said.stdout
     assert "#PBS -l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4\n" in said.stdout
     assert said.stdout.rstrip().endswith("1) PyTorch/2.13.0")
