@@ -176,8 +176,8 @@ def repeated_defaults(containers: Iterable[Container]) -> dict[Container, Contai
         by_name.setdefault(container.name.lower(), []).append(container)
     found: dict[Container, Container] = {}
     for some in by_name.values():
-        first, *others = [one for one in without_label(some) if one.default] or [None]
-        found.update(dict.fromkeys(others, first))
+        defaults = [one for one in without_label(some) if one.default]
+        found.update((other, defaults[0]) for other in defaults[1:])
     return found
 
 

@@ -56,23 +56,16 @@ class Image:
         if self.version:
             return self.version, None
         version, review = guess_version(self.found, packages_named(software, package), self.file_name, software)
-        if version and not review or review == "from the file name":
+        if version and review in (None, "from the file name"):
             return version, review
         answer = self.ask(f"Version of {software}" + (f" ({review})" if review else ""), version)
-        if answer:
-            return checked(answer), None
-        if not version:
+        if not (answer or version):
             raise AddingError(f"the version of {software} is in neither labels, packages nor name of {self.file_name}: "
                               "add --version VERSION")
-        return version, review
-
-
-def checked(version: str) -> str:
-    """Return a version typed by the user; raise AddingError if it is invalid."""
-    try:
-        return is_version_part(version)
-    except ValueError as error:
-        raise AddingError(f"version: '{escape(version)}' {error}") from None
+        try:
+            return (is_version_part(answer), None) if answer else (version or "", review)
+        except ValueError as error:
+            raise AddingError(f"version: '{escape(answer or '')}' {error}") from None
 
 
 def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
