@@ -351,35 +351,21 @@ def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> 
         there = f": there is no {' or '.join(missing)}" if missing else ""
         raise SiteError(
             f"unknown site '{name}'{there} (known: {', '.join(known)}; choose one with --site or {SITE_VARIABLE})")
-    first, *others = reversed(chain(name, directories, strict=True))
-    content = first.content
-    site = joined(None, validate(Site, content, first.path), first)
-    for level in others:
-        content = inherited(content, level)
-        site = joined(site, validate(Site, content, level.path), level)
-    return site
+    content: Any = {}
+    levels = chain(name, directories, strict=True)
+    for level in reversed(levels):
+        # errors have the lines of this file, in which lists aren't joined
+        site = validate(Site, inherited(content, level), level.path)
+        if site.name != level.name:
+            raise DocumentError(Problem(
+                level.path, 1, f"name: '{site.name}' should be the name of its directory, {level.name}"))
+        content = inherited(content, level, join=True)
+    return Site.model_validate(content) if len(levels) > 1 else site
 
 
-def inherited(base: Any, level: Level) -> Any:
-    """Return the content of a profile, completed by that of the site that it extends; lists are not joined yet."""
+def inherited(base: Any, level: Level, join: bool = False) -> Any:
+    """Return the content of a profile, completed by that of the site that it extends; `join` is for its lists."""
     if not (isinstance(base, dict) and isinstance(level.content, dict)):
         return level.content
     without = {"name", "description", "extends", "not_inherited", *map(str, level.left_out)}
-    return merge.profiles({key: value for key, value in base.items() if key not in without}, level.content)
-
-
-def joined(base: Optional[Site], site: Site, level: Level) -> Site:
-    """Return the profile of a level, with the binds and conflicts of the extended one first."""
-    if site.name != level.name:
-        raise DocumentError(Problem(
-            level.path, 1, f"name: '{site.name}' should be the name of its directory, {level.name}"))
-    if not base:
-        return site
-
-    def taken(items: list[str], *keys: str) -> list[str]:
-        return [] if merge.is_taken_away(level.content, level.left_out, *keys) else items
-
-    binds = {key: merge.unique(taken(getattr(base.binds, key), "binds", key), getattr(site.binds, key))
-             for key in ("required", "optional")}
-    conflicts = merge.unique(taken(base.conflicts, "conflicts"), site.conflicts)
-    return site.model_copy(update={"binds": site.binds.model_copy(update=binds), "conflicts": conflicts})
+    return merge.profiles({key: value for key, value in base.items() if key not in without}, level.content, join)
