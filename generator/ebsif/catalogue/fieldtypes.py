@@ -77,12 +77,7 @@ class Statements(str):
 
 
 def statements(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> str:
-    """
-    Return the value of a variable; Statements for `{file: NAME}` and `{text: STATEMENTS}`.
-
-    The file is in the site's directory `files`. It becomes one line, without comments and indentation, so statements
-    must end with a semicolon.
-    """
+    """Return the value of a variable; Statements (without comments) for `{file: NAME}` and `{text: STATEMENTS}`."""
     if not (isinstance(value, dict) and list(value) in (["file"], ["text"])):
         return check(value)
     ((key, text),) = value.items()

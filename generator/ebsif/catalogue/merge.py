@@ -47,12 +47,7 @@ def defaults_of(model: type[Model]) -> dict[str, Any]:
 
 
 def fields(base: Mapping[str, Any], own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return the fields of two levels as one.
-
-    What the default of a field is decides how: a table is merged, a list is added to. Fields in `not_inherited` start
-    with their defaults.
-    """
+    """Return the fields of two levels as one: tables are merged, lists added to, except those in `not_inherited`."""
     merged = {**base, **{field: defaults[field] for field in own.get("not_inherited", ())}}
     for field, value in own.items():
         before, default = merged.get(field), defaults.get(field)

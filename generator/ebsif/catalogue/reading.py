@@ -22,12 +22,7 @@ EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
 def read(site: Site, *directories: Path, problems: Optional[list[Problem]] = None) -> list[Container]:
-    """
-    Return all containers of a site, from its directories, sorted by name, then in the order of the file.
-
-    Raise DocumentError with the problems of all files; if `problems` is given, add them there instead, and return the
-    valid records.
-    """
+    """Return the containers of a site by name. Raise DocumentError, or add what is wrong to `problems`."""
     noted: list[Problem] = [] if problems is None else problems
     containers = [container for chain in chains(*directories)
                   for container in read_file(chain[0], site, *chain[1:], problems=noted)]
@@ -38,11 +33,7 @@ def read(site: Site, *directories: Path, problems: Optional[list[Problem]] = Non
 
 def read_file(path: Path, site: Optional[Site], *extended: Path,
               problems: Optional[list[Problem]] = None) -> list[Container]:
-    """
-    Return the containers in a file of the catalogue, after those of the files that it extends (nearest first).
-
-    Without a site if only the records matter. For errors see `read`.
-    """
+    """Return the containers in a file, after those of the files that it extends (nearest first); see `read`."""
     families: Optional[dict[str, Family]] = None
     containers: list[Container] = []
     for place in reversed((path, *extended)):
@@ -65,11 +56,7 @@ def read_file(path: Path, site: Optional[Site], *extended: Path,
 
 
 def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> CatalogueFile:
-    """
-    Return the model of a file of the catalogue, with the families of the file that it extends, which are given.
-
-    Raise DocumentError if the file is invalid.
-    """
+    """Return the model of a file, given the families that it extends. Raise DocumentError if it is invalid."""
     content = load(path)
     try:
         document = validated(content, families, path)
@@ -124,11 +111,7 @@ def documents(*directories: Path) -> list[CatalogueFile]:
 
 
 def chains(*directories: Path) -> list[list[Path]]:
-    """
-    Return the files of the catalogue that are read together, sorted by name.
-
-    For each name: the file in the first directory of the site, followed by the files that it extends.
-    """
+    """Return the files that are read together, by name: the one in the first directory, and those that it extends."""
     by_name: dict[str, list[Path]] = {}
     for directory in directories:
         for path in Path(directory).glob("containers/*.yaml"):

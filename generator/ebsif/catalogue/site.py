@@ -288,12 +288,7 @@ def names(directories: Iterable[Path] = (SITES,)) -> list[str]:
 
 
 def chain(name: str, directories: Sequence[Path], strict: bool = False) -> list[Level]:
-    """
-    Return the profile of a site, followed by those that it extends.
-
-    The chain ends at a profile that can't be read, or extends an unknown site or itself: if `strict`, raise
-    DocumentError there.
-    """
+    """Return the profile of a site, then those it extends, up to a wrong one: `strict` raises DocumentError there."""
     levels: list[Level] = []
     wanted: Optional[str] = name
     searched = directories
@@ -339,11 +334,7 @@ def directories_of(name: str, directories: Sequence[Path] = (SITES,)) -> list[Pa
 
 
 def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> Site:
-    """
-    Return the profile of a site (default: EBSIF_SITE, else ``local``), the first ``<name>/site.yaml``.
-
-    Raise SiteError if the site does not exist, DocumentError if its profile, or one that it extends, is invalid.
-    """
+    """Return the profile of a site. Raise SiteError if there is none, DocumentError if one of its chain is invalid."""
     name = name or os.environ.get(SITE_VARIABLE) or DEFAULT_SITE
     known = names(directories)
     if name not in known:

@@ -64,11 +64,7 @@ def render(containers: Iterable[Container], output: Path) -> Iterator[Rendered]:
 
 def render_all(containers: Iterable[Container], output: Path,
                others: Iterable[Container]) -> tuple[list[Rendered], list[str]]:
-    """
-    Render all containers that can be rendered; also return why others can't be, each with file and line.
-
-    `others` are all containers of the site, because two with the same module can't both be installed.
-    """
+    """Render containers, of which `others` are all of the site; also return why some can't be, with file and line."""
     later = duplicates(others)
     same = {**{first: one for one, first in later.items()}, **later}
     done: list[Rendered] = []
@@ -85,12 +81,7 @@ def render_all(containers: Iterable[Container], output: Path,
 
 
 def is_edited(rendered: Rendered, written: Mapping[str, str], output: Path) -> bool:
-    """
-    Return whether a person wrote the file that an easyconfig would replace, or edited it since it was rendered.
-
-    `written` has the digests of rendered files by relative path; one without (from a checkout) counts as rendered if
-    its first line says so.
-    """
+    """Return whether a person wrote or edited the file that would be replaced, by the digests of what was `written`."""
     if not rendered.before or rendered.state == "unchanged":
         return False
     known = written.get(str(rendered.path.relative_to(output)))

@@ -49,10 +49,7 @@ class Image:
         return ".".join(self.found.python["version"].split(".")[:2]) if self.found.python else None
 
     def version_of(self, software: str, package: Optional[str] = None) -> tuple[str, Optional[str]]:
-        """
-        Return the version of the software in the image, and what to review about it, if anything. Raise AddingError if
-        neither the image nor the user provides it.
-        """
+        """Return the version of the software, and what to review about it. Raise AddingError if nobody knows it."""
         if self.version:
             return self.version, None
         version, review = guess_version(self.found, packages_named(software, package), self.file_name, software)
@@ -70,10 +67,7 @@ class Image:
 
 def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
             version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
-    """
-    Return the record for an image. Raise AddingError if no family fits and there is no name, the family does not exist,
-    or the version is not known.
-    """
+    """Return the record for an image. Raise AddingError if it has neither a family nor a name, or no version."""
     image = Image(found, version, programs, ask)
     check_file_name(image.file_name)
     candidates = [candidate for document in documents if name in (None, document.name)
