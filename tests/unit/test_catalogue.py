@@ -187,7 +187,7 @@ def test_choosing_by_what_is_inside(read, wanted, found):
 
 def test_a_malformed_requirement():
     """The error shows how to write a requirement."""
-    with pytest.raises(selection.SelectionError, match="such as vllm>=0.8"):
+    with pytest.raises(CatalogueError, match="such as vllm>=0.8"):
         selection.parse_requirement("vllm >>= 1")
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Optional, TypeVar
 from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
 
 from ebsif.catalogue.container import CatalogueError, Container
-from ebsif.errors import EbsifError
 
 # packaging is imported only where it is needed: most selections don't compare versions
 if TYPE_CHECKING:
@@ -26,10 +25,6 @@ class UnknownName(CatalogueError):
     """No container has this name; the message lists the known ones."""
 
 
-class SelectionError(EbsifError):
-    """A requirement can't be parsed; the message says how to write it."""
-
-
 def components_of(container: Container) -> dict[str, str]:
     """Return the components of a container, itself included: versions by normalized name."""
     found = {normal_name(name): version for name, version in container.components.items()}
@@ -42,13 +37,13 @@ def components_of(container: Container) -> dict[str, str]:
 
 
 def parse_requirement(text: str) -> "Requirement":
-    """Return a requirement such as ``vllm>=0.8``; raise SelectionError if the text is none."""
+    """Return a requirement such as ``vllm>=0.8``; raise CatalogueError if the text is none."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         return Requirement(text)
     except InvalidRequirement:
-        raise SelectionError(f"'{text}' is not a requirement: write a name, with or without versions, such as "
+        raise CatalogueError(f"'{text}' is not a requirement: write a name, with or without versions, such as "
                              "vllm>=0.8") from None
 
 

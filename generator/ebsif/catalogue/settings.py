@@ -117,11 +117,6 @@ class Settings:
         is_needed = output and self.is_place_named and os.path.realpath(self.place) not in known
         return words + (["-o", str(self.place)] if is_needed else [])
 
-    @property
-    def catalogue_options(self) -> list[str]:
-        """The options that name the user's own catalogues."""
-        return [word for one in self.own_directories for word in ("--catalogue", str(one))]
-
     def own_site_names(self) -> list[str]:
         """Return the names of the sites in the user's own catalogues, or of all sites without any."""
         if not self.own_directories:
