@@ -52,8 +52,7 @@ def findings(settings, **options):
     try:
         containers = settings.containers(settings.site())
         for one in containers:
-            for rendered in rendering.render([one], settings.output):
-                rendering.write([rendered], settings.output)
+            rendering.write([rendering.render(one, settings.output)], settings.output)
     except Exception:  # noqa: S110 the exception is what the test looks for
         pass
     return [one for one in check_sites(settings, [None], **options) if isinstance(one, Finding)

@@ -6,6 +6,7 @@ from the families that this one extends, then from the site.
 
 import contextlib
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -34,25 +35,33 @@ def read(site: Site, *directories: Path, problems: Optional[list[Problem]] = Non
 def read_file(path: Path, site: Optional[Site], *extended: Path,
               problems: Optional[list[Problem]] = None) -> list[Container]:
     """Return the containers in a file, after those of the files that it extends (nearest first); see `read`."""
-    families: Optional[dict[str, Family]] = None
     containers: list[Container] = []
-    for place in reversed((path, *extended)):
+    for place, document, records in documents_in([path, *extended], problems):
+        common = {name: Container.of(document.name, document.family_values(name), site, place)
+                  for name in document.families}
+        containers += [common[record.family].of_record(record, index) for index, record in records]
+    return containers
+
+
+def documents_in(chain: Sequence[Path], problems: Optional[list[Problem]] = None
+                 ) -> Iterator[tuple[Path, CatalogueFile, list[tuple[int, Record]]]]:
+    """Yield the files of a chain, the extended ones first: path, model, records with their indexes; see `read`."""
+    families: Optional[dict[str, Family]] = None
+    for path in reversed(chain):
         try:
-            document = document_of(place, families)
+            document = document_of(path, families)
             records = list(enumerate(document.containers))
         except DocumentError as error:
             if problems is None:
                 raise
             problems += error.problems
-            partly, records = valid_part(place, families)
+            partly, records = valid_part(path, families)
             if not partly or not records:
                 # without it, the files that extend it can't be judged
-                break
+                return
             document = partly
         families = document.families
-        common = {name: Container.of(document.name, document.family_values(name), site, place) for name in families}
-        containers += [common[record.family].of_record(record, index) for index, record in records]
-    return containers
+        yield path, document, records
 
 
 def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> CatalogueFile:
@@ -99,14 +108,9 @@ def valid_part(path: Path, families: Optional[dict[str, Family]] = None
 def documents(*directories: Path) -> list[CatalogueFile]:
     """Return the files in the directories of a site, joined with the files they extend."""
     joined = []
-    for path, *extended in chains(*directories):
-        families: Optional[dict[str, Family]] = None
-        containers: list[Record] = []
-        for other in reversed(extended):
-            document = document_of(other, families)
-            families, containers = document.families, containers + document.containers
-        document = document_of(path, families)
-        joined.append(document.model_copy(update={"containers": containers + document.containers}))
+    for chain in chains(*directories):
+        parts = [document for _, document, _ in documents_in(chain)]
+        joined.append(parts[-1].model_copy(update={"containers": [one for part in parts for one in part.containers]}))
     return joined
 
 
