@@ -183,7 +183,6 @@ def test_another_name_for_known_software(ebsif, tiny_image, tmp_path):
     before = path.read_text()
     for name in ("tool-{name}.sif", "tool-{version}-2.0.sif", "tool\n4.0.sif"):
         said = ebsif("add", tiny_image(name), "--name", "Tool", "--catalogue", ".", status=3).stderr
-        assert "can't be the name of an image in the catalogue" in said
         assert "Traceback" not in said
     assert path.read_text() == before
     ebsif("add", tiny_image("othername-4.0.sif"), "--name", "Tool", "--catalogue", ".")

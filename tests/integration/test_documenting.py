@@ -197,7 +197,7 @@ def test_the_table_agrees_with_list(browser, pages):
             == [name, version])
         try:
             wanted = selection.parse_requirement(f"{name}>={version}")
-        except selection.SelectionError:
+        except selection.CatalogueError:
             # not a version by the rules of Python packages
             continue
         expected = {(one.site.name, one.module) for one in containers if selection.satisfies(one, wanted)}

@@ -36,7 +36,8 @@ class Modules:
     def __init__(self, place, containers):
         self.site = Site(place, TOOLS["Lmod-Lua"](), Path(sys.prefix))
         paths = []
-        for rendered in rendering.render(containers.values(), place / "easyconfigs"):
+        for container in containers.values():
+            rendered = rendering.render(container, place / "easyconfigs")
             rendering.write([rendered], place / "easyconfigs")
             paths.append(rendered.path)
         self.images = place / "images"
@@ -251,7 +252,7 @@ def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
         (images / "easybuild-sif-images" / one.file_name).symlink_to(image)
         for name in one.definition_files:
             (place.sources / name).write_text("FROM scratch\n")
-    made = list(rendering.render(chosen, tmp_path / "easyconfigs"))
+    made = [rendering.render(one, tmp_path / "easyconfigs") for one in chosen]
     rendering.write(made, tmp_path / "easyconfigs")
     paths = [one.path for one in made]
     settings = {**wheel_settings(wheels), "LUMI_CONTAINER_REPOSITORY_ROOT": images}

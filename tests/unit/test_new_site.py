@@ -76,7 +76,7 @@ def test_each_line_is_explained(programs, tmp_path):
 @pytest.mark.parametrize("name", ["../up", "Mine", "", "a b"])
 def test_impossible_names(name, tmp_path):
     """The name is that of a directory in the catalogue."""
-    with pytest.raises(newsite.SiteInitError, match="can't be the name of a site"):
+    with pytest.raises(site.SiteError, match="can't be the name of a site"):
         newsite.write(name, tmp_path / "sites")
     assert list(tmp_path.iterdir()) == []
 
@@ -97,7 +97,7 @@ def test_an_existing_profile_stays(programs, tmp_path):
     """Nothing is lost: a second time is an error."""
     path = newsite.write("mine", tmp_path)
     path.write_text("name: mine\ndescription: reviewed\n")
-    with pytest.raises(newsite.SiteInitError, match="is there already"):
+    with pytest.raises(site.SiteError, match="is there already"):
         newsite.write("mine", tmp_path)
     assert "reviewed" in path.read_text()
 

@@ -83,11 +83,7 @@ class Container(Record):
         return fields
 
     def fill(self, text: str) -> str:
-        """
-        Return a text with its placeholders replaced: {rocm} becomes 6.2.4, {rocm!dotless} becomes 624.
-
-        Raise RecordError if a placeholder has no value.
-        """
+        """Return a text with placeholders replaced: {rocm} by 6.2.4, {rocm!dotless} by 624; else raise RecordError."""
         def value(match: "re.Match[str]") -> str:
             name, dotless = match.groups()
             if name not in self.fields:
@@ -206,11 +202,7 @@ class Container(Record):
 
 @lru_cache(maxsize=4)
 def record_lines(path: Path, stamp: int) -> list[dict[Optional[str], int]]:
-    """
-    Return the line numbers of the fields of each record in a file, and of the record itself (None).
-
-    The file is read again only if its time stamp has changed.
-    """
+    """Return the lines of the fields of each record in a file, and of the record itself (None)."""
     node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
     records = next(value for key, value in node.value if key.value == "containers")
     return [{None: record.start_mark.line + 1, **{key.value: key.start_mark.line + 1 for key, _ in record.value}}

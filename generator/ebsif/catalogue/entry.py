@@ -26,10 +26,7 @@ class Entry:
 
 def complete(proposal: Proposal, file_name: str, settings: Settings, profile: Site, containers: Sequence[Container],
              programs: Programs, dry_run: bool = False) -> Entry:
-    """
-    Return the entry of a proposed record; nothing is written. Raise AddingError if there is no file for the record, the
-    record is invalid or for another image, or another record has the same module.
-    """
+    """Return the entry of a proposed record; nothing is written. Raise AddingError if it is invalid or a repetition."""
     if proposal.new_family is not None and "moduleclass" not in profile.model_fields_set:
         proposal.new_family["moduleclass"] = profile.moduleclass
         proposal.reviews["moduleclass"] = "a guess: `eb --show-default-moduleclasses` lists others"

@@ -71,13 +71,9 @@ def of_record(container: Container, settings: Settings) -> dict[str, Any]:
 def of_site(profile: Site, settings: Settings) -> dict[str, Any]:
     """Return the settings of a site and of those that it extends, as written."""
     content: dict[str, Any] = {}
-    merged = None
     for level in reversed(site.chain(profile.name, settings.directories)):
-        written = level._replace(content=document(level.path))
-        content = site.inherited(content, written)
-        content["binds"] = content.get("binds") or {}
-        merged = site.joined(merged, Site.model_construct(**with_models(content)), written)
-    return dict(merged) if merged else {}
+        content = site.inherited(content, level._replace(content=document(level.path)), join=True)
+    return content
 
 
 def document(path: Path) -> Any:

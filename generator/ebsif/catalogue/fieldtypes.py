@@ -2,7 +2,9 @@
 
 import datetime
 import re
-from typing import Annotated, Any
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Optional
 from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container.credentials import Credentials
@@ -57,12 +59,15 @@ def is_comment(text: str) -> str:
     return text
 
 
-def is_env_value(text: str) -> str:
-    """Return a text if modules can set it as the value of an environment variable."""
-    problem = value_problem(text) or (CONTROL.search(text) and "should be one line without control characters")
-    if problem:
-        raise ValueError(problem)
-    return text
+def refused(problem_of: Callable[[str], Optional[str]]) -> AfterValidator:
+    """Return the check of a text by a function of the easyblocks, which says what is wrong with it."""
+    def check(text: str) -> str:
+        problem = problem_of(text)
+        if problem:
+            raise ValueError(problem)
+        return text
+
+    return AfterValidator(check)
 
 
 class Statements(str):
@@ -72,12 +77,7 @@ class Statements(str):
 
 
 def statements(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> str:
-    """
-    Return the value of a variable; Statements for `{file: NAME}` and `{text: STATEMENTS}`.
-
-    The file is in the site's directory `files`. It becomes one line, without comments and indentation, so statements
-    must end with a semicolon.
-    """
+    """Return the value of a variable; Statements (without comments) for `{file: NAME}` and `{text: STATEMENTS}`."""
     if not (isinstance(value, dict) and list(value) in (["file"], ["text"])):
         return check(value)
     ((key, text),) = value.items()
@@ -90,13 +90,6 @@ def statements(value: Any, check: ValidatorFunctionWrapHandler, info: Validation
             raise ValueError(f"can't read the file '{text}' in the directory 'files' of the site: {error}") from None
         text = " ".join(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
     return Statements(check(text))
-
-
-def is_env_name(text: str) -> str:
-    """Return a text if it is a valid name for an environment variable."""
-    if variable_problem(text):
-        raise ValueError(variable_problem(text))
-    return text
 
 
 def is_duration(text: str) -> str:
@@ -122,28 +115,6 @@ def is_day(text: str) -> str:
         datetime.date(*(int(part or 1) for part in found.groups())) if found else None
     except ValueError:
         raise ValueError(f"should be a date that exists, found '{text}'") from None
-    return text
-
-
-def is_bind(text: str) -> str:
-    """Return a bind, source[:target[:options]], if it works wherever the module is loaded."""
-    problem = bind_problem(is_line(text), templates=False)
-    if problem:
-        raise ValueError(problem)
-    return text
-
-
-def is_cache_directory(text: str) -> str:
-    """Return a directory for caches if it is a full path, in which ${NAME} may stand for an environment variable."""
-    if template_problem(text):
-        raise ValueError(template_problem(text))
-    return text
-
-
-def is_cache_place(text: str) -> str:
-    """Return the place of a cache if it is one."""
-    if place_problem(text):
-        raise ValueError(place_problem(text))
     return text
 
 
@@ -229,12 +200,13 @@ FullPath = Annotated[str, AfterValidator(is_full_path)]
 Source = Annotated[str, AfterValidator(is_source)]
 ListAddress = Annotated[str, AfterValidator(is_list_address)]
 RepositoryName = Annotated[str, AfterValidator(is_repository)]
-Bind = Annotated[str, AfterValidator(is_bind)]
-CacheDirectory = Annotated[str, AfterValidator(is_cache_directory)]
-CachePlace = Annotated[str, AfterValidator(is_cache_place)]
+Bind = Annotated[SingleLine, refused(partial(bind_problem, templates=False))]
+CacheDirectory = Annotated[str, refused(template_problem)]
+CachePlace = Annotated[str, refused(place_problem)]
 Comment = Annotated[str, AfterValidator(is_comment)]
-EnvName = Annotated[str, AfterValidator(is_env_name)]
-EnvValue = Annotated[str, AfterValidator(is_env_value)]
+EnvName = Annotated[str, refused(variable_problem)]
+EnvValue = Annotated[str, refused(lambda text: value_problem(text) or (
+    "should be one line without control characters" if CONTROL.search(text) else None))]
 EnvText = Annotated[EnvValue, WrapValidator(statements), WithJsonSchema({"anyOf": [{"type": "string"}, *(
     {"type": "object", "properties": {key: {"type": "string"}}, "required": [key], "additionalProperties": False}
     for key in ("file", "text"))]})]

@@ -4,7 +4,7 @@ A level adds to the entries of tables and to some lists of the level below it, a
 entry of a table away, except in tables of variables, where it is a value.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Optional, TypeVar
 
 from ebsif.catalogue.yamlfile import Model
@@ -12,15 +12,21 @@ from ebsif.catalogue.yamlfile import Model
 # Tables in which null is a value: the variable is unset in the container or left alone, the site's badge isn't shown.
 NULL_IN_SITE = ("container_env", "network_env", "variables")
 NULL_IN_RECORD = ("badges", "caches", "container_env", "network_env")
+# The lists of a profile that add to those of the extended one, each with the name of its table.
+JOINED = (("", "conflicts"), ("binds", "required"), ("binds", "optional"))
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
 
-def profiles(base: Mapping[str, Any], own: Mapping[str, Any], name: str = "") -> dict[str, Any]:
-    """Return the contents of two profiles, or of a table in them, as one."""
-    tables = {key: profiles(base[key] if isinstance(base.get(key), dict) else {}, value, key)
-              for key, value in own.items() if isinstance(value, dict)}
-    return table(base, {**own, **tables}, name in NULL_IN_SITE)
+def profiles(base: Mapping[str, Any], own: Mapping[str, Any], join: bool, name: str = "") -> dict[str, Any]:
+    """Return the contents of two profiles, or of a table in them, as one; `join` is for binds and conflicts."""
+    merged = dict(own)
+    for key, value in own.items():
+        if isinstance(value, dict):
+            merged[key] = profiles(base[key] if isinstance(base.get(key), dict) else {}, value, join, key)
+        elif join and isinstance(value, list) and (name, key) in JOINED:
+            merged[key] = unique(base.get(key) or (), value)
+    return table(base, merged, name in NULL_IN_SITE)
 
 
 def table(base: Mapping[str, Any], own: Mapping[str, Any], is_null_kept: bool = False) -> dict[str, Any]:
@@ -41,12 +47,7 @@ def defaults_of(model: type[Model]) -> dict[str, Any]:
 
 
 def fields(base: Mapping[str, Any], own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return the fields of two levels as one.
-
-    What the default of a field is decides how: a table is merged, a list is added to. Fields in `not_inherited` start
-    with their defaults.
-    """
+    """Return the fields of two levels as one: tables are merged, lists added to, except those in `not_inherited`."""
     merged = {**base, **{field: defaults[field] for field in own.get("not_inherited", ())}}
     for field, value in own.items():
         before, default = merged.get(field), defaults.get(field)
@@ -84,16 +85,3 @@ def stages(base: Any, own: Any) -> Any:
         name = stage.name or number
         merged[name] = merged[name].model_copy(update=stage.given) if name in merged else stage
     return list(merged.values())
-
-
-def is_taken_away(own: Any, left_out: Collection[str], *keys: str) -> bool:
-    """Return whether a profile takes nothing from the extended one here: by not_inherited, or null here or above."""
-    if keys[0] in left_out:
-        return True
-    for key in keys:
-        if not isinstance(own, dict) or key not in own:
-            return False
-        own = own[key]
-        if own is None:
-            return True
-    return False

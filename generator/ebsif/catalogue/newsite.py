@@ -11,7 +11,6 @@ from easybuild.easyblocks.generic.container.tables import GPU_KINDS
 
 from ebsif.catalogue import site
 from ebsif.catalogue.yamlfile import load, validate
-from ebsif.errors import EbsifError
 from ebsif.files import home, is_there, replace
 from ebsif.templating import environment
 
@@ -39,17 +38,13 @@ class NodeKind(NamedTuple):
     gpus: int
 
 
-class SiteInitError(EbsifError):
-    """A profile can't be started; the message says why."""
-
-
 def write(name: str, catalogue: Path) -> Path:
-    """Write the profile of a new site. Raise SiteInitError if there is a profile already, or the name isn't one."""
+    """Write the profile of a new site. Raise site.SiteError if there is a profile already, or the name isn't one."""
     if not re.fullmatch(site.NAME, name):
-        raise SiteInitError(f"'{name}' can't be the name of a site: use lower-case letters, digits, - and _")
+        raise site.SiteError(f"'{name}' can't be the name of a site: use lower-case letters, digits, - and _")
     path = catalogue / name / "site.yaml"
     if is_there(path):
-        raise SiteInitError(f"{path} is there already: edit it, or choose another name")
+        raise site.SiteError(f"{path} is there already: edit it, or choose another name")
     replace(path, text(name), shared=True)
     validate(site.Site, load(path), path)
     return path

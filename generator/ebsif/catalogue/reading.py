@@ -6,6 +6,7 @@ from the families that this one extends, then from the site.
 
 import contextlib
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -22,12 +23,7 @@ EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
 def read(site: Site, *directories: Path, problems: Optional[list[Problem]] = None) -> list[Container]:
-    """
-    Return all containers of a site, from its directories, sorted by name, then in the order of the file.
-
-    Raise DocumentError with the problems of all files; if `problems` is given, add them there instead, and return the
-    valid records.
-    """
+    """Return the containers of a site by name. Raise DocumentError, or add what is wrong to `problems`."""
     noted: list[Problem] = [] if problems is None else problems
     containers = [container for chain in chains(*directories)
                   for container in read_file(chain[0], site, *chain[1:], problems=noted)]
@@ -38,38 +34,38 @@ def read(site: Site, *directories: Path, problems: Optional[list[Problem]] = Non
 
 def read_file(path: Path, site: Optional[Site], *extended: Path,
               problems: Optional[list[Problem]] = None) -> list[Container]:
-    """
-    Return the containers in a file of the catalogue, after those of the files that it extends (nearest first).
-
-    Without a site if only the records matter. For errors see `read`.
-    """
-    families: Optional[dict[str, Family]] = None
+    """Return the containers in a file, after those of the files that it extends (nearest first); see `read`."""
     containers: list[Container] = []
-    for place in reversed((path, *extended)):
+    for place, document, records in documents_in([path, *extended], problems):
+        common = {name: Container.of(document.name, document.family_values(name), site, place)
+                  for name in document.families}
+        containers += [common[record.family].of_record(record, index) for index, record in records]
+    return containers
+
+
+def documents_in(chain: Sequence[Path], problems: Optional[list[Problem]] = None
+                 ) -> Iterator[tuple[Path, CatalogueFile, list[tuple[int, Record]]]]:
+    """Yield the files of a chain, the extended ones first: path, model, records with their indexes; see `read`."""
+    families: Optional[dict[str, Family]] = None
+    for path in reversed(chain):
         try:
-            document = document_of(place, families)
+            document = document_of(path, families)
             records = list(enumerate(document.containers))
         except DocumentError as error:
             if problems is None:
                 raise
             problems += error.problems
-            partly, records = valid_part(place, families)
+            partly, records = valid_part(path, families)
             if not partly or not records:
                 # without it, the files that extend it can't be judged
-                break
+                return
             document = partly
         families = document.families
-        common = {name: Container.of(document.name, document.family_values(name), site, place) for name in families}
-        containers += [common[record.family].of_record(record, index) for index, record in records]
-    return containers
+        yield path, document, records
 
 
 def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> CatalogueFile:
-    """
-    Return the model of a file of the catalogue, with the families of the file that it extends, which are given.
-
-    Raise DocumentError if the file is invalid.
-    """
+    """Return the model of a file, given the families that it extends. Raise DocumentError if it is invalid."""
     content = load(path)
     try:
         document = validated(content, families, path)
@@ -112,23 +108,14 @@ def valid_part(path: Path, families: Optional[dict[str, Family]] = None
 def documents(*directories: Path) -> list[CatalogueFile]:
     """Return the files in the directories of a site, joined with the files they extend."""
     joined = []
-    for path, *extended in chains(*directories):
-        families: Optional[dict[str, Family]] = None
-        containers: list[Record] = []
-        for other in reversed(extended):
-            document = document_of(other, families)
-            families, containers = document.families, containers + document.containers
-        document = document_of(path, families)
-        joined.append(document.model_copy(update={"containers": containers + document.containers}))
+    for chain in chains(*directories):
+        parts = [document for _, document, _ in documents_in(chain)]
+        joined.append(parts[-1].model_copy(update={"containers": [one for part in parts for one in part.containers]}))
     return joined
 
 
 def chains(*directories: Path) -> list[list[Path]]:
-    """
-    Return the files of the catalogue that are read together, sorted by name.
-
-    For each name: the file in the first directory of the site, followed by the files that it extends.
-    """
+    """Return the files that are read together, by name: the one in the first directory, and those that it extends."""
     by_name: dict[str, list[Path]] = {}
     for directory in directories:
         for path in Path(directory).glob("containers/*.yaml"):

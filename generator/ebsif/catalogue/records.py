@@ -246,12 +246,7 @@ class CatalogueFile(Model):
     @classmethod
     def check_families(cls, content: Any, check_fields: ModelWrapValidatorHandler["CatalogueFile"],
                        context: ValidationInfo) -> "CatalogueFile":
-        """
-        Check that the named families exist, here or in the file that it extends, even if other fields are invalid.
-
-        The context holds the ``families`` of the extended file; without them, a file that extends another one can't be
-        checked.
-        """
+        """Check that families exist, here or in the extended file, even if other fields are invalid."""
         families = (context.context or {}).get("families")
         # a wrong value of 'extends' is reported with the fields
         is_unknown = not isinstance(as_dict(content).get("extends", False), bool)
@@ -272,11 +267,7 @@ def is_extension(content: object) -> bool:
 
 
 def wrong_families(content: Any, extended: dict[str, Family]) -> Iterator[tuple[tuple, str]]:
-    """
-    Yield problems with names of families, unknown ones and families that extend themselves: their keys, and a text.
-
-    Any part of the content of the file may be invalid; `extended` are the families of the file that it extends.
-    """
+    """Yield unknown families and those that extend themselves: keys and text; all content may be invalid."""
     own = as_dict(as_dict(content).get("families"))
     bases = {name: family.extends for name, family in extended.items()} if is_extension(content) else {}
     bases.update((name, as_dict(family).get("extends")) for name, family in own.items())

@@ -20,11 +20,7 @@ def texts() -> dict[str, str]:
 
 
 def schema(model: type[Model]) -> dict[str, Any]:
-    """
-    Return the JSON Schema of a model.
-
-    ebsif reads every scalar as text (2.10 is not 2.1), but editors read numbers in YAML, so both types are allowed.
-    """
+    """Return the JSON Schema of a model, with numbers as well: editors read 2.10 as one, ebsif reads text."""
     content = model.model_json_schema()
     content["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return allow_numbers(allow_null(content) if model is Site else content)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Optional, TypeVar
 from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
 
 from ebsif.catalogue.container import CatalogueError, Container
-from ebsif.errors import EbsifError
 
 # packaging is imported only where it is needed: most selections don't compare versions
 if TYPE_CHECKING:
@@ -26,10 +25,6 @@ class UnknownName(CatalogueError):
     """No container has this name; the message lists the known ones."""
 
 
-class SelectionError(EbsifError):
-    """A requirement can't be parsed; the message says how to write it."""
-
-
 def components_of(container: Container) -> dict[str, str]:
     """Return the components of a container, itself included: versions by normalized name."""
     found = {normal_name(name): version for name, version in container.components.items()}
@@ -42,13 +37,13 @@ def components_of(container: Container) -> dict[str, str]:
 
 
 def parse_requirement(text: str) -> "Requirement":
-    """Return a requirement such as ``vllm>=0.8``; raise SelectionError if the text is none."""
+    """Return a requirement such as ``vllm>=0.8``; raise CatalogueError if the text is none."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         return Requirement(text)
     except InvalidRequirement:
-        raise SelectionError(f"'{text}' is not a requirement: write a name, with or without versions, such as "
+        raise CatalogueError(f"'{text}' is not a requirement: write a name, with or without versions, such as "
                              "vllm>=0.8") from None
 
 
@@ -62,11 +57,7 @@ def satisfies(container: Container, requirement: "Requirement") -> bool:
 
 
 def is_in(version: Optional[str], requirement: "Requirement") -> bool:
-    """
-    Return whether a requirement allows a version; pre-releases count.
-
-    No version (None) means that there is no such component, which no requirement allows.
-    """
+    """Return whether a requirement allows a version, pre-releases included; no requirement allows None."""
     from packaging.version import InvalidVersion, Version
 
     if version is None:
@@ -176,8 +167,8 @@ def repeated_defaults(containers: Iterable[Container]) -> dict[Container, Contai
         by_name.setdefault(container.name.lower(), []).append(container)
     found: dict[Container, Container] = {}
     for some in by_name.values():
-        first, *others = [one for one in without_label(some) if one.default] or [None]
-        found.update(dict.fromkeys(others, first))
+        defaults = [one for one in without_label(some) if one.default]
+        found.update((other, defaults[0]) for other in defaults[1:])
     return found
 
 
@@ -195,13 +186,7 @@ def named(containers: Iterable[Container]) -> Iterator[tuple[str, Container]]:
 
 
 def find(containers: Iterable[Container], wanted: str) -> list[Container]:
-    """
-    Return the containers that a name stands for, newest first.
-
-    Names are ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, the name of an easyconfig, or a
-    part of any of these, such as ``torch-2.7``. Raise UnknownName, which lists the known ones, if there is none
-    (S004-11).
-    """
+    """Return the containers that a name stands for, newest first. Raise UnknownName if there is none (S004-11)."""
     containers = list(containers)
     matches = matching(wanted, named(containers))
     if matches:

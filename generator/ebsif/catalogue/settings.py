@@ -63,11 +63,7 @@ class Settings:
         return site.read(name or self.site_name, self.directories)
 
     def containers(self, profile: Site, strict: bool = False) -> list[Container]:
-        """
-        Return all containers of a site; a message says which invalid records are left out.
-
-        If `strict`, for commands that change or publish the catalogue, raise DocumentError instead.
-        """
+        """Return the containers of a site; say that invalid ones are left out, or if `strict`, raise DocumentError."""
         problems: Optional[list[Problem]] = None if strict else []
         containers = reading.read(profile, *self.directories_of(profile), problems=problems)
         if problems:
@@ -110,11 +106,7 @@ class Settings:
         return bool(self.site_name or self.own_directories)
 
     def options_for(self, name: str, output: bool = False) -> list[str]:
-        """
-        Return the options with which another command has these settings for a site, without those that are configured.
-
-        `output` is whether it needs the directory of the easyconfigs.
-        """
+        """Return the options for these settings in another command, with the `output` directory if it needs that."""
         site_name, directories, place = self.configured
         # with catalogues of one's own, `ebsif check` has another default
         usual = site_name or (None if self.own_directories else site.DEFAULT_SITE)
@@ -124,11 +116,6 @@ class Settings:
                   for word in ("--catalogue", str(one))]
         is_needed = output and self.is_place_named and os.path.realpath(self.place) not in known
         return words + (["-o", str(self.place)] if is_needed else [])
-
-    @property
-    def catalogue_options(self) -> list[str]:
-        """The options that name the user's own catalogues."""
-        return [word for one in self.own_directories for word in ("--catalogue", str(one))]
 
     def own_site_names(self) -> list[str]:
         """Return the names of the sites in the user's own catalogues, or of all sites without any."""
@@ -146,12 +133,7 @@ def configuration_path() -> Path:
 
 
 def read_settings(options: Namespace, complete: bool = True) -> Settings:
-    """
-    Return the settings from options, environment and configuration file.
-
-    Raise DocumentError if the configuration file is invalid, SiteError if it does not exist, or, if `complete`, a
-    catalogue.
-    """
+    """Return the settings. Raise DocumentError for an invalid file, SiteError for a missing one or catalogue."""
     path = configuration_path()
     if os.environ.get(CONFIGURATION_VARIABLE) and (path.is_dir() or not os.access(path, os.R_OK)):
         reason = f"can't be read: {files.how_to_get_access(path)}" if files.is_there(path) and not path.is_dir() else \

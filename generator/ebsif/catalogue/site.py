@@ -288,12 +288,7 @@ def names(directories: Iterable[Path] = (SITES,)) -> list[str]:
 
 
 def chain(name: str, directories: Sequence[Path], strict: bool = False) -> list[Level]:
-    """
-    Return the profile of a site, followed by those that it extends.
-
-    The chain ends at a profile that can't be read, or extends an unknown site or itself: if `strict`, raise
-    DocumentError there.
-    """
+    """Return the profile of a site, then those it extends, up to a wrong one: `strict` raises DocumentError there."""
     levels: list[Level] = []
     wanted: Optional[str] = name
     searched = directories
@@ -339,11 +334,7 @@ def directories_of(name: str, directories: Sequence[Path] = (SITES,)) -> list[Pa
 
 
 def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> Site:
-    """
-    Return the profile of a site (default: EBSIF_SITE, else ``local``), the first ``<name>/site.yaml``.
-
-    Raise SiteError if the site does not exist, DocumentError if its profile, or one that it extends, is invalid.
-    """
+    """Return the profile of a site. Raise SiteError if there is none, DocumentError if one of its chain is invalid."""
     name = name or os.environ.get(SITE_VARIABLE) or DEFAULT_SITE
     known = names(directories)
     if name not in known:
@@ -351,35 +342,21 @@ def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> 
         there = f": there is no {' or '.join(missing)}" if missing else ""
         raise SiteError(
             f"unknown site '{name}'{there} (known: {', '.join(known)}; choose one with --site or {SITE_VARIABLE})")
-    first, *others = reversed(chain(name, directories, strict=True))
-    content = first.content
-    site = joined(None, validate(Site, content, first.path), first)
-    for level in others:
-        content = inherited(content, level)
-        site = joined(site, validate(Site, content, level.path), level)
-    return site
+    content: Any = {}
+    levels = chain(name, directories, strict=True)
+    for level in reversed(levels):
+        # errors have the lines of this file, in which lists aren't joined
+        site = validate(Site, inherited(content, level), level.path)
+        if site.name != level.name:
+            raise DocumentError(Problem(
+                level.path, 1, f"name: '{site.name}' should be the name of its directory, {level.name}"))
+        content = inherited(content, level, join=True)
+    return Site.model_validate(content) if len(levels) > 1 else site
 
 
-def inherited(base: Any, level: Level) -> Any:
-    """Return the content of a profile, completed by that of the site that it extends; lists are not joined yet."""
+def inherited(base: Any, level: Level, join: bool = False) -> Any:
+    """Return the content of a profile, completed by that of the site that it extends; `join` is for its lists."""
     if not (isinstance(base, dict) and isinstance(level.content, dict)):
         return level.content
     without = {"name", "description", "extends", "not_inherited", *map(str, level.left_out)}
-    return merge.profiles({key: value for key, value in base.items() if key not in without}, level.content)
-
-
-def joined(base: Optional[Site], site: Site, level: Level) -> Site:
-    """Return the profile of a level, with the binds and conflicts of the extended one first."""
-    if site.name != level.name:
-        raise DocumentError(Problem(
-            level.path, 1, f"name: '{site.name}' should be the name of its directory, {level.name}"))
-    if not base:
-        return site
-
-    def taken(items: list[str], *keys: str) -> list[str]:
-        return [] if merge.is_taken_away(level.content, level.left_out, *keys) else items
-
-    binds = {key: merge.unique(taken(getattr(base.binds, key), "binds", key), getattr(site.binds, key))
-             for key in ("required", "optional")}
-    conflicts = merge.unique(taken(base.conflicts, "conflicts"), site.conflicts)
-    return site.model_copy(update={"binds": site.binds.model_copy(update=binds), "conflicts": conflicts})
+    return merge.profiles({key: value for key, value in base.items() if key not in without}, level.content, join)

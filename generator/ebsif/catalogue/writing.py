@@ -24,11 +24,7 @@ INDENTATION = "  "
 
 def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = (),
           complete: Optional[Callable[[], None]] = None, fields: Sequence[tuple[Container, str, str]] = ()) -> None:
-    """
-    Add records to a file of the catalogue; the rest of the file stays unchanged, comments included. Raise AddingError
-    if the file does not end with its records. Raise DocumentError if the result would be invalid; nothing is written
-    then.
-    """
+    """Add records to a file, whose other text stays. Raise AddingError or DocumentError; nothing is written then."""
     make_directory(path.parent)
     with locked(path.parent):
         before, text = with_records(proposals, path, extended, fields)
@@ -79,10 +75,7 @@ def with_record(before: Optional[str], proposal: Proposal, path: Path, extended:
 
 
 def with_field(text: str, container: Container, name: str, value: str) -> str:
-    """
-    Return the text of a file with one more field in a record; everything else stays, comments included. Raise
-    AddingError if the file has another record at that place.
-    """
+    """Return a text with one more field in a record. Raise AddingError if another record is at that place."""
     records = next(node for key, node in yaml.compose(text, Loader).value if key.value == "containers").value
     record = records[container.index] if container.index < len(records) else None
     given = {key.value: node.value for key, node in record.value} if record else {}

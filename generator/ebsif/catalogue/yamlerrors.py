@@ -77,12 +77,7 @@ def syntax_problem(error: Union[yaml.YAMLError, ValueError], path: Path, text: s
 
 
 def invalid(*places: tuple[tuple, str], fields: Optional[ValidationError] = None) -> ValidationError:
-    """
-    Return the error for the check of a model to raise, so that each problem gets its own line.
-
-    `places` are the keys that lead to each problem from the model, and the message; `fields` has problems with single
-    fields, which are included.
-    """
+    """Return the error for a model's check to raise: keys and text of each problem, and errors of `fields`."""
     details = [InitErrorDetails(type=PydanticCustomError(error["type"], "{text}", {  # type: ignore[arg-type]
         **error.get("ctx", {}), "text": error["msg"]}), loc=error["loc"], input=error["input"])
         for error in (fields.errors(include_url=False) if fields else ())]
@@ -147,11 +142,7 @@ def shorten(text: str, length: int = 200) -> str:
 
 
 def place(node: Optional[yaml.Node], keys: list[Any], is_missing: bool) -> tuple[int, tuple]:
-    """
-    Return the line (from 1) of the part of a document that keys lead to, or of its parent if it is missing.
-
-    The second value are the keys without those by which pydantic names the alternatives of a union.
-    """
+    """Return the line that keys lead to (or their parent), and the keys without those of alternatives."""
     if node is None:
         return 1, ()
     line, led = node.start_mark.line, []

@@ -60,12 +60,7 @@ class Loader(BaseLoader):
 
 
 def load(path: Path) -> Any:
-    """
-    Return the content of a YAML file, whose scalars are str, except true, false and null.
-
-    Raise DocumentError if the file can't be read, is not YAML in UTF-8, or uses anchors, which can expand a small file
-    enormously.
-    """
+    """Return the content of a YAML file. Raise DocumentError, also for anchors, which can expand enormously."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -103,11 +98,7 @@ def check_events(text: str, path: Path) -> None:
 
 
 def validate(model: type[AnyModel], content: object, path: Path, where: tuple = ()) -> AnyModel:
-    """
-    Return the model of a file's content, or of the part of it to which the keys `where` lead.
-
-    Raise DocumentError with a line for each problem.
-    """
+    """Return the model of a file's content, or of the part at the keys `where`. Raise DocumentError with all lines."""
     try:
         return model.model_validate(content)
     except ValidationError as error:

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Optional
 
-import yaml
 from easybuild.easyblocks.generic.container.imagesource import CONVERTED, ImageSource
 from easybuild.easyblocks.generic.container.sif import signers
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.guess.adding import NO_HOMEPAGE
 from ebsif.catalogue.records import as_parameter
-from ebsif.catalogue.yamlfile import Loader
 from ebsif.files import is_there
+from ebsif.images.checksum import difference
 from ebsif.render import easyconfig
 from ebsif.report.findings import ERROR, WARNING, Finding
 
@@ -36,32 +34,15 @@ KEY = re.compile(r"[ -]*([^\s:#{\[]+):(?:\s|$)")
 def check_reviews(path: Path) -> Iterator[Finding]:
     """Yield a finding for each guess of `ebsif add` that nobody has reviewed."""
     try:
-        text = path.read_text(encoding="utf-8")
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError):  # reported when the records are read
         return
-    marks = [(number, match) for number, line in enumerate(text.split("\n")) if (match := REVIEW.search(line))]
-    values = scalars(text) if marks else []
-    for number, match in marks:
-        # not within a value
-        if not any(begin <= (number, match.start()) < end for begin, end in values):
-            what = f": {match.group(1)}" if match.group(1) else ""
-            key = KEY.match(text.split("\n")[number])
+    for number, line in enumerate(lines, 1):
+        mark, key = REVIEW.search(line), KEY.match(line)
+        if mark:
+            what = f": {mark.group(1)}" if mark.group(1) else ""
             yield Finding(WARNING, key.group(1) if key else path.stem,
-                          f"not reviewed yet{what} (check it, then remove the comment '# review')",
-                          str(path), number + 1)
-
-
-def scalars(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the ranges of all values in a YAML text up to a syntax error."""
-    ranges = []
-    try:
-        for token in yaml.scan(text, Loader):
-            if isinstance(token, yaml.ScalarToken):
-                ranges.append(((token.start_mark.line, token.start_mark.column),
-                               (token.end_mark.line, token.end_mark.column)))
-    except yaml.YAMLError:  # reported when the records are read
-        pass
-    return ranges
+                          f"not reviewed yet{what} (check it, then remove the comment '# review')", str(path), number)
 
 
 def check_record(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:
@@ -73,16 +54,6 @@ def check_record(container: Container, finding: Creator, digest: Optional[Digest
         yield finding(WARNING, "label: it distinguishes no modules, because 'suffix' has no {label}: add that to it")
     yield from check_image(container, finding, digest)
     yield from check_signature(container, finding)
-
-
-def check_homepage(container: Container, finding: Creator) -> Iterator[Finding]:
-    """Yield a finding if the homepage is the placeholder of `ebsif add`, unless that is still marked for review."""
-    if container.homepage != NO_HOMEPAGE:
-        return
-    lines = container.path.read_text(encoding="utf-8").splitlines()
-    if not any(NO_HOMEPAGE in line and REVIEW.search(line) for line in lines):
-        yield finding(WARNING, f"homepage: {NO_HOMEPAGE} is a placeholder that the help of the module would show: "
-                               "enter the homepage of the software")
 
 
 def check_signature(container: Container, finding: Creator) -> Iterator[Finding]:
@@ -115,9 +86,14 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
     if places and not container.sha256:
         yield finding(WARNING, f"{places[0]} is accessible, but the record has no sha256")
     for path in places:
-        problem = difference(container, path, digest)
-        if problem:
-            yield finding(ERROR, f"{path} {problem}")
+        try:
+            different = difference(path.resolve(), container.size, container.sha256, digest)
+        except OSError as error:
+            yield finding(ERROR, f"{path} can't be read: {error}")
+            continue
+        if different:
+            yield finding(ERROR, f"{path} was {different.how}, so it is not the image of the record: "
+                                 f"{different.figures} (`ebsif update` says what to do)")
     problem = easyconfig.moving_problem(container)
     if problem:
         yield finding(ERROR, problem)
@@ -134,19 +110,6 @@ def missing_in(container: Container, images: bool) -> list[Path]:
 def is_here(container: Container) -> bool:
     """Return whether the image is in one of its directories."""
     return any(is_there(path) for _, path in container.image_places)
-
-
-def difference(container: Container, path: Path, digest: Optional[Digest]) -> Optional[str]:
-    """Return why a file is not the image of a record, None if it is; one of another size isn't read."""
-    size = path.stat().st_size
-    if container.size and size != container.size:
-        return (f"is not the image of the record: it has {size} bytes, not {container.size}, so it was replaced, "
-                "truncated or signed since (`ebsif update` says which)")
-    try:
-        found = digest(path.resolve()) if digest and container.sha256 else container.sha256
-    except OSError as error:
-        return f"can't be read: {error}"
-    return None if found == container.sha256 else f"is not the image of the record: its SHA256 is {found}"
 
 
 def check_rocm(container: Container, finding: Creator) -> Iterator[Finding]:

@@ -18,7 +18,6 @@ from ebsif.check.contents import check_contents, inspect
 from ebsif.check.easyconfigs import Reader, check_style
 from ebsif.check.records import (
     Creator,
-    check_homepage,
     check_record,
     check_requirements,
     check_reviews,
@@ -27,6 +26,7 @@ from ebsif.check.records import (
     missing_in,
 )
 from ebsif.errors import EbsifError
+from ebsif.files import is_there
 from ebsif.images import inspection
 from ebsif.render import easyconfig, rendering
 from ebsif.report.findings import ERROR, NOTE, WARNING, Finding, findings_of
@@ -35,7 +35,7 @@ from ebsif.report.output import format_count
 # Easyconfigs with more lines than this are hard to read; those with stages or with many binds may be longer.
 LONG = 85
 
-# If none of more containers than this is rendered, one finding says so, not one for each.
+# If nothing is rendered yet, one finding says so for more containers than this, not one for each.
 FEW = 5
 
 # How messages of the easyblocks name a parameter; the field of the record has the same name.
@@ -84,11 +84,9 @@ def check(containers: Sequence[Container], output: Path, profile: Site, options:
     digest = cache(inspection.sha256) if images else None
     inspector = cache(inspect) if deep else None
     wanted, valid = [], []
-    for container in unlike(containers):
-        yield from check_homepage(container, finding_on(container))
     if images or deep:
         yield from not_examined(containers, images)
-    rendered = len(containers) <= FEW or is_rendered(containers, output)
+    rendered = len(containers) <= FEW or is_there(output)
     if not rendered:
         yield Finding(ERROR, profile.name, f"no container has an easyconfig in {output} yet: run "
                       + shlex.join(["ebsif", "render", *options]), str(containers[0].path.parent), 0)
@@ -130,26 +128,6 @@ def repetitions(containers: Sequence[Container]) -> Iterator[Finding]:
     for container, other in repeated_defaults(containers).items():
         yield finding_on(container)(ERROR, f"'default' is true here and in {other.place}, so '{container.name}' is "
                                     "ambiguous: keep one of them")
-
-
-def unlike(containers: Sequence[Container]) -> list[Container]:
-    """Return the first container of each family and homepage."""
-    return list({(one.path, one.family, one.homepage): one for one in reversed(containers)}.values())[::-1]
-
-
-def is_rendered(containers: Iterable[Container], output: Path) -> bool:
-    """Return whether an easyconfig of any container is below a directory, or can't be looked for."""
-    for container in containers:
-        try:
-            if rendering.place(container, output).is_file():
-                return True
-        except CatalogueError:
-            # reported with the other problems of the record
-            continue
-        except OSError:
-            # reported for each easyconfig
-            return True
-    return False
 
 
 def not_examined(containers: Iterable[Container], images: bool) -> Iterator[Finding]:

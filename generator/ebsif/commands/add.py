@@ -82,7 +82,7 @@ def run(options):
     if options.moving:
         proposal.values["moving"] = True
     entry = complete(proposal, file_name, settings, profile, containers, programs, options.dry_run)
-    (rendered,) = rendering.render([entry.container], settings.output)
+    rendered = rendering.render(entry.container, settings.output)
     if options.dry_run:
         before, after = writing.with_records([proposal], entry.path, entry.extended)
         output.print_diff(entry.path, before, after)
@@ -143,7 +143,7 @@ def meant(known, asked):
 
 def render_known(container, path, options, settings):
     """Render a record that is there, unless this is a dry run; return 0."""
-    (rendered,) = rendering.render([container], settings.output)
+    rendered = rendering.render(container, settings.output)
     if options.dry_run:
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0

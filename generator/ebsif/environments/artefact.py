@@ -120,11 +120,11 @@ def push(portable: Portable, repository: Repository, progress: Progress) -> Mani
         content = text.encode()
         layers.append(Descriptor.of(MEDIA_TYPES.get(name, EASYCONFIG), content, **{TITLE: name}))
         repository.upload(layers[-1], content)
-    text = json.dumps({
+    content = json.dumps({
         "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": KIND, "config": described.as_json(),
         "layers": [one.as_json() for one in layers], "annotations": annotations_of(portable)}, indent=2).encode()
-    manifest = Manifest.read(text, repository.reference)
-    repository.put_manifest(manifest.descriptor, text, repository.reference.tag)
+    manifest = Manifest.read(content, repository.reference)
+    repository.put_manifest(manifest.descriptor, content, repository.reference.tag)
     return manifest
 
 

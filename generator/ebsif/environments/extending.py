@@ -32,7 +32,7 @@ class ExtendingError(EbsifError):
     """A container can't be extended; the message says why and what to do."""
 
 
-def extend(container: Container, wanted: Union[list, dict], name: str, date: str) -> Container:
+def extend(container: Container, wanted: Union[Sequence, dict], name: str, date: str) -> Container:
     """
     Return a container with packages on top, whose module can't replace that of the plain container.
 

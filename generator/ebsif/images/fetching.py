@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import math
 import sys
 from pathlib import Path
 from typing import Optional
@@ -24,7 +23,7 @@ class FetchError(EbsifError):
 def fetched(target: Path, size: int) -> Now:
     """Return how much of an image (its path) is fetched, of so many bytes; not what is converted after that."""
     sizes = [part.stat().st_size for part in target.parent.glob(f".{target.name}.*/**/*") if part.is_file()]
-    done = min(sum(sizes), size or math.inf)
+    done = min(sum(sizes), size) if size else sum(sizes)
     return Now(format_size(done) + (f" of {format_size(size)}" if size else ""), done, size)
 
 

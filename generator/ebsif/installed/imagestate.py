@@ -15,12 +15,12 @@ from easybuild.easyblocks.generic.container.lockfile import (
     ImageRecord,
     image_places,
 )
-from easybuild.easyblocks.generic.container.texts import format_size, root_parts
+from easybuild.easyblocks.generic.container.texts import root_parts
 
 from ebsif import files
 from ebsif.eb import framework
 from ebsif.files import is_there
-from ebsif.images.checksum import sha256
+from ebsif.images.checksum import difference, sha256
 from ebsif.installed.places import Installation
 
 # What is known of an image, from best to worst. Verified: by its SHA256; recorded: size and time are those recorded.
@@ -65,14 +65,15 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     path = path_of(installation)
     if not path:
         closed = next(filter(is_closed, candidates(installation)), None)
-        state, problem = (UNREADABLE, unreadable(closed)) if closed else (GONE, gone(installation, kind, origin))
-        return ImageState(kind, origin, None, None, state, problem)
-    status = path.stat()
+        if closed:
+            return ImageState(kind, origin, None, None, UNREADABLE, unreadable(closed))
+        return ImageState(kind, origin, None, None, GONE, gone(installation, kind, origin))
+    size = path.stat().st_size
     if not os.access(path, os.R_OK):
-        return ImageState(kind, origin, path, status.st_size, UNREADABLE, unreadable(path))
-    state, difference = compare(path, status, known, verify)
-    return ImageState(kind, origin, path, status.st_size, state,
-                      f"{difference}: {remedy(installation, kind, origin)}" if difference else None)
+        return ImageState(kind, origin, path, size, UNREADABLE, unreadable(path))
+    state, problem = compare(path, known, verify)
+    return ImageState(kind, origin, path, size, state,
+                      f"{problem}: {remedy(installation, kind, origin)}" if problem else None)
 
 
 def path_of(installation: Installation) -> Optional[Path]:
@@ -126,26 +127,22 @@ def unreadable(path: Path) -> str:
     return f"you can't read the image {path}: {files.how_to_get_access(path)}"
 
 
-def compare(path: Path, status: os.stat_result, known: ImageRecord, verify: bool) -> tuple[str, Optional[str]]:
+def compare(path: Path, known: ImageRecord, verify: bool) -> tuple[str, Optional[str]]:
     """Return the state of an image, compared with its record, and the problem if there is one."""
-    size, time = known.size, known.mtime_ns
-    if size is not None and status.st_size != size:
-        how = "truncated" if status.st_size < size else "replaced"
-        return CHANGED, (f"the image {path} was {how} after the installation: {format_size(status.st_size)} "
-                         f"({status.st_size} bytes) instead of {size} bytes")
+    different = difference(path, known.size, known.sha256, digest if verify else None)
+    if different:
+        return CHANGED, f"the image {path} was {different.how} after the installation: {different.figures}"
     if verify and known.sha256:
-        found = digest(path, status)
-        if found != known.sha256:
-            return CHANGED, f"the image {path} was changed after the installation: its SHA256 is {found}"
         return VERIFIED, None
-    if time is not None and status.st_mtime_ns != time:
+    if known.mtime_ns not in (None, path.stat().st_mtime_ns):
         return TOUCHED, (f"the image {path} was written to or copied after the installation (`ebsif installed "
                          "--verify` tells whether its content has changed)")
-    return (RECORDED if size is not None else UNKNOWN), None
+    return (RECORDED if known.size is not None else UNKNOWN), None
 
 
-def digest(path: Path, status: os.stat_result) -> str:
+def digest(path: Path) -> str:
     """Return the SHA256 of an image, which is read once, however many modules and threads ask for it."""
+    status = path.stat()
     key = status.st_dev, status.st_ino, status.st_ctime_ns
     with TURNS.setdefault(key, threading.Lock()):
         if key not in DIGESTS:

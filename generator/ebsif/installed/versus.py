@@ -40,7 +40,7 @@ class Catalogue:
                 f"its record is no longer in the catalogue of {self.site}: remove the module, or put the record back"
                 if gone else f"{what} is not in the catalogue of {self.site}"))
             return
-        if container.archived:
+        if container.archive_message:
             yield Finding(NOTE, module, f"{what} is archived: {container.archive_message}" if base else
                           container.archive_message)
         if not base and rendered_for(installation) == self.site:

@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from easybuild.easyblocks.generic.container.tables import INIT_CONDA_INJECTED, INIT_IMAGE
+from easybuild.easyblocks.generic.container.texts import value_problem, variable_problem
 
-from ebsif.catalogue.fieldtypes import is_env_name, is_env_value
 from ebsif.catalogue.site import Site
 from ebsif.migrate.easyconfigfile import Source
 from ebsif.migrate.imported import INSTALLATION, Imported, shortened
@@ -83,11 +83,9 @@ class ModuleSettings:
 
     def put_variable(self, field: str, name: str, value: str, line: int, message: str) -> None:
         """Put a variable into a field of the record, or leave it to the user if modules can't set it."""
-        try:
-            is_env_name(name)
-            is_env_value(value)
-        except ValueError as error:
-            self.result.leave(line, f"{message}: {error}")
+        problem = variable_problem(name) or value_problem(value)
+        if problem:
+            self.result.leave(line, f"{message}: {problem}")
         else:
             self.result.put(field, name, value, message)
 

@@ -145,11 +145,7 @@ def image_packages(container: Container) -> dict[str, str]:
 
 
 def instructions(container: Container) -> Optional[str]:
-    """
-    Return the instructions that EasyBuild prints if it doesn't find the image: where the site keeps it.
-
-    None if that is unknown, or if the record has its own instructions or URLs.
-    """
+    """Return what EasyBuild prints if it doesn't find the image; None if that is unknown or the record says it."""
     paths = [str(path.parent) for _, path in container.image_places]
     if not paths or {"download_instructions", "source_urls"} & container.parameters.keys():
         return None
@@ -218,11 +214,7 @@ def archive(container: Container) -> dict[str, Any]:
 
 
 def reasons(container: Container, groups: list[dict[str, Any]]) -> dict[Optional[str], list[str]]:
-    """
-    Return the comments of a record (`why`) by the parameter above which they are written; by None, those of the rest.
-
-    A reason has the name of a field or parameter, or of an entry in it: a variable, a package, a bind.
-    """
+    """Return the comments of a record (`why`) by the parameter above which they are written; by None, the rest."""
     values = {name: value for group in groups for name, value in group.items()}
     comments: dict[Optional[str], list[str]] = {}
     for key, reason in container.why.items():
@@ -270,12 +262,7 @@ def in_numbers(version: str, missing: int = 0) -> tuple[int, ...]:
 
 
 def render(container: Container, header: Optional[str] = None) -> str:
-    """
-    Return the text of the easyconfig of a container, always the same for the same container.
-
-    The header is the first line, a comment (default: it says where the text comes from). Raise CatalogueError if the
-    easyconfig would contain a credential (G-09).
-    """
+    """Return the text of an easyconfig below a header. Raise CatalogueError if it would have a credential (G-09)."""
     groups = parameter_groups(container)
     if not container.homepage:
         raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild "
@@ -304,11 +291,7 @@ def comment_lines(text: str) -> list[str]:
 
 
 def literal(value: Any, indent: int = 0, used: int = 0) -> str:
-    """
-    Return a value as Python code that EasyBuild reads as the same value, split into lines of limited length.
-
-    `indent` is the indentation of its line, `used` the columns of the line before the value.
-    """
+    """Return a value as Python code in short lines; `indent` is that of its line, `used` the columns before it."""
     flat = literal_in_a_line(value)
     if isinstance(value, str) and "\n" in value and is_plain(value):
         # the first line follows the quotes, unless the text begins with a newline

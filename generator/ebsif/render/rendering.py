@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -50,25 +50,20 @@ def for_eb(container: Container, output: Path) -> str:
     return shlex.quote(str(path)) if path.is_file() else container.easyconfig_name
 
 
-def render(containers: Iterable[Container], output: Path) -> Iterator[Rendered]:
-    """Yield each rendered easyconfig; one at a time, which saves memory with large catalogues."""
-    for container in containers:
-        path = place(container, output)
-        try:
-            # a file with invalid bytes counts as changed
-            before = path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            before = None
-        yield Rendered(container, path, easyconfig.render(container), before)
+def render(container: Container, output: Path) -> Rendered:
+    """Return the rendered easyconfig of a container."""
+    path = place(container, output)
+    try:
+        # a file with invalid bytes counts as changed
+        before = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        before = None
+    return Rendered(container, path, easyconfig.render(container), before)
 
 
 def render_all(containers: Iterable[Container], output: Path,
                others: Iterable[Container]) -> tuple[list[Rendered], list[str]]:
-    """
-    Render all containers that can be rendered; also return why others can't be, each with file and line.
-
-    `others` are all containers of the site, because two with the same module can't both be installed.
-    """
+    """Render containers, of which `others` are all of the site; also return why some can't be, with file and line."""
     later = duplicates(others)
     same = {**{first: one for one, first in later.items()}, **later}
     done: list[Rendered] = []
@@ -78,29 +73,19 @@ def render_all(containers: Iterable[Container], output: Path,
             if container in same:
                 raise CatalogueError(f"{container.module} is also the module of {same[container].place}: give one of "
                                      "them a 'label'")
-            done += render([container], output)
+            done.append(render(container, output))
         except CatalogueError as error:
             problems.append(f"{container.place}: {str(error).removeprefix(f'{container.place}: ')}")
     return done, problems
 
 
-def is_edited(rendered: Rendered, written: Mapping[str, str], output: Path) -> bool:
-    """
-    Return whether a person wrote the file that an easyconfig would replace, or edited it since it was rendered.
-
-    `written` has the digests of rendered files by relative path; one without (from a checkout) counts as rendered if
-    its first line says so.
-    """
-    if not rendered.before or rendered.state == "unchanged":
-        return False
-    known = written.get(str(rendered.path.relative_to(output)))
-    return not RENDERED.match(rendered.before) or known not in (None, files.digest(rendered.path))
-
-
 def edited(done: Iterable[Rendered], output: Path) -> list[Path]:
     """Return the paths of easyconfigs that would replace what a person has written or edited."""
     written = files.read_digests(output / WRITTEN)
-    return [one.path for one in done if is_edited(one, written, output)]
+    changed = [one for one in done if one.before and one.state == "changed"]
+    # without a digest (from a checkout) its first line says that a file was rendered
+    return [one.path for one in changed if not RENDERED.match(one.before or "") or
+            written.get(str(one.path.relative_to(output))) not in (None, files.digest(one.path))]
 
 
 def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -> None:

@@ -100,7 +100,7 @@ def read(url: str) -> tuple[str, str]:
 
 def entries(text: str, place: str) -> Iterator[Entry]:
     """Yield the files in the text of a list at a URL."""
-    sums = [(name, Stated(digest, place)) for digest, name in SUM.findall(text)]
+    sums: list[tuple[str, Optional[Stated]]] = [(name, Stated(digest, place)) for digest, name in SUM.findall(text)]
     for name, stated in sums or [(line.strip(), None) for line in text.splitlines()]:
         try:
             url = urljoin(place, name)

@@ -107,5 +107,7 @@ def same_image(container: Container, found: Inspection) -> Optional[bool]:
 def is_copy(found: Inspection, containers: Iterable[Container]) -> Optional[str]:
     """Return what to say about an image that is the same as that of a record, under another name; None for others."""
     same = next((one for one in containers if same_image(one, found)), None)
-    return same and (f"is a copy of {same.file_name}, the image of {same.module} ({same.place}): the new record makes "
-                     "a second module of it")
+    if same is None:
+        return None
+    return (f"is a copy of {same.file_name}, the image of {same.module} ({same.place}): the new record makes a second "
+            "module of it")

@@ -9,8 +9,8 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part
-from ebsif.catalogue.guess.familymatch import Candidate, candidates_in, choose, doubt_about
+from ebsif.catalogue.fieldtypes import PLACEHOLDER, is_line, is_version_part
+from ebsif.catalogue.guess.familymatch import Candidate, best_of, candidates_in, doubt_about
 from ebsif.catalogue.guess.programs import Programs
 from ebsif.catalogue.guess.template import insert_placeholders
 from ebsif.catalogue.guess.versionguess import guess_version, is_same, packages_named, packages_of
@@ -49,44 +49,30 @@ class Image:
         return ".".join(self.found.python["version"].split(".")[:2]) if self.found.python else None
 
     def version_of(self, software: str, package: Optional[str] = None) -> tuple[str, Optional[str]]:
-        """
-        Return the version of the software in the image, and what to review about it, if anything. Raise AddingError if
-        neither the image nor the user provides it.
-        """
+        """Return the version of the software, and what to review about it. Raise AddingError if nobody knows it."""
         if self.version:
             return self.version, None
         version, review = guess_version(self.found, packages_named(software, package), self.file_name, software)
-        if version and not review or review == "from the file name":
+        if version and review in (None, "from the file name"):
             return version, review
         answer = self.ask(f"Version of {software}" + (f" ({review})" if review else ""), version)
-        if answer:
-            return checked(answer), None
-        if not version:
+        if not (answer or version):
             raise AddingError(f"the version of {software} is in neither labels, packages nor name of {self.file_name}: "
                               "add --version VERSION")
-        return version, review
-
-
-def checked(version: str) -> str:
-    """Return a version typed by the user; raise AddingError if it is invalid."""
-    try:
-        return is_version_part(version)
-    except ValueError as error:
-        raise AddingError(f"version: '{escape(version)}' {error}") from None
+        try:
+            return (is_version_part(answer), None) if answer else (version or "", review)
+        except ValueError as error:
+            raise AddingError(f"version: '{escape(answer or '')}' {error}") from None
 
 
 def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
             version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
-    """
-    Return the record for an image. Raise AddingError if no family fits and there is no name, the family does not exist,
-    or the version is not known.
-    """
+    """Return the record for an image. Raise AddingError if it has neither a family nor a name, or no version."""
     image = Image(found, version, programs, ask)
-    check_file_name(image.file_name)
     candidates = [candidate for document in documents if name in (None, document.name)
                   for candidate in candidates_in(document, image, family)]
     if candidates:
-        return propose_for_family(image, choose(candidates, ask))
+        return propose_for_family(image, best_of(candidates))
     if family:
         raise AddingError(f"no family '{family}' has images named like {image.file_name}: name another one, or leave "
                           "it out and give a --name")
@@ -96,13 +82,6 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
                           "family is begun for it")
     same_name = next((document for document in documents if document.name == name and document.containers), None)
     return propose_for_software(image, same_name) if same_name else propose_new_software(image, name)
-
-
-def check_file_name(file_name: str) -> None:
-    """Raise AddingError if a file name is not allowed in the catalogue."""
-    if PLACEHOLDER.search(file_name) or CONTROL.search(file_name):
-        raise AddingError(f"'{escape(file_name)}' can't be the name of an image in the catalogue, which takes words in "
-                          "braces for placeholders, and lines without control characters: give the file another name")
 
 
 def propose_for_family(image: Image, candidate: Candidate) -> Proposal:
@@ -216,11 +195,7 @@ def file_template(file_name: str, version: str) -> str:
 
 def propose_for_software(image: Image, document: CatalogueFile) -> Proposal:
     """Return the proposal for known software with a new kind of file name, based on the family used last."""
-    families = list(dict.fromkeys(record.family for record in document.containers))
     family = document.containers[-1].family
-    if len(families) > 1:
-        answer = image.ask(f"Family ({', '.join(families)})", family)
-        family = answer if answer in families else family
     defaults = document.family_values(family)
     image.version, review = image.version_of(document.name, defaults["package"])
     candidate = Candidate(document, family, defaults, {}, doubt_about(image, defaults), 0)

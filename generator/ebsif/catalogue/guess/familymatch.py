@@ -1,6 +1,6 @@
 """Find the family of an image: those whose images have such file names, and the best one of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -60,10 +60,6 @@ def doubt_about(image: Any, defaults: dict) -> Optional[str]:
     return None
 
 
-def choose(candidates: list[Candidate], ask: Callable[[str, str], Optional[str]]) -> Candidate:
-    """Return the family with most components in the file name, then the one used last; in doubt, the user chooses."""
-    best = max(candidates, key=lambda one: (not one.doubt, one.alike, one.last))
-    if best.doubt and len(candidates) > 1:
-        chosen = ask(f"Family ({', '.join(f'{one.family}: {one.doubt}' for one in candidates)})", best.family)
-        best = next((one for one in candidates if one.family == chosen), best)
-    return best
+def best_of(candidates: Iterable[Candidate]) -> Candidate:
+    """Return the family without doubt, with most components in the file name, or the one used last."""
+    return max(candidates, key=lambda one: (not one.doubt, one.alike, one.last))

@@ -18,7 +18,7 @@ OF_A_VENV = re.compile(r"(?:python|pip)[0-9.]*")
 def compare_programs(proposal: Proposal, container: Container, programs: Programs) -> None:
     """Remove the family's wrappers for programs that the image lacks, and mark that for review."""
     missing = missing_programs(container, programs)
-    if missing:
+    if missing and isinstance(container.wrappers, list):
         proposal.values["wrappers"] = [name for name in container.wrappers if container.fill(name) not in missing]
         proposal.reviews["wrappers"] = f"the image has no {', '.join(sorted(missing))}, which the family has"
 

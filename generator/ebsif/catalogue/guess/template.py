@@ -12,11 +12,7 @@ OPTIONAL = ("variant", "label")
 
 
 def read_fields(template: str, name: str, known: Optional[dict[str, str]] = None) -> Optional[dict[str, str]]:
-    """
-    Return the fields of a name that matches a template, or None if it does not match.
-
-    Versions without dots get one after the first digit: 210 becomes 2.10.
-    """
+    """Return the fields of a name that matches a template (a dotless 210 becomes 2.10), or None."""
     placeholders = PLACEHOLDER.findall(template)
     match = pattern(template, known or {}).fullmatch(name)
     fields: dict[str, str] = {}

@@ -108,7 +108,7 @@ class Layout(Repository):
         """Put a manifest there, and let a tag name it, which then names no other."""
         self.upload(descriptor, text)
         with files.locked(self.folder):
-            index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": []}
+            index: dict[str, Any] = {"schemaVersion": 2, "mediaType": INDEX, "manifests": []}
             if files.is_there(self.folder / CONTENTS):
                 self.entries()  # raises if one is damaged
                 index = self.index()

@@ -36,7 +36,7 @@ def module_file(one: Subject) -> Iterator[Finding]:
 def image(one: Subject) -> Iterator[Finding]:
     """Is the image there, and the one that was installed? (I-03)"""
     state = one.image
-    if state.is_bad:
+    if state.is_bad and state.problem:
         yield one.error(state.problem)
     elif state.state == imagestate.UNKNOWN:
         yield one.note("an earlier version of ebsif installed it and didn't record the size of the image, so only "
@@ -92,7 +92,7 @@ def elsewhere(source: str) -> str:
 def wheels(one: Subject) -> Iterator[Finding]:
     """Are there packages for another kind of GPU than that of torch, of the image or of the site? (S002-19)"""
     other = {"rocm": "cu", "cuda": "rocm"}.get(one.gpu or "")
-    if not other:
+    if not one.gpu or not other:
         return
     kind, names = GPU_SOFTWARE[one.gpu], {*one.image_packages, *one.user_packages}
     for packages, place in ((one.user_packages, "user software"), (one.image_packages, "the image")):
