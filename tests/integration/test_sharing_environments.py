@@ -94,8 +94,8 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     said = ebsif(theirs, "pull", f"oci:{moved}", "--name", "theirs", "--check", "-o", theirs.work)
     *packages, verdict = said.stdout.splitlines()
     advice = said.stderr.splitlines()[-1]
-    assert packages == ["+ greeting 1.0    asked for", "+ hello 1.0       dependency"]
-    assert re.fullmatch(r"yes: Example/1\.0-writable-theirs-\d{8} can be installed: 2 packages, [\d.]+ kB", verdict)
+    assert packages == ["+ greeting 1.0  asked for", "+ hello 1.0     dependency"]
+    assert re.fullmatch(r"yes: Example/1\.0-writable-theirs-\d{8} can be installed: 2 packages", verdict)
     assert advice == f"install it with: ebsif pull oci:{moved} --name theirs -o {theirs.work} --install"
     assert not list(theirs.work.iterdir())
     said = ebsif(theirs, "pull", f"oci:{moved}:mine", check=False, cwd=theirs.work)

@@ -87,7 +87,7 @@ def run(options: Namespace) -> int:
 
 def planned(found: Artefact) -> Plan:
     """Return the plan to take all packages from the user software, and what is wrong with it."""
-    plan = repeating.recorded_plan(found.record, found.squashfs.size)
+    plan = repeating.recorded_plan(found.record)
     plan.problem = artefact.problem(found)
     return plan
 

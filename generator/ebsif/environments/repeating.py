@@ -156,10 +156,10 @@ def check(container: Container, record: Record, options: Sequence[str] = (), ima
     return planned
 
 
-def recorded_plan(record: Record, size: int) -> Plan:
-    """Return the plan to take all recorded packages from one file of a certain size."""
+def recorded_plan(record: Record) -> Plan:
+    """Return the plan to take all recorded packages from one file."""
     asked, dependency = REASONS
     named = names_in(record.stages)
-    added = [Addition(name, version, None, asked if normal_name(name) in named else dependency)
+    added = [Addition(name, version, asked if normal_name(name) in named else dependency)
              for name, version in versions_in(record.venv_packages).items() if name not in venv.TOOLS]
-    return Plan(sorted(added, key=lambda one: (REASONS.index(one.why), one.name.lower())), total=size)
+    return Plan(sorted(added, key=lambda one: (REASONS.index(one.why), one.name.lower())))
