@@ -36,7 +36,7 @@ def test_a_requirements_file(tmp_path):
     ("environment.yml", "dependencies: [{pip: [-r none.txt]}]\n", "can't be read"),
     ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", "list them in a requirements.txt"),
     ("pyproject.toml", "[project\n", "can't be read"),
-    ("environment.yml", "dependencies: [ffmpeg]\n", "not Python packages, so only the image can provide them: ffmpeg"),
+    ("environment.yml", "dependencies: [ffmpeg]\n", "not known as Python packages; if pip knows them"),
     ("environment.yml", "[pytorch]\n", "should be a mapping with 'dependencies'"),
     ("pyproject.toml", "[tool.poetry.dependencies]\na = '*'\n", "poetry export -o requirements.txt"),
     ("pyproject.toml", "[project]\ndependencies = ['a b']\n", "'a b' is not a valid requirement"),
@@ -113,16 +113,15 @@ def test_a_conda_environment(tmp_path):
     rest = ["msgpack>=1.0", "pyyaml==6.0", "scipy>=1.9,<2"]
     assert wanted.lines == ["opencv-python==4.*", "numpy<2", "torch==2.6", *rest, *pip]
     named = [
-        f"{path}: not Python packages, so only the image can provide them: ffmpeg, git",
-        f"{path}: not in the table of Conda names; if pip knows them, add them to the pip section: no-such-thing=1",
+        f"{path}: not known as Python packages; if pip knows them, add them to the pip section: ffmpeg, git 2.4, "
+        "no-such-thing=1",
         f"{path}: versions that pip can't express; add the packages to the pip section: pandas=1.5|2.0",
         f"{path}: variables are not set: A (easyconfigs have the parameter 'container_env')"]
     assert wanted.impossible == named
     wanted = requirements.read(path, Image("3.11.2", {"torch": "2.6.0+rocm6.2", "numpy": "2.1"}))
     assert wanted.lines == ["opencv-python==4.*", *rest, *pip]
     assert wanted.impossible == [
-        f"{path}: the image has torch 2.6.0+rocm6.2 (pytorch)",
-        f"{path}: the versions in the image are used: numpy 2.1, not numpy<2", *named]
+        f"{path}: the versions in the image are used: numpy 2.1 (not numpy<2), torch 2.6.0+rocm6.2", *named]
     with pytest.raises(requirements.RequirementsError) as error:
         requirements.read(path, Image("3.10"))
     assert str(error.value) == (

@@ -220,22 +220,18 @@ def check_package(installation: Installation, venv: Optional[Path], own: Optiona
     if venv:
         where, remedy = str(venv), f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
     elif own:
-        where, remedy = str(own), "; ".join(adding(module, own))
+        where, remedy = str(own), adding(module, own)
     raise KernelError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
 
 
-def adding(module: str, own: Path) -> Iterator[str]:
-    """Yield the commands that add ipykernel to user software in a directory."""
-    yield f"module load {module}"
-    unpacked, packed = files.is_there(own / DIRECTORY), files.is_there(own / SQUASHFS)
-    if not unpacked:
-        yield "unmake-squashfs"
-    if packed:
-        # the module would use the file
-        yield f"rm {shlex.quote(str(own / SQUASHFS))}"
-    if packed or not unpacked:
-        yield f"module unload {module}; module load {module}"
-    yield f"start-shell -c 'pip install {PACKAGE}'"
+def adding(module: str, own: Path) -> str:
+    """Return the commands that add ipykernel to user software in a directory."""
+    unpack = ""
+    if files.is_there(own / SQUASHFS) or not files.is_there(own / DIRECTORY):
+        # as long as the file is there, the module uses it
+        unpack = f"unmake-squashfs; rm -f {shlex.quote(str(own / SQUASHFS))}; module unload {module}; " \
+                 f"module load {module}; "
+    return f"module load {module}; {unpack}start-shell -c 'pip install {PACKAGE}'"
 
 
 def remove(folder: Path, name: str) -> Kernel:

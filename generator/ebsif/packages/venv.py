@@ -22,8 +22,6 @@ from ebsif.packages.formats.wanted import RequirementsError, Wanted
 TOOLS = {"pip"}
 # ... and up to Python 3.11 these
 OLD_TOOLS = {"setuptools", "wheel"}
-# beside packages, what Python creates, and what make-venv adds
-NO_MODULES = {"__pycache__", "container-packages.pth", "ebsif_imports.py", "ebsif_pip_hints.py"}
 PACKAGES = re.compile(r"(?:(?P<root>.+)/)?lib/python3\.(?P<minor>\d+)/site-packages")
 METADATA = (".dist-info", ".egg-info")
 
@@ -75,14 +73,10 @@ def read(path: Path) -> Wanted:
     """
     with opened(path) as tree:
         packages, minor = find(tree, path)
-        wanted, owned = Wanted(), set()
+        wanted = Wanted()
         for info in sorted(tree.children(packages)):
             if info.suffix in METADATA:
-                owned |= files_of(tree.folder / info, info)
                 add_package(tree.folder / info, minor, wanted)
-        others = [str(path) for path in sorted(tree.children(packages) - owned) if path.name not in NO_MODULES]
-        if others:
-            wanted.impossible.append(f"not part of a package, not taken over: {', '.join(others)}")
     if not wanted.lines:
         raise RequirementsError(f"{path} contains no package that pip can install"
                                 + "".join(f"\n  {text}" for text in wanted.impossible))
@@ -169,18 +163,6 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
         return ""
-
-
-def files_of(folder: Path, info: PurePosixPath) -> set[PurePosixPath]:
-    """Return the files of a package in pip's record, and their directories."""
-    paths = {info}
-    for line in text_of(folder / "RECORD").splitlines():
-        # names with a comma are in quotes
-        name = line[1:].partition('"')[0] if line.startswith('"') else line.partition(",")[0]
-        paths.add(PurePosixPath(os.path.normpath(info.parent / name)))
-    for name in text_of(folder / "top_level.txt").split():
-        paths |= {info.parent / name, info.parent / f"{name}.py"}
-    return paths | {parent for path in paths for parent in path.parents}
 
 
 def requirement(name: str, version: str, direct_url: str) -> tuple[Optional[str], Optional[str]]:
