@@ -177,9 +177,10 @@ def check_name(request: Request, extension: Extension, added: Sequence[str] = ()
     # --prefix and others say where it would be
     framework.session(tuple(request.more))
     name = extension.name
-    earlier = extending.newest(extension.base.module, name)
-    if not earlier or earlier.damage:
+    extensions = list(extending.of_name(extension.base.module, name).values())
+    if not extensions or extensions[-1].damage:
         return
+    earlier = extensions[-1]
     lost = ", ".join(sorted(names_in(earlier.record.stages) - names_in(list(extension.wanted))))
     if lost and added:
         raise ExtendingError(f"`{name}` exists ({shown(earlier)}); to add to it: ebsif extend {name} --add "
@@ -217,7 +218,7 @@ def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[I
         there = installed_as(extension.module(request.date)) if request.check or request.install else None
         return request.date, there if there and is_done(there, request.date) else None
     earlier = extending.of_today(extension.base.module, extension.name)
-    last = earlier[max(earlier)] if earlier else None
+    last = earlier[-1] if earlier else None
     if last and last.extension:
         date = last.extension[1]
         if request.again or is_done(last, date):

@@ -18,7 +18,6 @@ from ebsif.installed import current, lock
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.installed.sbom import BILL_OF_MATERIALS, bill_of_materials
-from ebsif.report import output
 
 LOCK = "lock.json"
 LICENSES = "org.opencontainers.image.licenses"
@@ -43,11 +42,6 @@ class Portable:
     squashfs: Optional[Path]
     installed: datetime.datetime
     license: Optional[str]
-
-    @property
-    def easyconfig(self) -> Optional[str]:
-        """Name of the easyconfig, None if there is none."""
-        return next((name for name in self.texts if name.endswith(".eb")), None)
 
 
 def of(installation: Installation, license_name: Optional[str] = None, with_user_software: bool = True) -> Portable:
@@ -75,7 +69,7 @@ def of(installation: Installation, license_name: Optional[str] = None, with_user
                             f"and install {shown(installation)} again. {REMEDY}")
     return Portable(shown(installation), record, texts, squashfs,
                     datetime.datetime.fromtimestamp(int(moment), datetime.timezone.utc),
-                    as_spdx(license_name) if license_name else license_in(record))
+                    as_spdx(license_name or str(record.image.labels.get(LICENSES) or "")))
 
 
 def as_spdx(name: str) -> Optional[str]:
@@ -84,15 +78,6 @@ def as_spdx(name: str) -> Optional[str]:
         return canonicalize_license_expression(name)
     except InvalidLicenseExpression:
         return None
-
-
-def license_in(record: Record) -> Optional[str]:
-    """Return the license in the labels of the image; None if it is missing or not an SPDX expression (noted)."""
-    label = str(record.image.labels.get(LICENSES) or "")
-    if label and not as_spdx(label):
-        output.note(f"the license in the labels of the image, {output.escape(label)}, is none of SPDX's list: it "
-                    "counts as not stated (--license names one)")
-    return as_spdx(label) if label else None
 
 
 def packed(installation: Installation) -> Optional[Path]:
