@@ -54,7 +54,6 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     assert {key.removeprefix(prefix): value for key, value in seen["annotations"].items()} == {
         "title": MODULE, "version": "1.0-squashed", "licenses": "MIT",
         "created": seen["annotations"][f"{prefix}created"],
-        "description": "Python packages on top of example.sif: greeting==1.0, hello==1.0",
         "base.name": "example.sif", "base.digest": f"sha256:{record['image']['sha256']}"}
     assert [one["annotations"][f"{prefix}title"] for one in seen["layers"]] == [
         "user-software.squashfs", "lock.json", "sbom.cdx.json", "Example-1.0-squashed.eb"]

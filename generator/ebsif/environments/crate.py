@@ -32,11 +32,7 @@ class CrateError(EbsifError):
 
 
 def write(portable: Portable, directory: Path) -> None:
-    """
-    Write a crate with lock, bill of materials, easyconfig and metadata into a new directory.
-
-    Raise CrateError if something is there, or the library for crates is not installed.
-    """
+    """Write a crate with lock, bill of materials, easyconfig and metadata into a new directory."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CrateError(f"{directory} exists already: name another directory, or remove it")
     try:

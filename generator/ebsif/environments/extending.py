@@ -63,11 +63,7 @@ def extend(container: Container, wanted: Union[list, dict], name: str, date: str
 
 
 def on_top(container: Container, wanted: list, name: str) -> list:
-    """
-    Return the stages of a container followed by new ones, each with a name of its own (E-04).
-
-    `wanted` are stages or lines; the name of the extension tells its stages from those of the container.
-    """
+    """Return the stages of a container followed by new ones, stages or lines, each with a name of its own (E-04)."""
     stages = stages_of(as_parameter(container.requirements))
     return append(stages, wanted, name) if stages else wanted
 
@@ -113,10 +109,7 @@ def check_names(*names: str) -> None:
 
 
 def sources(container: Container) -> str:
-    """
-    Return eb's option for the directories that may contain the image: EasyBuild's source paths, those of the catalogue,
-    and installations with that image.
-    """
+    """Return eb's option for the directories that may have the image: EasyBuild's, the site's, of installations."""
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
     folders = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
@@ -126,11 +119,7 @@ def sources(container: Container) -> str:
 
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,
                 extras: Sequence[str] = (), groups: Sequence[str] = ()) -> tuple[list, list[str]]:
-    """
-    Return the stages in one file, or in several files with names (name, path), and messages.
-
-    Extras and dependency groups are those of the project in the file, or in each of them.
-    """
+    """Return the stages in one file, or in several files with names (name, path), and messages."""
     image = known_image(container)
     if path:
         wanted = requirements.read(Path(path), image, extras, groups)

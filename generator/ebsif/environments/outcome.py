@@ -205,11 +205,7 @@ def show_plan(request: Request, extension: Extension, date: str) -> Optional[int
 
 
 def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[Installation]]:
-    """
-    Return the date of an extension, and its installation if there is nothing to do.
-
-    The date is that of the request, else today, with a number if there is an extension of today with other packages.
-    """
+    """Return the date of an extension, with a number if it isn't the first, and its installation if it is done."""
     def is_done(installation: Installation, date: str) -> bool:
         path = installation.easyconfig
         return path is not None and not request.again and extension.is_in(path, date)
@@ -252,11 +248,7 @@ def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> 
 
 @contextlib.contextmanager
 def removed_after_failure(*paths: Path) -> Iterator[None]:
-    """
-    Remove files of a failed attempt (C-04), except those that were there before.
-
-    After Ctrl-C they stay: a message says where the easyconfig is.
-    """
+    """Remove files of a failed attempt (C-04), except those that were there before, and after Ctrl-C."""
     new = [path for path in paths if not path.exists()]
     try:
         yield

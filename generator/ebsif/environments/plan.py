@@ -1,4 +1,4 @@
-"""Find out what pip installs on top of a container, and whether that works, for --check."""
+"""Let eb build packages without installing them: for --check, to see whether that works, and for --wheelhouse."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.lockfile import versions_in
@@ -14,7 +14,7 @@ from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import Stage, as_parameter
+from ebsif.catalogue.records import as_parameter
 from ebsif.eb import framework, running
 from ebsif.environments.extending import ExtendingError, sources
 from ebsif.packages.requirements import names_in
@@ -55,36 +55,28 @@ class Plan:
 def check(container: Container, options: Sequence[str] = (), image: Optional[Path] = None,
           kept: Iterable[str] = ()) -> Plan:
     """
-    Return what pip does: eb builds in a temporary directory, and imports what was asked for (F-10).
+    Return what pip does: eb builds as in an installation, but in a temporary directory, and imports what was asked for.
 
-    This works as in an installation. Stages that are too heavy for a login node are only planned by pip; then nothing
-    is imported, because other packages may need those of such a stage. `options` are more options for eb, `image` is
-    for an eb that doesn't find it, and packages in `kept` keep their version. Raise ExtendingError if the check itself
-    fails: no image, no network, eb refuses its options.
+    `options` are more options for eb, `image` is for an eb that doesn't find it, and packages in `kept` keep their
+    version (F-10). Raise ExtendingError if the check itself fails: no image, no network, eb refuses its options.
     """
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.packages import artifacts_in
 
     stages = stages_of(as_parameter(container.requirements))
-    heavy = [stage["name"] for stage in stages if stage.get("heavy")]
     planned = container.replace(
-        requirements=[Stage.model_validate(stage) for stage in only_planned(stages)], sha256=None, definition_files=[],
-        **({"file": str(image.absolute())} if image else {}))
+        sha256=None, definition_files=[], **({"file": str(image.absolute())} if image else {}))
     with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
         path = Path(folder) / container.easyconfig_name
         path.write_text(easyconfig.render(planned), encoding="utf-8")
         # nothing of a check is left, unless the user has another --tmpdir; their --buildpath has no reports
-        last = "build" if heavy else "test"
-        done = running.install([path, f"--tmpdir={folder}", *options, *framework.only_build(folder, last),
+        done = running.install([path, f"--tmpdir={folder}", *options, *framework.only_build(folder, "test"),
                                 "--disable-enforce-checksums", sources(container)])
         if done.status:
             return Plan(problem=problem(done, container, folder))
         items = [item for report in Path(folder).glob("build/**/stages/*/report.json")
                  for item in json.loads(report.read_text())["install"]]
         pins = [text.read_text() for text in Path(folder).glob("build/**/stages/*/constraints.txt")]
-    if heavy:
-        output.note(f"stage '{heavy[0]}' is heavy, so it is only planned: whether the packages can be imported is "
-                    "tried when they are installed")
     before = {normal_name(name): version for name, version in versions_in(kept).items()}
     added = additions([item for item in items if before.get(
         normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])
@@ -93,17 +85,6 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     there = sorted((names_in(stages) & image_packages.keys()) - installed - before.keys())
     return Plan(added, [(name, image_packages[name]) for name in there], len(set(before) - installed),
                 artifacts=artifacts_in(items), warned=done.warned)
-
-
-def only_planned(stages: list[dict]) -> list[dict]:
-    """Return stages of which pip only plans those that are heavy."""
-    changed = [dict(stage) for stage in stages]
-    for stage in changed:
-        if stage.get("heavy"):
-            stage["options"] = [*stage.get("options", []), "--dry-run"]
-            for key in ("post", "verify", "patches"):
-                stage.pop(key, None)
-    return changed
 
 
 def additions(items: Iterable[dict]) -> list[Addition]:
@@ -117,8 +98,6 @@ def additions(items: Iterable[dict]) -> list[Addition]:
 def problem(done: running.Result, container: Container, folder: str) -> str:
     """Return why requirements can't be installed; raise ExtendingError if it isn't because of the requirements."""
     text = "\n".join([*done.program, done.error])
-    if "no such option: --dry-run" in text:
-        raise ExtendingError("--check needs pip 22.2 or newer in the image: leave it out")
     if "Couldn't find file" in text:
         places = [str(path.parent) for _, path in container.image_places]
         raise ExtendingError(
@@ -153,3 +132,28 @@ def show(plan: Plan, container: Container, command: str) -> None:
         output.hint(f"install it with: {command}")
         return
     print(f"no: {container.module} can't be installed: {output.printable(plan.problem)}")
+
+
+def fill_wheelhouse(easyconfig: Union[str, Path], folder: Path, options: Sequence[str] = ()) -> list[Path]:
+    """
+    Let eb build an easyconfig, a file or a name, in a temporary directory; return the wheels of its packages.
+
+    Raise ExtendingError if eb fails.
+    """
+    # imports EasyBuild
+    from easybuild.easyblocks.generic.container.pip import FILL_VARIABLE
+
+    folder = folder.resolve()
+    if Path(easyconfig).exists():
+        easyconfig = Path(easyconfig).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExtendingError(f"can't create the folder {folder}: {error.strerror}") from error
+    with tempfile.TemporaryDirectory(prefix="ebsif-wheelhouse-") as work:
+        # the variable tells the easyblock to put a wheel of everything it installs into the folder
+        done = running.install([easyconfig, *framework.only_build(work), *options], **{FILL_VARIABLE: str(folder)})
+    if done.status:
+        done.print_program()
+        raise ExtendingError(f"{done.message}\nThe folder may contain some of the wheels.")
+    return sorted(folder.glob("*.whl"))

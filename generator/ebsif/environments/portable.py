@@ -45,12 +45,7 @@ class Portable:
 
 
 def of(installation: Installation, license_name: Optional[str] = None, with_user_software: bool = True) -> Portable:
-    """
-    Return the environment of an installation, for others.
-
-    Raise PortableError if the license is not an expression of SPDX, if user software is needed and is a directory, or
-    if a credential would be given to others.
-    """
+    """Return the environment of an installation, for others; raise PortableError if it can't be given to them."""
     if license_name and not as_spdx(license_name):
         raise PortableError(f"--license {license_name}: should be in SPDX's list of licenses (MIT, CC0-1.0), or an "
                             "expression of SPDX ('Apache-2.0 AND MIT'): https://spdx.org/licenses")

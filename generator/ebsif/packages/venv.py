@@ -41,22 +41,14 @@ class Package:
 
 
 def packages(path: Path) -> dict[str, Package]:
-    """
-    Return all packages in an environment by their normalized name, those for installing others included.
-
-    Raise RequirementsError if it can't be read or contains no environment.
-    """
+    """Return all packages in an environment by their normalized name, those for installing others included."""
     with opened(path) as folder:
         inside = [package_in(info) for info in metadata_in(site_packages(folder, path))]
     return {normal_name(package.name): package for package in inside if package}
 
 
 def read(path: Path) -> Wanted:
-    """
-    Return the packages of an environment with exact versions, and those that can't be installed elsewhere.
-
-    Raise RequirementsError if it can't be read, or contains no environment or no packages.
-    """
+    """Return the packages of an environment with exact versions, and those that can't be installed elsewhere."""
     wanted = Wanted()
     with opened(path) as folder:
         place = site_packages(folder, path)

@@ -38,12 +38,7 @@ NO_VERSIONS = "versions that pip can't express; add the packages to the pip sect
 
 
 def read(path: Path, image: Image) -> Wanted:
-    """
-    Return the requirements of a Conda environment, with messages on what is not installed.
-
-    Packages of the image are used in the version that they have. Raise RequirementsError if the file is invalid, or
-    needs another Python.
-    """
+    """Return the requirements of a Conda environment that the image lacks, with messages on what is not installed."""
     content = load(path)
     if not isinstance(content, dict):
         raise RequirementsError(f"{path}: should be a mapping with 'dependencies'")

@@ -41,11 +41,7 @@ def is_pylock(path: Path) -> bool:
 
 
 def read_pylock(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
-    """
-    Return the locked packages that an image needs, with their hashes.
-
-    Raise RequirementsError if the file is invalid or not for this image, or has other versions than the image.
-    """
+    """Return the locked packages that an image needs, with their hashes."""
     return wanted_of(path, packages_in(path, load_toml(path), image, extras, groups), image)
 
 

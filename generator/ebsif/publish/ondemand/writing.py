@@ -25,10 +25,7 @@ class OnDemandError(EbsifError):
 
 def write_app(installation: Installation, site: Site, cluster: Optional[str], place: Path,
               overwrite: bool = False) -> None:
-    """
-    Write an interactive app. Raise OnDemandError if the module has no JupyterLab, or Open OnDemand doesn't support the
-    site's scheduler.
-    """
+    """Write an interactive app; raise OnDemandError if module or scheduler don't support it."""
     check_jupyterlab(installation)
     kind = site.scheduler.kind
     templates = our_templates()

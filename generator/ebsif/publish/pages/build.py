@@ -28,10 +28,7 @@ BRAND = "Containers"
 
 def build(sites: list[tuple[Site, list[Container]]], directory: Path,
           records: Optional[Mapping[str, dict[str, Any]]] = None, overwrite: bool = False) -> int:
-    """
-    Build the pages of sites in a directory, whose earlier pages are replaced when all are complete. Raise
-    OverwriteError if files would be lost that this function has not written.
-    """
+    """Build the pages of sites in a directory; files that this function has not written are only lost on request."""
     with files.filled(directory, "docs", overwrite) as made:
         return write_pages([(site, pages(containers, records)) for site, containers in sites], made)
 
