@@ -20,7 +20,7 @@ from ebsif.environments.portable import LOCK, Portable
 from ebsif.errors import EbsifError
 from ebsif.images.registry.manifest import MANIFEST, TITLE, Descriptor, Manifest
 from ebsif.images.registry.reference import parse
-from ebsif.images.registry.repository import Progress, Repository, is_content
+from ebsif.images.registry.repository import Progress, Repository
 from ebsif.installed.sbom import BILL_OF_MATERIALS
 from ebsif.report.steps import Now, Steps
 
@@ -148,11 +148,6 @@ def problem(artefact: Artefact) -> str:
     digest = artefact.record.user_software.get(SQUASHFS)
     is_right = artefact.squashfs.digest == f"sha256:{digest}"
     return "" if is_right else f"{artefact.name}: {SQUASHFS} doesn't match the lock"
-
-
-def is_downloaded(artefact: Artefact, path: Path) -> bool:
-    """Return whether a file is the user software of an artefact."""
-    return is_content(path, artefact.squashfs)
 
 
 def download(artefact: Artefact, path: Path, progress: Progress) -> None:
