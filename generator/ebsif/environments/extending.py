@@ -87,17 +87,17 @@ def of_name(module: str, name: str) -> dict[str, Installation]:
     return dict(sorted(extensions.items(), key=lambda item: selection.natural_key(item[0])))
 
 
-def of_today(module: str, name: str) -> list[Installation]:
-    """Return the installed extensions of a module with a name and today's date, perhaps with a number; newest last."""
+def of_today(module: str, name: str) -> dict[str, Installation]:
+    """Return the installed extensions of a module with a name and today's date, perhaps with a number."""
     today = rf"{time.strftime(TODAY)}(\.\d+)?"
-    return [one for date, one in of_name(module, name).items() if re.fullmatch(today, date)]
+    return {date: one for date, one in of_name(module, name).items() if re.fullmatch(today, date)}
 
 
 def free_dates(module: str, name: str) -> Iterator[str]:
     """Yield today's date with the numbers after those of the extensions that are installed; the first has none."""
-    today, earlier = time.strftime(TODAY), of_today(module, name)
-    last = earlier[-1].extension if earlier else None
-    for number in itertools.count(int(last[1].partition(".")[2] or 1) + 1 if last else 1):
+    today, earlier = time.strftime(TODAY), list(of_today(module, name))
+    last = int(earlier[-1].partition(".")[2] or 1) if earlier else 0
+    for number in itertools.count(last + 1):
         yield today if number == 1 else f"{today}.{number}"
 
 

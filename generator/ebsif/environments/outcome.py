@@ -130,7 +130,7 @@ def own_folder() -> Path:
 
 
 def make(request: Request, extension: Extension) -> int:
-    """Write the easyconfig of an extension, check it, install it, or collect its wheels; return the exit status."""
+    """Write the easyconfig of an extension, check it, or install it; return the exit status."""
     if request.installs or request.check:
         # report mistakes in eb's options or configuration before anything is written
         framework.session(tuple(request.more))
@@ -214,9 +214,7 @@ def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[I
         there = installed_as(extension.module(request.date)) if request.check or request.install else None
         return request.date, there if there and is_done(there, request.date) else None
     earlier = extending.of_today(extension.base.module, extension.name)
-    last = earlier[-1] if earlier else None
-    if last and last.extension:
-        date = last.extension[1]
+    for date, last in list(earlier.items())[-1:]:
         if request.again or is_done(last, date):
             return date, None if request.again else last
     for date in extending.free_dates(extension.base.module, extension.name):

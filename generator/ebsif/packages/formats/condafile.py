@@ -5,7 +5,7 @@ from collections import defaultdict
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -60,9 +60,11 @@ def read(path: Path, image: Image) -> Wanted:
             conda += [line] if line else []
             if reason:
                 left[reason].append(text)
-    reasons = (IN_IMAGE, NOT_FOR_PIP, NO_VERSIONS)
-    return Wanted(conda + pip, [f"{path}: {text}" for text in [
-        *(reason % ", ".join(left[reason]) for reason in reasons if reason in left), *variables_in(content)]])
+    messages = [reason % ", ".join(left[reason]) for reason in (IN_IMAGE, NOT_FOR_PIP, NO_VERSIONS) if reason in left]
+    if content.get("variables"):
+        messages.append(f"variables are not set: {', '.join(map(str, content['variables']))} (easyconfigs have the "
+                        "parameter 'container_env')")
+    return Wanted(conda + pip, [f"{path}: {text}" for text in messages])
 
 
 def check_python(path: Path, item: str, versions: Optional[str], image: Image) -> None:
@@ -77,10 +79,12 @@ def check_python(path: Path, item: str, versions: Optional[str], image: Image) -
 
 def as_requirement(item: str, name: str, versions: Optional[str], image: Image) -> tuple[str, str, str]:
     """Return the requirement for a Conda package, or why there is none, with how the message names it."""
+    from packaging.specifiers import SpecifierSet
+
     pip_name = pip_name_of(name)
     there = next((one for one in (pip_name, normal_name(name)) if one in image.packages), None)
     if there:
-        same = versions is not None and is_match(image.packages[there], versions)
+        same = versions is not None and SpecifierSet(versions).contains(image.packages[there], prereleases=True)
         return "", IN_IMAGE, f"{there} {image.packages[there]}" + ("" if same else f" (not {item})")
     if not pip_name:
         return "", NOT_FOR_PIP, item
@@ -105,19 +109,6 @@ def pip_versions(versions: str) -> Optional[str]:
     except InvalidSpecifier:
         return None
     return text
-
-
-def is_match(version: str, asked: str) -> bool:
-    """Return whether a version satisfies a specification of pip."""
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(asked).contains(version, prereleases=True)
-
-
-def variables_in(content: dict[str, Any]) -> list[str]:
-    """Return the message on variables of an environment, if it has any."""
-    return [f"variables are not set: {', '.join(map(str, content['variables']))} (easyconfigs have the parameter "
-            "'container_env')"] if content.get("variables") else []
 
 
 def pip_name_of(name: str) -> Optional[str]:
