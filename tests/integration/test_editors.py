@@ -36,7 +36,7 @@ from slurm import free_ports
 from support import CONTAINER_FILES, blocks
 
 # The commands of the documentation, and the names in it.
-INTERPRETER, APP, COURSE = blocks("docs/editors.md", "bash")
+INTERPRETER, APP = blocks("docs/editors.md", "bash")
 (DEBUG,) = [one for one in blocks("docs/debugging.md", "bash") if "--listen" in one]
 (ATTACH,) = blocks("docs/debugging.md", "json")
 MODULE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
@@ -475,18 +475,6 @@ class Browser:
                 elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
                     connection.close()
                     return printed
-
-
-def test_a_course(place):
-    """J-07: the module of a course gives its app JupyterLab in the container, whether or not there are wrappers."""
-    # as the app starts it (lumi-userguide, runjobs/webui/jupyter.md)
-    printed = place.documented(COURSE + """
-        unset MODULEPATH; module use $PWD/www_lumi_modules; module load deep-learning
-        python -m jupyter lab --version; python -c 'import sys; print(sys.prefix)'; echo $_COURSE_NOTEBOOK
-    """).splitlines()
-    assert printed[0] == "www_lumi_modules/deep-learning.lua"
-    assert re.fullmatch(r"\d+\.\d+\.\d+", printed[-3])
-    assert printed[-2:] == ["/user-software/venv/pytorch", "intro-to-dl/day1/01-pytorch-test-setup.ipynb"]
 
 
 def plot_in_a_browser(browser, view, connection, picture):

@@ -123,10 +123,10 @@ def test_checking_before_installing(place, site, wheels, base_image):
     more = ("--", *site.eb_options)
     result = place("-r", "requirements.txt", "--check", "--image", base_image, *more)
     lines = result.stdout.splitlines()
-    assert [re.sub(r" +\d\.\d kB +| {2,}", "|", line) for line in lines[:2]] == [
+    assert [re.sub(r" {2,}", "|", line) for line in lines[:2]] == [
         "+ greeting 1.0|asked for", "+ hello 1.0|dependency"]
     assert re.fullmatch(r"= numpy 2\.\S+ +in the image", lines[2])
-    assert lines[3].startswith(f"yes: {MODULE} can be installed: 2 packages, ")
+    assert lines[3].startswith(f"yes: {MODULE} can be installed: 2 packages")
     make_wheel(wheels, "numpy", "1.0")
     try:
         (site.work / "bad.txt").write_text("numpy<2\n")
@@ -137,8 +137,6 @@ def test_checking_before_installing(place, site, wheels, base_image):
         (wheels / "numpy-1.0-py3-none-any.whl").unlink()
     assert re.match(rf"no: {MODULE} can't be installed: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the "
                     r"image can't be replaced, but: The user requested numpy<2\. .*'allow_replace': \['numpy'\]", said)
-    line = "requirements = [{'name': 'requirements', 'requirements': ['numpy<2'], 'allow_replace': ['numpy']}]"
-    assert f"\n\n{line}\n\nthen install it with: eb {MODULE.replace('/', '-')}.eb\n" in result.stderr
     assert not list(site.work.glob("*.eb"))
     (site.sources / "example.sif").unlink()
     error = place("-r", "requirements.txt", "--check", *more, status=3).stderr

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
@@ -93,18 +92,17 @@ def test_resources(module, tmp_path):
 
 
 def test_files_that_were_changed(module, tmp_path, capsys):
-    """N11, C-04: an app and a course whose files were changed stay without --overwrite; another app's are replaced."""
-    for more, name in (((), "form.yml.erb"), (("--course", "a"), "a.lua")):
-        words = ["ood", module, "--site", "lumi", "-o", "app" if not more else "courses", *more]
-        assert cli.main(words) == cli.main(words) == 0
-        path = tmp_path / words[5] / name
-        text = path.read_text()
-        path.write_text("edited")
-        assert cli.main(words) == 3
-        assert "--overwrite" in capsys.readouterr().err
-        assert path.read_text() == "edited"
-        assert cli.main([*words, "--overwrite"]) == 0
-        assert path.read_text() == text
+    """N11, C-04: an app whose files were changed stays without --overwrite; another app's are replaced."""
+    words = ["ood", module, "--site", "lumi", "-o", "app"]
+    assert cli.main(words) == cli.main(words) == 0
+    path = tmp_path / "app/form.yml.erb"
+    text = path.read_text()
+    path.write_text("edited")
+    assert cli.main(words) == 3
+    assert "--overwrite" in capsys.readouterr().err
+    assert path.read_text() == "edited"
+    assert cli.main([*words, "--overwrite"]) == 0
+    assert path.read_text() == text
     assert cli.main(["ood", module, "--site", "derecho", "-o", "app"]) == 0
 
 
@@ -145,55 +143,6 @@ def test_paths_with_any_characters(module, tmp_path):
     said = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True, cwd="/",
                           env={"PATH": "/usr/bin:/bin", "CONFIG_FILE": "/c", "HOME": str(tmp_path)}).stdout
     assert said.startswith(f"{tmp_path}\n\n")
-
-
-COURSE = """\
--- Jupyter: only files with this word are listed
-help([[JupyterLab with the packages of {module}, for the course deep-learning]])
-prepend_path("MODULEPATH", "{modules}")
-depends_on("{module}")
--- `python` of the module, even if it has no wrappers
-prepend_path("PATH", "{root}/interpreter")
-setenv("_COURSE_BASE_NAME", "deep-learning")
-setenv("_COURSE_NOTEBOOK_TYPE", "lab")
-setenv("_COURSE_GIT_REPO", "https://example.org/courses/intro-to-dl.git")
-setenv("_COURSE_GIT_REF", "v1")
-setenv("_COURSE_NOTEBOOK", "intro-to-dl/day1/01-start.ipynb")
-"""
-
-
-def test_a_course(module, eb_prefix, tmp_path, capsys):
-    """J-07: the two files that LUMI's app for courses reads (lumi-userguide, runjobs/webui/jupyter-for-courses.md)."""
-    arguments = ["ood", module, "--site", "lumi", "--course", "deep-learning", "-o", "www_lumi_modules"]
-    url = "https://example.org/courses/intro-to-dl.git"
-    assert cli.main([*arguments, "--repository", url, "--ref", "v1", "--notebook", "day1/01-start.ipynb"]) == 0
-    folder = tmp_path / "www_lumi_modules"
-    assert (folder / "deep-learning.lua").read_text() == COURSE.format(
-        module=module, modules=eb_prefix.modules, root=eb_prefix.software / module)
-    assert yaml.safe_load((folder / "deep-learning-resources.yml").read_text()) == {
-        "cores": 7, "time": "01:00:00", "partition": "small-g", "mem": "60GB", "gpus": 1}
-    assert cli.main([*arguments[:-1], "no-repository"]) == 0
-    (eb_prefix.modules / f"{module}.lua").unlink()
-    assert cli.main(["ood", str(eb_prefix.software / module), *arguments[2:]]) == 3
-    assert "add its directory with `module use`" in capsys.readouterr().err
-    assert "_GIT_" not in (tmp_path / "no-repository/deep-learning.lua").read_text()
-
-
-@pytest.mark.parametrize(("arguments", "status", "said"), [
-    (["--course", "a/b"], 3, "'a/b' can't be the name of a course"),
-    (["--course", "a", "--ref", "v1"], 3, "name it with --repository"),
-    (["--course", "a", "--repository", "https://me:hunter2@example.org/a.git"], 3, "contains a password or token"),
-    (["--ref", "v1"], 2, "name it with --course"),
-    (["--course", "a", "--cluster", "b"], 2, "the files of a course don't name a cluster"),
-])
-def test_wrong_use(module, capsys, arguments, status, said):
-    """J-07: errors name the remedy, and no credential gets into files that others read."""
-    try:
-        assert cli.main(["ood", module, "-o", "app", *arguments]) == status
-    except SystemExit as end:
-        assert end.code == status
-    assert said in " ".join(capsys.readouterr().err.split())
-    assert not Path("app").exists()
 
 
 def test_what_is_missing(eb_prefix, tmp_path, capsys):

@@ -54,7 +54,6 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     assert {key.removeprefix(prefix): value for key, value in seen["annotations"].items()} == {
         "title": MODULE, "version": "1.0-squashed", "licenses": "MIT",
         "created": seen["annotations"][f"{prefix}created"],
-        "description": "Python packages on top of example.sif: greeting==1.0, hello==1.0",
         "base.name": "example.sif", "base.digest": f"sha256:{record['image']['sha256']}"}
     assert [one["annotations"][f"{prefix}title"] for one in seen["layers"]] == [
         "user-software.squashfs", "lock.json", "sbom.cdx.json", "Example-1.0-squashed.eb"]
@@ -94,8 +93,8 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     said = ebsif(theirs, "pull", f"oci:{moved}", "--name", "theirs", "--check", "-o", theirs.work)
     *packages, verdict = said.stdout.splitlines()
     advice = said.stderr.splitlines()[-1]
-    assert packages == ["+ greeting 1.0    asked for", "+ hello 1.0       dependency"]
-    assert re.fullmatch(r"yes: Example/1\.0-writable-theirs-\d{8} can be installed: 2 packages, [\d.]+ kB", verdict)
+    assert packages == ["+ greeting 1.0  asked for", "+ hello 1.0     dependency"]
+    assert re.fullmatch(r"yes: Example/1\.0-writable-theirs-\d{8} can be installed: 2 packages", verdict)
     assert advice == f"install it with: ebsif pull oci:{moved} --name theirs -o {theirs.work} --install"
     assert not list(theirs.work.iterdir())
     said = ebsif(theirs, "pull", f"oci:{moved}:mine", check=False, cwd=theirs.work)

@@ -26,7 +26,7 @@ TRIED = {
         "test_debugging.py::test_ranks_that_hang_or_crash_say_where"],
     "docs/editors.md": [
         "test_editors.py::test_the_interpreter_is_called_by_its_path",
-        "test_editors.py::test_a_session_of_open_ondemand", "test_editors.py::test_a_course"],
+        "test_editors.py::test_a_session_of_open_ondemand"],
     "docs/for-administrators.md": "test_documentation.py::test_the_quick_starts",
     "docs/for-easybuild.md": "test_documentation.py::test_the_quick_starts",
     "docs/for-users.md": "test_documentation.py::test_the_quick_starts",

@@ -5,7 +5,6 @@ import os
 
 import pytest
 from ebsif.packages import requirements, venv
-from support import CONTAINER_FILES
 
 
 def package(packages, name, version="1.0", files=(), direct_url=None):
@@ -39,7 +38,6 @@ def environment(tmp_path):
     package(packages, "gone", direct_url={"url": "file:///none/gone-1.0.whl", "archive_info": {}})
     package(packages, "mine", direct_url={"url": "file:///home/me/mine", "dir_info": {"editable": True}})
     (packages / "broken-1.0.dist-info").mkdir()
-    (packages / "byhand.py").touch()
     (packages / "a,b.py").touch()
     (packages / "__pycache__").mkdir()
     (packages / "old-3.0.egg-info").write_text("Name: old\nVersion: 3.0\n")
@@ -55,11 +53,10 @@ def test_packages_of_an_environment(environment):
         built.as_uri(), "cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz",
         "gone==1.0", "labeled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0",
         "part @ https://example.org/p.zip#subdirectory=a%20b", "setuptools==80.0"]
-    broken, gone, mine, others = wanted.impossible
+    broken, gone, mine = wanted.impossible
     assert broken == "broken-1.0.dist-info: no name or version in its metadata, not taken over"
     assert gone.startswith("gone 1.0: /none/gone-1.0.whl, which it was installed from, no longer exists: this version")
     assert mine.startswith("mine 1.0: installed in development mode (pip install -e) from file:///home/me/mine")
-    assert others == "not part of a package, not taken over: lib/python3.12/site-packages/byhand.py"
 
 
 def test_a_wheel_in_a_closed_directory(monkeypatch):
@@ -74,25 +71,13 @@ def test_a_wheel_in_a_closed_directory(monkeypatch):
     assert line == "a==1.0" and said.startswith("/root/a-1.0.whl, which it was installed from, no longer exists")
 
 
-def test_an_environment_of_make_venv(environment):
-    """Issue 20, point 2: what make-venv has added beside the packages is not the user's."""
-    before = venv.read(environment).impossible
-    packages = environment / "lib/python3.12/site-packages"
-    for path in (CONTAINER_FILES / "site-packages").iterdir():
-        (packages / path.name).touch()
-    assert "'container-packages.pth'" in (CONTAINER_FILES / "share/ebsif/make-venv.py").read_text()
-    (packages / "container-packages.pth").touch()
-    assert venv.read(environment).impossible == before
-
-
 def test_an_environment_in_user_software(environment, tmp_path):
-    """Issue 19, point 6: a module's user software: the environment is in a subdirectory; other files are named."""
+    """Issue 19, point 6: a module's user software: the environment is in a subdirectory."""
     outer = tmp_path / "user-software"
     (outer / "venv").mkdir(parents=True)
     environment.rename(outer / "venv/pytorch")
     wanted = venv.read(outer)
     assert "optuna==4.5.0" in wanted.lines
-    assert wanted.impossible[-1].endswith(": venv/pytorch/lib/python3.12/site-packages/byhand.py")
     package(outer / "venv/other/lib/python3.12/site-packages", "x")
     with pytest.raises(requirements.RequirementsError, match="several environments .*venv/other, venv/pytorch"):
         venv.read(outer)

@@ -510,7 +510,7 @@ def test_what_an_installation_says_about_its_image(prefix, tmp_path, capsys):
     assert main(command) == 0
     said = capsys.readouterr()
     assert "requirements = ['einops']\n" in said.out
-    assert said.err == "ebsif: environment.yml: the versions in the image are used: numpy 2.0, not numpy=1.26\n"
+    assert said.err == "ebsif: environment.yml: the versions in the image are used: numpy 2.0 (not numpy=1.26)\n"
     path.write_text("dependencies: [python=3.12, einops]\n")
     assert main(command) == 3
     assert "asks for python=3.12, but the image has Python 3.11.4: choose a container" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """What the pages of `ebsif docs` say of a container: names, badges, packages of installations, changes."""
 
-import cProfile
 import json
 import os
 import re
@@ -165,21 +164,3 @@ def test_signature_and_source(catalogue):
     assert page.source == "oras://host/a@sha256:1"
     record.image.source_digest = None
     assert page.source is None
-
-
-def test_many_containers_take_linear_work(catalogue, tmp_path):
-    """Ten times as many containers take about ten times as many function calls, not a hundred times."""
-    head = CONTAINERS.partition("containers:\n")[0] + "containers:\n"
-
-    def calls(number):
-        (catalogue / "mine/containers/PyTorch.yaml").write_text(head + "".join(
-            f"  - {{family: base, version: 2.{index}, date: {2000 + index}0101, components: {{rocm: 6.4}}}}\n"
-            for index in range(number)))
-        containers = read(catalogue)
-        profile = cProfile.Profile()
-        profile.runcall(lambda: build.build([(containers[0].site, containers)], tmp_path / "pages"))
-        return sum(one.callcount for one in profile.getstats())
-
-    # caches are filled on first use
-    calls(2)
-    assert calls(100) < 11 * calls(10)

@@ -4,9 +4,6 @@ import dataclasses
 import json
 import os
 import re
-import socket
-import threading
-import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -17,30 +14,6 @@ from ebsif.environments import extending, outcome, plan
 from prefixes import BASE, OTHER
 
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
-
-
-@pytest.fixture
-def odd_server():
-    """The address of a server that answers one question with something else than HTTP."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        def answer():
-            client, _ = server.accept()
-            with client:
-                client.recv(1000)
-                client.sendall(b"220 welcome\r\n")
-
-        threading.Thread(target=answer, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/a-1-py3-none-any.whl"
-
-
-def test_sizes_that_nobody_knows(odd_server, tmp_path):
-    """E-02: the size of a package is unknown if a server doesn't say it; a repository has none."""
-    assert plan.size_of({"url": odd_server}) is None
-    assert plan.size_of({"url": "http://user:****@127.0.0.1/a-1-py3-none-any.whl"}) is None
-    file = tmp_path / "a b.whl"
-    file.write_bytes(b"x" * 5)
-    assert plan.size_of({"url": file.as_uri()}) == 5
-    assert plan.size_of({"url": file.as_uri(), "vcs_info": {"vcs": "git"}}) is None
 
 
 def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
@@ -57,29 +30,6 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
         assert (f"nothing can be installed in {tmp_path}/file/modules, EasyBuild's directory here, because you can't "
                 f"write to {tmp_path}/file: choose one of your own (export EASYBUILD_PREFIX=") in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lock.json"]
-
-
-@pytest.mark.parametrize("option", ["buildpath", "repositorypath"])
-def test_other_directories_of_somebody_else(tmp_path, monkeypatch, capsys, option):
-    """Issue 20: so does it name others in which EasyBuild writes, before it has done everything else."""
-    (tmp_path / "file").touch()
-    archive = tmp_path / "archive"
-    monkeypatch.setattr("ebsif.eb.framework.repository", lambda: archive)
-    monkeypatch.chdir(tmp_path)
-    assert option in framework.other_directories()
-    # E-13: EasyBuild only needs to create it
-    archive.mkdir()
-    assert list(framework.other_directories()) == ["buildpath"]
-    monkeypatch.setattr("ebsif.eb.framework.other_directories", lambda: {option: tmp_path / "file/x"})
-    assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--install"]) == 3
-    assert capsys.readouterr().err == (
-        f"ebsif: EasyBuild can't write to {tmp_path}/file/x, its {option}, because you can't write to {tmp_path}/file: "
-        f"choose a directory of your own (export EASYBUILD_{option.upper()}=DIRECTORY, or at the end of the command: "
-        f"-- --{option}=DIRECTORY)\n")
-    # E-11: a check says so, too
-    monkeypatch.setattr(running, "install", Eb({"einops 0.8": True}))
-    assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check"]) == 0
-    assert f"ebsif: but EasyBuild can't write to {tmp_path}/file/x, its {option}, " in capsys.readouterr().err
 
 
 def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
@@ -107,24 +57,17 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
         outcome.require_place(dataclasses.replace(request, output=closed))
 
 
-@pytest.mark.parametrize(("earlier", "expected"), [
-    (None, "is not installed"), (-1000, "is as it was before"), (1000, "is installed")])
-def test_an_interrupted_installation(tmp_path, monkeypatch, capsys, earlier, expected):
-    """Issue 20: Ctrl-C: the last line says whether there is a module, and where the easyconfig is."""
-    place = framework.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
-    if earlier:
-        place.file.parent.mkdir()
-        place.file.touch()
-        os.utime(place.file, (time.time() + earlier,) * 2)
-
+def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
+    """Issue 20: Ctrl-C: the last line says where the easyconfig is."""
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(framework, "place_of", lambda _: place)
+    monkeypatch.setattr(framework, "place_of", lambda _: framework.Place(
+        tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software"))
     monkeypatch.setattr(running, "install", interrupt)
     with pytest.raises(KeyboardInterrupt):
         outcome.install(tmp_path / "a-1.eb", again=True, more=[])
-    assert capsys.readouterr().err == f"ebsif: interrupted: a/1 {expected}; the easyconfig is {tmp_path}/a-1.eb\n"
+    assert capsys.readouterr().err == f"ebsif: interrupted; the easyconfig is {tmp_path}/a-1.eb\n"
 
 
 def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
@@ -195,8 +138,8 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
         return [*said.out.splitlines(), *(line for line in said.err.splitlines() if line.startswith("install it"))]
 
     module = f"{BASE}-theirs-1"
-    packages = ["+ rich 1.0     asked for", "+ hello 1.0    dependency"]
-    assert checked(0) == [*packages, f"yes: {module} can be installed: 2 packages, size unknown",
+    packages = ["+ rich 1.0   asked for", "+ hello 1.0  dependency"]
+    assert checked(0) == [*packages, f"yes: {module} can be installed: 2 packages",
                           "install it with: ebsif extend --from-lock lock.json --name theirs --date 1 --install"]
     assert "constraints = ['hello==1.0', 'rich==1.0']" in eb.easyconfig
     file["sha256"] = "2" * 64
@@ -218,7 +161,7 @@ def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, capsys):
     eb.result.warned = True
     monkeypatch.setattr(running, "install", eb)
     assert main(["extend", BASE, "--add", "torchvision", "--name", "other", "--check"]) == 0
-    assert " can be installed: 1 package, size unknown (but see the warning above)\n" in capsys.readouterr().out
+    assert " can be installed: 1 package (but see the warning above)\n" in capsys.readouterr().out
 
 
 def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
@@ -243,11 +186,11 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
 
 def test_the_verdict_on_an_extension_that_is_changed(capsys):
     """E-11: of many packages only one may be new, so the verdict counts those that are as before."""
-    rich = plan.Addition("rich", "15.0", 1000, "asked for")
+    rich = plan.Addition("rich", "15.0", "asked for")
     plan.show(plan.Plan([rich], before=82), Namespace(module="A/1"), "COMMAND")
     assert capsys.readouterr().out.splitlines() == [
-        "+ rich 15.0    1.0 kB  asked for", "= 82 packages          as before",
-        "yes: A/1 can be installed: 83 packages (82 as before), 1.0 kB"]
+        "+ rich 15.0    asked for", "= 82 packages  as before",
+        "yes: A/1 can be installed: 83 packages (82 as before)"]
 
 
 def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):
@@ -256,6 +199,6 @@ def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check", "--",
                  f"--buildpath={tmp_path}/elsewhere"]) == 0
-    assert capsys.readouterr().out.startswith("+ einops 0.8    asked for\nyes: ")
+    assert capsys.readouterr().out.startswith("+ einops 0.8  asked for\nyes: ")
     assert outcome.install_command(["extend", "a b", "--check", "--", "--debug"]) == (
         "ebsif extend 'a b' --install -- --debug")

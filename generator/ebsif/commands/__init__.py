@@ -26,7 +26,7 @@ HEADINGS = {
         "export": "write the environment of a module as an RO-Crate, for a paper",
         "push": "put the environment of a module into a registry or directory",
         "pull": "install an environment from a registry or directory",
-        "ood": "write an app or the files of a course for Open OnDemand",
+        "ood": "write an app for Open OnDemand",
     },
     "run a site": {
         "site": "start the profile of your own site",

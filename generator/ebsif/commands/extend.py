@@ -30,7 +30,7 @@ from ebsif.commands.options import (
     request_of,
 )
 from ebsif.eb import framework
-from ebsif.environments import bases, change, extending, repeating, wheelhouse
+from ebsif.environments import bases, change, extending, plan, repeating
 from ebsif.environments.change import Environment
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.outcome import (
@@ -157,7 +157,7 @@ def fill_wheelhouse(options: Namespace) -> int:
             raise
         # eb may find it
         easyconfig = options.module
-    wheels = wheelhouse.fill(easyconfig, options.wheelhouse, options.more)
+    wheels = plan.fill_wheelhouse(easyconfig, options.wheelhouse, options.more)
     for wheel in wheels:
         print(wheel)
     folder = options.wheelhouse.resolve()

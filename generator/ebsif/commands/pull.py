@@ -35,6 +35,7 @@ from ebsif.environments.outcome import (
 from ebsif.environments.plan import Plan
 from ebsif.errors import UsageError
 from ebsif.images.registry.reference import open_repository
+from ebsif.images.registry.repository import is_content
 from ebsif.installed import places
 from ebsif.installed.names import Names
 from ebsif.report import output
@@ -87,7 +88,7 @@ def run(options: Namespace) -> int:
 
 def planned(found: Artefact) -> Plan:
     """Return the plan to take all packages from the user software, and what is wrong with it."""
-    plan = repeating.recorded_plan(found.record, found.squashfs.size)
+    plan = repeating.recorded_plan(found.record)
     plan.problem = artefact.problem(found)
     return plan
 
@@ -123,12 +124,12 @@ def fetch_user_software(found: Artefact, path: Path, again: bool) -> None:
     with tempfile.TemporaryDirectory(prefix=".ebsif-pull-", dir=path.parent) as folder:
         file = Path(folder, path.name)
         with artefact.transferring("fetching user software", found.squashfs.size) as progress:
-            if artefact.is_downloaded(found, path):
+            if is_content(path, found.squashfs):
                 return
             if path.exists():
                 require_replaceable(path, again)
             artefact.download(found, file, progress)
         # another process may have been faster
-        if path.exists() and not artefact.is_downloaded(found, path):
+        if path.exists() and not is_content(path, found.squashfs):
             set_aside(path, "user software")
         file.replace(path)

@@ -316,19 +316,6 @@ def prefix() -> tuple[Path, Path]:
     return Path(install_path()), Path(install_path("mod")) / build_option("suffix_modules_path")
 
 
-def other_directories() -> dict[str, Path]:
-    """Return the directories that EasyBuild needs besides those of `prefix`, by the option that names them."""
-    from easybuild.tools.config import build_path
-
-    session()
-    directories = {"buildpath": Path(build_path())}
-    archive = repository()
-    # it fails if it can't create it; where it can't write to it, it archives nothing
-    if archive and not os.path.isdir(archive):  # noqa: PTH112 is_dir() fails below a closed directory
-        directories["repositorypath"] = archive
-    return directories
-
-
 def repository() -> Optional[Path]:
     """Return the directory where EasyBuild archives easyconfigs; None if it isn't one."""
     from easybuild.tools.config import get_repository, get_repositorypath

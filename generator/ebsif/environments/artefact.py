@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
-from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record, RecordError
+from easybuild.easyblocks.generic.container.lockfile import Record, RecordError
 from easybuild.easyblocks.generic.container.texts import format_size
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 
@@ -20,7 +20,7 @@ from ebsif.environments.portable import LOCK, Portable
 from ebsif.errors import EbsifError
 from ebsif.images.registry.manifest import MANIFEST, TITLE, Descriptor, Manifest
 from ebsif.images.registry.reference import parse
-from ebsif.images.registry.repository import Progress, Repository, is_content
+from ebsif.images.registry.repository import Progress, Repository
 from ebsif.installed.sbom import BILL_OF_MATERIALS
 from ebsif.report.steps import Now, Steps
 
@@ -74,19 +74,10 @@ def reference_to_push(text: str) -> ImageSource:
 def annotations_of(portable: Portable) -> dict[str, str]:
     """Return the annotations of an artefact: what it is, and to which image it belongs."""
     record = portable.record
-    base, digest = base_of(record.image)
-    values = {"title": portable.module, "version": record.full_version,
-              "description": f"Python packages on top of {record.image.file}: {', '.join(record.venv_packages)}"[:1000],
-              "created": portable.installed.isoformat(), "licenses": portable.license, "base.name": base,
-              "base.digest": digest}
+    values = {"title": portable.module, "version": record.full_version, "created": portable.installed.isoformat(),
+              "licenses": portable.license, "base.name": record.image.file,
+              "base.digest": f"sha256:{record.image.sha256}"}
     return {f"{ANNOTATION}{name}": value for name, value in values.items() if value}
-
-
-def base_of(image: ImageRecord) -> tuple[str, str]:
-    """Return name and digest of an image: those in the registry that it is from, else those of its file."""
-    if image.source_digest and "://" in (image.source or ""):
-        return str(image.source).partition("://")[2].partition("@")[0], image.source_digest
-    return image.file, f"sha256:{image.sha256}"
 
 
 @contextlib.contextmanager
@@ -157,11 +148,6 @@ def problem(artefact: Artefact) -> str:
     digest = artefact.record.user_software.get(SQUASHFS)
     is_right = artefact.squashfs.digest == f"sha256:{digest}"
     return "" if is_right else f"{artefact.name}: {SQUASHFS} doesn't match the lock"
-
-
-def is_downloaded(artefact: Artefact, path: Path) -> bool:
-    """Return whether a file is the user software of an artefact."""
-    return is_content(path, artefact.squashfs)
 
 
 def download(artefact: Artefact, path: Path, progress: Progress) -> None:

@@ -47,11 +47,7 @@ class EasyconfigContainer(Container):
 
 
 def read(path: Path, site: Site) -> Container:
-    """
-    Return the container that an easyconfig describes; of the site, only how extensions share images counts.
-
-    Raise BaseError if it is not that of a container module.
-    """
+    """Return the container that an easyconfig describes; raise BaseError if it is not that of a container module."""
     written, read = written_values(path), framework.read(path)
     names = framework.source_names(read["sources"])
     if read["easyblock"] not in ("ContainerInstall", "ContainerVenv") or len(names) != 1:

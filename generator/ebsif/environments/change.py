@@ -74,11 +74,7 @@ class Environment:
 
     @property
     def pins(self) -> list[str]:
-        """
-        The packages that keep their version, as requirements: all that are still needed.
-
-        A package for which another version is asked for may change, and so may those that it needs.
-        """
+        """The packages to keep, as requirements: not those that change, what these need, and what nothing needs."""
         changing = {*self.needed_by(line for line in self.lines if not self.suits(line)), *self.unneeded}
         return [f"{package.name}=={package.version}" for name, package in sorted(self.packages.items())
                 if name not in changing and "/" not in (package.line or "")]
@@ -133,11 +129,7 @@ class Environment:
 
 
 def environment_of(installation: Installation, container: Container, names: Names, site: Site) -> Environment:
-    """
-    Return the current packages of an installation, and what was asked for, with the changes made by hand.
-
-    The container is that of its easyconfig.
-    """
+    """Return the current packages of an installation with the container of its easyconfig, and what was asked for."""
     record = installation.record
     packages = current.packages_of(installation)
     if packages is None:
@@ -211,11 +203,7 @@ def lines_for(added: Mapping[str, Package]) -> list[str]:
 
 
 def report_left_behind(installation: Installation, name: str, wanted: Sequence) -> None:
-    """
-    Say which packages were added by hand to an installation, for a new extension that doesn't have them.
-
-    `name` is that of the new extension; the packages in `wanted`, stages or requirement lines, are not named.
-    """
+    """Name the packages added by hand to an installation that a new extension of a name, with what is wanted, lacks."""
     before = set(installation.record.venv_versions)
     added = {one: package for one, package in (current.packages_of(installation) or {}).items()
              if one not in before | venv.TOOLS}
@@ -231,11 +219,7 @@ def report_left_behind(installation: Installation, name: str, wanted: Sequence) 
 
 
 def parse(texts: Iterable[str]) -> list[str]:
-    """
-    Return packages of the command line as lines of a requirements.txt, with absolute paths.
-
-    Raise ChangingError or RequirementsError if one is no requirement, or a file doesn't exist.
-    """
+    """Return packages of the command line as lines of a requirements.txt, with absolute paths."""
     lines = [line for text in texts for line in requirementstxt.lines_for(text, "--add", Path(), ())]
     for line in lines:
         if "/" not in line and not parsed(line):

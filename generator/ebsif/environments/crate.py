@@ -23,7 +23,6 @@ FILES = {
                         "application/vnd.cyclonedx+json"),
 }
 EASYCONFIG = ("Easyconfig", "With it, EasyBuild installs the module", "text/plain")
-HOMEPAGE = re.compile(r"""^homepage\s*=\s*(['"])(?P<url>https?://[^'"\s]+)\1""", re.MULTILINE)
 # a name in SPDX's list, and no expression
 LICENSE = re.compile(r"(?!LicenseRef-)[A-Za-z0-9.-]+")
 
@@ -33,11 +32,7 @@ class CrateError(EbsifError):
 
 
 def write(portable: Portable, directory: Path) -> None:
-    """
-    Write a crate with lock, bill of materials, easyconfig and metadata into a new directory.
-
-    Raise CrateError if something is there, or the library for crates is not installed.
-    """
+    """Write a crate with lock, bill of materials, easyconfig and metadata into a new directory."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CrateError(f"{directory} exists already: name another directory, or remove it")
     try:
@@ -71,7 +66,9 @@ def describe(crate: Any, portable: Portable) -> None:
     root["datePublished"] = portable.installed.date().isoformat()
     root["license"] = crate.add(ContextEntity(crate, *license_of(portable)))
     image = crate.add(ContextEntity(crate, "#image", image_of(portable)))
-    root["mainEntity"] = crate.add(ContextEntity(crate, "#module", {**module_of(portable), "isBasedOn": image}))
+    root["mainEntity"] = crate.add(ContextEntity(crate, "#module", {
+        "@type": "CreativeWork", "name": portable.module, "version": portable.record.full_version,
+        "softwareRequirements": portable.record.venv_packages, "isBasedOn": image}))
     root["mentions"] = image
 
 
@@ -85,16 +82,6 @@ def license_of(portable: Portable) -> tuple[str, dict[str, Any]]:
         return "#license", {"@type": "CreativeWork", "name": name, "description": "A license expression of SPDX"}
     return f"{SPDX}{name}", {"@type": "CreativeWork", "name": name, "description": f"{name} in SPDX's list of licenses",
                              "url": f"{SPDX}{name}"}
-
-
-def module_of(portable: Portable) -> dict[str, Any]:
-    """Return the properties of the module: its version and its packages."""
-    homepage = HOMEPAGE.search(portable.texts.get(portable.easyconfig or "", ""))
-    return {
-        # software must have a page
-        **({"@type": "SoftwareApplication", "url": homepage.group("url")} if homepage else {"@type": "CreativeWork"}),
-        "name": portable.module, "version": portable.record.full_version,
-        "softwareRequirements": portable.record.venv_packages}
 
 
 def image_of(portable: Portable) -> dict[str, Any]:

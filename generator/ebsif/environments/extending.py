@@ -18,7 +18,6 @@ from ebsif.catalogue.records import Stage, as_parameter
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import lock, places, sharing
-from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import Image
@@ -64,11 +63,7 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
 
 
 def on_top(container: Container, wanted: list, name: str) -> list:
-    """
-    Return the stages of a container followed by new ones, each with a name of its own (E-04).
-
-    `wanted` are stages or lines; the name of the extension tells its stages from those of the container.
-    """
+    """Return the stages of a container followed by new ones, stages or lines, each with a name of its own (E-04)."""
     stages = stages_of(as_parameter(container.requirements))
     return append(stages, wanted, name) if stages else wanted
 
@@ -85,33 +80,25 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
     return joined
 
 
-def newest(module: str, name: str) -> Optional[Installation]:
-    """Return the installed extension of a module that a name stands for: the newest one; None if there is none."""
-    extensions = [one for one in places.everything()
-                  if one.base == module and one.extension and one.extension[0] == name]
-    return max(extensions, key=lambda one: selection.natural_key(shown(one)), default=None)
+def of_name(module: str, name: str) -> dict[str, Installation]:
+    """Return the installed extensions of a module with a name, by date, the newest one last."""
+    extensions = {one.extension[1]: one for one in places.everything()
+                  if one.base == module and one.extension and one.extension[0] == name}
+    return dict(sorted(extensions.items(), key=lambda item: selection.natural_key(item[0])))
 
 
-def of_today(module: str, name: str) -> dict[int, Installation]:
-    """Return the installed extensions of a module with a name and today's date, by their number: the first is 1."""
-    numbered = {number_today(module, name, shown(one)): one for one in places.everything()}
-    return {number: one for number, one in numbered.items() if number}
+def of_today(module: str, name: str) -> dict[str, Installation]:
+    """Return the installed extensions of a module with a name and today's date, perhaps with a number."""
+    today = rf"{time.strftime(TODAY)}(\.\d+)?"
+    return {date: one for date, one in of_name(module, name).items() if re.fullmatch(today, date)}
 
 
 def free_dates(module: str, name: str) -> Iterator[str]:
-    """
-    Yield today's date with the numbers after those of the extensions that are installed; the first has none.
-    """
-    today = time.strftime(TODAY)
-    for number in itertools.count(max(of_today(module, name), default=0) + 1):
+    """Yield today's date with the numbers after those of the extensions that are installed; the first has none."""
+    today, earlier = time.strftime(TODAY), list(of_today(module, name))
+    last = int(earlier[-1].partition(".")[2] or 1) if earlier else 0
+    for number in itertools.count(last + 1):
         yield today if number == 1 else f"{today}.{number}"
-
-
-def number_today(module: str, name: str, text: str) -> int:
-    """Return the number of an extension of a module with a name and today's date; 0 for other modules."""
-    start = f"{module}-{name}-{time.strftime(TODAY)}"
-    match = re.fullmatch(rf"{re.escape(start)}(?:\.(\d+))?", text)
-    return int(match.group(1) or 1) if match else 0
 
 
 def check_names(*names: str) -> None:
@@ -122,10 +109,7 @@ def check_names(*names: str) -> None:
 
 
 def sources(container: Container) -> str:
-    """
-    Return eb's option for the directories that may contain the image: EasyBuild's source paths, those of the catalogue,
-    and installations with that image.
-    """
+    """Return eb's option for the directories that may have the image: EasyBuild's, the site's, of installations."""
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
     folders = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
@@ -135,11 +119,7 @@ def sources(container: Container) -> str:
 
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,
                 extras: Sequence[str] = (), groups: Sequence[str] = ()) -> tuple[list, list[str]]:
-    """
-    Return the stages in one file, or in several files with names (name, path), and messages.
-
-    Extras and dependency groups are those of the project in the file, or in each of them.
-    """
+    """Return the stages in one file, or in several files with names (name, path), and messages."""
     image = known_image(container)
     if path:
         wanted = requirements.read(Path(path), image, extras, groups)

@@ -57,6 +57,11 @@ class Kernel:
     own: Optional[Path] = None
 
     @property
+    def where(self) -> Optional[Path]:
+        """What tells it from others of its module: its environment or its user software."""
+        return self.venv or self.own
+
+    @property
     def missing(self) -> Optional[Path]:
         """The first path that it needs and that doesn't exist."""
         needed = (self.program, self.venv, self.own)
@@ -110,11 +115,7 @@ def of_installation(root: Path) -> list[Path]:
 
 
 def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[Path]]:
-    """
-    Return the installation with a name, or that of an environment which make-venv has created, and that one.
-
-    Without a name, this is the loaded module, with its active environment.
-    """
+    """Return the installation with a name, or that of an environment of make-venv, and the environment."""
     venv = Path(text).expanduser().absolute() if text else None
     if not venv or not files.is_there(venv / "host-bin"):
         installation = names.installation(text)
@@ -144,9 +145,9 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     software = os.environ.get(USER_SOFTWARE_VARIABLE)
     own = Path(software).absolute() if software else None
     module = shown(installation)
-    label = label_of(venv, own)
+    where = venv or own
     # Jupyter only knows lower case
-    name = name.lower() if name else kernel_name(f"{module}-{label}" if label else module)
+    name = name.lower() if name else kernel_name(f"{module}-{where.name}" if where else module)
     if not NAME.fullmatch(name):
         raise KernelError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only, no . at the start")
     program = Path(os.path.abspath(installation.root)) / INTERPRETER  # noqa: PTH100 links stay: they may change
@@ -167,15 +168,9 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     return kernel
 
 
-def label_of(venv: Optional[Path], own: Optional[Path]) -> Optional[str]:
-    """Return what tells a kernel from others of its module: its environment or its user software."""
-    return venv.name if venv else own.name if own else None
-
-
 def write(kernel: Kernel, module: str) -> None:
     """Write the file of a kernel, which has a directory."""
-    label = label_of(kernel.venv, kernel.own)
-    title = kernel_title(module) + (f", {label}" if label else "")
+    title = kernel_title(module) + (f", {kernel.where.name}" if kernel.where else "")
     files.replace(kernel.folder / "kernel.json", kernel_spec(
         str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or "")))
 
@@ -195,7 +190,7 @@ def make_room_for(kernel: Kernel) -> None:
     earlier = read(kernel.folder)
     if earlier and earlier.module:
         if (earlier.module, earlier.venv, earlier.own) != (kernel.module, kernel.venv, kernel.own):
-            whose = earlier.venv or earlier.own or earlier.module
+            whose = earlier.where or earlier.module
             output.note(f"this replaces the kernel {kernel.folder.name} of {output.escape(whose)}")
     elif files.is_there(kernel.folder / "kernel.json"):
         raise KernelError(f"{kernel.folder} is a kernel of another program: choose another name with --name")
@@ -220,22 +215,18 @@ def check_package(installation: Installation, venv: Optional[Path], own: Optiona
     if venv:
         where, remedy = str(venv), f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
     elif own:
-        where, remedy = str(own), "; ".join(adding(module, own))
+        where, remedy = str(own), adding(module, own)
     raise KernelError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
 
 
-def adding(module: str, own: Path) -> Iterator[str]:
-    """Yield the commands that add ipykernel to user software in a directory."""
-    yield f"module load {module}"
-    unpacked, packed = files.is_there(own / DIRECTORY), files.is_there(own / SQUASHFS)
-    if not unpacked:
-        yield "unmake-squashfs"
-    if packed:
-        # the module would use the file
-        yield f"rm {shlex.quote(str(own / SQUASHFS))}"
-    if packed or not unpacked:
-        yield f"module unload {module}; module load {module}"
-    yield f"start-shell -c 'pip install {PACKAGE}'"
+def adding(module: str, own: Path) -> str:
+    """Return the commands that add ipykernel to user software in a directory."""
+    unpack = ""
+    if files.is_there(own / SQUASHFS) or not files.is_there(own / DIRECTORY):
+        # as long as the file is there, the module uses it
+        unpack = f"unmake-squashfs; rm -f {shlex.quote(str(own / SQUASHFS))}; module unload {module}; " \
+                 f"module load {module}; "
+    return f"module load {module}; {unpack}start-shell -c 'pip install {PACKAGE}'"
 
 
 def remove(folder: Path, name: str) -> Kernel:

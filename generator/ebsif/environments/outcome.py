@@ -18,7 +18,7 @@ from ebsif.environments import extending, plan
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
-from ebsif.installed import places, removal
+from ebsif.installed import places
 from ebsif.installed.names import shown
 from ebsif.installed.places import WRITTEN, Installation
 from ebsif.packages.requirements import names_in
@@ -130,7 +130,7 @@ def own_folder() -> Path:
 
 
 def make(request: Request, extension: Extension) -> int:
-    """Write the easyconfig of an extension, check it, install it, or collect its wheels; return the exit status."""
+    """Write the easyconfig of an extension, check it, or install it; return the exit status."""
     if request.installs or request.check:
         # report mistakes in eb's options or configuration before anything is written
         framework.session(tuple(request.more))
@@ -151,10 +151,9 @@ def make(request: Request, extension: Extension) -> int:
         text = path.read_text(encoding="utf-8")
     beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
     with removed_after_failure(path, *beside):
-        again = may_replace(request, path, extension.module(date))
         for place, companion in beside.items():
-            companion.write(place, again)
-        write_file(path, text, again)
+            companion.write(place, request.rebuild)
+        write_file(path, text, request.rebuild)
         if request.installs:
             status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))])
             for place in beside if not request.output else ():
@@ -178,9 +177,10 @@ def check_name(request: Request, extension: Extension, added: Sequence[str] = ()
     # --prefix and others say where it would be
     framework.session(tuple(request.more))
     name = extension.name
-    earlier = extending.newest(extension.base.module, name)
-    if not earlier or earlier.damage:
+    extensions = list(extending.of_name(extension.base.module, name).values())
+    if not extensions or extensions[-1].damage:
         return
+    earlier = extensions[-1]
     lost = ", ".join(sorted(names_in(earlier.record.stages) - names_in(list(extension.wanted))))
     if lost and added:
         raise ExtendingError(f"`{name}` exists ({shown(earlier)}); to add to it: ebsif extend {name} --add "
@@ -205,11 +205,7 @@ def show_plan(request: Request, extension: Extension, date: str) -> Optional[int
 
 
 def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[Installation]]:
-    """
-    Return the date of an extension, and its installation if there is nothing to do.
-
-    The date is that of the request, else today, with a number if there is an extension of today with other packages.
-    """
+    """Return the date of an extension, with a number if it isn't the first, and its installation if it is done."""
     def is_done(installation: Installation, date: str) -> bool:
         path = installation.easyconfig
         return path is not None and not request.again and extension.is_in(path, date)
@@ -218,9 +214,7 @@ def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[I
         there = installed_as(extension.module(request.date)) if request.check or request.install else None
         return request.date, there if there and is_done(there, request.date) else None
     earlier = extending.of_today(extension.base.module, extension.name)
-    last = earlier[max(earlier)] if earlier else None
-    if last and last.extension:
-        date = last.extension[1]
+    for date, last in list(earlier.items())[-1:]:
         if request.again or is_done(last, date):
             return date, None if request.again else last
     for date in extending.free_dates(extension.base.module, extension.name):
@@ -242,15 +236,6 @@ def installed_as(module: str) -> Optional[Installation]:
     return next((one for one in places.everything() if shown(one) == module), None)
 
 
-def may_replace(request: Request, path: Path, module: str) -> bool:
-    """Return whether an easyconfig may be replaced; raise ExtendingError while eb installs it, and reads it again."""
-    lock = removal.easybuild_lock(framework.place_of(path.resolve()).installation) \
-        if request.rebuild and path.exists() else None
-    if lock:
-        raise ExtendingError(f"{path} is in use: {removal.locked(module, lock)}")
-    return request.rebuild
-
-
 def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> None:
     """Write an easyconfig or another file; if `again` is true, a different one of that name is renamed first."""
     if path.exists() and path.read_bytes() != text.encode():
@@ -261,11 +246,7 @@ def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> 
 
 @contextlib.contextmanager
 def removed_after_failure(*paths: Path) -> Iterator[None]:
-    """
-    Remove files of a failed attempt (C-04), except those that were there before.
-
-    After Ctrl-C they stay: a message says where the easyconfig is.
-    """
+    """Remove files of a failed attempt (C-04), except those that were there before, and after Ctrl-C."""
     new = [path for path in paths if not path.exists()]
     try:
         yield
@@ -299,11 +280,11 @@ def install(path: Path, again: bool, more: list[str]) -> int:
         raise ExtendingError(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
             "again, or choose another --name or --date")
-    start, begun = time.monotonic(), time.time()
+    start = time.monotonic()
     try:
         done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more])
     except KeyboardInterrupt:
-        print(f"ebsif: {outcome_of_interruption(place, begun)}; the easyconfig is {path}", file=sys.stderr)
+        print(f"ebsif: interrupted; the easyconfig is {path}", file=sys.stderr)
         raise
     if done.status:
         done.print_program()
@@ -317,15 +298,6 @@ def install(path: Path, again: bool, more: list[str]) -> int:
             use = f"module use {shlex.quote(str(place.use))}"
             output.hint(f"to find it in each new shell, add this line to ~/.bashrc: {use}")
     return 0
-
-
-def outcome_of_interruption(place: framework.Place, begun: float) -> str:
-    """Return whether a module is installed after an interruption of eb, which began at a time."""
-    if not place.file.exists():
-        return f"interrupted: {place.module} is not installed"
-    # eb writes the module file last
-    done = place.file.stat().st_mtime >= begun
-    return f"interrupted: {place.module} is {'installed' if done else 'as it was before'}"
 
 
 def is_installed(path: Path, place: framework.Place) -> bool:
@@ -361,18 +333,13 @@ def closed_place(request: Request) -> Optional[str]:
         return (f"the easyconfig can't be written to {folder.resolve()}, because you can't write to {closed}: choose a "
                 "directory of your own (-o DIRECTORY)")
     framework.session(tuple(request.more))
-    how = "at the end of the command: -- "
     for directory in framework.prefix():
         if closed := closed_part(directory):
             home = os.environ.get("HOME")
             own = f"$HOME/{DEFAULT_PREFIX}" if home and not closed_part(Path(home, DEFAULT_PREFIX)) else "DIRECTORY"
             return (f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
-                    f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or {how}--prefix=DIRECTORY)")
-    for option, directory in framework.other_directories().items():
-        if closed := closed_part(directory):
-            variable = f"EASYBUILD_{option.upper().replace('-', '_')}"
-            return (f"EasyBuild can't write to {directory}, its {option}, because you can't write to {closed}: choose "
-                    f"a directory of your own (export {variable}=DIRECTORY, or {how}--{option}=DIRECTORY)")
+                    f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or at the end of the command: "
+                    "-- --prefix=DIRECTORY)")
     return None
 
 

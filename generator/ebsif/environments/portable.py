@@ -18,7 +18,6 @@ from ebsif.installed import current, lock
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.installed.sbom import BILL_OF_MATERIALS, bill_of_materials
-from ebsif.report import output
 
 LOCK = "lock.json"
 LICENSES = "org.opencontainers.image.licenses"
@@ -44,19 +43,9 @@ class Portable:
     installed: datetime.datetime
     license: Optional[str]
 
-    @property
-    def easyconfig(self) -> Optional[str]:
-        """Name of the easyconfig, None if there is none."""
-        return next((name for name in self.texts if name.endswith(".eb")), None)
-
 
 def of(installation: Installation, license_name: Optional[str] = None, with_user_software: bool = True) -> Portable:
-    """
-    Return the environment of an installation, for others.
-
-    Raise PortableError if the license is not an expression of SPDX, if user software is needed and is a directory, or
-    if a credential would be given to others.
-    """
+    """Return the environment of an installation, for others; raise PortableError if it can't be given to them."""
     if license_name and not as_spdx(license_name):
         raise PortableError(f"--license {license_name}: should be in SPDX's list of licenses (MIT, CC0-1.0), or an "
                             "expression of SPDX ('Apache-2.0 AND MIT'): https://spdx.org/licenses")
@@ -75,7 +64,7 @@ def of(installation: Installation, license_name: Optional[str] = None, with_user
                             f"and install {shown(installation)} again. {REMEDY}")
     return Portable(shown(installation), record, texts, squashfs,
                     datetime.datetime.fromtimestamp(int(moment), datetime.timezone.utc),
-                    as_spdx(license_name) if license_name else license_in(record))
+                    as_spdx(license_name or str(record.image.labels.get(LICENSES) or "")))
 
 
 def as_spdx(name: str) -> Optional[str]:
@@ -84,15 +73,6 @@ def as_spdx(name: str) -> Optional[str]:
         return canonicalize_license_expression(name)
     except InvalidLicenseExpression:
         return None
-
-
-def license_in(record: Record) -> Optional[str]:
-    """Return the license in the labels of the image; None if it is missing or not an SPDX expression (noted)."""
-    label = str(record.image.labels.get(LICENSES) or "")
-    if label and not as_spdx(label):
-        output.note(f"the license in the labels of the image, {output.escape(label)}, is none of SPDX's list: it "
-                    "counts as not stated (--license names one)")
-    return as_spdx(label) if label else None
 
 
 def packed(installation: Installation) -> Optional[Path]:

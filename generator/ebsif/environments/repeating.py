@@ -43,11 +43,7 @@ def read(path: Path) -> Record:
 
 
 def repeatable(record: Record, place: object) -> Record:
-    """
-    Return a record of that place, which may be somebody else's, if the installation can be repeated from it.
-
-    Raise RepeatingError if it has no packages to install, or something in it is missing or damaged.
-    """
+    """Return a record of that place, which may be somebody else's; raise RepeatingError unless it can be repeated."""
     if not record.stages:
         raise RepeatingError(f"{place} is the lock of a module without packages of its own: there is nothing to repeat")
     wrong = next(missing_in(record), None)
@@ -120,11 +116,7 @@ def has_other_image(container: Container, record: Record) -> bool:
 
 
 def adapted(container: Container, record: Record) -> tuple[Container, list[dict[str, Any]]]:
-    """
-    Return a container with another image than a record, and stages that install the packages of the record on it.
-
-    The packages keep their versions, as far as the image has none of them.
-    """
+    """Return a container with another image than a record, and stages with the versions that the image lacks."""
     there = known_image(container).packages
     pins = [f"{name}=={version}" for name, version in versions_in(record.venv_packages).items()
             if normal_name(name) not in there and name not in venv.TOOLS]
@@ -141,11 +133,7 @@ def is_same(easyconfig: Path, record: Record) -> bool:
 
 
 def check(container: Container, record: Record, options: Sequence[str] = (), image: Optional[Path] = None) -> Plan:
-    """
-    Return what pip would do to repeat an installation, and whether it would install the recorded files.
-
-    `container` is the extension, on the image of the record; for options and image see `plan.check`.
-    """
+    """Return what pip would do to repeat an installation, and whether it would install the recorded files."""
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.record import other_files
 
@@ -156,10 +144,10 @@ def check(container: Container, record: Record, options: Sequence[str] = (), ima
     return planned
 
 
-def recorded_plan(record: Record, size: int) -> Plan:
-    """Return the plan to take all recorded packages from one file of a certain size."""
+def recorded_plan(record: Record) -> Plan:
+    """Return the plan to take all recorded packages from one file."""
     asked, dependency = REASONS
     named = names_in(record.stages)
-    added = [Addition(name, version, None, asked if normal_name(name) in named else dependency)
+    added = [Addition(name, version, asked if normal_name(name) in named else dependency)
              for name, version in versions_in(record.venv_packages).items() if name not in venv.TOOLS]
-    return Plan(sorted(added, key=lambda one: (REASONS.index(one.why), one.name.lower())), total=size)
+    return Plan(sorted(added, key=lambda one: (REASONS.index(one.why), one.name.lower())))

@@ -23,11 +23,7 @@ BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
 
 
 def read(path: Path, image: Optional[Image] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()) -> Wanted:
-    """
-    Return the requirements in a file of any format, with extras and dependency groups of its project.
-
-    Raise RequirementsError if it can't be read, has no requirements, or can't be used with the image.
-    """
+    """Return the requirements in a file of any format, with extras and dependency groups of its project."""
     if not path.is_file():
         raise RequirementsError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
     try:
@@ -65,11 +61,7 @@ def read_format(path: Path, image: Image, extras: Sequence[str], groups: Sequenc
 
 
 def split_into_stages(lines: list[str]) -> Union[list[str], list[dict]]:
-    """
-    Return requirements as stages, or unchanged if one stage is enough.
-
-    Packages that are built against torch get their own stage, without build isolation, after the packages they need.
-    """
+    """Return requirements as stages if packages are built against torch, which get their own; else unchanged."""
     options = [line for line in lines if line.startswith("-") and not re.match("-e|--editable", line)]
     asked = [line for line in lines if line not in options]
     needy = [line for line in asked if package_name(line) in NEEDS_TORCH]

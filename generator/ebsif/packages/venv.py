@@ -1,15 +1,13 @@
 """The packages in a virtual environment, a directory or a SquashFS file, and their exact requirements."""
 
 import json
-import os
-import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Optional
 from urllib.parse import quote, unquote, urlsplit
 
@@ -22,22 +20,9 @@ from ebsif.packages.formats.wanted import RequirementsError, Wanted
 TOOLS = {"pip"}
 # ... and up to Python 3.11 these
 OLD_TOOLS = {"setuptools", "wheel"}
-# beside packages, what Python creates, and what make-venv adds
-NO_MODULES = {"__pycache__", "container-packages.pth", "ebsif_imports.py", "ebsif_pip_hints.py"}
-PACKAGES = re.compile(r"(?:(?P<root>.+)/)?lib/python3\.(?P<minor>\d+)/site-packages")
+# a venv, a directory with one, the user software of a module
+PACKAGES = [f"{above}lib/python3.*/site-packages" for above in ("", "*/", "*/*/")]
 METADATA = (".dist-info", ".egg-info")
-
-
-@dataclass
-class Tree:
-    """The relative paths of all files of an environment, and a directory with the metadata of its packages."""
-
-    paths: set[PurePosixPath]
-    folder: Path
-
-    def children(self, folder: PurePosixPath) -> set[PurePosixPath]:
-        """Return the paths directly in a folder."""
-        return {path for path in self.paths if path.parent == folder}
 
 
 @dataclass(frozen=True)
@@ -56,33 +41,25 @@ class Package:
 
 
 def packages(path: Path) -> dict[str, Package]:
-    """
-    Return all packages in an environment by their normalized name, those for installing others included.
-
-    Raise RequirementsError if it can't be read or contains no environment.
-    """
-    with opened(path) as tree:
-        folder, _ = find(tree, path)
-        inside = [package_in(tree.folder / info) for info in sorted(tree.children(folder)) if info.suffix in METADATA]
+    """Return all packages in an environment by their normalized name, those for installing others included."""
+    with opened(path) as folder:
+        inside = [package_in(info) for info in metadata_in(site_packages(folder, path))]
     return {normal_name(package.name): package for package in inside if package}
 
 
 def read(path: Path) -> Wanted:
-    """
-    Return the packages of an environment with exact versions, and those that can't be installed elsewhere.
-
-    Raise RequirementsError if it can't be read, or contains no environment or no packages.
-    """
-    with opened(path) as tree:
-        packages, minor = find(tree, path)
-        wanted, owned = Wanted(), set()
-        for info in sorted(tree.children(packages)):
-            if info.suffix in METADATA:
-                owned |= files_of(tree.folder / info, info)
-                add_package(tree.folder / info, minor, wanted)
-        others = [str(path) for path in sorted(tree.children(packages) - owned) if path.name not in NO_MODULES]
-        if others:
-            wanted.impossible.append(f"not part of a package, not taken over: {', '.join(others)}")
+    """Return the packages of an environment with exact versions, and those that can't be installed elsewhere."""
+    wanted = Wanted()
+    with opened(path) as folder:
+        place = site_packages(folder, path)
+        tools = TOOLS | (OLD_TOOLS if int(place.parent.name.rpartition(".")[2]) < 12 else set())
+        for info in metadata_in(place):
+            package = package_in(info)
+            if not package:
+                wanted.impossible.append(f"{info.name}: no name or version in its metadata, not taken over")
+            elif normal_name(package.name) not in tools:
+                wanted.lines += [package.line] if package.line else []
+                wanted.impossible += [f"{package.name} {package.version}: {package.said}"] if package.said else []
     if not wanted.lines:
         raise RequirementsError(f"{path} contains no package that pip can install"
                                 + "".join(f"\n  {text}" for text in wanted.impossible))
@@ -90,66 +67,44 @@ def read(path: Path) -> Wanted:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Tree]:
-    """Yield the files of a directory or SquashFS file."""
+def opened(path: Path) -> Iterator[Path]:
+    """Yield a directory, or one with the metadata of the packages in a SquashFS file."""
     if path.is_dir():
-        yield Tree({PurePosixPath(folder).relative_to(path) / name
-                    for folder, folders, files in os.walk(path) for name in [*folders, *files]}, path)
+        yield path
         return
     if not path.is_file():
         raise RequirementsError(f"{path} doesn't exist: a directory or a SquashFS file is required")
-    lines = unsquash(path, ["-l"]).splitlines()
-    paths = {PurePosixPath(line).relative_to("squashfs-root") for line in lines if line.startswith("squashfs-root/")}
-    with tempfile.TemporaryDirectory(prefix="ebsif-environment-") as folder:
-        place = Path(folder) / "environment"
-        metadata = [str(inside) for inside in paths if inside.suffix in METADATA]
-        if metadata:
-            unsquash(path, ["-no-xattrs", "-no-progress", "-d", str(place)], metadata)
-        yield Tree(paths, place)
-
-
-def unsquash(path: Path, options: list[str], names: Iterable[str] = ()) -> str:
-    """Run unsquashfs on a file, with options and names of files in it; return its output."""
-    escaped = [re.sub(r"([\\*?\[\]])", r"\\\1", name) for name in names]
     program = shutil.which("unsquashfs")
     if not program:
         raise RequirementsError(f"{path} can't be read: unsquashfs is not on PATH (install squashfs-tools)")
-    done = subprocess.run([program, *options, path, *escaped], capture_output=True, text=True, errors="replace",
-                          stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
-        raise RequirementsError(f"{path} can't be read as a SquashFS file: {said[-1]}")
-    return done.stdout
+    with tempfile.TemporaryDirectory(prefix="ebsif-environment-") as work:
+        folder = Path(work, "environment")
+        patterns = [f"{packages}/*{suffix}" for packages in PACKAGES for suffix in METADATA]
+        done = subprocess.run([program, "-no-xattrs", "-no-progress", "-d", folder, path, *patterns], text=True,
+                              capture_output=True, errors="replace", stdin=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
+            raise RequirementsError(f"{path} can't be read as a SquashFS file: {said[-1]}")
+        yield folder
 
 
-def find(tree: Tree, path: Path) -> tuple[PurePosixPath, int]:
-    """Return the directory of packages of an environment, and the minor version of its Python."""
-    folders = {PurePosixPath(match.group("root") or "."): (folder, int(match.group("minor")))
-               for folder in tree.paths for match in [PACKAGES.fullmatch(str(folder))] if match}
-    # an environment inside another one belongs to a package
-    outer = [root for root in folders if not any(other in root.parents for other in folders)]
+def site_packages(folder: Path, path: Path) -> Path:
+    """Return the directory of packages of the environment in a folder; raise RequirementsError unless there is one."""
+    places = {place.parents[2]: place for pattern in PACKAGES for place in sorted(folder.glob(pattern))}
     # user software of a module: its venv, whatever else somebody has put there
-    outer = [root for root in outer if root.parent == PurePosixPath("venv")] or outer
-    if not outer:
+    roots = [root for root in places if root.parent == folder / "venv"] or list(places)
+    if not roots:
         raise RequirementsError(f"{path} contains no Python environment (lib/python3.*/site-packages)")
-    if len(outer) > 1:
-        raise RequirementsError(f"{path} contains several environments ({', '.join(sorted(map(str, outer)))}): use "
-                                "the directory of one (unpack a SquashFS file with unsquashfs)")
-    return folders[outer[0]]
+    if len(roots) > 1:
+        listed = ", ".join(sorted(str(root.relative_to(folder)) for root in roots))
+        raise RequirementsError(f"{path} contains several environments ({listed}): use the directory of one (unpack a "
+                                "SquashFS file with unsquashfs)")
+    return places[roots[0]]
 
 
-def add_package(folder: Path, minor: int, wanted: Wanted) -> None:
-    """Add the package whose metadata is in a folder, or the reason why it can't be installed elsewhere."""
-    package = package_in(folder)
-    if not package:
-        wanted.impossible.append(f"{folder.name}: no name or version in its metadata, not taken over")
-        return
-    if normal_name(package.name) in TOOLS | (OLD_TOOLS if minor < 12 else set()):
-        return
-    if package.line:
-        wanted.lines.append(package.line)
-    if package.said:
-        wanted.impossible.append(f"{package.name} {package.version}: {package.said}")
+def metadata_in(place: Path) -> list[Path]:
+    """Return the files or directories with metadata in a directory of packages."""
+    return sorted(info for info in place.iterdir() if info.suffix in METADATA)
 
 
 def package_in(folder: Path) -> Optional[Package]:
@@ -169,18 +124,6 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
         return ""
-
-
-def files_of(folder: Path, info: PurePosixPath) -> set[PurePosixPath]:
-    """Return the files of a package in pip's record, and their directories."""
-    paths = {info}
-    for line in text_of(folder / "RECORD").splitlines():
-        # names with a comma are in quotes
-        name = line[1:].partition('"')[0] if line.startswith('"') else line.partition(",")[0]
-        paths.add(PurePosixPath(os.path.normpath(info.parent / name)))
-    for name in text_of(folder / "top_level.txt").split():
-        paths |= {info.parent / name, info.parent / f"{name}.py"}
-    return paths | {parent for path in paths for parent in path.parents}
 
 
 def requirement(name: str, version: str, direct_url: str) -> tuple[Optional[str], Optional[str]]:

@@ -2,13 +2,14 @@
 
 import re
 from collections import defaultdict
+from functools import lru_cache
+from importlib import resources
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.yamlfile import load
-from ebsif.packages.formats import condanames
 from ebsif.packages.formats.requirementstxt import lines_for
 from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted, texts
 
@@ -16,21 +17,28 @@ PACKAGE = re.compile(r"(?:\S*::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>.*)")
 # one version, perhaps with a build: =1.26 is ==1.26.*, but =1.26.4=py311_0 and ==1.26 are exact
 ONE_VERSION = re.compile(r"(?P<sign>={0,2})\s*(?P<version>\d[\w.!+]*?)(?P<any>\.?\*)?(?P<build>(?:\s*=\s*|\s+)\S+)?")
 
+# The names that Conda packages have for pip; the file says where they come from.
+TABLE = "conda-names.txt"
+
+# What the table doesn't know, or where the packages on PyPI have another name than their metadata
+EXCEPTIONS = {
+    # wheels on PyPI
+    "cmake": "cmake", "faiss": "faiss-cpu", "faiss-cpu": "faiss-cpu", "msgpack-python": "msgpack", "ninja": "ninja",
+    # several packages of Conda for one of pip
+    "opencv": "opencv-python", "py-opencv": "opencv-python", "pytorch-gpu": "torch", "ray-core": "ray",
+    "ray-default": "ray", "tensorflow-gpu": "tensorflow", "pillow-simd": "pillow",
+    # only for Conda's solver
+    "pytorch-cuda": None, "pytorch-mutex": None, "cpuonly": None,
+}
+
 # Why packages are not installed, or not in the version of the file.
-IN_IMAGE = "the image has %s"
-INSTEAD = "the versions in the image are used: %s"
-NO_PYTHON = "not Python packages, so only the image can provide them: %s"
-UNKNOWN = "not in the table of Conda names; if pip knows them, add them to the pip section: %s"
+IN_IMAGE = "the versions in the image are used: %s"
+NOT_FOR_PIP = "not known as Python packages; if pip knows them, add them to the pip section: %s"
 NO_VERSIONS = "versions that pip can't express; add the packages to the pip section: %s"
 
 
 def read(path: Path, image: Image) -> Wanted:
-    """
-    Return the requirements of a Conda environment, with messages on what is not installed.
-
-    Packages of the image are used in the version that they have. Raise RequirementsError if the file is invalid, or
-    needs another Python.
-    """
+    """Return the requirements of a Conda environment that the image lacks, with messages on what is not installed."""
     content = load(path)
     if not isinstance(content, dict):
         raise RequirementsError(f"{path}: should be a mapping with 'dependencies'")
@@ -52,9 +60,11 @@ def read(path: Path, image: Image) -> Wanted:
             conda += [line] if line else []
             if reason:
                 left[reason].append(text)
-    reasons = (IN_IMAGE, INSTEAD, NO_PYTHON, UNKNOWN, NO_VERSIONS)
-    return Wanted(conda + pip, [f"{path}: {text}" for text in [
-        *(reason % ", ".join(left[reason]) for reason in reasons if reason in left), *variables_in(content)]])
+    messages = [reason % ", ".join(left[reason]) for reason in (IN_IMAGE, NOT_FOR_PIP, NO_VERSIONS) if reason in left]
+    if content.get("variables"):
+        messages.append(f"variables are not set: {', '.join(map(str, content['variables']))} (easyconfigs have the "
+                        "parameter 'container_env')")
+    return Wanted(conda + pip, [f"{path}: {text}" for text in messages])
 
 
 def check_python(path: Path, item: str, versions: Optional[str], image: Image) -> None:
@@ -69,17 +79,15 @@ def check_python(path: Path, item: str, versions: Optional[str], image: Image) -
 
 def as_requirement(item: str, name: str, versions: Optional[str], image: Image) -> tuple[str, str, str]:
     """Return the requirement for a Conda package, or why there is none, with how the message names it."""
-    known, pip_name = condanames.find(name)
+    from packaging.specifiers import SpecifierSet
+
+    pip_name = pip_name_of(name)
     there = next((one for one in (pip_name, normal_name(name)) if one in image.packages), None)
     if there:
-        text = f"{there} {image.packages[there]}" + ("" if there == name else f" ({name})")
-        if versions is not None and is_match(image.packages[there], versions):
-            return "", IN_IMAGE, text
-        return "", INSTEAD, f"{text}, not {item}"
-    if not known:
-        return "", UNKNOWN, item
+        same = versions is not None and SpecifierSet(versions).contains(image.packages[there], prereleases=True)
+        return "", IN_IMAGE, f"{there} {image.packages[there]}" + ("" if same else f" (not {item})")
     if not pip_name:
-        return "", NO_PYTHON, name
+        return "", NOT_FOR_PIP, item
     return ("", NO_VERSIONS, item) if versions is None else (pip_name + versions, "", "")
 
 
@@ -103,14 +111,15 @@ def pip_versions(versions: str) -> Optional[str]:
     return text
 
 
-def is_match(version: str, asked: str) -> bool:
-    """Return whether a version satisfies a specification of pip."""
-    from packaging.specifiers import SpecifierSet
+def pip_name_of(name: str) -> Optional[str]:
+    """Return the name that pip has for a Conda package (in lower case); None if none is known."""
+    if name in EXCEPTIONS:
+        return EXCEPTIONS[name]
+    line = re.search(rf"^{re.escape(name)}(?: (\S+))?$", table(), re.MULTILINE)
+    return (line[1] or normal_name(name)) if line and line[1] != "-" else None
 
-    return SpecifierSet(asked).contains(version, prereleases=True)
 
-
-def variables_in(content: dict[str, Any]) -> list[str]:
-    """Return the message on variables of an environment, if it has any."""
-    return [f"variables are not set: {', '.join(map(str, content['variables']))} (easyconfigs have the parameter "
-            "'container_env')"] if content.get("variables") else []
+@lru_cache
+def table() -> str:
+    """Return the text of the table."""
+    return (resources.files("ebsif.packages.formats") / TABLE).read_text(encoding="utf-8")

@@ -1,6 +1,5 @@
 """Read lock files: pylock.toml (PEP 751), and uv.lock, which uv writes as such a file."""
 
-import functools
 import re
 import shlex
 import shutil
@@ -26,7 +25,7 @@ from ebsif.packages.formats.wanted import (
 if TYPE_CHECKING:
     from packaging.pylock import Package
 
-PYPI = "pypi.org"  # the index of pip, or what a mirror has
+PYPI = "pypi.org"  # of which pip may use a mirror
 # Hashes that pip checks
 ALGORITHMS = ("sha256", "sha384", "sha512")
 # only what was named: neither the project itself nor the groups that uv installs by default; nothing is looked up
@@ -42,11 +41,7 @@ def is_pylock(path: Path) -> bool:
 
 
 def read_pylock(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
-    """
-    Return the locked packages that an image needs, with their hashes.
-
-    Raise RequirementsError if the file is invalid or not for this image, or has other versions than the image.
-    """
+    """Return the locked packages that an image needs, with their hashes."""
     return wanted_of(path, packages_in(path, load_toml(path), image, extras, groups), image)
 
 
@@ -125,7 +120,6 @@ class Locked:
     image: Image
     lines: dict[str, str] = field(default_factory=dict)
     places: dict[str, None] = field(default_factory=dict)
-    unused: dict[str, None] = field(default_factory=dict)
     conflicts: list[tuple[str, str, str]] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
 
@@ -143,9 +137,7 @@ class Locked:
             files: list[Any] = [*(package.wheels or []), *([package.sdist] if package.sdist else [])]
             self.add_line(package, {file.filename: file.hashes for file in files})
             for place in [package.index] if package.index else [file.path or file.url or "" for file in files]:
-                # without an index, files elsewhere than here are in that of pip
-                if package.index or not place.startswith(("http:", "https:")):
-                    self.search(place)
+                self.search(place, is_index=place == package.index)
 
     def leave_out(self, package: "Package", why: str) -> None:
         """Name a package that is not installed."""
@@ -196,32 +188,15 @@ class Locked:
             self.conflicts.append((name, version, there))
         return same
 
-    def search(self, place: str) -> None:
-        """
-        Let pip search a directory with packages, or an index that the project declares, in addition to its own index.
-
-        Other indexes are those that happened to be configured where the file was locked; here, pip's own take their
-        place. The hashes tell whether they have the same files.
-        """
+    def search(self, place: str, is_index: bool) -> None:
+        """Let pip also search a directory with packages, or an index; the hashes tell whether files are the same."""
         parts = urlsplit(place)
         if parts.scheme in ("", "file"):
             folder = self.path.parent / unquote(parts.path)
             folder = (folder if folder.is_dir() else folder.parent).resolve()
             self.places[f"--find-links {shlex.quote(str(folder))}"] = None
-        elif without_credentials(place) in self.declared_indexes:
+        elif is_index and parts.netloc != PYPI:
             self.places[f"--extra-index-url {place}"] = None
-        elif parts.netloc != PYPI:
-            self.unused[place] = None
-
-    @functools.cached_property
-    def declared_indexes(self) -> set[str]:
-        """The URLs of the indexes that the project beside the lock file declares."""
-        project = self.path.with_name("pyproject.toml")
-        try:
-            indexes = load_toml(project)["tool"]["uv"]["index"] if project.is_file() else []
-            return {without_credentials(index["url"]) for index in indexes}
-        except (AttributeError, KeyError, TypeError):  # no such table, or another form, which uv refuses
-            return set()
 
     def wanted(self) -> Wanted:
         """Return the requirements; raise RequirementsError if the image has other versions, which stay."""
@@ -234,13 +209,4 @@ class Locked:
                 f"{self.path} has other versions than the image, whose packages can't be replaced:{listed}\nLock it "
                 f"again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), or "
                 "choose a container that has the locked versions (ebsif list --has NAME==VERSION)")
-        note = [f"{self.path}: pip searches the index that it is configured for, not {', '.join(self.unused)} (to add "
-                f"an index, declare it in {self.path.with_name('pyproject.toml')} as [[tool.uv.index]])"]
-        return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))],
-                      [*self.messages, *(note if self.unused else [])])
-
-
-def without_credentials(url: str) -> str:
-    """Return a URL in the form in which lock files of uv have it."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+        return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], self.messages)

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def read(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str]) -> Wanted:
-    """
-    Return the requirements of a project, without the project itself.
-
-    Raise RequirementsError if it lists them in another way, lacks an extra or group, or needs another Python.
-    """
+    """Return the requirements of a project, without the project itself."""
     content = load_toml(path)
     try:
         project, tool = content.get("project", {}), content.get("tool", {})

@@ -1,1 +1,1 @@
-"""Files that a web portal with Open OnDemand reads: an app for JupyterLab, and environments of courses."""
+"""Files that a web portal with Open OnDemand reads: an app for JupyterLab."""

@@ -1,15 +1,12 @@
-"""Write an interactive app for Open OnDemand that starts JupyterLab in a container, or the files of a course."""
+"""Write an interactive app for Open OnDemand that starts JupyterLab in a container."""
 
 import json
 import math
 import re
 import shlex
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Optional
-from urllib.parse import urlsplit
 
-from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif import files
@@ -26,44 +23,9 @@ class OnDemandError(EbsifError):
     """Files for Open OnDemand can't be written; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Course:
-    """A course: its name, the repository with its notebooks, what to check out, and the notebook that opens first."""
-
-    name: str
-    repository: Optional[str] = None
-    reference: Optional[str] = None
-    notebook: Optional[str] = None
-
-    def __post_init__(self):
-        """Check what others will read or run."""
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.name):
-            raise OnDemandError(f"'{self.name}' can't be the name of a course: use letters, digits and _ . - only")
-        if self.repository and Credentials.find(self.repository):
-            raise OnDemandError("the URL of the repository contains a password or token, which everybody in the course "
-                                "could read: use one without")
-        if (self.reference or self.notebook) and not self.repository:
-            raise OnDemandError("--ref and --notebook are for the repository of the course: name it with --repository")
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The variables that the portal's app for courses reads."""
-        values = {"_COURSE_BASE_NAME": self.name, "_COURSE_NOTEBOOK_TYPE": "lab"}
-        if self.repository:
-            folder = PurePosixPath(urlsplit(self.repository).path).name.removesuffix(".git")
-            values.update(_COURSE_GIT_REPO=self.repository, _COURSE_GIT_REF=self.reference or "")
-            if self.notebook:
-                # it is cloned into the directory of the course
-                values["_COURSE_NOTEBOOK"] = f"{folder}/{self.notebook}"
-        return values
-
-
 def write_app(installation: Installation, site: Site, cluster: Optional[str], place: Path,
               overwrite: bool = False) -> None:
-    """
-    Write an interactive app. Raise OnDemandError if the module has no JupyterLab, or Open OnDemand doesn't support the
-    site's scheduler.
-    """
+    """Write an interactive app; raise OnDemandError if module or scheduler don't support it."""
     check_jupyterlab(installation)
     kind = site.scheduler.kind
     templates = our_templates()
@@ -134,33 +96,6 @@ def hours(time: str) -> int:
     return whole + math.ceil((minutes * 60 + seconds) / 3600)
 
 
-def write_course(installation: Installation, site: Site, course: Course, place: Path,
-                 overwrite: bool = False) -> list[Path]:
-    """
-    Write the two files that LUMI's and CSC's app 'Jupyter for courses' reads; return their paths. Raise OnDemandError
-    if the module has no JupyterLab, or there is no module file.
-    """
-    check_jupyterlab(installation)
-    if not installation.use:
-        raise OnDemandError(f"the module file of {installation.module} is neither on MODULEPATH nor below EasyBuild's "
-                            "prefix, so that the course can't load it: add its directory with `module use`")
-    name, partition = default_partition(site)
-    node = node_data(partition)
-    memory = node["memory"] and node["memory"] * partition.cpus_per_task // node["cpus"] // 1024
-    resources = {"cores": partition.cpus_per_task, "time": f"{hours(site.scheduler.time):02}:00:00", "partition": name,
-                 "mem": f"{memory}GB" if memory else None, "gpus": min(1, partition.gpus) or None}
-    templates = our_templates()
-    module = place / f"{course.name}.lua"
-    table = place / f"{course.name}-resources.yml"
-    texts = {
-        module: templates.get_template("course/course.lua.j2").render(
-            module=installation.module, course=course.name, use=str(installation.use),
-            interpreter=str(interpreter.of(installation).parent), variables=course.variables),
-        table: "".join(f"{key}: {json.dumps(value)}\n" for key, value in resources.items() if value)}
-    files.write_new(texts, overwrite)
-    return list(texts)
-
-
 def check_jupyterlab(installation: Installation) -> None:
     """Raise OnDemandError if neither the image nor the user software of a module has JupyterLab."""
     record = current.record_of(installation)
@@ -170,19 +105,13 @@ def check_jupyterlab(installation: Installation) -> None:
             f"  ebsif extend {installation.module} --add jupyterlab --name jupyter --install")
 
 
-def lua_text(text: str) -> str:
-    """Return a text as Lua reads it."""
-    return '"' + re.sub(r'[\\"\x00-\x1f\x7f]', lambda match: f"\\{ord(match[0]):03}", text) + '"'
-
-
 def our_templates():
-    """Return the templates, with filters for Ruby, YAML and Lua."""
+    """Return the templates, with filters for Ruby and YAML."""
     templates = environment("ebsif.publish.ondemand", "ebsif.jobs")
     templates.filters.update(
         # text in a template of Open OnDemand's
         erb=lambda text: text.replace("<%", "<%%"),
         json=json.dumps,
-        lua=lua_text,
         # in a tag of such a template
         ruby=lambda text: "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("%>", "%%>") + "'",
         # JSON is YAML

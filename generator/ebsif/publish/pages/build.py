@@ -28,10 +28,7 @@ BRAND = "Containers"
 
 def build(sites: list[tuple[Site, list[Container]]], directory: Path,
           records: Optional[Mapping[str, dict[str, Any]]] = None, overwrite: bool = False) -> int:
-    """
-    Build the pages of sites in a directory, whose earlier pages are replaced when all are complete. Raise
-    OverwriteError if files would be lost that this function has not written.
-    """
+    """Build the pages of sites in a directory; files that this function has not written are only lost on request."""
     with files.filled(directory, "docs", overwrite) as made:
         return write_pages([(site, pages(containers, records)) for site, containers in sites], made)
 
@@ -100,16 +97,13 @@ def inside_of(page: Page, versions: dict[str, list[str]]) -> dict[str, Optional[
 
 
 def neighbors(some: list[Page]) -> list[dict[str, Any]]:
-    """Return the previous page, the next one, and those with the same image, for each page."""
+    """Return the previous page and the next one, for each page."""
     by_container = {page.container: page for page in some}
     newer: dict[Optional[Container], Page] = {}
-    same_image: dict[tuple[str, str], list[Page]] = {}
     for page in some:
         newer.setdefault(page.before, page)
-        same_image.setdefault((page.container.name, page.container.file_name), []).append(page)
-    images = [same_image[page.container.name, page.container.file_name] for page in some]
-    return [{"previous": by_container.get(page.before) if page.before else None, "newer": newer.get(page.container),
-             "same_image": [other for other in same if other is not page]} for page, same in zip(some, images)]
+    return [{"previous": by_container.get(page.before) if page.before else None, "newer": newer.get(page.container)}
+            for page in some]
 
 
 def values_of(page: Page) -> dict[str, Any]:

@@ -26,12 +26,7 @@ class ReframeError(EbsifError):
 
 def write(site: Site, containers: Sequence[Container], partitions: Sequence[str], place: Path,
           overwrite: bool = False) -> int:
-    """
-    Write the directory for containers that aren't archived; return the number of modules.
-
-    Without names of partitions, it is for the site's default one. Raise ReframeError if there is nothing to check, or
-    ReFrame doesn't support the site's scheduler.
-    """
+    """Write checks of containers that aren't archived, by default for the site's partition; return their number."""
     if site.scheduler.kind not in LAUNCHERS:
         raise ReframeError(f"{site.name} uses {site.scheduler.kind}, but the checks only support "
                            f"{' and '.join(LAUNCHERS)}")
