@@ -480,7 +480,7 @@ def test_an_image_of_another_size(place, tmp_path):
     (one,), same = findings(settings), findings(settings, images=True)
     assert same == [one]
     assert one.text.endswith("is not the image of the record: it has 3 bytes, not 4, so it was replaced, truncated or "
-                             "signed since (`ebsif update` says which)")
+                             "signed since")
 
 
 PYTHON = {"version": "3.12.1", "prefix": "/usr", "base_prefix": "/usr", "packages": {"torch": "2.7.0+rocm6.2"}}

@@ -157,7 +157,7 @@ def test_moved_and_missing_images(place, capsys):
         assert f"lumi-multitorch/2.9-rocm-6.4-{kind}-20260124_092648: its image lumi-multitorch-{kind}-{OLD[1]}.sif " \
             f"is no longer in {second}: bring it back, or archive the record" in said
     assert "lumi-multitorch/2.10-rocm-7.0-torch-20260807_115122: its image " in said
-    assert "was replaced: it has 58 bytes, not 1. Put the right one there" in said
+    assert "was replaced: it has 58 bytes, not 1. Put the right one there, " in said
     assert said.count("warning: ") == 5
     # an archived one is of no interest
     place.catalogue.write_text(text.replace("history: a preview", "archived: true"))
@@ -300,14 +300,8 @@ def test_sha256_stated_by_a_release(tmp_path, name, text, stated):
     assert (found and found.sha256) == (digest if stated else None)
 
 
-@pytest.mark.parametrize(("size", "sha256", "how"), [
-    (None, None, None), (3, None, None), (4, None, "truncated"), (2, "0", "replaced"), (3, "0", "altered"),
-    (None, "0", "altered"), (3, hashlib.sha256(b"abc").hexdigest(), None)])
-def test_how_a_file_differs_from_a_record(tmp_path, size, sha256, how):
-    """R-05, I-03: by its size, which needs no reading, and by its SHA256 if that is to be computed."""
-    image = tmp_path / "a.sif"
-    image.write_bytes(b"abc")
-    different = checksum.difference(image, size, sha256, checksum.sha256)
+@pytest.mark.parametrize(("size", "how"), [(None, None), (3, None), (4, "truncated"), (2, "replaced")])
+def test_how_a_file_differs_from_a_record(size, how):
+    """R-05: by its size, which needs no reading."""
+    different = checksum.different_size(3, size)
     assert (different and different.how) == how
-    by_size = checksum.difference(image, size, sha256)
-    assert by_size == (None if how == "altered" else different)

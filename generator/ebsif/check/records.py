@@ -141,7 +141,7 @@ def difference(container: Container, path: Path, digest: Optional[Digest]) -> Op
     size = path.stat().st_size
     if container.size and size != container.size:
         return (f"is not the image of the record: it has {size} bytes, not {container.size}, so it was replaced, "
-                "truncated or signed since (`ebsif update` says which)")
+                "truncated or signed since")
     try:
         found = digest(path.resolve()) if digest and container.sha256 else container.sha256
     except OSError as error:

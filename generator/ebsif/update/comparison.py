@@ -21,7 +21,7 @@ from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.images import inspection
-from ebsif.images.checksum import Difference, difference
+from ebsif.images.checksum import Difference, different_size
 from ebsif.images.checksum import sha256 as sha256_of
 from ebsif.images.inspection import Inspection
 from ebsif.images.remote import Remote
@@ -199,20 +199,17 @@ class Comparison:
 
     def check_image(self, container: Container, path: Path) -> None:
         """Say whether an image is another one than that of its record, without reading all of it."""
-        different = difference(path, container.size, container.sha256)
-        if not different:
-            self.check_sum(container, path, stated_beside(path))
-        elif different.how == "signed":
-            self.say_of(WARNING, container, f"its image {path} was signed since the record was written, and is the "
-                        f"same otherwise: correct 'sha256' ({sha256_of(path)}) and 'size' ({path.stat().st_size}), and "
-                        "`ebsif render`")
-        else:
+        different = different_size(path.stat().st_size, container.size)
+        if different:
             self.say_different(container, path, different)
+        else:
+            self.check_sum(container, path, stated_beside(path))
 
     def say_different(self, container: Container, place: object, different: Difference) -> None:
         """Say that an image (path or URL) is not that of its record."""
         self.say_of(WARNING, container, f"its image {place} was {different.how}: {different.figures}. Put the right "
-                    "one there, or give the other one a name of its own")
+                    "one there, give the other one a name of its own, or, if it was only signed, correct 'sha256' and "
+                    "'size'")
 
     def check_sum(self, container: Container, place: object, stated: Optional[Stated]) -> None:
         """Say whether a release states another SHA256 for an image (path or URL) than its record, which may lack it."""
