@@ -1,7 +1,7 @@
 """Compare the catalogue of a site with the images in directories, and propose records for those it doesn't have."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
@@ -13,9 +13,8 @@ from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSourc
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import Entry, complete
 from ebsif.catalogue.guess import adding
-from ebsif.catalogue.guess.familymatch import families_named
 from ebsif.catalogue.proposal import AddingError
-from ebsif.catalogue.records import CatalogueFile, Record
+from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
@@ -37,8 +36,7 @@ class Comparison:
     """
     The comparison of the containers of a site, and the files of its catalogue, with images.
 
-    It collects `entries`, the proposed records; `findings`, what else differs; in `missing` the SHA256 that records
-    lack and releases state, with the container of each; and in `renamed` containers whose images have other names.
+    It collects `entries`, the proposed records, and `findings`, what else differs.
     """
 
     settings: Settings
@@ -48,8 +46,6 @@ class Comparison:
     dry_run: bool = True
     entries: list[Entry] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    missing: list[tuple[Container, str]] = field(default_factory=list)
-    renamed: list[Container] = field(default_factory=list)
 
     @cached_property
     def known(self) -> dict[str, list[Container]]:
@@ -58,11 +54,6 @@ class Comparison:
         for container in self.containers:
             known.setdefault(container.file_name, []).append(container)
         return known
-
-    @property
-    def own(self) -> Path:
-        """The catalogue that can be changed."""
-        return next(iter(self.settings.own_directories), Path())
 
     @cached_property
     def ignored(self) -> list[str]:
@@ -96,47 +87,20 @@ class Comparison:
         """Compare the catalogue with the images in directories."""
         self.findings += survey.findings
         recorded = list(self.containers)
-        others: dict[object, list[str]] = {}
         # a link that a record names is meant
         links = [link for link in survey.links if link.name not in self.known]
         # an image in two directories counts once
         for path in dict.fromkeys([*survey.images, *(link.resolve() for link in links)]):
-            if path.name in self.known or not is_there(path):
-                continue
-            if kind := self.other_kind(path.name):
-                others.setdefault(path.parent, []).append(kind)
-            else:
-                self.propose(path, survey)
-        self.name_others(others)
+            if path.name not in self.known and is_there(path):
+                self.propose(path)
         for link in links:
             self.name_link(link)
         for container in recorded:
             # what has a source needn't be in a directory
-            if container not in self.renamed and not container.archived and not container.source:
+            if not container.archived and not container.source:
                 self.check_record(container, survey)
 
-    def other_kind(self, name: str) -> str:
-        """
-        Return which word of a file name no image in the catalogue has; '' if there is none.
-
-        A release has images of several kinds, and the catalogue some of them.
-        """
-        words: list[str] = []
-        for document in self.documents:
-            for _, _, fields in families_named(document, name):
-                strange = strange_words(document, fields)
-                if not strange:
-                    return ""
-                words += strange
-        return words[0] if words else ""
-
-    def name_others(self, others: Mapping[object, list[str]]) -> None:
-        """Say which kinds of images are left out, by directory."""
-        for place, kinds in others.items():
-            self.say(NOTE, "images of other kinds than those in the catalogue are left out "
-                     f"({', '.join(dict.fromkeys(kinds))}); `ebsif add IMAGE` adds one", place)
-
-    def propose(self, path: Path, survey: Survey) -> None:
+    def propose(self, path: Path) -> None:
         """Propose the record of an image; if that is impossible, say why."""
         if not fits(self.documents, path.name):
             self.say(WARNING, "is not in the catalogue, and no family has images with such names: `ebsif add "
@@ -144,12 +108,6 @@ class Comparison:
             return
         try:
             found = inspected(path)
-            renamed = self.renamed_to(found, survey)
-            if renamed:
-                self.renamed.append(renamed)
-                self.say_of(WARNING, renamed, f"its image {renamed.file_name} has another name, {path}: change 'file', "
-                            "or give the image its earlier name")
-                return
             programs = partial(inspection.programs, found)
             proposal = adding.propose(found, self.documents, programs=programs)
             entry = complete(proposal, path.name, self.settings, self.profile, self.containers, programs, self.dry_run)
@@ -183,11 +141,6 @@ class Comparison:
         self.containers.append(entry.container)
         self.known.setdefault(file_name, []).append(entry.container)
 
-    def renamed_to(self, found: Inspection, survey: Survey) -> Optional[Container]:
-        """Return the container whose image has got another name, None if it is none; one with a source is nowhere."""
-        return next((one for one in self.containers if one.sha256 and one.sha256 == found.sha256 and not one.source
-                     and all(survey.is_gone(place) for _, place in one.image_places)), None)
-
     def check_record(self, container: Container, survey: Survey) -> None:
         """Say whether the image of a record is gone, has moved, or is another one."""
         places = [place for _, place in container.image_places]
@@ -215,13 +168,7 @@ class Comparison:
         """Say whether a release states another SHA256 for an image (path or URL) than its record, which may lack it."""
         recorded = sha256_in(container)
         if stated and not recorded:
-            if any(one is container for one, _ in self.missing):
-                # several lists have the image
-                return
-            if container.path.is_relative_to(self.own):
-                self.missing.append((container, stated.sha256))
-            else:
-                self.say_of(NOTE, container, f"the record has no SHA256; {stated.place} states {stated.sha256}")
+            self.say_of(NOTE, container, f"the record has no SHA256; {stated.place} states {stated.sha256}")
         elif stated and stated.sha256 != recorded:
             self.say_of(WARNING, container, f"{stated.place} states another SHA256 for its image than the record, "
                         f"{stated.sha256}: if {place} was replaced, give the other one a name of its own")
@@ -272,16 +219,6 @@ def where_gone(container: Container, places: list[Path], survey: Survey) -> str:
         return (f"its image {name} was moved from {where} to {found.parent}: name that directory in 'images' of "
                 "the profile or of the family, or move it back")
     return f"its image {name} is no longer in {where}: bring it back, or archive the record ('archived')"
-
-
-def strange_words(document: CatalogueFile, fields: dict[str, str]) -> list[str]:
-    """Return those fields of a file name that are words, and that no record of the file has: 'flavour: rocm'."""
-    found = []
-    for key, value in fields.items():
-        used = {document.values_of(record)["components"].get(key) for record in document.containers}
-        if key not in Record.model_fields and not any(map(str.isdigit, value)) and used and value not in used:
-            found.append(f"{key}: {value}")
-    return found
 
 
 def sha256_in(container: Container) -> Optional[str]:

@@ -49,17 +49,12 @@ def compare(comparison: Comparison, addresses: Iterable[str]) -> None:
     """Compare the catalogue with lists, and with the web servers that records name as the sources of their images."""
     images = {image.url: image for address in addresses for image in images_in(comparison, address)}
     lost = list(lost_records(comparison))
-    others: dict[object, list[str]] = {}
     for image in sorted(images.values(), key=lambda one: natural_key(one.url)):
         known = comparison.known.get(image.name)
-        kind = None if known else comparison.other_kind(image.name)
         if known:
             check_known(comparison, image, known, lost)
-        elif kind:
-            others.setdefault(urljoin(image.url, "."), []).append(kind)
         else:
             propose(comparison, image, lost)
-    comparison.name_others(others)
     for container in lost:
         comparison.say_of(WARNING, container, f"its image is no longer at {url_of(container)}: bring it back, write "
                           "another 'source', or archive the record ('archived')")
