@@ -33,6 +33,27 @@ def odd_server():
         yield f"http://127.0.0.1:{server.getsockname()[1]}/a-1-py3-none-any.whl"
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe", "huge"])
+def test_files_that_a_hostile_package_has_replaced(tmp_path, kind):
+    """P-03: a log that is a link to a file of the person's isn't followed, and nobody waits for a pipe."""
+    (tmp_path / "private").write_text("TOPSECRET")
+    folder = tmp_path / "check"
+    log = folder / "build/Tool/stages/1/pip.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("fine")
+    assert plan.written(str(folder), "pip.log") == ["fine"]
+    log.unlink()
+    if kind == "link":
+        log.symlink_to(tmp_path / "private")
+    elif kind == "pipe":
+        os.mkfifo(log)
+    else:
+        with log.open("w") as file:
+            file.truncate(300 * 1024 ** 2)
+    with pytest.raises(extending.ExtendingError, match="has put something else in the place of the file .*pip.log"):
+        plan.written(str(folder), "pip.log")
+
+
 def test_sizes_that_nobody_knows(odd_server, tmp_path):
     """E-02: the size of a package is unknown if a server doesn't say it; a repository has none."""
     assert plan.size_of({"url": odd_server}) is None

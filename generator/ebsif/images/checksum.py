@@ -1,8 +1,7 @@
-"""Compute the SHA256 of an image, with progress, and tell how its size differs from that of a record."""
+"""Compute the SHA256 of an image, with progress."""
 
 import hashlib
 from pathlib import Path
-from typing import NamedTuple, Optional
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
@@ -27,17 +26,3 @@ def sha256(path: Path, what: str = "the image") -> str:
             digest.update(block)
             done += len(block)
     return digest.hexdigest()
-
-
-class Difference(NamedTuple):
-    """How a file differs from the image of a record: truncated or replaced; what both have."""
-
-    how: str
-    figures: str
-
-
-def different_size(size: int, recorded: Optional[int]) -> Optional[Difference]:
-    """Return how an image of a size differs from that of a record; None if it doesn't, or the record has no size."""
-    if recorded in (None, size):
-        return None
-    return Difference("truncated" if size < (recorded or 0) else "replaced", f"it has {size} bytes, not {recorded}")

@@ -20,7 +20,6 @@ from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.images import inspection
-from ebsif.images.checksum import Difference, different_size
 from ebsif.images.checksum import sha256 as sha256_of
 from ebsif.images.inspection import Inspection
 from ebsif.images.remote import Remote
@@ -152,17 +151,18 @@ class Comparison:
 
     def check_image(self, container: Container, path: Path) -> None:
         """Say whether an image is another one than that of its record, without reading all of it."""
-        different = different_size(path.stat().st_size, container.size)
-        if different:
-            self.say_different(container, path, different)
-        else:
+        if self.has_size(container, path, path.stat().st_size):
             self.check_sum(container, path, stated_beside(path))
 
-    def say_different(self, container: Container, place: object, different: Difference) -> None:
-        """Say that an image (path or URL) is not that of its record."""
-        self.say_of(WARNING, container, f"its image {place} was {different.how}: {different.figures}. Put the right "
-                    "one there, give the other one a name of its own, or, if it was only signed, correct 'sha256' and "
-                    "'size'")
+    def has_size(self, container: Container, place: object, size: int) -> bool:
+        """Return whether an image (path or URL) has the size in its record, if that has one; if not, say so."""
+        if container.size in (None, size):
+            return True
+        how = "truncated" if size < (container.size or 0) else "replaced"
+        self.say_of(WARNING, container, f"its image {place} was {how}: it has {size} bytes, not {container.size}. Put "
+                    "the right one there, give the other one a name of its own, or, if it was only signed, correct "
+                    "'sha256' and 'size'")
+        return False
 
     def check_sum(self, container: Container, place: object, stated: Optional[Stated]) -> None:
         """Say whether a release states another SHA256 for an image (path or URL) than its record, which may lack it."""

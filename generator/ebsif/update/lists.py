@@ -15,7 +15,6 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
-from ebsif.images.checksum import different_size
 from ebsif.images.inspection import Inspection, read_packages
 from ebsif.images.registry.connection import MissingError, TransferError, check_next, content_of, open_url, size_of
 from ebsif.images.remote import Remote
@@ -126,9 +125,8 @@ def lost_records(comparison: Comparison) -> Iterator[Container]:
             continue
         try:
             size = size_at(url)
-            different = different_size(size, container.size) if size else None
-            if different:
-                comparison.say_different(container, url, different)
+            if size:
+                comparison.has_size(container, url, size)
         except MissingError:
             yield container
         except TransferError as error:

@@ -12,7 +12,6 @@ from ebsif.images.inspection import read_packages
 
 # A line of sha256sum.
 SUM = re.compile(r"^([0-9a-f]{64}) [ *](?:\./)?([^\n]+?)\r?$", re.MULTILINE)
-OF_SUMS = ".sha256"
 
 LARGEST = 64_000_000  # bytes of a file that is read
 
@@ -31,21 +30,10 @@ def bill_of(image: str) -> str:
 
 def stated_beside(image: Path) -> Optional[Stated]:
     """Return the SHA256 of an image that a file beside it states; None if none does, or if two disagree."""
-    found = [Stated(digest, file) for file in files_with_sums(image) for digest, name in SUM.findall(text_of(file))
+    names = (f"{image.stem}.md", f"{image.name}.sha256", f"{image.stem}.sha256", "SHA256SUMS", "sha256sum.txt")
+    found = [Stated(digest, file) for file in map(image.with_name, names) for digest, name in SUM.findall(text_of(file))
              if PurePath(name).name == image.name]
     return found[0] if len({one.sha256 for one in found}) == 1 else None
-
-
-def files_with_sums(image: Path) -> list[Path]:
-    """Return the files beside an image that may state its SHA256, beginning with those that are named as the image."""
-    beside: set[str] = set()
-    with contextlib.suppress(OSError):
-        beside = {path.name for path in image.parent.iterdir()}
-    own = [f"{image.stem}.md", f"{image.name}{OF_SUMS}", f"{image.stem}{OF_SUMS}", "SHA256SUMS", "sha256sum.txt"]
-    # not those of the other images
-    others = [name for name in sorted(beside) if name.endswith(OF_SUMS) and not {
-        name[:-len(OF_SUMS)], PurePath(name).with_suffix(".sif").name} & beside]
-    return [image.with_name(name) for name in dict.fromkeys([*own, *others]) if name in beside]
 
 
 def packages_beside(image: Path) -> tuple[dict[str, dict[str, str]], Path]:
