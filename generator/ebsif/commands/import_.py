@@ -47,7 +47,6 @@ def run(options: Namespace) -> int:
         except ImportingError as error:
             output.error(error)
             failed = True
-    recipe.report_same_module(imported)
     known = {document.name: document for document in settings.documents(profile)}
     names = sorted({result.name for result in imported})
     for name in names if options.family else ():

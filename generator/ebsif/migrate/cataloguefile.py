@@ -147,32 +147,18 @@ def take_common(records: list[dict[str, Any]]) -> dict[str, Any]:
         for record in records:
             if record[key] == family[key]:
                 del record[key]
-    # what contains one of these would be wrong for the next container of the family
+    # what names one of these would be wrong for the next container of the family
     versions = {version for record in records for version in (
-        record["version"], record.get("python"), *record.get("components", {}).values()) if version}
+        record["version"], *record.get("components", {}).values())}
     for key in [key for key in records[0] if key not in OF_RECORD]:
-        common = common_value(key, [record.get(key) for record in records], versions)
-        if not common:
-            continue
-        family[key] = common
-        for record in records:
-            record[key] = {name: value for name, value in record[key].items() if name not in common} \
-                if isinstance(common, dict) else None
-            if not record[key]:
+        value = records[0][key]
+        named = any(version in str(value) for version in versions) or (
+            key == "description" and re.search(r"(?<!\w)v?[0-9]+(\.[0-9]+)+", value))
+        if not named and all(record.get(key) == value for record in records):
+            family[key] = value
+            for record in records:
                 del record[key]
     return family
-
-
-def common_value(key: str, values: list[Any], versions: set[str]) -> Any:
-    """Return the value of a field, or the entries of a table, that all records have and that name no version."""
-    first = values[0]
-    if all(isinstance(value, dict) for value in values):
-        return {name: value for name, value in first.items()
-                if all(other.get(name) == value for other in values) and not any(one in str(value) for one in versions)}
-    if any(value != first for value in values):
-        return None
-    named = any(version in str(first) for version in versions) if key != "python" else False
-    return None if named or key == "description" and re.search(r"(?<!\w)v?[0-9]+(\.[0-9]+)+", first) else first
 
 
 # --- a known family
