@@ -1,7 +1,6 @@
 """`ebsif update` and lists of images on web servers: names, URLs and lines of sha256sum, from a real HTTP server."""
 
 import hashlib
-import json
 from urllib.parse import quote
 
 import pytest
@@ -22,7 +21,6 @@ containers:
   - {family: tool, version: 2.9, date: 1, components: {torch: 2.9, flavour: full},
      source: 'URL/tool-full-t29-1.sif#sha256=SUM'}
 """
-PACKAGES = {"pip": [{"name": "torch", "version": "2.10.1"}]}
 OLD, NEW = "tool-full-t29-1.sif", "tool-full-t210-2.sif"
 UNREADABLE = "can't be read, so its images are unknown: "
 
@@ -51,10 +49,9 @@ class Place:
             f"name: mine\ndescription: x\nimages: {{release_lists: [{', '.join(map(repr, addresses))}]{more}}}\n")
 
     def put(self, *names, folder=""):
-        """Put images with their lists of packages on the server, and a list with lines of sha256sum of all of them."""
+        """Put images on the server, and a list with lines of sha256sum of all of them."""
         for name in names:
             self.files.content[f"/images/{folder}{name}"] = name.encode()
-            self.files.content[f"/images/{folder}{name}".replace(".sif", ".json")] = json.dumps(PACKAGES).encode()
         self.write_sums(folder)
 
     def write_sums(self, folder=""):
@@ -83,7 +80,7 @@ def place(tmp_path, monkeypatch):
 
 
 def test_a_new_image_becomes_a_complete_record(place, capsys):
-    """R-05, R-02: with SHA256 and packages as its release states them, and its URL; the image isn't fetched."""
+    """R-05, R-02: with SHA256 as its release states it, and its URL; the image isn't fetched."""
     assert place.update() == 0
     assert capsys.readouterr() == ("", "the catalogue of mine has all images\n")
     place.put(NEW)

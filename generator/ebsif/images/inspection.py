@@ -187,6 +187,8 @@ def read_line(found: Inspection, name: str, value: str) -> None:
 
 def read_python(found: Inspection) -> None:
     """Read which Python the image has, and how it is activated."""
+    from easybuild.easyblocks.generic.container.install import read_program
+
     program, start = read_program("installed-packages.py"), probe("python.sh")
     own = python_in(run_in_image(found, "sh", "-c", start, text=program))
     activation = found.environment.get("WITH_CONDA", "")
@@ -222,11 +224,6 @@ def python_in(result: Done) -> Optional[dict[str, Any]]:
     # of duplicates, the first on sys.path is the one that is imported
     python["packages"] = {name: version for name, version, _ in reversed(python["packages"])}
     return python
-
-
-def read_program(name: str) -> str:
-    """Return the text of one of the easyblocks' programs that run in an image."""
-    return (Path(sif.__file__).resolve().parent / "files/share/ebsif" / name).read_text(encoding="utf-8")
 
 
 def probe(name: str) -> str:

@@ -15,22 +15,21 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
-from ebsif.images.inspection import Inspection, read_packages
+from ebsif.images.inspection import Inspection
 from ebsif.images.registry.connection import MissingError, TransferError, check_next, content_of, open_url, size_of
 from ebsif.images.remote import Remote
 from ebsif.report.findings import NOTE, WARNING
 from ebsif.report.steps import Steps
 from ebsif.update.comparison import Comparison, sha256_in
 from ebsif.update.places import images_of
-from ebsif.update.released import LARGEST, SUM, Stated, bill_of
+from ebsif.update.released import LARGEST, SUM, Stated
 
 
 class Entry(NamedTuple):
-    """A file in a list: its URL, its SHA256 if the list states it, and the URL of its packages if the list has that."""
+    """A file in a list: its URL, and its SHA256 if the list states it."""
 
     url: str
     stated: Optional[Stated]
-    bill: str = ""
 
     @property
     def name(self) -> str:
@@ -65,18 +64,12 @@ def images_in(comparison: Comparison, address: str) -> list[Entry]:
         with Steps() as steps:
             # which may not answer
             steps.begin(f"asking {urlsplit(address).netloc}", important=False)
-            listed = list(entries(*read(address)))
+            images = [entry for entry in entries(*read(address)) if comparison.is_image(entry.name)]
     except TransferError as error:
         remedy = ": lists are read without a login. Add its images by hand with `ebsif add`, or have them put into a " \
             "registry, where the runtime's login is used" if error.code == HTTPStatus.UNAUTHORIZED else ""
         comparison.say(WARNING, f"can't be read, so its images are unknown: {error}{remedy}", address)
         return []
-    urls = {entry.url for entry in listed}
-    images = []
-    for entry in listed:
-        if comparison.is_image(entry.name):
-            bill = urljoin(entry.url, bill_of(urlsplit(entry.url).path))
-            images.append(entry._replace(bill=bill if bill in urls else ""))
     if not images:
         comparison.say(WARNING, "lists no image: it should have lines of sha256sum, or a name or URL on each line. "
                        "Correct the address in 'release_lists' of 'images', or what is there", address)
@@ -175,6 +168,5 @@ def look(image: Entry) -> Remote:
         source = ImageSource.parse(f"{image.url}#sha256={sha256}")
     except ValueError as error:
         raise AddingError(f"its address {error}") from None
-    return Remote(source, Inspection(
-        path=str(source), resolved=image.name, size=size_at(image.url), sha256=sha256, init="", source=str(source),
-        listed=read_packages(read(image.bill)[0]) if image.bill else {}, listed_in=image.bill))
+    return Remote(source, Inspection(path=str(source), resolved=image.name, size=size_at(image.url), sha256=sha256,
+                                     init="", source=str(source)))

@@ -23,11 +23,6 @@ class Stated(NamedTuple):
     place: Union[Path, str]
 
 
-def bill_of(image: str) -> str:
-    """Return the name of the file with the list of packages of an image."""
-    return PurePath(image).with_suffix(".json").name
-
-
 def stated_beside(image: Path) -> Optional[Stated]:
     """Return the SHA256 of an image that a file beside it states; None if none does, or if two disagree."""
     names = (f"{image.stem}.md", f"{image.name}.sha256", f"{image.stem}.sha256", "SHA256SUMS", "sha256sum.txt")
@@ -38,7 +33,7 @@ def stated_beside(image: Path) -> Optional[Stated]:
 
 def packages_beside(image: Path) -> tuple[dict[str, dict[str, str]], Path]:
     """Return the versions of the packages that a file beside an image lists, by kind and name, and that file."""
-    bill = image.with_name(bill_of(image.name))
+    bill = image.with_suffix(".json")
     return read_packages(text_of(bill)), bill
 
 
