@@ -9,7 +9,7 @@ import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, site
 from ebsif.images import inspection
-from ebsif.update.released import stated_beside
+from ebsif.update.comparison import stated_beside
 from support import CHECKOUT
 
 # as of November 2026: whoever adds a record to the catalogue need not change these tests

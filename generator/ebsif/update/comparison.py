@@ -1,12 +1,14 @@
 """Compare the catalogue of a site with the images in directories, and propose records for those it doesn't have."""
 
+import contextlib
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Optional
+from pathlib import Path, PurePath
+from typing import NamedTuple, Optional, Union
 
 from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
 
@@ -21,13 +23,24 @@ from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.images import inspection
 from ebsif.images.checksum import sha256 as sha256_of
-from ebsif.images.inspection import Inspection
+from ebsif.images.inspection import Inspection, read_packages
 from ebsif.images.remote import Remote
 from ebsif.report.findings import NOTE, WARNING, Finding
 from ebsif.report.steps import Steps
 from ebsif.update.places import Survey, images_of
-from ebsif.update.released import Stated, packages_beside, stated_beside
 from ebsif.update.sourced import fits, is_copy
+
+# A line of sha256sum.
+SUM = re.compile(r"^([0-9a-f]{64}) [ *](?:\./)?([^\n]+?)\r?$", re.MULTILINE)
+
+LARGEST = 64_000_000  # bytes of a file that is read
+
+
+class Stated(NamedTuple):
+    """The SHA256 of an image, and the file or URL that states it."""
+
+    sha256: str
+    place: Union[Path, str]
 
 
 @dataclass
@@ -233,3 +246,27 @@ def below(folders: Iterable[Path]) -> Iterator[Path]:
     for folder in sorted(folders):
         for pattern in ("*/*.sif", "*/*/*.sif"):
             yield from folder.glob(pattern)
+
+
+# --- files beside an image; the LUMI AI Factory publishes NAME.md with the output of sha256sum, and NAME.json
+
+def stated_beside(image: Path) -> Optional[Stated]:
+    """Return the SHA256 of an image that a file beside it states; None if none does, or if two disagree."""
+    names = (f"{image.stem}.md", f"{image.name}.sha256", f"{image.stem}.sha256", "SHA256SUMS", "sha256sum.txt")
+    found = [Stated(digest, file) for file in map(image.with_name, names) for digest, name in SUM.findall(text_of(file))
+             if PurePath(name).name == image.name]
+    return found[0] if len({one.sha256 for one in found}) == 1 else None
+
+
+def packages_beside(image: Path) -> tuple[dict[str, dict[str, str]], Path]:
+    """Return the versions of the packages that a file beside an image lists, by kind and name, and that file."""
+    bill = image.with_suffix(".json")
+    return read_packages(text_of(bill)), bill
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file; '' if there is none, or it can't be read or is too large."""
+    with contextlib.suppress(OSError):
+        if path.is_file() and path.stat().st_size <= LARGEST:
+            return path.read_text(encoding="utf-8", errors="replace")
+    return ""

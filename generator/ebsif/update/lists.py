@@ -20,9 +20,8 @@ from ebsif.images.registry.connection import MissingError, TransferError, check_
 from ebsif.images.remote import Remote
 from ebsif.report.findings import NOTE, WARNING
 from ebsif.report.steps import Steps
-from ebsif.update.comparison import Comparison, sha256_in
+from ebsif.update.comparison import LARGEST, SUM, Comparison, Stated, sha256_in
 from ebsif.update.places import images_of
-from ebsif.update.released import LARGEST, SUM, Stated
 
 
 class Entry(NamedTuple):

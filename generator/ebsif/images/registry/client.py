@@ -5,7 +5,6 @@ The Python library of ORAS doesn't compare digests of what it has downloaded, an
 """
 
 import base64
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -177,9 +176,7 @@ class RegistryRepository(Repository):
             known = []
         if not known:
             return f"{self.host} has no repository {self.name}, or it is not yours to see"
-        near = difflib.get_close_matches(wanted, known, n=5, cutoff=0.3) or known[-5:]
-        more = ", ..." if len(near) < len(known) else ""
-        return f"{self.name} has no tag {wanted} (it has {', '.join(near)}{more})"
+        return f"{self.name} has no tag {wanted} (it has {', '.join(known[:5])}{', ...' if known[5:] else ''})"
 
     def tags(self) -> list[str]:
         """Return all tags, sorted."""
