@@ -154,17 +154,17 @@ class RegistryRepository(Repository):
         """Return the text of a manifest."""
         wanted = wanted or self.reference.reference
         try:
-            with self.ask("GET", f"manifests/{wanted}", headers={"Accept": ", ".join(MANIFESTS)}) as answer:
-                return self.content(answer)
+            return self.text(f"manifests/{wanted}", ", ".join(MANIFESTS))
         except MissingError:
             raise MissingError(f"{self.reference}: {self.unknown(wanted)}") from None
 
-    def content(self, answer: HTTPResponse) -> bytes:
-        """Return the content of an answer that is a description."""
-        try:
-            return content_of(answer, MOST)
-        except TransferError as error:
-            raise TransferError(f"{self.reference}: {error}") from None
+    def text(self, path: str, kinds: str) -> bytes:
+        """Return a description of one of the kinds (media types) in the repository."""
+        with self.ask("GET", path, headers={"Accept": kinds}) as answer:
+            try:
+                return content_of(answer, MOST)
+            except TransferError as error:
+                raise TransferError(f"{self.reference}: {error}") from None
 
     def unknown(self, wanted: str) -> str:
         """Return that there is no such tag or digest, and the tags that there are."""
@@ -198,18 +198,14 @@ class RegistryRepository(Repository):
         # the second is that of registries older than version 1.1 of the specification
         for path in (f"referrers/{digest}", f"manifests/{digest.replace(':', '-')}"):
             try:
-                with self.ask("GET", path, headers={"Accept": INDEX}) as answer:
-                    return [one.digest for one in Manifest.read(self.content(answer), self.reference).manifests]
+                return [one.digest for one in Manifest.read(self.text(path, INDEX), self.reference).manifests]
             except MissingError:
                 continue
         return []
 
     def open(self, blob: Descriptor) -> HTTPResponse:
         """Return the content of a blob as an open answer."""
-        try:
-            return self.ask("GET", f"blobs/{blob.digest}")
-        except MissingError:
-            raise MissingError(f"{self.reference}: the registry has lost {blob.digest}") from None
+        return self.ask("GET", f"blobs/{blob.digest}")
 
     def upload(self, blob: Descriptor, content: Union[bytes, Path], progress: Progress = nothing) -> None:
         """Put a blob there, which the registry compares with its digest, unless it is there."""
