@@ -11,7 +11,7 @@ from ebsif.images import inspection
 
 @pytest.fixture(scope="module")
 def image(small_image, tmp_path_factory):
-    """An image with the files of SCIF, OCI and Conda; the same image signed; the fingerprint of the key."""
+    """An image with the files of OCI and Conda; the same image signed; the fingerprint of the key."""
     place = tmp_path_factory.mktemp("inspecting")
     root = place / "root"
     root.mkdir()
@@ -23,10 +23,7 @@ def image(small_image, tmp_path_factory):
         (root / name).mkdir(exist_ok=True)
     texts = {
         ".singularity.d/runscript": "#!/bin/sh\nOCI_ENTRYPOINT='\"/opt/entry.sh\"'\nOCI_CMD='\"tool\"'\nexec sh\n",
-        ".singularity.d/runscript.help": "\nHow to use it.\nMore.\n",
         ".singularity.d/labels.json": json.dumps({"org.opencontainers.image.version": "4.5.6", "x": "1"}),
-        "scif/apps/foo/scif/runscript": "#!/bin/sh\necho foo\n",
-        "scif/apps/foo/scif/runscript.help": "helps foo\n",
         "opt/miniconda3/conda-meta/python-3.12.1-h1_0.json": "{}",
         "opt/miniconda3/envs/one/conda-meta/python-3.11.7-h1_0.json": "{}",
         "opt/miniconda3/envs/no python/conda-meta/x-1-0.json": "{}",
@@ -49,7 +46,7 @@ def image(small_image, tmp_path_factory):
 
 
 def test_metadata_of_an_image(image, capsys):
-    """Admin 3 (d), (e), (f), (h): no bash, entry point, help, apps, labels, every Conda environment, signers."""
+    """Admin 3 (d), (e), (f), (h): no bash, entry point, labels, every Conda environment, signers."""
     plain, signed, fingerprint = image
     assert cli.main(["show", str(signed), "--no-checksum"]) == 0
     text = capsys.readouterr().out
@@ -64,13 +61,11 @@ def test_metadata_of_an_image(image, capsys):
         "label           x: 1",
         'entry point     "/opt/entry.sh"',
         '  with          "tool"',
-        "app             foo: helps foo",
-        "help            3 lines: How to use it.",
     ):
         assert f"{line}\n" in text
     assert cli.main(["show", str(plain), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert (data["signers"], data["bash"], data["python"], data["apps"]) == ([], "", None, {"foo": "helps foo"})
+    assert (data["signers"], data["bash"], data["python"]) == ([], "", None)
     assert data["entry_point"] == {"entrypoint": '"/opt/entry.sh"', "cmd": '"tool"'}
     assert {"prefix": "/opt/miniconda3/envs/one", "python": "3.11.7"} in data["conda"]
     found = inspection.inspect(plain, checksum=False)

@@ -1,6 +1,5 @@
 """Signatures of images, made and verified by the real runtime."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -9,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import image
-from ebsif_command import run_ebsif
 
 TEXT = "init = 'none'\nsignature_keys = {keys}\n"
 
@@ -67,31 +65,6 @@ def record(site, name):
     """Return what an installation has recorded on its image."""
     path = site.prefix / f"eb/software/Example/1.0-{name}/share/ebsif/lock.json"
     return json.loads(path.read_text())["image"]
-
-
-def test_images_signed_after_they_were_recorded(signing, tmp_path):
-    """R-05, R-04: `ebsif update` tells an image that has only got a signature from one that was altered as well."""
-    images = tmp_path / "images"
-    images.mkdir()
-    for version, name in (("1", "signed"), ("2", "altered"), ("3", "extended")):
-        shutil.copy(signing / f"{name}.sif", images / f"tool-{version}.sif")
-    before = (signing / "unsigned.sif").read_bytes()
-    recorded = f"sha256: {hashlib.sha256(before).hexdigest()}, size: {len(before)}"
-    records = tmp_path / "own/mine/containers"
-    records.mkdir(parents=True)
-    (records / "Tool.yaml").write_text(
-        "name: Tool\nfamilies:\n  tool: {homepage: 'https://tool.example', description: x, file: 'tool-{version}.sif', "
-        "init: none}\ncontainers:\n" + "".join(f"  - {{family: tool, version: '{version}', {recorded}}}\n"
-                                                for version in "123"))
-    (records.parent / "site.yaml").write_text(
-        f"name: mine\ndescription: x\nimages: {{directories: [{{path: '{images}'}}]}}\n")
-    result = run_ebsif(["update", "--site", "mine", "--catalogue", tmp_path / "own"])
-    signed = (images / "tool-1.sif").read_bytes()
-    assert f"Tool/1: its image {images}/tool-1.sif was signed since the record was written, and is the same otherwise" \
-        f": correct 'sha256' ({hashlib.sha256(signed).hexdigest()}) and 'size' ({len(signed)})" in result.stdout
-    for version in "23":
-        assert f"Tool/{version}: its image {images}/tool-{version}.sif was replaced: it has " in result.stdout
-    assert result.stdout.count("warning: ") == 3
 
 
 def test_signatures(site, installing):

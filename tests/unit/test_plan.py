@@ -16,6 +16,27 @@ from prefixes import BASE, OTHER
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe", "huge"])
+def test_files_that_a_hostile_package_has_replaced(tmp_path, kind):
+    """P-03: a log that is a link to a file of the person's isn't followed, and nobody waits for a pipe."""
+    (tmp_path / "private").write_text("TOPSECRET")
+    folder = tmp_path / "check"
+    log = folder / "build/Tool/stages/1/pip.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("fine")
+    assert plan.written(str(folder), "pip.log") == ["fine"]
+    log.unlink()
+    if kind == "link":
+        log.symlink_to(tmp_path / "private")
+    elif kind == "pipe":
+        os.mkfifo(log)
+    else:
+        with log.open("w") as file:
+            file.truncate(300 * 1024 ** 2)
+    with pytest.raises(extending.ExtendingError, match="has put something else in the place of the file .*pip.log"):
+        plan.written(str(folder), "pip.log")
+
+
 def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
     """Issue 20: the message says where EasyBuild would install and how to choose another place; no file is left."""
     monkeypatch.chdir(tmp_path)

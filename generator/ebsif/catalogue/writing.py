@@ -7,15 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Optional
 
-import yaml
-
 from ebsif.catalogue import reading
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
-from ebsif.catalogue.yamlfile import Loader
-from ebsif.catalogue.yamltext import as_yaml
 from ebsif.files import locked, make_directory, replace
 
 # before the records of a file that has none
@@ -23,11 +19,11 @@ INDENTATION = "  "
 
 
 def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = (),
-          complete: Optional[Callable[[], None]] = None, fields: Sequence[tuple[Container, str, str]] = ()) -> None:
+          complete: Optional[Callable[[], None]] = None) -> None:
     """Add records to a file, whose other text stays. Raise AddingError or DocumentError; nothing is written then."""
     make_directory(path.parent)
     with locked(path.parent):
-        before, text = with_records(proposals, path, extended, fields)
+        before, text = with_records(proposals, path, extended)
         # another process may have added the image in the meantime
         if text == (before or ""):
             return
@@ -43,15 +39,12 @@ def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = 
             raise
 
 
-def with_records(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path],
-                 fields: Sequence[tuple[Container, str, str]] = ()) -> tuple[Optional[str], str]:
-    """Return the text of a file without (None for a new file) and with records and fields; see `write`."""
+def with_records(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path]) -> tuple[Optional[str], str]:
+    """Return the text of a file without (None for a new file) and with records; see `write`."""
     before = path.read_bytes().decode() if path.is_file() else None
     # all lines of a file end alike, whatever system it comes from
     line_end = "\r\n" if "\r\n" in (before or "") else "\n"
     text = before.replace("\r\n", "\n") if before is not None else None
-    for field in fields:
-        text = with_field(text or "", *field)
     for proposal in proposals:
         text = with_record(text, proposal, path, extended)
     return before, (text or "").replace("\n", line_end)
@@ -72,25 +65,6 @@ def with_record(before: Optional[str], proposal: Proposal, path: Path, extended:
     *others, added = parse(text, path, None, extended)
     same = [other for other in others if other.path == added.path and other.values == added.values]
     return before if same and before is not None else text
-
-
-def with_field(text: str, container: Container, name: str, value: str) -> str:
-    """Return a text with one more field in a record. Raise AddingError if another record is at that place."""
-    records = next(node for key, node in yaml.compose(text, Loader).value if key.value == "containers").value
-    record = records[container.index] if container.index < len(records) else None
-    given = {key.value: node.value for key, node in record.value} if record else {}
-    own = {key: getattr(container, key) for key in ("version", "date", "label")}
-    if record is None or name in given or any(given.get(key, value) != value for key, value in own.items()):
-        raise AddingError(f"{container.path} has been changed meanwhile: run the command again")
-    field = as_yaml({name: value}).rstrip("\n")
-    if record.flow_style:
-        last = record.value[-1][1].end_mark.index
-        return f"{text[:last]}, {field}{text[last:]}"
-    # after the first line with a value of one line: the next field begins in another line
-    key, _ = next(one for one in record.value if one[0].start_mark.line == one[1].end_mark.line)
-    end = text.find("\n", key.start_mark.index)
-    text, end = (text, end) if end >= 0 else (f"{text}\n", len(text))
-    return f"{text[: end + 1]}{' ' * key.start_mark.column}{field}\n{text[end + 1 :]}"
 
 
 def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path]) -> list[Container]:

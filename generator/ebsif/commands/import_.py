@@ -20,7 +20,6 @@ from ebsif.report import output
 
 EXAMPLES = """\
   ebsif import --site lumi PyTorch-*.eb > PyTorch.yaml
-  ebsif import --site lumi PyTorch-2.7.1*.eb --family image -o records.yaml
   # a file for each software
   ebsif import --site lumi -o containers *.eb 2> report.txt
 """
@@ -31,15 +30,12 @@ def configure(parser: ArgumentParser) -> None:
     add_settings(parser)
     add_output(parser, "write this file (.yaml), or in this directory <Name>.yaml for each software", metavar="PATH",
                overwrite=False)
-    parser.add_argument("--family", metavar="NAME",
-                        help="family of the catalogue for the records (by default, each file gets a new one)")
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
 
 
 def run(options: Namespace) -> int:
     """Print or write records, and report; return the exit status."""
-    settings = read_settings(options)
-    profile = settings.site()
+    profile = read_settings(options).site()
     imported, failed = [], False
     for path in dict.fromkeys(options.easyconfigs):
         try:
@@ -47,15 +43,9 @@ def run(options: Namespace) -> int:
         except ImportingError as error:
             output.error(error)
             failed = True
-    recipe.report_same_module(imported)
-    known = {document.name: document for document in settings.documents(profile)}
     names = sorted({result.name for result in imported})
-    for name in names if options.family else ():
-        if options.family not in (known[name].families if name in known else ()):
-            families = ", ".join(known[name].families) if name in known else "none"
-            raise ImportingError(f"{name} has no family '{options.family}' in the catalogue (known: {families})")
-    made = [cataloguefile.File(name, [result for result in imported if result.name == name], profile, known.get(name),
-                               options.family) for name in names]
+    made = [cataloguefile.File(name, [result for result in imported if result.name == name], profile)
+            for name in names]
     to_file = options.output and options.output.suffix == ".yaml" and not options.output.is_dir()
     if len(made) > 1 and (to_file or not options.output):
         raise ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "

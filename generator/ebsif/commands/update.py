@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ebsif.catalogue import writing
-from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.settings import read_settings
 from ebsif.commands.options import add_json, add_settings
@@ -66,7 +65,7 @@ def run(options: Namespace) -> int:
         print_findings(comparison.findings)
     if options.write:
         for path, change in changed.items():
-            writing.write(change.proposals, path, change.extended, fields=change.fields)
+            writing.write(change.proposals, path, change.extended)
     if not options.json:
         print_next_step(comparison, options.write)
     left = changed and not options.write
@@ -76,11 +75,10 @@ def run(options: Namespace) -> int:
 
 @dataclass
 class Change:
-    """The changes of a file: new records, the files that it extends, fields of records; its text before and after."""
+    """The changes of a file: new records, the files that it extends; its text before and after."""
 
     proposals: list[Proposal] = field(default_factory=list)
     extended: list[Path] = field(default_factory=list)
-    fields: list[tuple[Container, str, str]] = field(default_factory=list)
     texts: tuple[Optional[str], str] = ("", "")
 
 
@@ -89,18 +87,15 @@ def changes(comparison: Comparison) -> dict[Path, Change]:
     found: dict[Path, Change] = {}
     for entry in comparison.entries:
         found.setdefault(entry.path, Change(extended=entry.extended)).proposals.append(entry.proposal)
-    for container, sha256 in comparison.missing:
-        found.setdefault(container.path, Change()).fields.append((container, "sha256", sha256))
     for path, change in list(found.items()):
         try:
-            change.texts = writing.with_records(change.proposals, path, change.extended, change.fields)
+            change.texts = writing.with_records(change.proposals, path, change.extended)
         except AddingError as error:
             # none of them can be written
             del found[path]
             text = "".join(proposal.text for proposal in change.proposals)
             comparison.say_unadded(AddingError(error.message, text), path=str(path))
     comparison.entries = [entry for entry in comparison.entries if entry.path in found]
-    comparison.missing = [(container, sha256) for container, sha256 in comparison.missing if container.path in found]
     return found
 
 
@@ -108,15 +103,12 @@ def data_of(comparison: Comparison) -> dict[str, Any]:
     """Return records and findings, for JSON."""
     records = [{"module": entry.container.module, "file": str(entry.path), "image": entry.container.file_name,
                 "record": entry.proposal.values, "review": entry.proposal.reviews} for entry in comparison.entries]
-    completed = [{"module": container.module, "file": str(container.path), "sha256": sha256}
-                 for container, sha256 in comparison.missing]
-    return {"records": records, "completed": completed, "findings": [finding.data for finding in comparison.findings]}
+    return {"records": records, "findings": [finding.data for finding in comparison.findings]}
 
 
 def print_next_step(comparison: Comparison, is_written: bool) -> None:
     """Print what is left to do, unless --quiet."""
-    counts = ((len(comparison.entries), "new record"), (len(comparison.missing), "missing SHA256"))
-    what = ", ".join(output.format_count(*count) for count in counts if count[0]).replace("SHA256s", "SHA256")
+    what = output.format_count(len(comparison.entries), "new record") if comparison.entries else ""
     words = comparison.settings.options_for(comparison.profile.name)
     if not (what or comparison.findings):
         output.hint(f"the catalogue of {comparison.profile.name} has all images")

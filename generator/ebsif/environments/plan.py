@@ -74,9 +74,8 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
                                 "--disable-enforce-checksums", sources(container)])
         if done.status:
             return Plan(problem=problem(done, container, folder))
-        items = [item for report in Path(folder).glob("build/**/stages/*/report.json")
-                 for item in json.loads(report.read_text())["install"]]
-        pins = [text.read_text() for text in Path(folder).glob("build/**/stages/*/constraints.txt")]
+        items = [item for report in written(folder, "report.json") for item in json.loads(report)["install"]]
+        pins = written(folder, "constraints.txt")
     before = {normal_name(name): version for name, version in versions_in(kept).items()}
     added = additions([item for item in items if before.get(
         normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])
@@ -95,6 +94,22 @@ def additions(items: Iterable[dict]) -> list[Addition]:
     return sorted(added, key=lambda package: (REASONS.index(package.why), package.name.lower()))
 
 
+def written(folder: str, name: str) -> list[str]:
+    """
+    Return the texts of the files of that name which the stages of an installation have written below a folder.
+
+    Raise ExtendingError if a program in the container has put anything but a plain file there (P-03).
+    """
+    from easybuild.easyblocks.generic.container.runtime import check_written
+    from easybuild.tools.build_log import EasyBuildError
+
+    try:
+        return [Path(check_written(str(path), folder)).read_text(errors="replace")
+                for path in Path(folder).glob(f"build/**/stages/*/{name}")]
+    except EasyBuildError as error:
+        raise ExtendingError(str(error).strip("'\"")) from None
+
+
 def problem(done: running.Result, container: Container, folder: str) -> str:
     """Return why requirements can't be installed; raise ExtendingError if it isn't because of the requirements."""
     text = "\n".join([*done.program, done.error])
@@ -104,7 +119,7 @@ def problem(done: running.Result, container: Container, folder: str) -> str:
             f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
             f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
     reason = done.reason.removesuffix(" See its output above or in the log.")
-    logs = [log.read_text(errors="replace") for log in Path(folder).glob("build/**/stages/*/pip.log")]
+    logs = written(folder, "pip.log")
     if not re.match(r"pip failed in stage|Stage '", reason) or Diagnosis(text, "".join(logs)).machine:
         done.print_program()
         raise ExtendingError(reason)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.images.inspection import Inspection
-from ebsif.report import output
 
 
 def lines(found: Inspection) -> Iterator[tuple[str, str]]:
@@ -18,9 +17,9 @@ def lines(found: Inspection) -> Iterator[tuple[str, str]]:
     yield from lines_of_bill(found)
     for name, text in found.labels.items():
         yield "label", f"{name}: {text}"
-    yield from lines_of_programs(found)
-    if found.init:
-        yield "definition file", number_of_lines(found.definition) if found.definition else "none"
+    for title, name in (("entry point", "entrypoint"), ("  with", "cmd")):
+        if found.entry_point.get(name):
+            yield title, found.entry_point[name]
 
 
 def lines_of_file(found: Inspection) -> Iterator[tuple[str, str]]:
@@ -78,27 +77,3 @@ def lines_of_bill(found: Inspection) -> Iterator[tuple[str, str]]:
     if found.listed:
         counted = ", ".join(f"{len(packages)} {kind}" for kind, packages in found.listed.items())
         yield "bill", f"{found.listed_in} lists packages: {counted}"
-
-
-def lines_of_programs(found: Inspection) -> Iterator[tuple[str, str]]:
-    """Yield the lines about the image's programs and its help."""
-    for name in ("entrypoint", "cmd"):
-        if found.entry_point.get(name):
-            yield {"entrypoint": "entry point", "cmd": "  with"}[name], found.entry_point[name]
-    # Apptainer adds one to images that have none
-    if found.runscript and not found.entry_point and "There is no runscript defined" not in found.runscript:
-        yield "runscript", f"{number_of_lines(found.runscript)}, the last one: {found.runscript.splitlines()[-1]}"
-    for name, text in found.apps.items():
-        yield "app", f"{name}: {first_line(text)}" if text else name
-    if found.help:
-        yield "help", f"{number_of_lines(found.help)}: {first_line(found.help)}"
-
-
-def number_of_lines(text: str) -> str:
-    """Return how many lines a text has: 1 line, 2 lines."""
-    return output.format_count(len(text.splitlines()), "line")
-
-
-def first_line(text: str) -> str:
-    """Return the first line of a text that is not blank."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")

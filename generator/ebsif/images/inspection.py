@@ -58,11 +58,7 @@ class Inspection:
     size: int
     sha256: Optional[str] = None
     labels: dict = field(default_factory=dict)
-    definition: str = ""
-    help: str = ""
-    runscript: str = ""
     entry_point: dict = field(default_factory=dict)
-    apps: dict = field(default_factory=dict)
     signers: list = field(default_factory=list)
     system: str = ""
     bash: str = ""
@@ -147,18 +143,14 @@ def important(labels: dict[str, str]) -> dict[str, str]:
 
 
 def read_labels(found: Inspection) -> None:
-    """Read the metadata of the image: labels, definition file, help, runscript, apps."""
+    """Read the metadata of the image: labels, and the entry point in its runscript."""
     result = run_runtime("inspect", "--json", "--all", found.resolved)
     try:
         attributes = json.loads(result.stdout)["data"]["attributes"]
     except (ValueError, KeyError, TypeError):
         return
     found.labels = important(attributes.get("labels") or {})
-    found.definition = attributes.get("deffile") or ""
-    found.help = attributes.get("helpfile") or ""
-    found.runscript = attributes.get("runscript") or ""
-    found.entry_point = {name.lower(): text for name, text in ENTRY_POINT.findall(found.runscript)}
-    found.apps = {name: (app or {}).get("helpfile", "") for name, app in sorted((attributes.get("apps") or {}).items())}
+    found.entry_point = {name.lower(): text for name, text in ENTRY_POINT.findall(attributes.get("runscript") or "")}
 
 
 def read_system(found: Inspection) -> None:
@@ -195,6 +187,8 @@ def read_line(found: Inspection, name: str, value: str) -> None:
 
 def read_python(found: Inspection) -> None:
     """Read which Python the image has, and how it is activated."""
+    from easybuild.easyblocks.generic.container.install import read_program
+
     program, start = read_program("installed-packages.py"), probe("python.sh")
     own = python_in(run_in_image(found, "sh", "-c", start, text=program))
     activation = found.environment.get("WITH_CONDA", "")
@@ -230,11 +224,6 @@ def python_in(result: Done) -> Optional[dict[str, Any]]:
     # of duplicates, the first on sys.path is the one that is imported
     python["packages"] = {name: version for name, version, _ in reversed(python["packages"])}
     return python
-
-
-def read_program(name: str) -> str:
-    """Return the text of one of the easyblocks' programs that run in an image."""
-    return (Path(sif.__file__).resolve().parent / "files/share/ebsif" / name).read_text(encoding="utf-8")
 
 
 def probe(name: str) -> str:

@@ -5,7 +5,6 @@ record, and what is left to the user, with its line.
 """
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -219,14 +218,3 @@ def settle(values: dict[str, Any], result: Imported) -> None:
     record.setdefault("init", init)
     record.setdefault("venv", False)
     result.recognized.append(f"activation of Python: {record['init']}")
-
-
-def report_same_module(results: Iterable[Imported]) -> None:
-    """Leave easyconfigs with the same module to the user; each message names the other."""
-    first: dict[str, Imported] = {}
-    for result in results:
-        module = f"{result.name}/{result.record['version']}{result.suffix}"
-        other = first.setdefault(module.lower(), result)
-        if other is not result:
-            for one, twin in ((other, result), (result, other)):
-                one.leave(1, f"the module {module} is also that of {twin.path}: give one of them its own label")

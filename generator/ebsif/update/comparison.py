@@ -1,35 +1,46 @@
 """Compare the catalogue of a site with the images in directories, and propose records for those it doesn't have."""
 
+import contextlib
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Optional
+from pathlib import Path, PurePath
+from typing import NamedTuple, Optional, Union
 
 from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import Entry, complete
 from ebsif.catalogue.guess import adding
-from ebsif.catalogue.guess.familymatch import families_named
 from ebsif.catalogue.proposal import AddingError
-from ebsif.catalogue.records import CatalogueFile, Record
+from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.images import inspection
-from ebsif.images.checksum import Difference, difference
 from ebsif.images.checksum import sha256 as sha256_of
-from ebsif.images.inspection import Inspection
+from ebsif.images.inspection import Inspection, read_packages
 from ebsif.images.remote import Remote
 from ebsif.report.findings import NOTE, WARNING, Finding
 from ebsif.report.steps import Steps
 from ebsif.update.places import Survey, images_of
-from ebsif.update.released import Stated, packages_beside, stated_beside
 from ebsif.update.sourced import fits, is_copy
+
+# A line of sha256sum.
+SUM = re.compile(r"^([0-9a-f]{64}) [ *](?:\./)?([^\n]+?)\r?$", re.MULTILINE)
+
+LARGEST = 64_000_000  # bytes of a file that is read
+
+
+class Stated(NamedTuple):
+    """The SHA256 of an image, and the file or URL that states it."""
+
+    sha256: str
+    place: Union[Path, str]
 
 
 @dataclass
@@ -37,8 +48,7 @@ class Comparison:
     """
     The comparison of the containers of a site, and the files of its catalogue, with images.
 
-    It collects `entries`, the proposed records; `findings`, what else differs; in `missing` the SHA256 that records
-    lack and releases state, with the container of each; and in `renamed` containers whose images have other names.
+    It collects `entries`, the proposed records, and `findings`, what else differs.
     """
 
     settings: Settings
@@ -48,8 +58,6 @@ class Comparison:
     dry_run: bool = True
     entries: list[Entry] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    missing: list[tuple[Container, str]] = field(default_factory=list)
-    renamed: list[Container] = field(default_factory=list)
 
     @cached_property
     def known(self) -> dict[str, list[Container]]:
@@ -58,11 +66,6 @@ class Comparison:
         for container in self.containers:
             known.setdefault(container.file_name, []).append(container)
         return known
-
-    @property
-    def own(self) -> Path:
-        """The catalogue that can be changed."""
-        return next(iter(self.settings.own_directories), Path())
 
     @cached_property
     def ignored(self) -> list[str]:
@@ -96,47 +99,20 @@ class Comparison:
         """Compare the catalogue with the images in directories."""
         self.findings += survey.findings
         recorded = list(self.containers)
-        others: dict[object, list[str]] = {}
         # a link that a record names is meant
         links = [link for link in survey.links if link.name not in self.known]
         # an image in two directories counts once
         for path in dict.fromkeys([*survey.images, *(link.resolve() for link in links)]):
-            if path.name in self.known or not is_there(path):
-                continue
-            if kind := self.other_kind(path.name):
-                others.setdefault(path.parent, []).append(kind)
-            else:
-                self.propose(path, survey)
-        self.name_others(others)
+            if path.name not in self.known and is_there(path):
+                self.propose(path)
         for link in links:
             self.name_link(link)
         for container in recorded:
             # what has a source needn't be in a directory
-            if container not in self.renamed and not container.archived and not container.source:
+            if not container.archived and not container.source:
                 self.check_record(container, survey)
 
-    def other_kind(self, name: str) -> str:
-        """
-        Return which word of a file name no image in the catalogue has; '' if there is none.
-
-        A release has images of several kinds, and the catalogue some of them.
-        """
-        words: list[str] = []
-        for document in self.documents:
-            for _, _, fields in families_named(document, name):
-                strange = strange_words(document, fields)
-                if not strange:
-                    return ""
-                words += strange
-        return words[0] if words else ""
-
-    def name_others(self, others: Mapping[object, list[str]]) -> None:
-        """Say which kinds of images are left out, by directory."""
-        for place, kinds in others.items():
-            self.say(NOTE, "images of other kinds than those in the catalogue are left out "
-                     f"({', '.join(dict.fromkeys(kinds))}); `ebsif add IMAGE` adds one", place)
-
-    def propose(self, path: Path, survey: Survey) -> None:
+    def propose(self, path: Path) -> None:
         """Propose the record of an image; if that is impossible, say why."""
         if not fits(self.documents, path.name):
             self.say(WARNING, "is not in the catalogue, and no family has images with such names: `ebsif add "
@@ -144,12 +120,6 @@ class Comparison:
             return
         try:
             found = inspected(path)
-            renamed = self.renamed_to(found, survey)
-            if renamed:
-                self.renamed.append(renamed)
-                self.say_of(WARNING, renamed, f"its image {renamed.file_name} has another name, {path}: change 'file', "
-                            "or give the image its earlier name")
-                return
             programs = partial(inspection.programs, found)
             proposal = adding.propose(found, self.documents, programs=programs)
             entry = complete(proposal, path.name, self.settings, self.profile, self.containers, programs, self.dry_run)
@@ -183,11 +153,6 @@ class Comparison:
         self.containers.append(entry.container)
         self.known.setdefault(file_name, []).append(entry.container)
 
-    def renamed_to(self, found: Inspection, survey: Survey) -> Optional[Container]:
-        """Return the container whose image has got another name, None if it is none; one with a source is nowhere."""
-        return next((one for one in self.containers if one.sha256 and one.sha256 == found.sha256 and not one.source
-                     and all(survey.is_gone(place) for _, place in one.image_places)), None)
-
     def check_record(self, container: Container, survey: Survey) -> None:
         """Say whether the image of a record is gone, has moved, or is another one."""
         places = [place for _, place in container.image_places]
@@ -199,32 +164,24 @@ class Comparison:
 
     def check_image(self, container: Container, path: Path) -> None:
         """Say whether an image is another one than that of its record, without reading all of it."""
-        different = difference(path, container.size, container.sha256)
-        if not different:
+        if self.has_size(container, path, path.stat().st_size):
             self.check_sum(container, path, stated_beside(path))
-        elif different.how == "signed":
-            self.say_of(WARNING, container, f"its image {path} was signed since the record was written, and is the "
-                        f"same otherwise: correct 'sha256' ({sha256_of(path)}) and 'size' ({path.stat().st_size}), and "
-                        "`ebsif render`")
-        else:
-            self.say_different(container, path, different)
 
-    def say_different(self, container: Container, place: object, different: Difference) -> None:
-        """Say that an image (path or URL) is not that of its record."""
-        self.say_of(WARNING, container, f"its image {place} was {different.how}: {different.figures}. Put the right "
-                    "one there, or give the other one a name of its own")
+    def has_size(self, container: Container, place: object, size: int) -> bool:
+        """Return whether an image (path or URL) has the size in its record, if that has one; if not, say so."""
+        if container.size in (None, size):
+            return True
+        how = "truncated" if size < (container.size or 0) else "replaced"
+        self.say_of(WARNING, container, f"its image {place} was {how}: it has {size} bytes, not {container.size}. Put "
+                    "the right one there, give the other one a name of its own, or, if it was only signed, correct "
+                    "'sha256' and 'size'")
+        return False
 
     def check_sum(self, container: Container, place: object, stated: Optional[Stated]) -> None:
         """Say whether a release states another SHA256 for an image (path or URL) than its record, which may lack it."""
         recorded = sha256_in(container)
         if stated and not recorded:
-            if any(one is container for one, _ in self.missing):
-                # several lists have the image
-                return
-            if container.path.is_relative_to(self.own):
-                self.missing.append((container, stated.sha256))
-            else:
-                self.say_of(NOTE, container, f"the record has no SHA256; {stated.place} states {stated.sha256}")
+            self.say_of(NOTE, container, f"the record has no SHA256; {stated.place} states {stated.sha256}")
         elif stated and stated.sha256 != recorded:
             self.say_of(WARNING, container, f"{stated.place} states another SHA256 for its image than the record, "
                         f"{stated.sha256}: if {place} was replaced, give the other one a name of its own")
@@ -277,16 +234,6 @@ def where_gone(container: Container, places: list[Path], survey: Survey) -> str:
     return f"its image {name} is no longer in {where}: bring it back, or archive the record ('archived')"
 
 
-def strange_words(document: CatalogueFile, fields: dict[str, str]) -> list[str]:
-    """Return those fields of a file name that are words, and that no record of the file has: 'flavour: rocm'."""
-    found = []
-    for key, value in fields.items():
-        used = {document.values_of(record)["components"].get(key) for record in document.containers}
-        if key not in Record.model_fields and not any(map(str.isdigit, value)) and used and value not in used:
-            found.append(f"{key}: {value}")
-    return found
-
-
 def sha256_in(container: Container) -> Optional[str]:
     """Return the SHA256 of an image in its record, which may be in its source; None without one."""
     source = ImageSource.parse(container.source) if container.source else None
@@ -299,3 +246,27 @@ def below(folders: Iterable[Path]) -> Iterator[Path]:
     for folder in sorted(folders):
         for pattern in ("*/*.sif", "*/*/*.sif"):
             yield from folder.glob(pattern)
+
+
+# --- files beside an image; the LUMI AI Factory publishes NAME.md with the output of sha256sum, and NAME.json
+
+def stated_beside(image: Path) -> Optional[Stated]:
+    """Return the SHA256 of an image that a file beside it states; None if none does, or if two disagree."""
+    names = (f"{image.stem}.md", f"{image.name}.sha256", f"{image.stem}.sha256", "SHA256SUMS", "sha256sum.txt")
+    found = [Stated(digest, file) for file in map(image.with_name, names) for digest, name in SUM.findall(text_of(file))
+             if PurePath(name).name == image.name]
+    return found[0] if len({one.sha256 for one in found}) == 1 else None
+
+
+def packages_beside(image: Path) -> tuple[dict[str, dict[str, str]], Path]:
+    """Return the versions of the packages that a file beside an image lists, by kind and name, and that file."""
+    bill = image.with_suffix(".json")
+    return read_packages(text_of(bill)), bill
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file; '' if there is none, or it can't be read or is too large."""
+    with contextlib.suppress(OSError):
+        if path.is_file() and path.stat().st_size <= LARGEST:
+            return path.read_text(encoding="utf-8", errors="replace")
+    return ""

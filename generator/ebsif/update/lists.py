@@ -15,23 +15,20 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import AddingError
 from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
-from ebsif.images.checksum import different_size
-from ebsif.images.inspection import Inspection, read_packages
+from ebsif.images.inspection import Inspection
 from ebsif.images.registry.connection import MissingError, TransferError, check_next, content_of, open_url, size_of
 from ebsif.images.remote import Remote
 from ebsif.report.findings import NOTE, WARNING
 from ebsif.report.steps import Steps
-from ebsif.update.comparison import Comparison, sha256_in
+from ebsif.update.comparison import LARGEST, SUM, Comparison, Stated, sha256_in
 from ebsif.update.places import images_of
-from ebsif.update.released import LARGEST, SUM, Stated, bill_of
 
 
 class Entry(NamedTuple):
-    """A file in a list: its URL, its SHA256 if the list states it, and the URL of its packages if the list has that."""
+    """A file in a list: its URL, and its SHA256 if the list states it."""
 
     url: str
     stated: Optional[Stated]
-    bill: str = ""
 
     @property
     def name(self) -> str:
@@ -49,17 +46,12 @@ def compare(comparison: Comparison, addresses: Iterable[str]) -> None:
     """Compare the catalogue with lists, and with the web servers that records name as the sources of their images."""
     images = {image.url: image for address in addresses for image in images_in(comparison, address)}
     lost = list(lost_records(comparison))
-    others: dict[object, list[str]] = {}
     for image in sorted(images.values(), key=lambda one: natural_key(one.url)):
         known = comparison.known.get(image.name)
-        kind = None if known else comparison.other_kind(image.name)
         if known:
             check_known(comparison, image, known, lost)
-        elif kind:
-            others.setdefault(urljoin(image.url, "."), []).append(kind)
         else:
             propose(comparison, image, lost)
-    comparison.name_others(others)
     for container in lost:
         comparison.say_of(WARNING, container, f"its image is no longer at {url_of(container)}: bring it back, write "
                           "another 'source', or archive the record ('archived')")
@@ -71,18 +63,12 @@ def images_in(comparison: Comparison, address: str) -> list[Entry]:
         with Steps() as steps:
             # which may not answer
             steps.begin(f"asking {urlsplit(address).netloc}", important=False)
-            listed = list(entries(*read(address)))
+            images = [entry for entry in entries(*read(address)) if comparison.is_image(entry.name)]
     except TransferError as error:
         remedy = ": lists are read without a login. Add its images by hand with `ebsif add`, or have them put into a " \
             "registry, where the runtime's login is used" if error.code == HTTPStatus.UNAUTHORIZED else ""
         comparison.say(WARNING, f"can't be read, so its images are unknown: {error}{remedy}", address)
         return []
-    urls = {entry.url for entry in listed}
-    images = []
-    for entry in listed:
-        if comparison.is_image(entry.name):
-            bill = urljoin(entry.url, bill_of(urlsplit(entry.url).path))
-            images.append(entry._replace(bill=bill if bill in urls else ""))
     if not images:
         comparison.say(WARNING, "lists no image: it should have lines of sha256sum, or a name or URL on each line. "
                        "Correct the address in 'release_lists' of 'images', or what is there", address)
@@ -131,9 +117,8 @@ def lost_records(comparison: Comparison) -> Iterator[Container]:
             continue
         try:
             size = size_at(url)
-            different = different_size(size, container.size) if size else None
-            if different:
-                comparison.say_different(container, url, different)
+            if size:
+                comparison.has_size(container, url, size)
         except MissingError:
             yield container
         except TransferError as error:
@@ -182,6 +167,5 @@ def look(image: Entry) -> Remote:
         source = ImageSource.parse(f"{image.url}#sha256={sha256}")
     except ValueError as error:
         raise AddingError(f"its address {error}") from None
-    return Remote(source, Inspection(
-        path=str(source), resolved=image.name, size=size_at(image.url), sha256=sha256, init="", source=str(source),
-        listed=read_packages(read(image.bill)[0]) if image.bill else {}, listed_in=image.bill))
+    return Remote(source, Inspection(path=str(source), resolved=image.name, size=size_at(image.url), sha256=sha256,
+                                     init="", source=str(source)))

@@ -71,24 +71,19 @@ def survey(places: Iterable[Place], is_image: Callable[[str], bool]) -> Survey:
                             if entry.is_symlink() and is_image(entry.name)]
         for folder in folders:
             for entry in entries(folder, found):
-                if is_image(entry.name):
-                    sort_in(entry, place, found)
+                if not is_image(entry.name):
+                    continue
+                if entry.is_symlink():
+                    found.links.append(Path(entry.path))
+                elif entry.is_file() and place.stability == "moving":
+                    found.say(NOTE, Path(entry.path), "was skipped: a plain file in a directory of links that change. "
+                              "If it stays, move it to another directory")
+                elif entry.is_file():
+                    found.images.append(Path(entry.path))
     for paths in (found.images, found.links):
         paths[:] = sorted(dict.fromkeys(paths), key=lambda path: natural_key(str(path)))
     found.findings = list(dict.fromkeys(found.findings))
     return found
-
-
-def sort_in(entry: "os.DirEntry[str]", place: Place, found: Survey) -> None:
-    """Add a file to the images or links that were found."""
-    path = Path(entry.path)
-    if entry.is_symlink():
-        found.links.append(path)
-    elif entry.is_file() and place.stability == "moving":
-        found.say(NOTE, path, "was skipped: a plain file in a directory of links that change. If it stays, move it to "
-                  "another directory")
-    elif entry.is_file():
-        found.images.append(path)
 
 
 def expanded(template: str, found: Survey) -> tuple[list[Path], list[Path]]:

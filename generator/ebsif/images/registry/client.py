@@ -5,7 +5,6 @@ The Python library of ORAS doesn't compare digests of what it has downloaded, an
 """
 
 import base64
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -155,17 +154,17 @@ class RegistryRepository(Repository):
         """Return the text of a manifest."""
         wanted = wanted or self.reference.reference
         try:
-            with self.ask("GET", f"manifests/{wanted}", headers={"Accept": ", ".join(MANIFESTS)}) as answer:
-                return self.content(answer)
+            return self.text(f"manifests/{wanted}", ", ".join(MANIFESTS))
         except MissingError:
             raise MissingError(f"{self.reference}: {self.unknown(wanted)}") from None
 
-    def content(self, answer: HTTPResponse) -> bytes:
-        """Return the content of an answer that is a description."""
-        try:
-            return content_of(answer, MOST)
-        except TransferError as error:
-            raise TransferError(f"{self.reference}: {error}") from None
+    def text(self, path: str, kinds: str) -> bytes:
+        """Return a description of one of the kinds (media types) in the repository."""
+        with self.ask("GET", path, headers={"Accept": kinds}) as answer:
+            try:
+                return content_of(answer, MOST)
+            except TransferError as error:
+                raise TransferError(f"{self.reference}: {error}") from None
 
     def unknown(self, wanted: str) -> str:
         """Return that there is no such tag or digest, and the tags that there are."""
@@ -177,9 +176,7 @@ class RegistryRepository(Repository):
             known = []
         if not known:
             return f"{self.host} has no repository {self.name}, or it is not yours to see"
-        near = difflib.get_close_matches(wanted, known, n=5, cutoff=0.3) or known[-5:]
-        more = ", ..." if len(near) < len(known) else ""
-        return f"{self.name} has no tag {wanted} (it has {', '.join(near)}{more})"
+        return f"{self.name} has no tag {wanted} (it has {', '.join(known[:5])}{', ...' if known[5:] else ''})"
 
     def tags(self) -> list[str]:
         """Return all tags, sorted."""
@@ -201,18 +198,14 @@ class RegistryRepository(Repository):
         # the second is that of registries older than version 1.1 of the specification
         for path in (f"referrers/{digest}", f"manifests/{digest.replace(':', '-')}"):
             try:
-                with self.ask("GET", path, headers={"Accept": INDEX}) as answer:
-                    return [one.digest for one in Manifest.read(self.content(answer), self.reference).manifests]
+                return [one.digest for one in Manifest.read(self.text(path, INDEX), self.reference).manifests]
             except MissingError:
                 continue
         return []
 
     def open(self, blob: Descriptor) -> HTTPResponse:
         """Return the content of a blob as an open answer."""
-        try:
-            return self.ask("GET", f"blobs/{blob.digest}")
-        except MissingError:
-            raise MissingError(f"{self.reference}: the registry has lost {blob.digest}") from None
+        return self.ask("GET", f"blobs/{blob.digest}")
 
     def upload(self, blob: Descriptor, content: Union[bytes, Path], progress: Progress = nothing) -> None:
         """Put a blob there, which the registry compares with its digest, unless it is there."""
