@@ -178,8 +178,6 @@ def run(arguments, options):
     from ebsif.report import output
 
     output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
-    if options.no_color:
-        os.environ["NO_COLOR"] = "1"
     return options.run(options)
 
 

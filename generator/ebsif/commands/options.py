@@ -27,7 +27,6 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="print results and errors only")
     group.add_argument("-v", "--verbose", action="store_true",
                        help="also print the commands that are run, and the output of eb")
-    group.add_argument("--no-color", action="store_true", help="don't use colors (as NO_COLOR=1)")
 
 
 def add_settings(parser: argparse.ArgumentParser, easyconfigs: bool = False) -> None:

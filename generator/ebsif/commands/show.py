@@ -30,7 +30,7 @@ from ebsif.render import easyconfig
 from ebsif.render.rendering import for_eb
 from ebsif.report import output
 from ebsif.report.output import format_count
-from ebsif.report.table import print_columns
+from ebsif.report.table import print_table
 from ebsif.update.sourced import sourced
 
 EXAMPLES = """\
@@ -121,7 +121,7 @@ def print_origins(containers, options):
     if options.json:
         print(json.dumps([origin._asdict() for origin in rows], indent=2))
     else:
-        print_columns(["FIELD", "VALUE", "FROM"], [[*map(shorten, origin[:2]), origin.place] for origin in rows])
+        print_table(["FIELD", "VALUE", "FROM"], [[*map(shorten, origin[:2]), origin.place] for origin in rows])
     return 0
 
 
