@@ -233,7 +233,8 @@ def test_a_full_disk(place, arguments):
     with Path("/dev/full").open("w") as full:
         result = subprocess.run([EBSIF, *arguments], cwd=place, stdout=full, stderr=subprocess.PIPE, text=True,
                                 check=False, env={"PATH": "/usr/bin:/bin", "HOME": str(place)})
-    assert (result.returncode, result.stderr) == (3, "ebsif: can't write to standard output: No space left on device\n")
+    assert (result.returncode, result.stderr) == (
+        3, "ebsif: the disk is full (make room, or choose another directory)\n")
 
 
 @pytest.mark.parametrize(("line", "expected"), [
