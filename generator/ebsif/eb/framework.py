@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ebsif import modulestool
 from ebsif.errors import EbsifError
@@ -253,6 +254,23 @@ def read(path: Union[str, Path]) -> "EasyConfig":
             return EasyConfig(str(path))
         except EasyBuildError as error:
             raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+
+
+def written_values(path: Path) -> dict[str, Any]:
+    """Return what is written in an easyconfig, without EasyBuild's defaults; raise EasyBuildFailure if it can't."""
+    from easybuild.framework.easyconfig.parser import EasyConfigParser
+    from easybuild.tools.build_log import EasyBuildError
+
+    if not path.is_file():
+        raise EasyBuildFailure(f"there is no file {path}")
+    session()
+    try:
+        with warnings.catch_warnings():
+            # many easyconfigs have backslashes that Python warns about
+            warnings.simplefilter("ignore")
+            return EasyConfigParser(str(path)).get_config_dict()
+    except EasyBuildError as error:
+        raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
 
 
 def check_parameters(easyconfig: "EasyConfig") -> None:
