@@ -5,9 +5,7 @@ What the help doesn't need is imported where it is used, because importing takes
 """
 
 import argparse
-import atexit
 import contextlib
-import gc
 import importlib.util
 import os
 import signal
@@ -31,8 +29,8 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
-def help_text():
-    """Return the help of ebsif (str)."""
+def help_text() -> str:
+    """Return the help of ebsif."""
     lines = ["usage: ebsif COMMAND [OPTION...] [ARGUMENT...]", "       ebsif [--help | --version]", "",
              "Install container images as environment modules, with EasyBuild."]
     for heading, commands in HEADINGS.items():
@@ -41,14 +39,14 @@ def help_text():
     return "\n".join([*lines, "", advice, "", STATUSES])
 
 
-def configure(parser, name):
-    """Add description, options and arguments of a command to its parser; return the parser."""
+def configure(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add description, options and arguments of a command to its parser."""
     from ebsif.commands import options
 
     # `import` is a word of Python
     module = importlib.import_module(f"ebsif.commands.{name.replace('import', 'import_')}")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "\n\n".join(textwrap.fill(text, 80) for text in module.__doc__.strip().split("\n\n"))
+    parser.description = "\n\n".join(textwrap.fill(text, 80) for text in (module.__doc__ or "").strip().split("\n\n"))
     parser.epilog = f"examples:\n{module.EXAMPLES}"
     module.configure(parser)
     options.add_verbosity(parser)
@@ -56,15 +54,16 @@ def configure(parser, name):
     if more:
         parser.usage = f"{parser.format_usage()[len('usage: '):].rstrip()} [-- {more}...]"
     parser.set_defaults(run=module.run, command=name, takes_more=bool(more))
+
+
+def parser_of(name: str) -> Parser:
+    """Return the parser of a command."""
+    parser = Parser(prog=f"ebsif {name}")
+    configure(parser, name)
     return parser
 
 
-def parser_of(name):
-    """Return the parser of a command (Parser)."""
-    return configure(Parser(prog=f"ebsif {name}"), name)
-
-
-def complete():
+def complete() -> None:
     """Print the completions of the shell's command line, and exit."""
     # only needed here
     import argcomplete
@@ -80,14 +79,14 @@ def complete():
     argcomplete.autocomplete(parser, validator=lambda name, typed: name.lower().startswith(typed.lower()))
 
 
-def check_python(version):
+def check_python(version) -> None:
     """Exit with a message if this Python is too old; the version is a tuple as in sys.version_info."""
     if version < (3, 9):
         sys.exit(f"ebsif: Python 3.9 or newer is needed, this is {version[0]}.{version[1]} ({sys.executable}); "
                  "on a cluster, load a module that has one (module load cray-python, for example)")
 
 
-def find_easybuild():
+def find_easybuild() -> None:
     """Let Python find the EasyBuild of eb if it finds none: modules of EasyBuild may set PATH, but not PYTHONPATH."""
     if importlib.util.find_spec(EASYBUILD[0]):
         return
@@ -103,8 +102,8 @@ def find_easybuild():
         del sys.modules["easybuild"]
 
 
-def without_easybuild(arguments):
-    """Return what to do if there is no EasyBuild (str); the profile of the site may know the modules."""
+def without_easybuild(arguments) -> str:
+    """Return what to do if there is no EasyBuild; the profile of the site may know the modules."""
     from ebsif.catalogue.settings import read_settings
     from ebsif.commands.options import add_settings
 
@@ -123,20 +122,19 @@ def without_easybuild(arguments):
 def main(arguments=None):
     """Run the command line, by default that of the process; return the exit status (130: Ctrl-C, 141: broken pipe)."""
     check_python(sys.version_info[:2])
-    # the process ends then, so looking for unused objects takes time for nothing (a sixth of `ebsif list`)
-    atexit.register(gc.freeze)
     if "_ARGCOMPLETE" in os.environ:
         complete()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = argparse.Namespace()
     find_easybuild()
     # in one file with standard error, lines are in the order in which they were printed
     sys.stdout.reconfigure(line_buffering=True)
     try:
-        return call_and_flush(run, arguments, options)
+        try:
+            return run(arguments)
+        finally:
+            flush_output()
     except BrokenPipeError:
         # the reader (head, for example) has closed the pipe
-        discard_output()
         return 128 + signal.SIGPIPE
     except ModuleNotFoundError as error:
         if not str(error.name).startswith(EASYBUILD):
@@ -147,14 +145,14 @@ def main(arguments=None):
         from ebsif.files import message_of
         from ebsif.report import output
 
-        output.error(message_of(error, getattr(options, "output", None)))
+        output.error(message_of(error))
         return getattr(error, "status", FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 
 
-def run(arguments, options):
-    """Parse arguments into options, run the command, and return the exit status."""
+def run(arguments) -> int:
+    """Run the command that arguments name, and return the exit status."""
     name = arguments[0] if arguments else ""
     if not name or name in ("-h", "--help"):
         print(help_text(), end="", file=sys.stdout if name else sys.stderr)
@@ -168,7 +166,7 @@ def run(arguments, options):
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = parser_of(name)
     # options may be between arguments: Python before 3.12.7 takes an optional one only next to others
-    _, unknown = parser.parse_known_intermixed_args(arguments[1:end], options)
+    options, unknown = parser.parse_known_intermixed_args(arguments[1:end])
     options.more = arguments[end + 1:]
     if not options.takes_more:
         unknown += options.more
@@ -178,13 +176,11 @@ def run(arguments, options):
     from ebsif.report import output
 
     output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
-    if options.no_color:
-        os.environ["NO_COLOR"] = "1"
     return options.run(options)
 
 
-def unknown_command(name):
-    """Return what to do about a word that is no command (str): where an earlier one went, or similar ones."""
+def unknown_command(name: str) -> str:
+    """Return what to do about a word that is no command: where an earlier one went, or similar ones."""
     import difflib
 
     if name in MOVED:
@@ -196,23 +192,14 @@ def unknown_command(name):
         " (see `ebsif --help`)"
 
 
-def call_and_flush(function, *arguments):
-    """Call a function and flush its output, so that a broken pipe or a full disk is noticed here and not at exit."""
+def flush_output() -> None:
+    """Flush standard output here, and not at exit, where nothing handles a broken pipe or a full disk."""
     try:
-        return function(*arguments)
-    finally:
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            discard_output()
-            raise OSError(f"can't write to standard output: {error.strerror}") from None
-
-
-def discard_output():
-    """Drop what can't be written to standard output; otherwise Python tries and complains once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stdout.flush()
+    except OSError:
+        # otherwise Python tries and complains once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 if __name__ == "__main__":

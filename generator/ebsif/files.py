@@ -12,7 +12,6 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Optional
 
 from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 
@@ -45,21 +44,11 @@ def locked(directory: Path) -> Iterator[None]:
     """
     Let only one process at a time change the files of a directory, which is created if necessary.
 
-    This is a POSIX lock: NFS and parallel file systems that support locks support these across machines; on others
-    nothing is locked. It ends with the process. Everyone who may write to the directory may lock it. Who has the lock
-    may remove it (`remove_lock`): those who wait for it then create another one.
+    This is a POSIX lock, which ends with the process; on file systems without such locks, nothing is locked. Everyone
+    who may write to the directory may lock it.
     """
-    with contextlib.ExitStack() as held:
-        while not has_lock(directory, held):
-            held.close()
-        yield
-
-
-def has_lock(directory: Path, held: contextlib.ExitStack) -> bool:
-    """Lock a directory until an ExitStack ends; return whether that is still its lock, which may be removed."""
     directory.mkdir(parents=True, exist_ok=True)
-    try:
-        lock = held.enter_context((directory / LOCK).open("a"))
+    with (directory / LOCK).open("a") as lock:
         place = directory.stat()
         # for other accounts the owner, who created it, has done that
         set_access(directory / LOCK, place.st_gid, place.st_mode & 0o666 | stat.S_IWUSR)
@@ -68,14 +57,7 @@ def has_lock(directory: Path, held: contextlib.ExitStack) -> bool:
         except OSError as error:
             if error.errno not in WITHOUT_LOCKS:
                 raise
-        return os.path.samestat(os.fstat(lock.fileno()), (directory / LOCK).stat())
-    except FileNotFoundError:
-        return False
-
-
-def remove_lock(directory: Path) -> None:
-    """Remove the file of `locked` from a directory; only for the process that has the lock."""
-    (directory / LOCK).unlink(missing_ok=True)
+        yield
 
 
 def make_directory(directory: Path) -> None:
@@ -258,23 +240,14 @@ def owner(number: int) -> str:
         return f"account {number}"
 
 
-def message_of(error: Exception, output: Optional[Path] = None) -> str:
-    """
-    Return the message of an error: for a file its path, what is wrong, and who can give permission.
-
-    If it is about what -o names, another directory can be chosen.
-    """
+def message_of(error: Exception) -> str:
+    """Return the message of an error: for a file its path, what is wrong, and who can give permission."""
     if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
         # each file that could not be copied; one says enough
         return plain_error(str(error.args[0][0][-1]))
     if not isinstance(error, OSError) or not isinstance(error.filename, str) or error.filename2 or not error.strerror:
         return plain_error(str(error))
-    path = error.filename
-    remedy = ""
-    if isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK):
-        remedy = f": {how_to_get_access(Path(path))}"
-        # commands write a file beside the output first
-        place = Path(path).absolute() if is_there(Path(path)) else Path(path).absolute().parent
-        if output and place in (output.absolute(), *output.absolute().parents):
-            path, remedy = str(place), ": choose another directory with -o"
+    path = Path(error.filename)
+    is_closed = isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK)
+    remedy = f": {how_to_get_access(path)}" if is_closed else ""
     return f"{path}: {ERRORS.get(error.errno or 0, error.strerror)}{remedy}"

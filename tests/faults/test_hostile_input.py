@@ -17,7 +17,7 @@ from ebsif.catalogue.records import CatalogueFile
 from ebsif.errors import EbsifError
 from ebsif.images import inspection
 from ebsif.jobs import job
-from ebsif.jobs.data import Data
+from ebsif.jobs.job import Data
 from ebsif.packages import requirements
 from ebsif.render import easyconfig
 from ebsif_command import run_ebsif

@@ -220,25 +220,6 @@ def test_errors_of_files(tmp_path, monkeypatch):
             f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}/x`"
 
 
-def test_an_output_in_a_closed_directory(tmp_path, monkeypatch, capsys):
-    """User trial, C-04: nobody asks for permission to write there; other files are those that are needed."""
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    output = tmp_path / "a/crate"
-    for name in ("", "a", ".a.new-1"):
-        error = PermissionError(13, "Permission denied", str(tmp_path / name))
-        assert files.message_of(error, output) == f"{tmp_path}: Permission denied: choose another directory with -o"
-    (tmp_path / "input").touch()
-    error = PermissionError(13, "Permission denied", str(tmp_path / "input"))
-    assert files.message_of(error, output) == f"{tmp_path}/input: Permission denied: run `chmod u+rX {tmp_path}/input`"
-
-    def denied(*_):
-        raise PermissionError(13, "Permission denied", str(tmp_path))
-
-    monkeypatch.setattr(files, "write_new", denied)
-    assert main(["job", "M/1", "-o", str(output), "--", "-m", "package"]) == 3
-    assert capsys.readouterr().err.endswith(f"{tmp_path}: Permission denied: choose another directory with -o\n")
-
-
 def test_doctor_names_what_is_missing(tmp_path):
     """On a bare machine each missing part is listed with a remedy; status 1."""
     result = run("doctor", env={"PATH": str(tmp_path), "HOME": str(tmp_path)})

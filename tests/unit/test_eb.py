@@ -107,23 +107,10 @@ def test_the_command_that_loads_a_module(tmp_path, monkeypatch):
     assert framework.load_command(place, "Tool/1.0") == "module load Tool/1.0"
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("", True), ("module use ~/eb/modules/all/more\n", True), ("module use ~/eb/modules/all", False),
-    ('module use "$HOME/eb/modules/all/"\n', False), ("export MODULEPATH=${HOME}/eb/modules/all:$MODULEPATH\n", False)])
-def test_a_directory_that_only_this_shell_searches(tmp_path, monkeypatch, text, expected):
-    """F-06 (user trial): `module use` or an activated environment doesn't last; a line in a start file does."""
-    place = tmp_path / "eb/modules/all"
-    place.mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("MODULEPATH", str(place))
-    (tmp_path / ".bashrc").write_text(text)
-    assert framework.load_command(place, "Tool/1.0").startswith("module use ") is expected
-
-
 def test_directories_that_a_new_shell_may_not_search(tmp_path, monkeypatch):
-    """F-06: job scripts name a person's own directory of modules, and none of the site's that is on MODULEPATH."""
+    """F-06: job scripts and `load it with` name a person's own directory, even if this shell searches it."""
     monkeypatch.setenv("MODULEPATH", f"/site:{tmp_path}")
-    assert framework.is_own(tmp_path)
+    assert framework.is_own(tmp_path) and framework.load_command(tmp_path, "T/1").startswith("module use ")
     owner = tmp_path.stat().st_uid
     monkeypatch.setattr(os, "getuid", lambda: owner + 1)
     assert not framework.is_own(tmp_path)

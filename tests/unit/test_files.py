@@ -24,21 +24,6 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, number, works):
         assert works
 
 
-def test_a_lock_that_its_owner_removes(tmp_path, monkeypatch):
-    """R-06: whoever waits for a lock that is removed with its directory takes the next one, as everybody else does."""
-    folder, lock, removals = tmp_path / "folder", fcntl.lockf, [True, False]
-
-    def after_waiting(file, kind):
-        if removals.pop(0):
-            files.remove_lock(folder)
-            folder.rmdir()
-        lock(file, kind)
-
-    monkeypatch.setattr(fcntl, "lockf", after_waiting)
-    with files.locked(folder):
-        assert (folder / files.LOCK).exists() and not removals
-
-
 def test_a_link_stays(tmp_path):
     """N8, C-04: the file to which a link leads gets the new content, also if it doesn't exist yet."""
     (tmp_path / "shared").mkdir()

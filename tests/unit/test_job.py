@@ -19,7 +19,7 @@ from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from ebsif import cli
 from ebsif.catalogue import fieldtypes, site
 from ebsif.errors import UsageError
-from ebsif.jobs import data, job
+from ebsif.jobs import job
 from ebsif_command import run_ebsif
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -260,7 +260,6 @@ def test_the_program_is_passed_unchanged(words):
          "If it is the value, write --config_file=fsdp.yaml"),
         (["M/1", "--scheduler", "#PBS -x", "--", "a"], 3, "--scheduler '#PBS -x': give options of sbatch"),
         (["M/1", "--scheduler=--a\nid", "--", "a"], 3, "give options of sbatch, in one line"),
-        (["M/1", "--launcher", "mpiexec", "--", "a"], 2, "the site local has no mpiexec: leave it out, or use srun"),
         (["M/1", "--", "deepspeed", "a.py"], 3, "without 'deepspeed'; to use deepspeed, add --launcher deepspeed"),
         (["M/1", "--site", "derecho", "--account", "A", "--requeue", "--", "a"], 3,
          "the site derecho can't fulfil --requeue: with PBS, only operators can put a running job back into the queue"),
@@ -360,13 +359,12 @@ def test_installing_on_a_compute_node(name, expected, tmp_path):
 def test_what_every_scheduler_can_do():
     """Issue 23, point 4: options of the scheduler, and a timer that sends the signal where the scheduler sends none."""
     text = script("derecho", "--scheduler", "-J 0-9 -M a@b.org", "--scheduler", "-r y", "--time", "2-00:00:00",
-                  "--signal", 300, "--launcher", "mpiexec")
+                  "--signal", 300)
     assert header(text)[-4:-2] == ["-J 0-9 -M a@b.org", "-r y"]
     assert header(script("archer2", "--scheduler=--qos=short --array=0-9"))[-2:] == [
         "--export=none", "--qos=short --array=0-9"]
     assert "left=$((172500 - SECONDS))" in text
     assert "--signal=B:USR1@300" in header(script("local", "--signal", 300))
-    assert script("local", "--launcher", "srun") == script("local")
 
 
 @pytest.mark.parametrize("name", site.names())
@@ -529,8 +527,6 @@ def test_segments_follow_each_other(tmp_path):
         job.submit(SCHEDULERS["slurm"], "script", 4)
     first, *others = written.log.read_text().splitlines()
     assert (first, others) == ("", [f"--dependency=afterok:{number} --kill-on-invalid-dep=yes" for number in (41, 42)])
-    result = run("M/1", "--segments", "3", "-o", tmp_path / "job.sh", "--", __file__)
-    assert "; then, for each further segment, with the ID of the job before: sbatch --dep" in result.stderr
 
 
 def test_a_script_that_can_not_be_written(tmp_path):
@@ -567,15 +563,15 @@ def test_launchers():
     ("/a/b", "/a/b", None), ("host:file", "host:file", None)])
 def test_data(text, source, bind):
     """T-09: a path, or a path and where it is in the container; the runtime's special characters are escaped."""
-    found = data.parse(text)
+    found = job.parse_data(text)
     assert (found.source, found.bind) == (source, bind)
-    assert data.parse(str(found)) == found
+    assert job.parse_data(str(found)) == found
 
 
 def test_data_that_the_runtime_can_not_bind():
     """T-09, E-09: refused before the job is submitted, because the runtime would look for another path."""
     with pytest.raises(UsageError, match="--data /a, b:/data: .* loses the space"):
-        data.parse("/a, b:/data")
+        job.parse_data("/a, b:/data")
 
 
 REQUESTS = st.builds(
@@ -583,7 +579,7 @@ REQUESTS = st.builds(
     nodes=st.integers(1, 9), launcher=st.sampled_from(job.LAUNCHERS), signal=st.none() | st.integers(1, 99),
     requeue=st.booleans(), time=st.none() | st.just("10:00:00"),
     scheduler=st.lists(st.sampled_from(["--a=b c", "-x y"])).map(tuple),
-    data=st.lists(st.sampled_from([data.Data("/a b"), data.Data("/x.sqsh", "/d")])).map(tuple))
+    data=st.lists(st.sampled_from([job.Data("/a b"), job.Data("/x.sqsh", "/d")])).map(tuple))
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -595,7 +591,7 @@ def test_a_record_repeats_a_request(request):
     options = cli.parser_of("job").parse_args(words[:end])
     assert (options.module, options.site) == ("M/1", "local")
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
-    values.update(scheduler=tuple(options.scheduler), data=tuple(map(data.parse, options.data)))
+    values.update(scheduler=tuple(options.scheduler), data=tuple(map(job.parse_data, options.data)))
     assert job.Request("M/1", tuple(words[end + 1:]), **values) == request
 
 

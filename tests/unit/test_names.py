@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -13,7 +12,7 @@ import pytest
 from easybuild.easyblocks.generic.container import modulefile
 from easybuild.easyblocks.generic.container.lockfile import Record
 from ebsif.cli import main, parser_of
-from ebsif.commands.options import complete, complete_asked, complete_packages, complete_sites
+from ebsif.commands.options import complete, complete_packages, complete_sites
 from ebsif.environments import repeating
 from ebsif.environments.extending import ExtendingError
 from ebsif.errors import UsageError
@@ -29,17 +28,16 @@ def prefix(eb_prefix):
 
 
 def test_packages_that_the_tab_key_completes(prefix, monkeypatch):
-    """E-14: extend --add: those of image and extension; --remove: what the extension was made for."""
+    """E-14: extend --add and --remove: those of image and extension."""
     root = prefix.install(MINE, packages=["einops==0.8.1", "nested==1"])
     monkeypatch.setenv("CONTAINERROOT", str(root))
     for module in ("mine", MINE, None):
         options = Namespace(module=module)
         assert complete_packages("", options) == ["einops", "nested", "numpy"]
         assert complete_packages("N", options) == ["nested", "numpy"]
-        assert complete_asked("", options) == ["einops", "gone"]
-    assert complete_asked("", Namespace(module="other")) == []
+    assert complete_packages("", Namespace(module="other")) == []
     completers = {one.dest: one.completer for one in parser_of("extend")._actions if hasattr(one, "completer")}
-    assert (completers["add"], completers["remove"]) == (complete_packages, complete_asked)
+    assert (completers["add"], completers["remove"]) == (complete_packages, complete_packages)
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -216,8 +214,7 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     assert main(["list", "--mine"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert [re.split(r"(?<=\S)  +", line.strip())[0] for line in lines[1:]] == [
-        BASE, "-other-20261121", "no module file, record damaged", "-mine-20261121", "loaded", "-more-20261123"]
+    assert {MINE, f"{MINE}-more-20261123"} < set(lines) and f"    extends {MINE}," in lines
     # nothing of other accounts
     monkeypatch.setattr(os, "getuid", lambda: other.stat().st_uid + 1)
     assert main(["list", "--mine"]) == 0

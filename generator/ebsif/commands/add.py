@@ -10,16 +10,21 @@ catalogue already, nothing changes; the exit status is 1 if its SHA256 differs f
 
 import os
 import sys
+from argparse import ArgumentParser, Namespace
 from functools import partial
 from pathlib import Path
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.imagesource import FORMS
 
 from ebsif.catalogue import writing
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import complete
 from ebsif.catalogue.guess import adding
 from ebsif.catalogue.proposal import AddingError, OtherImage
-from ebsif.catalogue.settings import read_settings
+from ebsif.catalogue.records import CatalogueFile
+from ebsif.catalogue.settings import Settings, read_settings
+from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamltext import as_yaml
 from ebsif.commands.options import add_dry_run, add_settings
 from ebsif.eb import framework
@@ -29,7 +34,7 @@ from ebsif.images.checksum import sha256 as sha256_of
 from ebsif.images.registry.reference import parse_source
 from ebsif.render import rendering
 from ebsif.report import output
-from ebsif.update.sourced import fits, is_copy, same_image, sourced
+from ebsif.update.sourced import Sourced, fits, is_copy, same_image, sourced
 
 EXAMPLES = """\
   ebsif add /appl/images/lumi-pytorch-rocm-6.4.4-....sif --site lumi \\
@@ -39,7 +44,7 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
     parser.add_argument("image", metavar="IMAGE", help=f"a SIF file, or where the image is: {FORMS}")
@@ -53,31 +58,30 @@ def configure(parser):
     add_dry_run(parser, "only show what would be written")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Add an image; return the exit status."""
     settings = read_settings(options)
     profile = settings.site()
     documents, containers = settings.documents(profile), settings.containers(profile, strict=True)
     asked = {key: getattr(options, key) for key in ("name", "family", "version") if getattr(options, key)}
-    is_file = not remote.is_source(options.image)
-    if is_file:
+    new = from_source(options, documents) if remote.is_source(options.image) else None
+    if not new:
         options.image = Path(options.image)
         check_place(options.image, profile, options.moving)
-    new = None if is_file else from_source(options, documents)
-    path = options.image if is_file else new.path
-    file_name = options.image.resolve().name if is_file else new.found.file_name
+    path = new.path if new else options.image
+    file_name = new.found.file_name if new else options.image.resolve().name
     known = [one for one in containers if one.file_name == file_name]
     if known:
-        check_known(known, identified(options.image, known) if is_file else new.found)
+        check_known(known, new.found if new else identified(options.image, known))
         return render_known(meant(known, asked), path, options, settings)
-    found = inspection.inspect(options.image) if is_file else new.found
-    if is_file and options.image.is_symlink():
+    found = new.found if new else inspection.inspect(options.image)
+    if not new and options.image.is_symlink():
         output.note(f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
                     "can change; the record names the file")
     copy = is_copy(found, containers)
     if copy:
         output.note(f"{options.image} {copy}")
-    programs = partial(inspection.programs, found) if is_file else new.programs
+    programs = new.programs if new else partial(inspection.programs, found)
     proposal = adding.propose(found, documents, options.name, options.family, options.version, programs, ask)
     if options.moving:
         proposal.values["moving"] = True
@@ -94,8 +98,8 @@ def run(options):
     return print_next_step(rendered, path)
 
 
-def from_source(options, documents):
-    """Return what is known of an image at a source (Sourced); complete the options with name and version."""
+def from_source(options: Namespace, documents: list[CatalogueFile]) -> Sourced:
+    """Return what is known of an image at a source; complete the options with name and version."""
     source = parse_source(options.image)
     named = bool(options.name) or sys.stdin.isatty()
     new = sourced(source, documents, options.fetch, whole=bool(options.fetch), named=named)
@@ -108,15 +112,15 @@ def from_source(options, documents):
     return new
 
 
-def identified(path, known):
-    """Return an image file with what tells it from others (Inspection); it is read if a record has a SHA256."""
+def identified(path: Path, known: list[Container]) -> inspection.Inspection:
+    """Return an image file with what tells it from others; it is read if a record has a SHA256."""
     target = path.resolve()
     sha256 = sha256_of(target) if any(one.sha256 for one in known) else None
     size = target.stat().st_size
     return inspection.Inspection(path=str(path), resolved=str(target), size=size, init="", sha256=sha256)
 
 
-def check_known(known, found):
+def check_known(known: list[Container], found: inspection.Inspection) -> None:
     """Say that an image is in the catalogue already; raise OtherImage if it isn't that of the records."""
     wrong = next((one for one in known if same_image(one, found) is False), None)
     if wrong:
@@ -131,7 +135,7 @@ def check_known(known, found):
              "; the record has no sha256, so the content was not compared"))
 
 
-def meant(known, asked):
+def meant(known: list[Container], asked: dict[str, str]) -> Container:
     """Return the record with a file name that has what the options ask for; raise AddingError if there is none."""
     found = next((one for one in known if all(getattr(one, key) == value for key, value in asked.items())), None)
     if not found:
@@ -141,7 +145,7 @@ def meant(known, asked):
     return found
 
 
-def render_known(container, path, options, settings):
+def render_known(container: Container, path: Optional[Path], options: Namespace, settings: Settings) -> int:
     """Render a record that is there, unless this is a dry run; return 0."""
     rendered = rendering.render(container, settings.output)
     if options.dry_run:
@@ -152,14 +156,14 @@ def render_known(container, path, options, settings):
     return print_next_step(rendered, path)
 
 
-def refuse_edited(rendered, settings):
+def refuse_edited(rendered: rendering.Rendered, settings: Settings) -> None:
     """Raise OverwriteError if a person has written or edited the easyconfig that would be replaced (C-04)."""
     if rendering.edited([rendered], settings.output):
         raise OverwriteError(f"{rendered.path} was written or edited by a person: rename or remove it, and run this "
                              "command again")
 
 
-def print_next_step(rendered, path):
+def print_next_step(rendered: rendering.Rendered, path: Optional[Path]) -> int:
     """Print how to install the container, and where its image is if it was fetched; return 0."""
     output.hint(f"{rendered.path}: {rendered.state}")
     sources = []
@@ -175,15 +179,15 @@ def print_next_step(rendered, path):
     return 0
 
 
-def ask(question, default):
-    """Ask the user; return the answer (str), or the default for an empty one; None if there is no terminal."""
+def ask(question: str, default: Optional[str]) -> Optional[str]:
+    """Ask the user; return the answer, or the default for an empty one; None if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     print(f"{output.escape(question)}{f' [{default}]' if default else ''}: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip() or default
 
 
-def check_place(image, profile, meant):
+def check_place(image: Path, profile: Site, meant: bool) -> None:
     """Report a link's target; raise AddingError for a link in a directory whose links move, unless it is intended."""
     moving = {Path(os.path.realpath(Path(profile.images.root or "/") / one.path)) for one in profile.images.directories
               if one.stability == "moving"}

@@ -17,7 +17,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif.catalogue import schema
-from ebsif.catalogue.settings import read_settings
+from ebsif.catalogue.settings import Settings, read_settings
 from ebsif.check.sites import check_sites
 from ebsif.commands.options import add_all_sites, add_json, add_settings, add_strict
 from ebsif.errors import EbsifError
@@ -88,7 +88,7 @@ def run(options: Namespace) -> int:
     return status_of(findings, options.strict)
 
 
-def with_catalogue_here(settings):
+def with_catalogue_here(settings: Settings) -> Settings:
     """Return settings with the catalogue in this directory, if there is one, and no site or catalogue is chosen."""
     here = dataclasses.replace(settings, directories=(Path(), *settings.directories))
     if settings.is_chosen or not here.own_site_names():
@@ -97,7 +97,7 @@ def with_catalogue_here(settings):
     return here
 
 
-def with_installed_easyconfigs(settings):
+def with_installed_easyconfigs(settings: Settings) -> Settings:
     """Return settings with the easyconfigs that were installed with the project if there are none here."""
     if settings.is_place_named or settings.own_directories or settings.place.is_dir():
         return settings

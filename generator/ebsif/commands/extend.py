@@ -25,7 +25,6 @@ from ebsif.commands.options import (
     add_name,
     add_outcome,
     add_settings,
-    complete_asked,
     complete_packages,
     request_of,
 )
@@ -104,7 +103,7 @@ def configure(parser):
                              "another version").completer = complete_packages
     parser.add_argument("--remove", metavar="PACKAGE", nargs="+", default=[],
                         help="remove packages from an extension, and what only they need"
-                        ).completer = complete_asked
+                        ).completer = complete_packages
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
                                        "extension that is changed)")
     add_outcome(parser)
@@ -125,12 +124,18 @@ def run(options: Namespace) -> int:
     base = names.find(options.module)
     if isinstance(base, Path) and (base.parent.parent / lockfile.RECORD).is_file():
         base = places.of_directory(base.parent.parent)
-    if isinstance(base, Installation) and shown(base) not in {one.module_or_version for one in names.containers}:
-        return change_extension(options, names, base)
-    if options.remove:
-        raise ExtendingError("--remove changes an extension, but "
-                             f"{getattr(base, 'module', base)} is not one (`ebsif list --mine`)")
-    require_packages(options)
+    plain = {container.module_or_version for container in names.containers}
+    installation = base if isinstance(base, Installation) and shown(base) not in plain else None
+    name, _ = installation and installation.extension or (None, None)
+    is_same = bool(name) and options.name in (None, name)
+    if options.remove and not is_same:
+        raise ExtendingError("--remove changes an extension" + (
+            f": leave out --name {options.name}" if name else
+            f", but {getattr(base, 'module', base)} is not one (`ebsif list --mine`)"))
+    if not is_same:
+        require_packages(options)
+    if installation:
+        return change_extension(options, names, installation, is_same)
     container = bases.chosen(names, options.module, read_settings(options).site())
     wanted = wanted_packages(options, container)
     for installation in places.known(places.directories_of_modules(), container.module)[:1]:
@@ -203,22 +208,21 @@ def parse_stage(text: str) -> tuple[str, str]:
     return name, file
 
 
-def change_extension(options: Namespace, names: Names, installation: Installation) -> int:
+def change_extension(options: Namespace, names: Names, installation: Installation, is_same: bool) -> int:
     """Change an extension, or extend an installed module further under another name; return the exit status."""
     framework.session(tuple(options.more))
     site = read_settings(options).site()
     container = bases.of_installation(installation, site)
     environment = change.environment_of(installation, container, names, site)
-    name, date = installation.extension or (None, None)
-    is_same = name and options.name in (None, name)
     if is_same:
+        name, date = installation.extension or (None, None)
         options.name, container = name, bases.without_extension(container, installation)
         if not change_packages(options, environment, container):
             return nothing_to_do(installation)
         if options.rebuild:
             options.date = options.date or date
     else:
-        add_on_top(options, environment, container)
+        environment.stages = extending.append(environment.stages, wanted_packages(options, container), options.name)
     extension = Extension(change.pinned(container, environment), options.name, change.simplest(environment.stages),
                           environment.pins)
     change.start_from(installation)
@@ -230,16 +234,6 @@ def change_extension(options: Namespace, names: Names, installation: Installatio
         output.hint(f"the earlier module stays as it is: {installation.load} (to remove it: ebsif remove "
                     f"{installation.module})")
     return status
-
-
-def add_on_top(options: Namespace, environment: Environment, container: Container) -> None:
-    """Add the stages of a new extension to those of its base."""
-    if options.remove:
-        raise ExtendingError(
-            f"--remove changes an extension: leave out --name {options.name}" if options.name else
-            f"--remove changes an extension, but {environment.module} is not one (`ebsif list --mine`)")
-    require_packages(options)
-    environment.stages = extending.append(environment.stages, wanted_packages(options, container), options.name)
 
 
 def change_packages(options: Namespace, environment: Environment, container: Container) -> bool:

@@ -14,9 +14,12 @@ if a module could not be audited. For system and Conda packages, give the bill o
 sbom`) to another scanner.
 """
 
+import itertools
 import json
 import shlex
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Optional
 
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import format_size
@@ -26,10 +29,12 @@ from ebsif.catalogue.settings import read_settings
 from ebsif.commands.options import add_installations, add_json, add_settings, add_strict
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import audit, current, names, places, report
+from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
+from ebsif.installed.places import Installation
 from ebsif.installed.versus import Catalogue
 from ebsif.report import output
-from ebsif.report.findings import NOTE, print_findings, status_of, summarize
+from ebsif.report.findings import NOTE, Finding, print_findings, status_of, summarize
 
 EXAMPLES = """\
   ebsif installed                            # EasyBuild's prefix and MODULEPATH
@@ -44,7 +49,7 @@ EXAMPLES = """\
 CHANGED = {True: ", changed", False: "", None: " (whether it was changed is unknown)"}
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_installations(parser)
     add_settings(parser)
@@ -64,7 +69,7 @@ def configure(parser):
     add_json(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print the installations; return 1 if something is wrong, else 0."""
     if (options.database or options.osv_url) and not options.audit:
         raise UsageError("--database and --osv-url are for --audit")
@@ -73,7 +78,8 @@ def run(options):
     if options.audit:
         return audit_installations(installations, problems, options)
     if wanted:
-        return print_matches(*report.having(installations, wanted), problems, options)
+        matches, unknown = report.having(installations, wanted)
+        return print_matches(matches, [*unknown, *problems], options)
     catalogue = catalogue_of(options)
     made, total = report.reports(installations, options.verify, catalogue)
     missing = catalogue.never_installed(installations) if catalogue and places.is_search(options.modules) else []
@@ -93,9 +99,8 @@ def run(options):
     return status_of(findings, options.strict)
 
 
-def print_matches(matches, unknown, problems, options):
+def print_matches(matches: list[report.Match], findings: list[Finding], options: Namespace) -> int:
     """Print the installations with the wanted packages; return 1 if there are none, or others can't be searched."""
-    findings = [*unknown, *problems]
     if options.json:
         print(json.dumps({"installations": [
             {"module": shown(one.installation), "root": str(one.installation.root),
@@ -111,37 +116,36 @@ def print_matches(matches, unknown, problems, options):
     return status_of(findings, options.strict) if matches else FOUND
 
 
-def audit_installations(installations, problems, options):
+def audit_installations(installations: list[Installation], problems: list[Finding], options: Namespace) -> int:
     """Print known vulnerabilities; return 1 if there are any, or if a module could not be audited, else 0."""
     records, named = {}, {}
-    for problem in problems:
-        # what others don't let us read is nothing wrong, but may have modules
-        if problem.level != NOTE or places.is_gap(problem):
-            output.note(f"not audited: {problem.path}: {problem.message}")
+    # what others don't let us read is nothing wrong, but may have modules
+    missed = [f"{problem.path}: {problem.message}" for problem in problems
+              if problem.level != NOTE or places.is_gap(problem)]
     damages = [installation.damage for installation in installations if installation.damage]
-    for text in damages:
+    for text in missed + damages:
         output.note(f"not audited: {text}")
     for installation in installations:
         if not installation.damage:
             name = shown(installation)
             name = f"{name} in {installation.root}" if name in records else name
             records[name], named[name] = current.record_of(installation), installation
-    pins = {audit.pin(name, version) for record in records.values()
-            for name, version, _ in audit.python_packages(record)} - {None}
+    pins = {pin for record in records.values() for name, version, _ in audit.python_packages(record)
+            if (pin := audit.pin(name, version))}
     vulnerabilities = list(audit.vulnerabilities(records, advisories_for(pins, options)))
     if options.json:
-        print(json.dumps([one.data for one in vulnerabilities], indent=2))
+        print(json.dumps([vulnerability.data for vulnerability in vulnerabilities], indent=2))
     else:
         print_vulnerabilities(vulnerabilities)
-        said = f"{output.format_count(len(named), 'module')} with {output.format_count(len(pins), 'package')}"
-        affected = output.format_count(len({one.module for one in vulnerabilities}), "module")
-        output.hint(f"{said}: " + (f"{output.format_count(len(vulnerabilities), 'finding')} in {affected}"
-                                   if vulnerabilities else "no known vulnerabilities"))
+        audited = f"{output.format_count(len(named), 'module')} with {output.format_count(len(pins), 'package')}"
+        affected = output.format_count(len({vulnerability.module for vulnerability in vulnerabilities}), "module")
+        output.hint(f"{audited}: " + (f"{output.format_count(len(vulnerabilities), 'finding')} in {affected}"
+                                      if vulnerabilities else "no known vulnerabilities"))
         print_updates(vulnerabilities, named)
     return FOUND if vulnerabilities or damages or any(problem.level != NOTE for problem in problems) else 0
 
 
-def advisories_for(pins, options):
+def advisories_for(pins: set[audit.Pin], options: Namespace) -> dict[audit.Pin, list[audit.Advisory]]:
     """Return the advisories for packages, from a copy of a database or from a service."""
     if options.database:
         return audit.from_database(pins, options.database)
@@ -156,21 +160,19 @@ def advisories_for(pins, options):
     return advisories
 
 
-def print_vulnerabilities(vulnerabilities):
+def print_vulnerabilities(vulnerabilities: list[audit.Vulnerability]) -> None:
     """Print a paragraph for each module with vulnerabilities."""
-    before = None
-    for one in vulnerabilities:
-        if one.module != before:
-            print(output.escape(one.module))
-        before = one.module
-        place = "image" if one.place == "image" else "user software"
-        output.print_line(f"{one.package} {one.version} ({place}): {one.advisory}", "  ")
-        if one.advisory.summary:
-            output.print_line(one.advisory.summary, "    ")
+    for module, listed in itertools.groupby(vulnerabilities, lambda vulnerability: vulnerability.module):
+        print(output.escape(module))
+        for one in listed:
+            place = "image" if one.place == "image" else "user software"
+            output.print_line(f"{one.package} {one.version} ({place}): {one.advisory}", "  ")
+            if one.advisory.summary:
+                output.print_line(one.advisory.summary, "    ")
 
 
-def print_updates(vulnerabilities, named):
-    """Say how to update the packages of installations (dict by name)."""
+def print_updates(vulnerabilities: list[audit.Vulnerability], named: dict[str, Installation]) -> None:
+    """Say how to update the packages of installations."""
     for name, lines in audit.updates(vulnerabilities).items():
         module = name if name == shown(named[name]) else str(named[name].root)
         # that changes an extension; from another module it makes one
@@ -181,7 +183,7 @@ def print_updates(vulnerabilities, named):
         output.hint("Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions")
 
 
-def print_report(one, is_ambiguous):
+def print_report(one: report.Report, is_ambiguous: bool) -> None:
     """Print what is known of an installation, with its directory if another one has the same module."""
     output.print_wrapped(f"{one.module}  {one.installation.root}" if is_ambiguous else one.module)
     texts = [format_size(one.size)]
@@ -196,14 +198,14 @@ def print_report(one, is_ambiguous):
     print_findings(one.findings, heading=one.module)
 
 
-def whose(image):
+def whose(image: ImageState) -> str:
     """Return how to call an image (str): own, central, or that of another module."""
     if image.kind == IMAGE_REFERENCE:
         return f"image of {image.origin}" if image.origin else "shared image"
     return f"{image.kind} image"
 
 
-def catalogue_of(options):
+def catalogue_of(options: Namespace) -> Optional[Catalogue]:
     """Return the catalogue to compare with (Catalogue), None if no site is chosen."""
     settings = read_settings(options)
     if not settings.is_chosen:

@@ -8,6 +8,7 @@ an account. Anything else that the scheduler can do goes through --scheduler.
 import argparse
 import dataclasses
 import re
+import shlex
 from pathlib import Path
 from typing import Optional
 
@@ -21,7 +22,7 @@ from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.installed import runtimecommand
 from ebsif.installed.names import Names, shown
-from ebsif.jobs import data, job
+from ebsif.jobs import job
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -50,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_output(what, "write the script to this file (default: print it)", metavar="FILE")
     what.add_argument("--submit", action="store_true", help="also submit the job")
     what.add_argument("--segments", type=count, metavar="N", default=1,
-                      help="submit N jobs, each of which starts after the success of the one before")
+                      help="with --submit: submit N jobs, each of which starts after the success of the one before")
     add_resources(parser.add_argument_group("resources (default: those of the site)"))
     add_running(parser.add_argument_group("how the program runs"))
 
@@ -74,10 +75,10 @@ def add_resources(parser: argparse._ArgumentGroup) -> None:
 
 def add_running(parser: argparse._ArgumentGroup) -> None:
     """Add the options for what happens in the job."""
-    parser.add_argument("--launcher", choices=(*job.LAUNCHERS, *job.STARTERS_OF_SITES), default=job.NATIVE,
-                        help="native: the scheduler starts each rank (with srun, mpiexec or flux, whose names mean the "
-                             "same); torchrun, accelerate: started once on each node, it starts the ranks there; "
-                             "deepspeed: the scheduler starts each rank, as DeepSpeed expects it (default: native)")
+    parser.add_argument("--launcher", choices=job.LAUNCHERS, default=job.NATIVE,
+                        help="native: the scheduler starts each rank, with srun, mpiexec or flux; torchrun, "
+                             "accelerate: started once on each node, it starts the ranks there; deepspeed: the "
+                             "scheduler starts each rank, as DeepSpeed expects it (default: native)")
     parser.add_argument("--signal", type=count, metavar="SECONDS",
                         help="send USR1 to the program this long before the time limit, so that it saves its state")
     parser.add_argument("--requeue", action="store_true",
@@ -98,22 +99,13 @@ def run(options: argparse.Namespace) -> int:
     text = write(options, settings, profile)
     if options.output:
         files.write_new({options.output: text}, options.overwrite)
-        output.note(f"wrote {options.output}" + ("" if options.submit else next_step(options, profile)))
+        submit = shlex.join([*job.scheduler_of(profile).submit, str(options.output)])
+        output.note(f"wrote {options.output}" + ("" if options.submit else f"; submit it with: {submit}"))
     elif not options.submit:
         print(text, end="")
     if options.submit:
         job.submit(job.scheduler_of(profile), text, options.segments)
     return 0
-
-
-def next_step(options: argparse.Namespace, profile: Site) -> str:
-    """Return how to submit the written script."""
-    scheduler = job.scheduler_of(profile)
-    first = f"; submit it with: {' '.join(scheduler.submit)} {options.output}"
-    if options.segments == 1:
-        return first
-    then = " ".join([*scheduler.submit, *job.after(scheduler, "JOB"), str(options.output)])
-    return f"{first}; then, for each further segment, with the ID of the job before: {then}"
 
 
 def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str:
@@ -123,8 +115,7 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str
     if not (options.install or options.more):
         raise UsageError("name the program to run: ebsif job MODULE ... -- train.py")
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
-    values.update(launcher=launcher(options.launcher, profile), scheduler=tuple(options.scheduler),
-                  data=tuple(map(data.parse, options.data)))
+    values.update(scheduler=tuple(options.scheduler), data=tuple(map(job.parse_data, options.data)))
     if options.install:
         request = job.Request("", (f"install-{Path(options.install).name}",), **values)
         more = [*framework.finding_easyblocks(has_own=True), *options.more]
@@ -140,16 +131,6 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str
     # the run may be repeated from another directory
     catalogues = [word for folder in settings.own_directories for word in ("--catalogue", str(folder.absolute()))]
     return job.script(job.Request(name, command, **values), profile, catalogues, use)
-
-
-def launcher(name: str, profile: Site) -> str:
-    """Return the kind of launcher with a name: one of job.LAUNCHERS, or the program that the site's scheduler has."""
-    if name in job.LAUNCHERS:
-        return name
-    own = job.scheduler_of(profile).starter
-    if name != own:
-        raise UsageError(f"argument --launcher: the site {profile.name} has no {name}: leave it out, or use {own}")
-    return job.NATIVE
 
 
 def check_there(path: str, problem: str, needed: bool) -> None:

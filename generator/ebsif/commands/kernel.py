@@ -6,6 +6,7 @@ environment created by make-venv; with EBSIF_USER_SOFTWARE set, the kernel has t
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from ebsif.commands.options import INSTALLED, add_json, complete_installed, offer
@@ -39,7 +40,7 @@ def configure(parser: ArgumentParser) -> None:
     add_json(parser)
 
 
-def complete(prefix, parsed_args, **_):
+def complete(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
     """Return the names of modules or kernels that begin with a text, for Tab completion."""
     if parsed_args.action == "remove":
         known = kernels.installed(kernels.folder_of(parsed_args.prefix))
@@ -69,7 +70,7 @@ def run(options: Namespace) -> int:
     return show(list(kernels.installed(folder)), folder, options.json)
 
 
-def show(found, folder, as_json):
+def show(found: Sequence[kernels.Kernel], folder: Path, as_json: bool) -> int:
     """Print the kernels in a directory; return 1 if one can't start, else 0."""
     if as_json:
         print(json.dumps([kernel.data for kernel in found], indent=2))

@@ -2,14 +2,12 @@
 
 import argparse
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.requirements import lines_of
 
 from ebsif.catalogue.settings import read_settings
 
@@ -27,7 +25,6 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="print results and errors only")
     group.add_argument("-v", "--verbose", action="store_true",
                        help="also print the commands that are run, and the output of eb")
-    group.add_argument("--no-color", action="store_true", help="don't use colors (as NO_COLOR=1)")
 
 
 def add_settings(parser: argparse.ArgumentParser, easyconfigs: bool = False) -> None:
@@ -177,12 +174,6 @@ def complete_packages(prefix: str, parsed_args: argparse.Namespace, **_: object)
     """Return the packages of the named or loaded module that begin with a text, those of the image included."""
     return beginning_with(prefix, (name for record in records_of(parsed_args.module) for name in lockfile.versions_in(
         [*record.image_packages, *record.venv_packages])))
-
-
-def complete_asked(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """Return the packages that begin with a text and that an extension was made for."""
-    lines = (line for record in records_of(parsed_args.module) for line in lines_of(record.stages))
-    return beginning_with(prefix, (found.group() for found in map(re.compile(r"[\w.-]+").match, lines) if found))
 
 
 def records_of(text: Optional[str]) -> list[lockfile.Record]:

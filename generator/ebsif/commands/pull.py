@@ -8,7 +8,6 @@ This installs code that nobody has signed: pull only from people you trust, and 
 """
 
 import functools
-import itertools
 import shlex
 import tempfile
 from argparse import ArgumentParser, Namespace
@@ -104,11 +103,7 @@ def name_in(record: Record) -> str:
 def offer_lock(request: Request, found: Artefact, name: str) -> str:
     """Write the lock, unless the command only looks, and return how it can be used on another image."""
     text, module = found.text(artefact.LOCK), repeating.module_of(found.record).replace("/", "-")
-    folder, numbers = request.output or Path(), itertools.count(2)
-    path = folder / f"{module}{COPY_SUFFIX}"
-    # another one of that name may belong to an easyconfig
-    while path.exists() and path.read_bytes() != text.encode():
-        path = folder / f"{module}.{next(numbers)}{COPY_SUFFIX}"
+    path = (request.output or Path()) / f"{module}{COPY_SUFFIX}"
     only_looks = request.dry_run or (request.check and not request.installs)
     if not only_looks:
         write_file(path, text, False, "lock")

@@ -6,6 +6,7 @@ record or easyconfig is refused. The login for the registry is the container run
 """
 
 import contextlib
+from argparse import ArgumentParser, Namespace
 
 from ebsif.commands.options import add_license, add_name
 from ebsif.environments import artefact, portable
@@ -23,14 +24,14 @@ EXAMPLES = """\
 """
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_name(parser, "module", "what to put there", only_installed=True, required=True)
     parser.add_argument("reference", metavar="REF", help="where to put it: oras://HOST/PATH:TAG or oci:DIRECTORY:TAG")
     add_license(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Push the environment; return 0."""
     reference = artefact.reference_to_push(options.reference)
     found = portable.of(Names(options).installation(options.module), options.license)

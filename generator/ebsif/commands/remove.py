@@ -11,6 +11,8 @@ exit status is 1 if you don't confirm.
 
 import os
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
@@ -20,6 +22,7 @@ from ebsif.errors import FOUND
 from ebsif.files import is_there
 from ebsif.installed import places, removal, sharing, usage
 from ebsif.installed.names import Names, shown
+from ebsif.installed.places import Installation
 from ebsif.report import output
 from ebsif.report.steps import working
 
@@ -36,7 +39,7 @@ MADE_WITH_IT = ("environments of make-venv and files of `ebsif python --write` t
                 "`ebsif python --write` writes a file anew")
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     offer(complete_installed, parser.add_argument("containers", metavar="CONTAINER", nargs="+", help=INSTALLED))
     parser.add_argument("--older", action="store_true", help="remove the earlier ones of these extensions instead")
@@ -47,7 +50,7 @@ def configure(parser):
     parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Remove modules after asking; return the exit status."""
     names = Names(options)
     modules = places.once(names.installation(text) for text in options.containers)
@@ -76,9 +79,10 @@ def run(options):
     return 0
 
 
-def plan(names, modules, users, has_newer):
+def plan(names: Names, modules: Sequence[Installation], users: Sequence[str],
+         has_newer: bool) -> list[removal.Removal]:
     """
-    Return how to remove modules (list of Removal): those that use the image of another one come first.
+    Return how to remove modules: those that use the image of another one come first.
 
     Kernels go with their module, unless there is a newer one, which they start then.
     """
@@ -95,7 +99,7 @@ def plan(names, modules, users, has_newer):
     return plans
 
 
-def show(planned):
+def show(planned: removal.Removal) -> None:
     """Print what will be removed, and what stays."""
     with working("adding up sizes"):
         size = usage.size_of(planned.installation.root)
@@ -108,7 +112,7 @@ def show(planned):
         output.note(f"kept: {text}")
 
 
-def confirmed():
+def confirmed() -> bool:
     """Return whether the user confirms; raise RemovalError without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise removal.RemovalError("nothing was removed, because there is no terminal to ask on: add --yes to remove "

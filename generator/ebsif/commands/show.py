@@ -9,11 +9,16 @@ trust.
 """
 
 import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.texts import format_size
 
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.explain import explain
 from ebsif.catalogue.settings import read_settings
 from ebsif.catalogue.summary import as_data, format_components
@@ -30,7 +35,7 @@ from ebsif.render import easyconfig
 from ebsif.render.rendering import for_eb
 from ebsif.report import output
 from ebsif.report.output import format_count
-from ebsif.report.table import print_columns
+from ebsif.report.table import print_table
 from ebsif.update.sourced import sourced
 
 EXAMPLES = """\
@@ -45,7 +50,7 @@ EXAMPLES = """\
 OTHER_FILES = (".eb", ".json")
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
     add_name(parser, "name", "an image or a container")
@@ -59,7 +64,7 @@ def configure(parser):
     add_json(parser)
 
 
-def run(options):
+def run(options: Namespace) -> int:
     """Print the details; return 0."""
     if options.name and is_image(options.name):
         return show_image(options)
@@ -81,12 +86,12 @@ def run(options):
     return 0
 
 
-def is_image(text):
+def is_image(text: str) -> bool:
     """Return whether a name is that of an image file, or says where an image is."""
     return remote.is_source(text) or text.endswith(".sif") or Path(text).is_file() and not text.endswith(OTHER_FILES)
 
 
-def show_image(options):
+def show_image(options: Namespace) -> int:
     """Print what is in an image; return 0."""
     if remote.is_source(options.name):
         image = look(parse_source(options.name), options)
@@ -100,7 +105,7 @@ def show_image(options):
     return 0
 
 
-def look(source, options):
+def look(source: ImageSource, options: Namespace) -> inspection.Inspection:
     """Return what is known of an image that is not here (Inspection), after fetching it if that is wanted."""
     if options.fetch:
         return sourced(source, [], options.fetch, whole=True).found
@@ -114,37 +119,39 @@ def look(source, options):
     return known.named(known.default)
 
 
-def print_origins(containers, options):
+def print_origins(containers: list[Container], options: Namespace) -> int:
     """Print where each value of containers comes from; return 0."""
     settings = read_settings(options)
     rows = [origin for container in containers for origin in explain(container, settings)]
     if options.json:
         print(json.dumps([origin._asdict() for origin in rows], indent=2))
     else:
-        print_columns(["FIELD", "VALUE", "FROM"], [[*map(shorten, origin[:2]), origin.place] for origin in rows])
+        print_table(["FIELD", "VALUE", "FROM"], [[*map(shorten, origin[:2]), origin.place] for origin in rows])
     return 0
 
 
-def shorten(value):
+def shorten(value: str) -> str:
     """Return the first line of a value, shortened to half a screen."""
     first, *others = value.split("\n")
     return f"{first[:40]} ..." if others or len(first) > 44 else first
 
 
-def records_and_installations(names, things):
+def records_and_installations(names: Names, things: Iterable[Union[Container, Installation, Path]]) -> Iterator[
+        tuple[Optional[Container], Any]]:
     """Yield the record in the catalogue and the installation of each module, either of which may be None, once."""
     known = set()
     for thing in things:
         if isinstance(thing, Path):
             raise NamingError(f"{thing} is no image: `ebsif diff` compares easyconfigs and locks")
-        is_installed = isinstance(thing, Installation)
-        container = names.record_of(thing) if is_installed else thing
-        if container not in known:
-            yield container, thing if is_installed else names.installed_as(thing.module)
-        known.update([container] if container else [])
+        container = names.record_of(thing) if isinstance(thing, Installation) else thing
+        if not container:
+            yield None, thing
+        elif container not in known:
+            known.add(container)
+            yield container, thing if isinstance(thing, Installation) else names.installed_as(container.module)
 
 
-def lines_of_installation(installation):
+def lines_of_installation(installation: Installation) -> Iterator[tuple[str, object]]:
     """Yield (name, value) for each line about an installed module that the catalogue doesn't have."""
     record = current.record_of(installation)
     yield shown(installation), ""
@@ -160,7 +167,7 @@ def lines_of_installation(installation):
     yield from lines_of_use(installation, record)
 
 
-def lines_of_use(installation, record):
+def lines_of_use(installation: Installation, record: lockfile.Record) -> Iterator[tuple[str, object]]:
     """Yield (name, value) for each line about what was added to an installed module, and how to use it."""
     packages = lockfile.versions_in(record.venv_packages)
     yield "added packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "none"
@@ -172,14 +179,14 @@ def lines_of_use(installation, record):
     yield "  in it" if programs else "run", "singularity exec $SIF COMMAND"
 
 
-def in_image(record):
+def in_image(record: lockfile.Record) -> str:
     """Return what is in the image of an installed module: the packages that decide, and how many there are."""
     versions = record.image_versions
     chosen = [f"{label} {versions[name]}" for name, label in DEFAULT_BADGES.items() if name in versions]
     return ", ".join(chosen + [format_count(len(versions), "Python package")])
 
 
-def complete(container, installation):
+def complete(container: Container, installation: Optional[Installation]) -> dict[str, Any]:
     """Return everything that is known about a container (dict)."""
     data = {**as_data(container), "installed": str(installation.root) if installation else None}
     data["images"] = [{"path": str(path), "stability": stability, "is_there": is_there(path)}
@@ -188,7 +195,7 @@ def complete(container, installation):
     return data
 
 
-def lines(container, installation, directory):
+def lines(container: Container, installation: Optional[Installation], directory: Path) -> Iterator[tuple[str, object]]:
     """Yield (name, value) for each line about a container: installed, or with an easyconfig in a directory."""
     binds = container.all_binds
     yield container.module, ""

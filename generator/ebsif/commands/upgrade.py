@@ -1,6 +1,6 @@
 """Move an extension to a newer container: write an easyconfig with the same packages on top of that container."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
@@ -23,7 +23,7 @@ EXAMPLES = """\
 MORE = "OPTION_OF_eb"
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
     add_name(parser, "easyconfig", "the extension", required=True)

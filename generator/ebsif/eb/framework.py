@@ -3,20 +3,20 @@
 import contextlib
 import io
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
-from ebsif import files, modulestool
+from ebsif import modulestool
 from ebsif.errors import EbsifError
 from ebsif.report import output
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 # One thread at a time reads easyconfigs.
 READING = threading.Lock()
 OLDEST = (5, 1)  # as in setup.cfg
-# In the home directory, what new shells read.
-START_FILES = (".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zprofile")
 
 # Our easyblocks, and the easyblocks that EasyBuild's configuration includes (known after `session`).
 EASYBLOCKS = ("containerinstall", "containervenv")
@@ -56,39 +54,14 @@ class Place:
 
 def load_command(directory: Optional[Path], module: str) -> str:
     """Return the command that loads a module in any new shell: with `module use` unless these search its directory."""
-    use = "" if not directory or is_searched_later(directory) else f"module use {shlex.quote(str(directory))} && "
+    use = f"module use {shlex.quote(str(directory))} && " if directory and is_own(directory) else ""
     return f"{use}module load {module}"
-
-
-def is_searched_later(directory: Path) -> bool:
-    """
-    Return whether this shell searches a directory of modules, and so will new shells.
-
-    For a directory of this account, that MODULEPATH has it isn't enough: `module use` may be for this shell only.
-    """
-    return is_searched(directory) and (not is_own(directory) or is_named_at_start(directory))
-
-
-def is_named_at_start(directory: Path) -> bool:
-    """Return whether a file that new shells read names a directory of modules."""
-    name = re.compile(rf"""{re.escape(str(directory))}/?(?:[\s"';:]|\Z)""")
-    for file in START_FILES:
-        with contextlib.suppress(OSError):
-            text = (files.home() / file).read_text(encoding="utf-8", errors="replace")
-            if name.search(re.sub(r"~|\$HOME|\$\{HOME\}", lambda _: str(files.home()), text)):
-                return True
-    return False
-
-
-def is_searched(directory: Path) -> bool:
-    """Return whether a directory of modules is on MODULEPATH."""
-    searched = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
-    return os.path.realpath(directory) in searched
 
 
 def is_own(directory: Path) -> bool:
     """Return whether a new shell may not search a directory of modules: it's this account's, or not on MODULEPATH."""
-    return not is_searched(directory) or directory.stat().st_uid == os.getuid()
+    searched = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
+    return os.path.realpath(directory) not in searched or directory.stat().st_uid == os.getuid()
 
 
 def command(arguments: Iterable[Union[str, Path]]) -> str:
@@ -281,6 +254,23 @@ def read(path: Union[str, Path]) -> "EasyConfig":
             return EasyConfig(str(path))
         except EasyBuildError as error:
             raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+
+
+def written_values(path: Path) -> dict[str, Any]:
+    """Return what is written in an easyconfig, without EasyBuild's defaults; raise EasyBuildFailure if it can't."""
+    from easybuild.framework.easyconfig.parser import EasyConfigParser
+    from easybuild.tools.build_log import EasyBuildError
+
+    if not path.is_file():
+        raise EasyBuildFailure(f"there is no file {path}")
+    session()
+    try:
+        with warnings.catch_warnings():
+            # many easyconfigs have backslashes that Python warns about
+            warnings.simplefilter("ignore")
+            return EasyConfigParser(str(path)).get_config_dict()
+    except EasyBuildError as error:
+        raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
 
 
 def check_parameters(easyconfig: "EasyConfig") -> None:

@@ -11,7 +11,6 @@ from easybuild.easyblocks.generic.container.requirements import lock_of, stages_
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.eb import framework
-from ebsif.eb.easyconfig import written_values
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
 from ebsif.installed.names import Names
@@ -48,7 +47,7 @@ class EasyconfigContainer(Container):
 
 def read(path: Path, site: Site) -> Container:
     """Return the container that an easyconfig describes; raise BaseError if it is not that of a container module."""
-    written, read = written_values(path), framework.read(path)
+    written, read = framework.written_values(path), framework.read(path)
     names = framework.source_names(read["sources"])
     if read["easyblock"] not in ("ContainerInstall", "ContainerVenv") or len(names) != 1:
         raise BaseError(f"{path} is not the easyconfig of a container module, so it can't be extended")

@@ -294,9 +294,6 @@ def install(path: Path, again: bool, more: list[str]) -> int:
             output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}"
                         f"{plan.SEE_WARNING if done.warned else ''}")
         output.hint(f"load it with: {place.load}")
-        if not framework.is_searched_later(place.use):
-            use = f"module use {shlex.quote(str(place.use))}"
-            output.hint(f"to find it in each new shell, add this line to ~/.bashrc: {use}")
     return 0
 
 

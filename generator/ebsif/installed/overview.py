@@ -47,23 +47,6 @@ def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row
     return rows[::-1]
 
 
-def as_tree(rows: Sequence[Row]) -> list[tuple[str, Optional[Row]]]:
-    """
-    Return installations below what they extend: the name, shortened by that of the base and indented, and the row.
-
-    The row is None for a base that isn't among them.
-    """
-    named = {row.module: row for row in rows}
-    tops = dict.fromkeys(row.base or row.module for row in rows if row.base not in named)
-
-    def branch(name, label, depth):
-        below = [one for row in rows if row.base == name
-                 for one in branch(row.module, row.module.removeprefix(name), depth + 1)]
-        return [("  " * depth + label, named.get(name)), *below]
-
-    return [line for name in tops for line in branch(name, name, 0)]
-
-
 def state_of(installation: places.Installation, catalogue: dict[str, Container]) -> list[str]:
     """Return noteworthy facts about an installation, each in a few words."""
     state = ["loaded"] if installation.is_loaded else []

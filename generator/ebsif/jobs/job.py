@@ -13,10 +13,10 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS, Scheduler
 from easybuild.easyblocks.generic.container.tables import RUNTIMES
+from easybuild.easyblocks.generic.container.texts import MOUNT_SQUASHFS, bind_problem, escape_bind
 
 from ebsif.catalogue.site import Site
-from ebsif.errors import EbsifError
-from ebsif.jobs.data import Data
+from ebsif.errors import EbsifError, UsageError
 from ebsif.report import output
 from ebsif.templating import environment, quote
 
@@ -25,9 +25,6 @@ NATIVE = "native"
 LAUNCHERS = (NATIVE, "torchrun", "accelerate", "deepspeed")
 ON_EACH_NODE = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.launch"}
 
-# Names of the native launcher, which depend on the scheduler.
-STARTERS_OF_SITES = tuple(scheduler.starter for scheduler in SCHEDULERS.values())
-
 # Programs that start ranks or containers, which the script does already.
 STARTERS = ("srun", "mpirun", "mpiexec", *RUNTIMES, *LAUNCHERS[1:])
 
@@ -35,13 +32,34 @@ STARTERS = ("srun", "mpirun", "mpiexec", *RUNTIMES, *LAUNCHERS[1:])
 ACCELERATE_KINDS = ("--config_file", "--cpu", "--multi_gpu", "--tpu", "--use_deepspeed", "--use_fsdp",
                     "--use_megatron_lm")
 
-
 # Options of launchers after which the program is any executable.
 NO_PYTHON = ("--no-python", "--no_python")
+
+# Suffixes of SquashFS files, whose content is mounted; all other files are mounted themselves.
+SQUASHFS = (".squashfs", ".sqsh", ".sqfs", ".squash")
 
 
 class JobError(EbsifError):
     """A batch script can't be written or submitted; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """A file or directory that a job needs, and its path in the container (None: it only has to be there)."""
+
+    source: str
+    target: Optional[str] = None
+
+    @property
+    def bind(self) -> Optional[str]:
+        """The bind for the container runtime, or None."""
+        if not self.target:
+            return None
+        return f"{escape_bind(self.source)}:{self.target}" + (MOUNT_SQUASHFS if self.source.endswith(SQUASHFS) else "")
+
+    def __str__(self) -> str:
+        """Return the text that `parse_data` reads."""
+        return f"{self.source}:{self.target}" if self.target else self.source
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,22 @@ class Request:
     def starts_ranks(self) -> bool:
         """Whether the scheduler starts one program on each node, which starts the ranks there."""
         return self.launcher in ON_EACH_NODE
+
+
+def parse_data(text: str) -> Data:
+    """Return the data that PATH or PATH:/TARGET names; raise UsageError if no container can have the target."""
+    parts = re.fullmatch(r"(.+):(/[^:]*)", text, re.DOTALL)
+    if not parts or os.path.exists(text):  # noqa: PTH110 may be in a directory that can't be searched
+        return Data(text)
+    # the job may start elsewhere
+    source, target = os.path.abspath(parts[1]), os.path.normpath(parts[2])  # noqa: PTH100 links stay
+    if target == "/" or not target.isprintable() or bind_problem(target, templates=False):
+        raise UsageError(f"--data {text}: {parts[2]} can't be a directory in the container: write FILE:/data")
+    try:
+        escape_bind(source)
+    except ValueError as error:
+        raise UsageError(f"--data {text}: {error}") from None
+    return Data(source, target)
 
 
 def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Optional[Path] = None) -> str:
@@ -290,7 +324,8 @@ def submit(scheduler: Scheduler, text: str, segments: int = 1) -> None:
     """
     jobs: list[str] = []
     for number in range(segments):
-        words = [*scheduler.submit, *after(scheduler, jobs[-1])] if jobs else list(scheduler.submit)
+        after = [word.replace("%s", jobs[-1]) for word in scheduler.after] if jobs else []
+        words = [*scheduler.submit, *after]
         output.command(words)
         try:
             result = subprocess.run(words, input=text, stdout=subprocess.PIPE, text=True, check=False)
@@ -304,8 +339,3 @@ def submit(scheduler: Scheduler, text: str, segments: int = 1) -> None:
             raise JobError(f"{which} was not submitted: {words[0]} ended with status {result.returncode}"
                            f"{queued if jobs else ''}")
         jobs.append(submitted[1] if submitted else "")
-
-
-def after(scheduler: Scheduler, job: str) -> list[str]:
-    """Return the options for a job that starts after the success of another."""
-    return [word.replace("%s", job) for word in scheduler.after]
