@@ -27,7 +27,6 @@ from ebsif.commands.options import add_installations, add_json, add_settings, ad
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import audit, current, names, places, report
 from ebsif.installed.names import shown
-from ebsif.installed.versus import Catalogue
 from ebsif.report import output
 from ebsif.report.findings import NOTE, print_findings, status_of, summarize
 
@@ -210,5 +209,5 @@ def catalogue_of(options):
         output.note("no site is chosen (--site), so nothing is compared with a catalogue")
         return None
     profile = settings.site()
-    return Catalogue(profile.name, settings.containers(profile), settings.output,
-                     settings.options_for(profile.name))
+    return report.Catalogue(profile.name, settings.containers(profile), settings.output,
+                            settings.options_for(profile.name))

@@ -91,16 +91,16 @@ def print_mine(options, settings):
     """Print the installations of this account; return 0, or 1 if none has the names."""
     if options.has or options.all_sites or options.archived:
         raise UsageError("--mine lists installed modules: --has, --all-sites and --archived are for the catalogue")
-    from ebsif.installed import overview
+    from ebsif.installed import report
 
-    rows = overview.mine(settings.containers(settings.site()), options.names)
+    rows = report.mine(settings.containers(settings.site()), options.names)
     if options.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
     elif rows:
         headings = ["module", "extends", "size", "date", "state"]
         cells = [[row.module, row.base or "", format_size(row.size), row.date, ", ".join(row.state)] for row in rows]
         if is_too_wide(headings, cells):
-            print_columns(["module", "size", "date"], tree(overview.as_tree(rows)))
+            print_columns(["module", "size", "date"], tree(report.as_tree(rows)))
         else:
             print_table(headings, cells)
     if not rows:

@@ -18,7 +18,7 @@ from ebsif.commands.options import INSTALLED, add_dry_run, complete_installed, o
 from ebsif.environments import kernels
 from ebsif.errors import FOUND
 from ebsif.files import is_there
-from ebsif.installed import places, removal, sharing, usage
+from ebsif.installed import places, removal, report, sharing
 from ebsif.installed.names import Names, shown
 from ebsif.report import output
 from ebsif.report.steps import working
@@ -98,7 +98,7 @@ def plan(names, modules, users, has_newer):
 def show(planned):
     """Print what will be removed, and what stays."""
     with working("adding up sizes"):
-        size = usage.size_of(planned.installation.root)
+        size = report.size_of(planned.installation.root)
     print(f"{shown(planned.installation)}, {format_size(size)}:")
     for path in planned.paths:
         print(f"  {path}")

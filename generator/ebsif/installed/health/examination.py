@@ -18,8 +18,7 @@ from ebsif.report.findings import ERROR, NOTE, Finding
 from ebsif.report.steps import Now, Steps
 
 # Each stage needs what the earlier ones have checked.
-ON_DISK: Sequence[Sequence[Callable]] = (
-    (files.record,), (files.module_file, files.image), (files.user_software, files.binds, files.wheels))
+ON_DISK: Sequence[Sequence[Callable]] = ((files.state,), (files.module_file,), (files.binds, files.wheels))
 IN_CONTAINER: Sequence[Sequence[Callable]] = (
     (running.load,), (running.start,),
     (running.imports, hardware.driver, hardware.provider, hardware.plugin, hardware.mpi, hardware.mpi_backend))
