@@ -18,7 +18,7 @@ from ebsif.commands.options import INSTALLED, add_dry_run, complete_installed, o
 from ebsif.environments import kernels
 from ebsif.errors import FOUND
 from ebsif.files import is_there
-from ebsif.installed import places, removal, report, sharing
+from ebsif.installed import places, removal, report
 from ebsif.installed.names import Names, shown
 from ebsif.report import output
 from ebsif.report.steps import working
@@ -83,7 +83,7 @@ def plan(names, modules, users, has_newer):
     Kernels go with their module, unless there is a newer one, which they start then.
     """
     possible = removal.possible_users(users)
-    order = sorted(modules, key=lambda module: bool(sharing.users_of(module.root, modules)))
+    order = sorted(modules, key=lambda module: bool(removal.users_of(module.root, modules)))
     going = {os.path.realpath(module.root) for module in modules}
     staying = [one for one in possible if os.path.realpath(one.root) not in going]
     plans = []
