@@ -19,6 +19,7 @@ from ebsif.cli import main
 from ebsif.eb import framework
 from ebsif.environments import extending
 from ebsif.installed import places, removal
+from ebsif.installed.places import Installation
 
 CONTENT = b"an image"
 
@@ -155,7 +156,7 @@ def test_a_module_with_a_damaged_record_is_not_removed(family):
     """I-09: others may need its image, which only the record names."""
     (family / "1.0/share/ebsif/lock.json").write_text("{")
     with pytest.raises(removal.RemovalError, match="lock.json: can.t be read as a lock, .* again with `eb --rebuild E"):
-        removal.plan(places.of_directory_or_path(family / "1.0"))
+        removal.plan(Installation(family / "1.0", "Example/1.0"))
 
 
 def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):

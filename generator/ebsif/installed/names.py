@@ -6,8 +6,7 @@ newest one; the name of a software, which is its newest version that is not arch
 What is installed comes before the catalogue. Without a name, the loaded module is meant.
 """
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -27,7 +26,6 @@ from ebsif.report.findings import Finding
 
 # Suffixes of files that need no slash in their name to be recognized.
 SUFFIXES = (".eb", ".sif", ".json")
-DATE = re.compile(r"-\d{8}(?:\.\d+)?\Z")
 
 # The possible results.
 Found = Union[Container, Installation, Path]
@@ -63,37 +61,25 @@ class Names:
         """The installations on MODULEPATH and below the usual prefixes."""
         return places.known(places.directories_of_modules())
 
-    @cached_property
-    def module_paths(self) -> list[tuple[str, Path, Path]]:
-        """Name, module file and directory of all modules there; which are containers is known after reading them."""
-        return [(plain(places.module_of(path, directory)), path, directory)
-                for directory in places.directories_of_modules() for path in places.paths_below(directory, [])]
-
-    def installed(self, is_named: Callable[[str], bool]) -> list[Installation]:
-        """Return the installed modules that a function accepts by their names, newest first."""
-        modules = (places.of_file(path, directory) for name, path, directory in self.module_paths if is_named(name))
-        return places.newest_first(places.once(filter(None, modules)))
-
     def installed_as(self, text: str) -> Optional[Installation]:
         """
         Return the installation with exactly this name of a module or easyconfig; None if there is none.
 
         NAME/VERSION-mine is the newest extension of that name (V-07).
         """
-        if text.endswith(".eb"):
-            name = plain(text)
-            return next(iter(self.installed(lambda module: module.replace("/", "-", 1) == name)), None)
-        if "/" not in text:
-            return None
-        modules = places.known(places.directories_of_modules(), text) or self.extensions(text)
-        return next(iter(modules), None)
+        name = plain(text)
+        for module in self.installations:
+            full = plain(module.module)
+            if name == (full.replace("/", "-", 1) if text.endswith(".eb") else full):
+                return module
+        return next(iter(self.extensions(text)), None) if "/" in text else None
 
     def extensions(self, text: str) -> list[Installation]:
         """Return the newest installed extension with a name, or NAME/VERSION-name, on each base that has one (V-07)."""
         name = plain(text)
         on_base: dict[str, list[Installation]] = {}
-        for module in self.installed(lambda module: f"-{DATE.sub('', module)}".endswith(f"-{name}")):
-            own = module.extension and module.extension[0]
+        for module in places.newest_first(self.installations):
+            own = f"-{name}" in f"-{plain(module.module)}" and module.extension and module.extension[0]
             if own and name in (own.lower(), plain(f"{module.base}-{own}")):
                 on_base.setdefault(str(module.base), []).append(module)
         for same in on_base.values():
@@ -117,8 +103,8 @@ class Names:
         """
         catalogue = list(selection.named(self.recorded))
         for number, is_named in enumerate(selection.ways(text)):
-            installed = [module for module in self.installed(is_named)
-                         if number == 0 or not (module.base and is_named(plain(module.base)))]
+            installed = [module for module in places.newest_first(self.installations) if is_named(plain(module.module))
+                         and (number == 0 or not (module.base and is_named(plain(module.base))))]
             containers = dict.fromkeys(one for name, one in catalogue if is_named(plain(name)))
             if not number and not (installed or containers) and not self.is_software(text):
                 installed = self.extensions(text)
@@ -128,8 +114,7 @@ class Names:
 
     def is_software(self, text: str) -> bool:
         """Return whether a text is spelled like the name of a software, which an extension may have, too."""
-        return any(text == path.relative_to(directory).parts[0] for _, path, directory in self.module_paths) or \
-            any(text == one.name for one in self.recorded)
+        return text in {*(one.name for one in self.recorded), *(one.module.split("/")[0] for one in self.installations)}
 
     def find(self, text: Optional[str]) -> Found:
         """
@@ -193,19 +178,19 @@ class Names:
     def installed_or_file(self, text: Optional[str]) -> Union[Installation, Path]:
         """Return the installation or file with a name; see `find`. What only the catalogue has is an error."""
         here = self.here(text)
+        if not here:
+            # asking EasyBuild takes longer
+            self.installations = places.everything()
+            here = self.here(text)
         if here:
             return here
-        # asking EasyBuild takes longer
-        wanted, everything = str(text), [(shown(one), one) for one in places.everything()]
-        more = [one for one in selection.matching(wanted, everything) if shown(one) == wanted or not one.extension]
-        if more:
-            return self.one_of(wanted, more)
+        wanted = str(text)
         records = self.named(selection.with_version(wanted))
         if records:
             raise NamingError(f"{records[0].module} is in the catalogue, but not installed here (`ebsif show "
                               f"{records[0].module}` says how to install it)")
-        own = [one.extension[0] for _, one in everything if one.extension]
-        also = selection.did_you_mean(wanted, [*(name for name, _ in everything), *own])
+        own = [one.extension[0] for one in self.installations if one.extension]
+        also = selection.did_you_mean(wanted, [*map(shown, self.installations), *own])
         raise NamingError(f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
                           "and below EasyBuild's prefix: `module use` adds a directory)")
 
