@@ -62,11 +62,7 @@ def satisfies(container: Container, requirement: "Requirement") -> bool:
 
 
 def is_in(version: Optional[str], requirement: "Requirement") -> bool:
-    """
-    Return whether a requirement allows a version; pre-releases count.
-
-    No version (None) means that there is no such component, which no requirement allows.
-    """
+    """Return whether a requirement allows a version (None: no such component); pre-releases count."""
     from packaging.version import InvalidVersion, Version
 
     if version is None:
@@ -195,13 +191,7 @@ def named(containers: Iterable[Container]) -> Iterator[tuple[str, Container]]:
 
 
 def find(containers: Iterable[Container], wanted: str) -> list[Container]:
-    """
-    Return the containers that a name stands for, newest first.
-
-    Names are ``PyTorch``, ``PyTorch/2.7.0`` (or v2.7.0), ``PyTorch/2.7.0-rocm-...``, the name of an easyconfig, or a
-    part of any of these, such as ``torch-2.7``. Raise UnknownName, which lists the known ones, if there is none
-    (S004-11).
-    """
+    """Return the containers that a name stands for, newest first; raise UnknownName with the known ones (S004-11)."""
     containers = list(containers)
     matches = matching(wanted, named(containers))
     if matches:

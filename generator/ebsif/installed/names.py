@@ -62,11 +62,7 @@ class Names:
         return places.known(places.directories_of_modules())
 
     def installed_as(self, text: str) -> Optional[Installation]:
-        """
-        Return the installation with exactly this name of a module or easyconfig; None if there is none.
-
-        NAME/VERSION-mine is the newest extension of that name (V-07).
-        """
+        """Return the installation of exactly this name; NAME/VERSION-mine is the newest extension (V-07)."""
         name = plain(text)
         for module in self.installations:
             full = plain(module.module)
@@ -96,11 +92,7 @@ class Names:
                 and natural_key(shown(one)) < natural_key(shown(module))]
 
     def named(self, text: str) -> list[Union[Container, Installation]]:
-        """
-        Return the installed modules and the containers that a name stands for in the best way, installed ones first.
-
-        An extension is found by its own name, and not by that of its base.
-        """
+        """Return what a name stands for, installed modules first; extensions not by the name of their base."""
         catalogue = list(selection.named(self.recorded))
         for number, is_named in enumerate(selection.ways(text)):
             installed = [module for module in places.newest_first(self.installations) if is_named(plain(module.module))
@@ -117,12 +109,7 @@ class Names:
         return text in {*(one.name for one in self.recorded), *(one.module.split("/")[0] for one in self.installations)}
 
     def find(self, text: Optional[str]) -> Found:
-        """
-        Return the installation, container or file with a name; without one, the loaded module.
-
-        Raise UsageError if there is neither a name nor a loaded module; NamingError or CatalogueError, which list the
-        candidates, if the name is unknown or ambiguous.
-        """
+        """Return what has a name, or the loaded module; raise an EbsifError, which lists the candidates."""
         here = self.here(text)
         if here:
             return here
@@ -243,11 +230,7 @@ class Names:
         return image
 
     def module(self, text: Optional[str]) -> str:
-        """
-        Return the name of a module for `module load`; see `find`.
-
-        Of an extension that is named without its date, this has no date either: it goes on meaning the newest (V-07).
-        """
+        """Return the name for `module load`; without a date for an extension that is named without one (V-07)."""
         thing = self.find(text)
         if isinstance(thing, Path):
             raise NamingError(f"{thing} is a file: name a module")
@@ -256,12 +239,7 @@ class Names:
 
 
 def installations(options: Any, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:
-    """
-    Return installations by their names or directories, or all of them, newest first, and what can't be searched.
-
-    The texts are names of installed modules, and directories as for `places.installations`. Raise UsageError or
-    NamingError if a directory doesn't exist, or a name is unknown or ambiguous.
-    """
+    """Return installations by names or directories (default: all), newest first, and what can't be searched."""
     directories = list(filter(places.is_place, texts))
     names = Names(options)
     named = [names.installation(text) for text in texts if text not in directories]
@@ -278,11 +256,7 @@ def loaded() -> Installation:
 
 
 def file_of(text: str) -> Union[Installation, Path, None]:
-    """
-    Return the installation or file at a path; None if the text doesn't look like a path.
-
-    Raise NamingError if it looks like one, but neither exists.
-    """
+    """Return the installation or file at a path, None for other texts; raise NamingError if it doesn't exist."""
     try:
         path = Path(text).expanduser()
     except RuntimeError:  # an unknown user

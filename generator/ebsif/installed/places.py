@@ -255,12 +255,7 @@ def with_module_file(installation: Installation) -> Installation:
 
 
 def with_module_files(installations: Iterable[Installation]) -> list[Installation]:
-    """
-    Return installations with their module files.
-
-    These are searched in the prefix of the installation, on MODULEPATH and below EasyBuild's prefix, first by the name
-    of the module; each directory is read once at most.
-    """
+    """Return installations with their module files, from their prefixes, MODULEPATH and EasyBuild's prefix."""
     all_in = functools.cache(lambda directory: known([directory]))
 
     def found(installation: Installation) -> Iterator[Installation]:

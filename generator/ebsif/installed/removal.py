@@ -80,11 +80,7 @@ def plan(installation: Installation, kernels: Iterable[Path] = (), users: Iterab
 
 
 def possible_users(directories: Sequence[str]) -> list[Installation]:
-    """
-    Return the installations that may use an image, also below directories of others.
-
-    Say where others may be that can't be found, before anybody confirms.
-    """
+    """Return the installations that may use an image, also in other directories; say what can't be searched."""
     installations, problems = places.installations()
     for directory in directories:
         more, gaps = places.installations([directory])
@@ -138,11 +134,7 @@ def locked(module: str, lock: Path) -> str:
 
 
 def text_without(path: Path, module: str, successor: Optional[str] = None) -> Optional[str]:
-    """
-    Return the text of a .modulerc file without a module ('' if nothing is left); None if it doesn't name it.
-
-    Its additional names become those of the successor, if there is one (V-07).
-    """
+    """Return the text of a .modulerc file without a module, None if unchanged; a successor gets its names (V-07)."""
     before = path.read_text(encoding="utf-8") if files.is_there(path) else ""
     after = before
     for name in (module, shown_module(module)):
@@ -187,11 +179,7 @@ def check_removable(path: Path) -> None:
 
 
 def remove(removal: Removal) -> None:
-    """
-    Carry out a planned removal: the module file goes first, so that it can't be loaded any more.
-
-    Raise RemovalError if module file and installation can't be removed (then nothing was), or if other files are left.
-    """
+    """Remove everything, the module file first; raise RemovalError if nothing was removed, or files are left."""
     root = Path(os.path.realpath(removal.installation.root))
     renamed: list[tuple[Path, Path]] = []
     try:

@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Report:
-    """
-    What is known of an installation, its size on disk in bytes, and the modules that use its image.
-
-    Image and user software are None if the record is damaged, user software also if the module has none.
-    """
+    """What is known of an installation, its bytes on disk, and the modules that use its image."""
 
     installation: Installation
     image: Optional[ImageState] = None
@@ -78,11 +74,7 @@ class Match:
 
 def reports(installations: Sequence[Installation], verify: bool = False,
             catalogue: "Optional[Catalogue]" = None) -> tuple[list[Report], int]:
-    """
-    Return a report on each installation, compared with a catalogue if one is given, and the bytes on disk of all.
-
-    If `verify`, images and user software are read and their SHA256 compared.
-    """
+    """Return a report on each installation, compared with a catalogue if one is given, and the bytes on disk of all."""
     made: list[Report] = []
     with Steps() as steps:
         steps.begin("examining installations", important=False,
@@ -288,11 +280,7 @@ def rendered_for(installation: Installation) -> Optional[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """
-    An installed module: its name, the module it extends, the bytes that removing it would free, date, state, directory.
-
-    `load` is the command that loads it.
-    """
+    """An installed module, the bytes that removing it would free, and the command that loads it."""
 
     module: str
     base: Optional[str]
@@ -316,11 +304,7 @@ def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row
 
 
 def as_tree(rows: Sequence[Row]) -> list[tuple[str, Optional[Row]]]:
-    """
-    Return installations below what they extend: the name, shortened by that of the base and indented, and the row.
-
-    The row is None for a base that isn't among them.
-    """
+    """Return installations below what they extend, by shortened names; of other bases, the row is None."""
     named = {row.module: row for row in rows}
     tops = dict.fromkeys(row.base or row.module for row in rows if row.base not in named)
 

@@ -27,11 +27,7 @@ WORKERS = 8  # at most: each is a container, which may import torch
 
 def examine(installations: Sequence[Installation], site: Optional[Site] = None, verify: bool = False,
             node: Optional[Machine] = None) -> list[Finding]:
-    """
-    Return the findings on this node and on modules.
-
-    The profile of the site says what is expected here; `verify` compares the SHA256 of images and user software.
-    """
+    """Return the findings on this node and on modules; `verify` compares the SHA256 of images and user software."""
     node = node or Machine()
     with contextlib.suppress(framework.EasyBuildFailure):
         # before there are threads, which read easyconfigs of modules with central images

@@ -141,11 +141,7 @@ def mpi_backend(one: Subject) -> Iterator[Finding]:
 
 
 def examine_image(inspection: Inspection, site: Site, containers: Sequence[Container]) -> list[Finding]:
-    """
-    Return the findings on what an image can use of a site's network.
-
-    They say what is present and what is missing; only a benchmark shows how fast that is (S001-14).
-    """
+    """Return the findings on what an image can use of a site's network (S001-14)."""
     return [origin(inspection, site, containers), image_provider(inspection, site), image_mpi(inspection),
             *image_plugin(inspection, site)]
 
