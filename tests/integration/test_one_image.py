@@ -147,9 +147,9 @@ def check_without_the_image_of_the_base(family):
             words, said = load(tool)
             assert words[1] != "0"
             assert f"Looked for: {image}. It is the image of {BASE}, which was removed or has another" in said
-        code = ("import pathlib, sys\nfrom ebsif.eb import framework\nfrom ebsif.installed import sharing\n"
+        code = ("import pathlib, sys\nfrom ebsif.eb import framework\nfrom ebsif.installed import places, removal\n"
                 "framework.session(tuple(sys.argv[2:]))\n"
-                "for user in sharing.users_of(pathlib.Path(sys.argv[1])): print(user.module)")
+                "print(*removal.users_of(pathlib.Path(sys.argv[1]), places.everything()))")
         found = site.run(["python", "-c", code, family.root(BASE), *site.eb_options]).stdout
         assert found.split() == [FIRST, MORE, OTHER]
     finally:

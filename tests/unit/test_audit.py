@@ -3,6 +3,7 @@
 import http.server
 import importlib.util
 import json
+import os
 import shutil
 import sys
 import threading
@@ -114,7 +115,8 @@ def test_what_is_not_audited(prefix, database, monkeypatch, capsys):
     closed = prefix.software / "Other/1.0"
     closed.mkdir(parents=True)
     monkeypatch.setattr(places, "is_closed", lambda path: path == closed)
-    monkeypatch.setattr(places, "is_of_others", lambda path: path == closed)
+    lstat = os.lstat
+    monkeypatch.setattr(places.os, "lstat", lambda path, **how: lstat("/nowhere" if path == closed else path, **how))
     # a module that is named twice is audited once
     modules = [BASE, str(prefix.software / BASE), str(prefix.software)]
     assert main(["installed", "--audit", "--database", str(database), *modules]) == 1

@@ -21,7 +21,7 @@ from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
 from ebsif.errors import UsageError
 from ebsif.files import owner
-from ebsif.installed import imagestate, overview, places, removal, report, softwarestate, versus
+from ebsif.installed import imagestate, places, removal, report, softwarestate
 from ebsif.installed.health import files
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
@@ -147,9 +147,8 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     one = places.installations([str(root)])[0][0]
     assert one.damage == f"{lock}: can't be read: Permission denied"
     # nobody is told to install anything again
-    assert [finding.text for finding in files.record(SimpleNamespace(
-        installation=one, error=lambda text: SimpleNamespace(text=text)))] == [
-            f"{one.damage}: run `chmod u+rX {lock}`"]
+    assert [finding.text for finding in files.state(Subject(one, Machine()))] == [
+        f"{one.damage}: run `chmod u+rX {lock}`"]
     monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
     ask = f"ask {owner(os.geteuid())}, who owns {lock}, for permission"
     assert report.examine(one, False).findings[0].text == f"{one.damage}: {ask}"
@@ -238,7 +237,7 @@ def test_images_of_others(eb_prefix, tmp_path):
         f"install {BASE}, whose image it is, again, and then this module with `eb --rebuild {copy}`")
     (tmp_path / "a.sif").unlink()
     assert f"is gone: install {BASE}, whose image it is" in state(root)[0].problem
-    assert overview.state_of(places.installations()[0][0], {}) == ["image gone"]
+    assert report.state_of(places.installations()[0][0], {}) == ["image gone"]
     # where that module is still installed, one command does both
     base = eb_prefix.install(BASE)
     (base / "a.sif").unlink()
@@ -404,8 +403,8 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     status, text = installed(capsys)
     assert status == 1
     text = " ".join(text.split())
-    for expected in ("user software gone", "warning: its user software is gone", "was truncated after the installation",
-                     f"error: {family[OTHER]}/share/ebsif/lock.json:", ": 3 errors, 1 warning",
+    for expected in ("user software gone", "error: its user software is gone", "was truncated after the installation",
+                     f"error: {family[OTHER]}/share/ebsif/lock.json:", ": 4 errors",
                      f": install the module again with `eb --rebuild {family[OTHER]}/easybuild/"):
         assert expected in text
     assert main(["installed", "--has", "a b"]) == 3
@@ -479,7 +478,7 @@ def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     damaged = softwarestate.change(one, softwarestate.examine(one, verify=True))
     assert damaged.level == "error" and "user-software.squashfs is damaged" in damaged.text
     subject = Subject(one, Machine(), verify=True)
-    assert [(found.level, found.text) for found in files.user_software(subject)] == [("error", damaged.text)]
+    assert [(found.level, found.text) for found in files.state(subject)] == [("error", damaged.text)]
     (root / "user-software.squashfs").write_bytes(b"changed")
     assert softwarestate.examine(one) == SoftwareState("packed", True)
     unreadable = softwarestate.change(one, softwarestate.examine(one))
@@ -529,13 +528,13 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     words = " ".join(installed(capsys, *arguments)[1].split())
     assert ("warning: its easyconfig is out of date: it differs from the catalogue in moduleclass; run `ebsif render`, "
             f"then `eb --rebuild {first.easyconfig_name}`") in words
-    catalogue = versus.Catalogue("local", [second.replace(archived=True)], eb_prefix.modules)
+    catalogue = report.Catalogue("local", [second.replace(archived=True)], eb_prefix.modules)
     one = next(one for one in places.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
     assert [one.text for one in catalogue.compare(one)] == [
         f"its base {second.module} is archived: {second.module} has been archived."]
     assert catalogue.never_installed([]) == []
     archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))
-    assert overview.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
+    assert report.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
 
 
 def test_lists_are_newest_first(eb_prefix, capsys, monkeypatch):

@@ -19,7 +19,7 @@ def modules():
     for package, folder in ROOTS.items():
         for path in folder.rglob("*.py"):
             parts = path.relative_to(folder).with_suffix("").parts
-            if "files" in parts or path.stem == "__init__":
+            if package == WING and "files" in parts or path.stem == "__init__":
                 continue
             found[".".join((package, *parts))] = path
     return found
@@ -51,6 +51,17 @@ def test_no_circular_imports():
     """House 3, must hold of the layout: neither at the top of a module nor inside a function."""
     order = list(TopologicalSorter(graph()).static_order())
     assert order
+
+
+def test_packages_form_an_order():
+    """Requirement C-01: a package of the generator uses only those before it in the list of docs/developing.md."""
+    listed = (CHECKOUT / "docs/developing.md").read_text().partition("\ngenerator/ebsif/ ")[2].partition("\ndocs/")[0]
+    lines = re.findall(r"^    ((?:[a-z]+(?:/|\.py) )+)", listed, re.MULTILINE)
+    order = [name.rstrip("/").removesuffix(".py") for line in lines for name in line.split()]
+    used = {(name.split(".")[1], other.split(".")[1]) for name, others in graph().items() for other in others
+            if name.startswith("ebsif.") and other.startswith("ebsif.")}
+    assert {name for pair in used for name in pair} == set(order)
+    assert not [f"{name} imports {other}" for name, other in used if order.index(other) > order.index(name)]
 
 
 def test_the_easyblocks_stand_alone():

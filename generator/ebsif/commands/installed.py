@@ -32,7 +32,6 @@ from ebsif.installed import audit, current, names, places, report
 from ebsif.installed.imagestate import ImageState
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
-from ebsif.installed.versus import Catalogue
 from ebsif.report import output
 from ebsif.report.findings import NOTE, Finding, print_findings, status_of, summarize
 
@@ -205,12 +204,12 @@ def whose(image: ImageState) -> str:
     return f"{image.kind} image"
 
 
-def catalogue_of(options: Namespace) -> Optional[Catalogue]:
+def catalogue_of(options: Namespace) -> Optional[report.Catalogue]:
     """Return the catalogue to compare with (Catalogue), None if no site is chosen."""
     settings = read_settings(options)
     if not settings.is_chosen:
         output.note("no site is chosen (--site), so nothing is compared with a catalogue")
         return None
     profile = settings.site()
-    return Catalogue(profile.name, settings.containers(profile), settings.output,
-                     settings.options_for(profile.name))
+    return report.Catalogue(profile.name, settings.containers(profile), settings.output,
+                            settings.options_for(profile.name))

@@ -79,9 +79,9 @@ def print_mine(options: Namespace, settings: Settings) -> int:
     """Print the installations of this account; return 0, or 1 if none has the names."""
     if options.has or options.all_sites or options.archived:
         raise UsageError("--mine lists installed modules: --has, --all-sites and --archived are for the catalogue")
-    from ebsif.installed import overview
+    from ebsif.installed import report
 
-    rows = overview.mine(settings.containers(settings.site()), options.names)
+    rows = report.mine(settings.containers(settings.site()), options.names)
     if options.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
     elif rows:

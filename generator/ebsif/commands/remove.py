@@ -20,7 +20,7 @@ from ebsif.commands.options import INSTALLED, add_dry_run, complete_installed, o
 from ebsif.environments import kernels
 from ebsif.errors import FOUND
 from ebsif.files import is_there
-from ebsif.installed import places, removal, sharing, usage
+from ebsif.installed import places, removal, report
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.report import output
@@ -87,7 +87,7 @@ def plan(names: Names, modules: Sequence[Installation], users: Sequence[str],
     Kernels go with their module, unless there is a newer one, which they start then.
     """
     possible = removal.possible_users(users)
-    order = sorted(modules, key=lambda module: bool(sharing.users_of(module.root, modules)))
+    order = sorted(modules, key=lambda module: bool(removal.users_of(module.root, modules)))
     going = {os.path.realpath(module.root) for module in modules}
     staying = [one for one in possible if os.path.realpath(one.root) not in going]
     plans = []
@@ -102,7 +102,7 @@ def plan(names: Names, modules: Sequence[Installation], users: Sequence[str],
 def show(planned: removal.Removal) -> None:
     """Print what will be removed, and what stays."""
     with working("adding up sizes"):
-        size = usage.size_of(planned.installation.root)
+        size = report.size_of(planned.installation.root)
     print(f"{shown(planned.installation)}, {format_size(size)}:")
     for path in planned.paths:
         print(f"  {path}")

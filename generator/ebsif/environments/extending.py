@@ -17,7 +17,8 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Stage, as_parameter
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
-from ebsif.installed import lock, places, sharing
+from ebsif.installed import lock, places
+from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import Image
@@ -112,7 +113,9 @@ def sources(container: Container) -> str:
     """Return eb's option for the directories that may have the image: EasyBuild's, the site's, of installations."""
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
-    folders = [path.parent for path in (*stable, *loaded, *sharing.images_of(container.name, container.file_name))
+    installed = [Path(path) for one in places.everything() if shown(one).startswith(f"{container.name}/")
+                 for path in [lockfile.InstalledImage(str(one.root)).path] if path]
+    folders = [path.parent for path in (*stable, *loaded, *installed)
                if path.name == container.file_name and path.is_file()]
     return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *folders])))
 

@@ -106,11 +106,7 @@ def updates(found: Iterable[Vulnerability]) -> dict[str, list[str]]:
 
 
 def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[Pin, list[Advisory]], list[Pin]]:
-    """
-    Return the advisories on packages, and the packages that the service doesn't know, from pip-audit.
-
-    It asks the Python package index, or a service with OSV's interface. Raise AuditError if it is missing or fails.
-    """
+    """Return the advisories of pip-audit's service on packages, and the packages that it doesn't know."""
     if not importlib.util.find_spec("pip_audit"):
         raise AuditError(f"pip-audit is not installed: {how_to_add('pip-audit')}; or name a copy of an advisory "
                          "database (--database)")
@@ -154,11 +150,7 @@ def ask(versions: Mapping[str, str], options: Sequence[str]) -> list[dict[str, A
 
 
 def from_database(pins: Iterable[Pin], place: Path) -> dict[Pin, list[Advisory]]:
-    """
-    Return the advisories on packages in a copy of a database, a zip file as OSV publishes it for each ecosystem.
-
-    Raise AuditError if there is none, or it has no advisories on Python packages.
-    """
+    """Return the advisories on packages in a database, a zip file of OSV; raise AuditError if it is none."""
     wanted: dict[str, list[str]] = {}
     for name, version in pins:
         wanted.setdefault(name, []).append(version)

@@ -40,11 +40,7 @@ def packages_of(installation: Installation) -> Optional[dict[str, Package]]:
 
 
 def record_of(installation: Installation) -> Record:
-    """
-    Return the record of an installation with its current packages.
-
-    If they have changed, its stages have exact versions, so that repeating it installs the current packages.
-    """
+    """Return the record with the current packages; if they have changed, its stages have exact versions."""
     record, packages = installation.record, packages_of(installation)
     if packages is None:
         return record
@@ -59,11 +55,7 @@ def record_of(installation: Installation) -> Record:
 
 
 def pinned_stages(record: Record, packages: dict[str, Package]) -> list[dict[str, Any]]:
-    """
-    Return stages that install the current versions of the packages in user software.
-
-    The stages of the record keep their options, but not the requirements for removed packages.
-    """
+    """Return stages that install the current packages; those of the record keep their options."""
     left = {name: package for name, package in packages.items() if name not in venv.TOOLS}
     in_image = set(record.image_versions)
     stages = []

@@ -50,11 +50,7 @@ except ImportError:
 
 
 def examine(modules: Sequence[str]) -> list[Finding]:
-    """
-    Return the findings on each part, in the order in which an installation needs them.
-
-    ``modules`` are those that the site's users load to have EasyBuild.
-    """
+    """Return the findings on each part; `modules` are those that the site's users load to have EasyBuild."""
     easybuild, modules_tool = find_easybuild(modules), find_modules_tool()
     return [
         easybuild,
@@ -138,11 +134,7 @@ def remedy_for(text: str) -> str:
 
 
 def find_easyblocks() -> list[Finding]:
-    """
-    Return the findings on whether eb finds our easyblocks, and where it finds easyconfigs.
-
-    Only eb itself can answer that: it may run with another Python and other settings.
-    """
+    """Return the findings on whether eb, perhaps of another Python, finds our easyblocks and easyconfigs."""
     part = "easyblocks"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "ebsif-doctor-1.eb")
@@ -197,12 +189,7 @@ def find_modules_tool() -> Finding:
 
 
 def find_user_packages() -> list[Finding]:
-    """
-    Return the findings on Python packages in ~/.local, which a container's Python of that version would prefer.
-
-    The modules prevent that (PYTHONNOUSERSITE), but `singularity exec` without a module does not. With a module loaded
-    (CONTAINERROOT), the packages that the image also has are named.
-    """
+    """Return the findings on packages in ~/.local, which images prefer without a module (S002-41)."""
     findings = []
     root = os.environ.get("CONTAINERROOT")
     image = lockfile.versions_in(lock.read(root).image_packages) if root else {}

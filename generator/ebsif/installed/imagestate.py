@@ -55,11 +55,7 @@ class ImageState:
 
 
 def examine(installation: Installation, verify: bool = False) -> ImageState:
-    """
-    Return the state of the image of an installation, by size and time.
-
-    If `verify`, the SHA256 is compared as well, which reads the whole image. Raise LockError if there is no record.
-    """
+    """Return the state of an image by size and time, or its SHA256 (`verify`); raise LockError without a record."""
     known = installation.record.image
     kind, origin = kind_of(installation), known.origin
     path = path_of(installation)

@@ -44,11 +44,7 @@ def environment_on(installation: Installation) -> Optional[str]:
 
 
 def write(installation: Installation, path: Path) -> None:
-    """
-    Write a file that is the interpreter, with the user software and the environment that are in use here.
-
-    Raise InterpreterError if there is no interpreter, or the file exists and is another one, or was edited.
-    """
+    """Write a file that starts the interpreter as it is used here; raise InterpreterError if there is another file."""
     interpreter = of(installation)
     if is_there(path):
         require_replaceable(path)

@@ -6,8 +6,7 @@ newest one; the name of a software, which is its newest version that is not arch
 What is installed comes before the catalogue. Without a name, the loaded module is meant.
 """
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -27,7 +26,6 @@ from ebsif.report.findings import Finding
 
 # Suffixes of files that need no slash in their name to be recognized.
 SUFFIXES = (".eb", ".sif", ".json")
-DATE = re.compile(r"-\d{8}(?:\.\d+)?\Z")
 
 # The possible results.
 Found = Union[Container, Installation, Path]
@@ -63,37 +61,21 @@ class Names:
         """The installations on MODULEPATH and below the usual prefixes."""
         return places.known(places.directories_of_modules())
 
-    @cached_property
-    def module_paths(self) -> list[tuple[str, Path, Path]]:
-        """Name, module file and directory of all modules there; which are containers is known after reading them."""
-        return [(plain(places.module_of(path, directory)), path, directory)
-                for directory in places.directories_of_modules() for path in places.paths_below(directory, [])]
-
-    def installed(self, is_named: Callable[[str], bool]) -> list[Installation]:
-        """Return the installed modules that a function accepts by their names, newest first."""
-        modules = (places.of_file(path, directory) for name, path, directory in self.module_paths if is_named(name))
-        return places.newest_first(places.once(filter(None, modules)))
-
     def installed_as(self, text: str) -> Optional[Installation]:
-        """
-        Return the installation with exactly this name of a module or easyconfig; None if there is none.
-
-        NAME/VERSION-mine is the newest extension of that name (V-07).
-        """
-        if text.endswith(".eb"):
-            name = plain(text)
-            return next(iter(self.installed(lambda module: module.replace("/", "-", 1) == name)), None)
-        if "/" not in text:
-            return None
-        modules = places.known(places.directories_of_modules(), text) or self.extensions(text)
-        return next(iter(modules), None)
+        """Return the installation of exactly this name; NAME/VERSION-mine is the newest extension (V-07)."""
+        name = plain(text)
+        for module in self.installations:
+            full = plain(module.module)
+            if name == (full.replace("/", "-", 1) if text.endswith(".eb") else full):
+                return module
+        return next(iter(self.extensions(text)), None) if "/" in text else None
 
     def extensions(self, text: str) -> list[Installation]:
         """Return the newest installed extension with a name, or NAME/VERSION-name, on each base that has one (V-07)."""
         name = plain(text)
         on_base: dict[str, list[Installation]] = {}
-        for module in self.installed(lambda module: f"-{DATE.sub('', module)}".endswith(f"-{name}")):
-            own = module.extension and module.extension[0]
+        for module in places.newest_first(self.installations):
+            own = f"-{name}" in f"-{plain(module.module)}" and module.extension and module.extension[0]
             if own and name in (own.lower(), plain(f"{module.base}-{own}")):
                 on_base.setdefault(str(module.base), []).append(module)
         for same in on_base.values():
@@ -110,15 +92,11 @@ class Names:
                 and natural_key(shown(one)) < natural_key(shown(module))]
 
     def named(self, text: str) -> list[Union[Container, Installation]]:
-        """
-        Return the installed modules and the containers that a name stands for in the best way, installed ones first.
-
-        An extension is found by its own name, and not by that of its base.
-        """
+        """Return what a name stands for, installed modules first; extensions not by the name of their base."""
         catalogue = list(selection.named(self.recorded))
         for number, is_named in enumerate(selection.ways(text)):
-            installed = [module for module in self.installed(is_named)
-                         if number == 0 or not (module.base and is_named(plain(module.base)))]
+            installed = [module for module in places.newest_first(self.installations) if is_named(plain(module.module))
+                         and (number == 0 or not (module.base and is_named(plain(module.base))))]
             containers = dict.fromkeys(one for name, one in catalogue if is_named(plain(name)))
             if not number and not (installed or containers) and not self.is_software(text):
                 installed = self.extensions(text)
@@ -128,16 +106,10 @@ class Names:
 
     def is_software(self, text: str) -> bool:
         """Return whether a text is spelled like the name of a software, which an extension may have, too."""
-        return any(text == path.relative_to(directory).parts[0] for _, path, directory in self.module_paths) or \
-            any(text == one.name for one in self.recorded)
+        return text in {*(one.name for one in self.recorded), *(one.module.split("/")[0] for one in self.installations)}
 
     def find(self, text: Optional[str]) -> Found:
-        """
-        Return the installation, container or file with a name; without one, the loaded module.
-
-        Raise UsageError if there is neither a name nor a loaded module; NamingError or CatalogueError, which list the
-        candidates, if the name is unknown or ambiguous.
-        """
+        """Return what has a name, or the loaded module; raise an EbsifError, which lists the candidates."""
         here = self.here(text)
         if here:
             return here
@@ -193,19 +165,19 @@ class Names:
     def installed_or_file(self, text: Optional[str]) -> Union[Installation, Path]:
         """Return the installation or file with a name; see `find`. What only the catalogue has is an error."""
         here = self.here(text)
+        if not here:
+            # asking EasyBuild takes longer
+            self.installations = places.everything()
+            here = self.here(text)
         if here:
             return here
-        # asking EasyBuild takes longer
-        wanted, everything = str(text), [(shown(one), one) for one in places.everything()]
-        more = [one for one in selection.matching(wanted, everything) if shown(one) == wanted or not one.extension]
-        if more:
-            return self.one_of(wanted, more)
+        wanted = str(text)
         records = self.named(selection.with_version(wanted))
         if records:
             raise NamingError(f"{records[0].module} is in the catalogue, but not installed here (`ebsif show "
                               f"{records[0].module}` says how to install it)")
-        own = [one.extension[0] for _, one in everything if one.extension]
-        also = selection.did_you_mean(wanted, [*(name for name, _ in everything), *own])
+        own = [one.extension[0] for one in self.installations if one.extension]
+        also = selection.did_you_mean(wanted, [*map(shown, self.installations), *own])
         raise NamingError(f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
                           "and below EasyBuild's prefix: `module use` adds a directory)")
 
@@ -258,11 +230,7 @@ class Names:
         return image
 
     def module(self, text: Optional[str]) -> str:
-        """
-        Return the name of a module for `module load`; see `find`.
-
-        Of an extension that is named without its date, this has no date either: it goes on meaning the newest (V-07).
-        """
+        """Return the name for `module load`; without a date for an extension that is named without one (V-07)."""
         thing = self.find(text)
         if isinstance(thing, Path):
             raise NamingError(f"{thing} is a file: name a module")
@@ -271,12 +239,7 @@ class Names:
 
 
 def installations(options: Any, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:
-    """
-    Return installations by their names or directories, or all of them, newest first, and what can't be searched.
-
-    The texts are names of installed modules, and directories as for `places.installations`. Raise UsageError or
-    NamingError if a directory doesn't exist, or a name is unknown or ambiguous.
-    """
+    """Return installations by names or directories (default: all), newest first, and what can't be searched."""
     directories = list(filter(places.is_place, texts))
     names = Names(options)
     named = [names.installation(text) for text in texts if text not in directories]
@@ -293,11 +256,7 @@ def loaded() -> Installation:
 
 
 def file_of(text: str) -> Union[Installation, Path, None]:
-    """
-    Return the installation or file at a path; None if the text doesn't look like a path.
-
-    Raise NamingError if it looks like one, but neither exists.
-    """
+    """Return the installation or file at a path, None for other texts; raise NamingError if it doesn't exist."""
     try:
         path = Path(text).expanduser()
     except RuntimeError:  # an unknown user

@@ -176,14 +176,6 @@ def of_directory(root: Path) -> Installation:
     return Installation(root, lock.read(root).module_name or f"{root.parent.name}/{root.name}")
 
 
-def of_directory_or_path(root: Path) -> Installation:
-    """Return the installation in a directory; if its record is damaged, with a name that follows from the path."""
-    try:
-        return of_directory(root)
-    except lock.LockError:
-        return Installation(root, f"{root.parent.name}/{root.name}")
-
-
 def loaded() -> Optional[Installation]:
     """Return the installation of the loaded container module; None if none is loaded."""
     root, module = os.environ.get("CONTAINERROOT"), os.environ.get("EBSIF_LOADED_MODULE")
@@ -210,24 +202,12 @@ def module_files(directory: Path, name: Optional[str] = None, only_complete: boo
     else:
         paths = paths_below(directory, closed)
     for path in paths:
-        installation = of_file(path, directory, only_complete, closed)
-        if installation:
-            yield installation
-
-
-def of_file(path: Path, directory: Path, only_complete: bool = True, closed: Optional[list[OSError]] = None
-            ) -> Optional[Installation]:
-    """Return the installation with a module file in a directory of modules; None for other modules."""
-    # the earlier name of a module that was hidden after its installation
-    if path.is_symlink() and path.readlink().parent == Path():
-        path = path.with_name(str(path.readlink()))
-    root = root_in(path, only_complete, closed)
-    return Installation(root, module_of(path, directory), path, directory) if root else None
-
-
-def module_of(path: Path, directory: Path) -> str:
-    """Return the name of a module, given its file and the directory of modules that has it."""
-    return str(path.relative_to(directory)).removesuffix(".lua")
+        # the earlier name of a module that was hidden after its installation
+        if path.is_symlink() and path.readlink().parent == Path():
+            path = path.with_name(str(path.readlink()))  # noqa: PLW2901
+        root = root_in(path, closed)
+        if root and (not only_complete or is_there(root / lockfile.RECORD)):
+            yield Installation(root, str(path.relative_to(directory)).removesuffix(".lua"), path, directory)
 
 
 def paths_below(directory: Path, closed: list[OSError]) -> Iterator[Path]:
@@ -241,7 +221,7 @@ def paths_below(directory: Path, closed: list[OSError]) -> Iterator[Path]:
                 yield Path(folder, name)
 
 
-def root_in(path: Path, only_complete: bool = True, closed: Optional[list[OSError]] = None) -> Optional[Path]:
+def root_in(path: Path, closed: list[OSError]) -> Optional[Path]:
     """Return the installation directory in the module file of a container; None for others, `closed` gets errors."""
     try:
         # nothing else waits for a reader, or is as large as an image
@@ -249,12 +229,11 @@ def root_in(path: Path, only_complete: bool = True, closed: Optional[list[OSErro
             return None
         text = path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError) as error:
-        if isinstance(error, PermissionError) and closed is not None:
+        if isinstance(error, PermissionError):
             closed.append(error)
         return None
     match = ROOT.search(text) if "CONTAINERROOT" in text else None
-    root = Path(match.group("lua") or match.group("tcl")) if match else None
-    return root if root and (not only_complete or is_there(root / lockfile.RECORD)) else None
+    return Path(match.group("lua") or match.group("tcl")) if match else None
 
 
 def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Installation]:
@@ -276,12 +255,7 @@ def with_module_file(installation: Installation) -> Installation:
 
 
 def with_module_files(installations: Iterable[Installation]) -> list[Installation]:
-    """
-    Return installations with their module files.
-
-    These are searched in the prefix of the installation, on MODULEPATH and below EasyBuild's prefix, first by the name
-    of the module; each directory is read once at most.
-    """
+    """Return installations with their module files, from their prefixes, MODULEPATH and EasyBuild's prefix."""
     all_in = functools.cache(lambda directory: known([directory]))
 
     def found(installation: Installation) -> Iterator[Installation]:
@@ -392,8 +366,10 @@ class Search:
         return len(self.found) > before
 
     def add_root(self, root: Path) -> None:
-        """Add the installation in a directory."""
-        self.found.setdefault(os.path.realpath(root), of_directory_or_path(root))
+        """Add the installation in a directory; if its record is damaged, its name follows from the path."""
+        installation = Installation(root, f"{root.parent.name}/{root.name}")
+        name = installation.recorded_name or installation.module
+        self.found.setdefault(os.path.realpath(root), Installation(root, name))
 
     def listed(self, directory: Path) -> Optional[list[str]]:
         """Return the names in a directory; None if it is none, or can't be read, which is noted."""
@@ -432,16 +408,12 @@ def is_closed(path: Path) -> bool:
 
 def unreadable(path: Union[str, Path], reason: Optional[int] = errno.EACCES) -> Finding:
     """Return the finding on a directory that can't be read; other accounts' private directories are not a problem."""
-    level = NOTE if reason == errno.EACCES and is_of_others(path) else WARNING
-    return Finding(level, "", f"{UNREADABLE}: {os.strerror(reason or errno.EIO)}", str(path), 0)
-
-
-def is_of_others(path: Union[str, Path]) -> bool:
-    """Return whether a directory belongs to another account, which may be all that we can't look for."""
     try:
-        return os.lstat(path).st_uid != os.getuid()
+        is_own = os.lstat(path).st_uid == os.getuid()
     except OSError:
-        return True
+        is_own = False
+    level = WARNING if is_own or reason != errno.EACCES else NOTE
+    return Finding(level, "", f"{UNREADABLE}: {os.strerror(reason or errno.EIO)}", str(path), 0)
 
 
 def is_gap(problem: Finding) -> bool:

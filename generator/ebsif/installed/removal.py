@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.lockfile import InstalledImage
 from easybuild.easyblocks.generic.container.texts import modulerc_statements, shown_module
 
 from ebsif import files
-from ebsif.eb import framework
 from ebsif.errors import EbsifError
-from ebsif.installed import places, sharing
+from ebsif.installed import places
 from ebsif.installed.places import BESIDE, WRITTEN, Installation, shown
 from ebsif.report import output
 
@@ -64,31 +64,23 @@ def plan(installation: Installation, kernels: Iterable[Path] = (), users: Iterab
                     if path.name.startswith(root.name) and BESIDE.fullmatch(path.name[len(root.name) :]))
     removal = Removal(installation, successor, [*paths_of_module(installation), *link, root, *beside, *kernels])
     add_easyconfig(removal)
-    removal.paths += archived_easyconfigs(installation, root)
     for path in removal.paths:
         check_removable(path)
     folder = installation.file.parent if installation.file else None
     for path in (folder / ".modulerc", folder / ".modulerc.lua") if folder else ():
         if text_without(path, installation.module, successor) is not None:
             removal.lines.append(path)
-            if not os.access(path.parent, os.W_OK):
-                raise RemovalError(f"{path} can't be changed: {path.parent} is not writable for you; nothing was "
-                                   "removed")
     # last, so that we don't ask to remove dependents in vain
-    needing = sharing.users_of(root, users)
+    needing = users_of(root, users)
     if needing:
         raise RemovalError(f"{shown(installation)} has the image that these modules use: "
-                           f"{', '.join(map(str, needing))}; remove those first, or install them with `image = 'own'` "
+                           f"{', '.join(needing)}; remove those first, or install them with `image = 'own'` "
                            "(eb --rebuild)")
     return removal
 
 
 def possible_users(directories: Sequence[str]) -> list[Installation]:
-    """
-    Return the installations that may use an image, also below directories of others.
-
-    Say where others may be that can't be found, before anybody confirms.
-    """
+    """Return the installations that may use an image, also in other directories; say what can't be searched."""
     installations, problems = places.installations()
     for directory in directories:
         more, gaps = places.installations([directory])
@@ -99,10 +91,18 @@ def possible_users(directories: Sequence[str]) -> list[Installation]:
                         "modules?")
     closed = list(dict.fromkeys(problem.path for problem in problems if places.is_gap(problem)))
     if closed:
-        others = f" and {output.format_count(len(closed) - 3, 'other place')}" if len(closed) > 3 else ""
-        output.note(f"{', '.join(closed[:3])}{others} can't be read: if a module there uses the image, it will stop "
-                    "working")
+        output.note(f"{', '.join(closed)} can't be read: if a module there uses the image, it will stop working")
     return places.once(installations)
+
+
+def users_of(root: Path, installations: Iterable[Installation]) -> list[str]:
+    """Return the installed modules that use the image of the module in a directory, each with a foreign owner."""
+    path, users = InstalledImage(str(root)).own_path, []
+    for one in installations:
+        if not places.is_same(one.root, root) and InstalledImage(str(one.root)).needs(path):
+            account = one.root.stat().st_uid
+            users.append(one.module if account == os.getuid() else f"{one.module} (of {files.owner(account)})")
+    return sorted(users)
 
 
 def paths_of_module(installation: Installation) -> Iterator[Path]:
@@ -134,11 +134,7 @@ def locked(module: str, lock: Path) -> str:
 
 
 def text_without(path: Path, module: str, successor: Optional[str] = None) -> Optional[str]:
-    """
-    Return the text of a .modulerc file without a module ('' if nothing is left); None if it doesn't name it.
-
-    Its additional names become those of the successor, if there is one (V-07).
-    """
+    """Return the text of a .modulerc file without a module, None if unchanged; a successor gets its names (V-07)."""
     before = path.read_text(encoding="utf-8") if files.is_there(path) else ""
     after = before
     for name in (module, shown_module(module)):
@@ -168,58 +164,22 @@ def add_easyconfig(removal: Removal) -> None:
         return
     removal.paths.append(path)
     # as `ebsif extend --from-lock` and `ebsif pull` call them; others may be anybody's
-    for file in (path.with_name(f"{path.stem}{suffix}") for suffix in (lockfile.COPY_SUFFIX, ".squashfs")):
-        if file.is_file() and f"'{file.name}'" in text:
-            removal.paths.append(file)
-        elif file.is_file():
-            removal.kept.append(f"{file}: {path.name} doesn't name it")
-
-
-def archived_easyconfigs(installation: Installation, root: Path) -> Iterator[Path]:
-    """Yield the copies of the easyconfig that this account's EasyBuild has archived in its repositories."""
-    copy, name = installation.easyconfig, installation.recorded_name
-    if not (copy and name):
-        return
-    text = copy.read_text(encoding="utf-8", errors="replace").strip()
-    folders = [prefix / "ebfiles_repo" for prefix in list(root.parents)[2:3]]
-    if root.is_relative_to(os.path.realpath(framework.prefix()[0])):
-        folders += filter(None, [framework.repository()])
-    for folder in {os.path.realpath(folder) for folder in folders}:
-        path = Path(folder, name.split("/")[0], f"{name.replace('/', '-')}.eb")
-        # there may be none, or one that this account can't read
-        with contextlib.suppress(OSError):
-            if path.stat().st_uid == os.getuid() and text in path.read_text(encoding="utf-8", errors="replace"):
-                yield path
+    removal.paths += [file for suffix in (lockfile.COPY_SUFFIX, ".squashfs")
+                      for file in [path.with_name(f"{path.stem}{suffix}")]
+                      if file.is_file() and f"'{file.name}'" in text]
 
 
 def check_removable(path: Path) -> None:
-    """
-    Raise RemovalError if this account can't remove a file or directory because another account owns it.
-
-    A directory of another account inside it can only be removed if this account can write to it.
-    """
-    if os.getuid() == 0:
-        return
-    status = path.lstat()
-    if status.st_uid != os.getuid():
-        raise RemovalError(f"{path} belongs to {files.owner(status.st_uid)}, who can remove it; nothing was removed")
-    folders = [path.parent]
-    if path.is_dir() and not path.is_symlink():
-        # the user's own directories can be made writable
-        folders += [Path(folder) for folder, inside, names in os.walk(path)
-                    if (inside or names) and Path(folder).stat().st_uid != os.getuid()]
-    for folder in folders:
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise RemovalError(f"{folder} belongs to {files.owner(folder.stat().st_uid)}, and you can't change it, so "
-                               "what is in it can't be removed; nothing was removed")
+    """Raise RemovalError if a file or directory, or a directory in it, belongs to another account."""
+    inside = [Path(folder) for folder, _, _ in os.walk(path)] if path.is_dir() and not path.is_symlink() else []
+    for one in (path, *inside) if os.getuid() else ():
+        account = one.lstat().st_uid
+        if account != os.getuid():
+            raise RemovalError(f"{one} belongs to {files.owner(account)}, who can remove it; nothing was removed")
 
 
 def remove(removal: Removal) -> None:
-    """
-    Carry out a planned removal: the module file goes first, so that it can't be loaded any more.
-
-    Raise RemovalError if module file and installation can't be removed (then nothing was), or if other files are left.
-    """
+    """Remove everything, the module file first; raise RemovalError if nothing was removed, or files are left."""
     root = Path(os.path.realpath(removal.installation.root))
     renamed: list[tuple[Path, Path]] = []
     try:

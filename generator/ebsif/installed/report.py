@@ -1,27 +1,29 @@
-"""A report on installations: image, user software, disk space, place in the catalogue, and what is wrong."""
+"""What is known of installations: image, user software, disk space, place in the catalogue, and what is wrong."""
 
-from collections.abc import Sequence
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container.lockfile import (
-    IMAGE_REFERENCE,
-    IN_IMAGE,
-    IN_USER_SOFTWARE,
-)
+from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
+from ebsif.catalogue.container import CatalogueError, Container
+from ebsif.check.easyconfigs import literals
 from ebsif.errors import EbsifError
 from ebsif.images.inspection import software_version
-from ebsif.installed import imagestate, softwarestate, usage
+from ebsif.installed import imagestate, lock, places, softwarestate
 from ebsif.installed.imagestate import ImageState
-from ebsif.installed.names import shown
-from ebsif.installed.places import Installation
+from ebsif.installed.names import catalogue_name
+from ebsif.installed.places import Installation, shown
 from ebsif.installed.softwarestate import SoftwareState
-from ebsif.installed.versus import Catalogue
+from ebsif.render import easyconfig
+from ebsif.render.rendering import RENDERED, for_eb
 from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
-from ebsif.report.steps import Now, Steps
+from ebsif.report.steps import Now, Steps, working
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -29,11 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Report:
-    """
-    What is known of an installation, its size on disk in bytes, and the modules that use its image.
-
-    Image and user software are None if the record is damaged, user software also if the module has none.
-    """
+    """What is known of an installation, its bytes on disk, and the modules that use its image."""
 
     installation: Installation
     image: Optional[ImageState] = None
@@ -75,12 +73,8 @@ class Match:
 
 
 def reports(installations: Sequence[Installation], verify: bool = False,
-            catalogue: Optional[Catalogue] = None) -> tuple[list[Report], int]:
-    """
-    Return a report on each installation, compared with a catalogue if one is given, and the bytes on disk of all.
-
-    If `verify`, images and user software are read and their SHA256 compared.
-    """
+            catalogue: "Optional[Catalogue]" = None) -> tuple[list[Report], int]:
+    """Return a report on each installation, compared with a catalogue if one is given, and the bytes on disk of all."""
     made: list[Report] = []
     with Steps() as steps:
         steps.begin("examining installations", important=False,
@@ -92,7 +86,7 @@ def reports(installations: Sequence[Installation], verify: bool = False,
             made.append(examine(one, verify))
             if catalogue and not one.damage:
                 made[-1].findings += catalogue.compare(one)
-        each, total = usage.sizes(one.root for one in installations)
+        each, total = sizes(one.root for one in installations)
         for report, size in zip(made, each):
             report.size = size
     add_users(made)
@@ -110,14 +104,19 @@ def examine(installation: Installation, verify: bool) -> Report:
         report.findings.append(Finding(ERROR if report.image.is_bad else WARNING, module, report.image.problem))
     report.software = softwarestate.examine(installation, verify)
     state = report.software and report.software.state
+    was_packed = any(name.endswith(".squashfs") for name in installation.record.user_software)
+    pack = f"`{installation.load} && make-squashfs && rm -r {shlex.quote(f'{installation.root}/user-software')}`"
     if state == softwarestate.GONE:
-        report.findings.append(Finding(WARNING, module, "its user software is gone: install the module again with "
+        report.findings.append(Finding(ERROR, module, "its user software is gone: install the module again with "
                                        f"`{installation.rebuild}`, unless all its users have their own "
                                        "(EBSIF_USER_SOFTWARE)"))
     elif state == softwarestate.BOTH:
-        report.findings.append(Finding(NOTE, module, "it has both user-software.squashfs, which is used, and the "
-                                       "directory user-software, which isn't: remove the directory, or remove the file "
-                                       "and pack the directory with make-squashfs"))
+        report.findings.append(Finding(WARNING, module, f"it uses {installation.root}/user-software.squashfs, so "
+                                       "changes in the directory user-software beside it have no effect: remove the "
+                                       f"directory, or remove the file and pack the directory with {pack}"))
+    elif state == softwarestate.UNPACKED and was_packed:
+        report.findings.append(Finding(WARNING, module, "its user software was packed in one file, and is a directory "
+                                       f"now, which is slow on a shared file system: pack it with {pack}"))
     change = softwarestate.change(installation, report.software)
     report.findings += [change] if change else []
     return report
@@ -127,7 +126,7 @@ def add_users(made: Sequence[Report]) -> None:
     """Add to each report which other modules use the image in its directory."""
     owners = {str(one.installation.root.resolve()): one for one in made}
     for report in made:
-        if report.image and report.image.path and report.image.kind == IMAGE_REFERENCE:
+        if report.image and report.image.path and report.image.kind == lockfile.IMAGE_REFERENCE:
             owner = owners.get(str(report.image.path.resolve().parent))
             if owner and owner is not report:
                 owner.users.append(report.module)
@@ -139,11 +138,11 @@ def having(installations: Sequence[Installation], wanted: Sequence["Requirement"
     findings: list[Finding] = []
     for one in installations:
         try:
-            places = packages_of(one, findings)
+            packages = packages_of(one, findings)
         except EbsifError as error:
             findings.append(Finding(ERROR, one.module, f"its packages are unknown: {error}"))
             continue
-        found = [satisfying(requirement, places) for requirement in wanted]
+        found = [satisfying(requirement, packages) for requirement in wanted]
         if all(found):
             matches.append(Match(one, list(dict.fromkeys(package for some in found for package in some))))
     return matches, findings
@@ -162,7 +161,7 @@ def packages_of(installation: Installation, findings: list[Finding]) -> list[Pac
                                 "earlier version of ebsif installed it: install it again with "
                                 f"`{installation.rebuild}`"))
     in_image = [(package.name, place_of(package), software_version(package.kind, package.version))
-                for package in installation.record.packages if package.place != IN_USER_SOFTWARE]
+                for package in installation.record.packages if package.place != lockfile.IN_USER_SOFTWARE]
     own = softwarestate.packages(installation, softwarestate.examine(installation))
     return list(dict.fromkeys([*in_image, *((name, "user software", version) for name, version in own.items())]))
 
@@ -171,4 +170,152 @@ def place_of(package: Any) -> str:
     """Return where a package of an image is, in words."""
     if package.kind == "pypi":
         return "image"
-    return f"image, {package.kind}" if package.place == IN_IMAGE else f"image, {package.place}"
+    return f"image, {package.kind}" if package.place == lockfile.IN_IMAGE else f"image, {package.place}"
+
+
+# --- disk space, in which files that installations share by hard links count once
+
+def sizes(roots: Iterable[Path]) -> tuple[list[int], int]:
+    """Return the bytes on disk in each directory, and in all of them together."""
+    everything: dict[tuple[int, int], int] = {}
+    each = []
+    for root in roots:
+        inside = files_in(root)
+        each.append(sum(inside.values()))
+        everything.update(inside)
+    return each, sum(everything.values())
+
+
+def size_of(root: Path) -> int:
+    """Return the number of bytes that removing a directory frees; files with hard links elsewhere don't count."""
+    names: dict[tuple[int, int], list[int]] = {}
+    for folder, _, entries in os.walk(root):
+        for entry in entries:
+            status = os.lstat(os.path.join(folder, entry))  # noqa: PTH118 hundreds of thousands of files
+            count = names.setdefault((status.st_dev, status.st_ino), [status.st_nlink, status.st_blocks * 512])
+            count[0] -= 1
+    return sum(size for left, size in names.values() if left == 0)
+
+
+def files_in(root: Path) -> dict[tuple[int, int], int]:
+    """Return the bytes on disk of the files in a directory, by inode."""
+    inside: dict[tuple[int, int], int] = {}
+    for folder, _, names in os.walk(root):
+        for name in [".", *names]:
+            try:
+                status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 hundreds of thousands of files
+            except OSError:  # removed in this moment
+                continue
+            inside[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return inside
+
+
+# --- comparison with the catalogue
+
+class Catalogue:
+    """The catalogue of a site, for comparing installations with it."""
+
+    def __init__(self, site: str, containers: Sequence[Container], output: Path, options: Sequence[str] = ()):
+        """
+        Index the containers of a site by module.
+
+        `output` is the directory of its easyconfigs; `options` are those of `ebsif` that name site, catalogue and
+        directory.
+        """
+        self.site = site
+        self.output = output
+        self.options = options
+        self.containers = {one.module_or_version: one for one in containers}
+
+    def compare(self, installation: Installation) -> Iterator[Finding]:
+        """Yield findings on the place of an installation in the catalogue."""
+        name, module = catalogue_name(installation), installation.module
+        base = name if installation.extension else None
+        container, what = self.containers.get(name), f"its base {base}" if base else "it"
+        if not container:
+            gone = not base and rendered_for(installation) == self.site
+            yield Finding(WARNING if gone else NOTE, module, (
+                f"its record is no longer in the catalogue of {self.site}: remove the module, or put the record back"
+                if gone else f"{what} is not in the catalogue of {self.site}"))
+            return
+        if container.archive_message:
+            yield Finding(NOTE, module, f"{what} is archived: {container.archive_message}" if base else
+                          container.archive_message)
+        if not base and rendered_for(installation) == self.site:
+            yield from self.check_easyconfig(installation, container)
+
+    def check_easyconfig(self, installation: Installation, container: Container) -> Iterator[Finding]:
+        """Yield a finding if an installation was made from another easyconfig than the catalogue has now."""
+        try:
+            wanted = literals(easyconfig.render(container))
+        except CatalogueError as error:
+            yield Finding(WARNING, installation.module, f"its record can't be rendered: {error}")
+            return
+        path = installation.easyconfig
+        found = literals(path.read_text(encoding="utf-8", errors="replace")) if path else {}
+        differing = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
+        if differing:
+            yield Finding(WARNING, installation.module,
+                          f"its easyconfig is out of date: it differs from the catalogue in {', '.join(differing)}; "
+                          f"run `{shlex.join(['ebsif', 'render', *self.options])}`, then `eb --rebuild "
+                          f"{for_eb(container, self.output)}`")
+
+    def never_installed(self, installations: Iterable[Installation]) -> list[str]:
+        """Return the modules in the catalogue that are not installed, without archived ones."""
+        there = {catalogue_name(one) for one in installations if not one.extension}
+        return [module for module, one in self.containers.items() if module not in there and not one.archived]
+
+
+def rendered_for(installation: Installation) -> Optional[str]:
+    """Return the site for whose catalogue the easyconfig of an installation was rendered, else None."""
+    path = installation.easyconfig
+    if not path:
+        return None
+    with path.open(encoding="utf-8", errors="replace") as text:
+        rendered = RENDERED.match(text.readline())
+    return rendered.group(1) if rendered else None
+
+
+# --- one's own modules
+
+@dataclass(frozen=True)
+class Row:
+    """An installed module, the bytes that removing it would free, and the command that loads it."""
+
+    module: str
+    base: Optional[str]
+    size: int
+    date: str
+    state: list[str]
+    root: str
+    load: str
+
+
+def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row]:
+    """Return the container modules of this account, newest first; if parts of names are given, only matching ones."""
+    mine = sorted((one for one in places.everything() if one.root.stat().st_uid == os.getuid()),
+                  key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime, reverse=True)
+    catalogue = {container.module_or_version: container for container in containers}
+    with working("adding up sizes"):
+        return [Row(shown(one), one.base, size_of(one.root), one.date.isoformat(), state_of(one, catalogue),
+                    str(one.root), one.load)
+                for one in mine
+                if not names or any(selection.matching(name, [(one.module, one)]) for name in names)]
+
+
+def state_of(installation: Installation, catalogue: dict[str, Container]) -> list[str]:
+    """Return noteworthy facts about an installation, each in a few words."""
+    state = ["loaded"] if installation.is_loaded else []
+    if not installation.file:
+        state.append("no module file")
+    try:
+        if not imagestate.path_of(installation):
+            state.append("image gone")
+    except lock.LockError:
+        state.append("record damaged")
+    container = catalogue.get(catalogue_name(installation))
+    if container and container.archived:
+        instead = getattr(container.archived, "replacement", None)
+        what = "base archived" if installation.base else "archived"
+        state.append(what + (f" (use {instead})" if instead else ""))
+    return state

@@ -18,12 +18,7 @@ class ModuleError(EbsifError):
 
 
 def command_line(module: str, directory: Optional[Path] = None) -> str:
-    """
-    Return ``singularity exec`` with options and image as a module sets them, quoted for a shell, without a command.
-
-    The directory of modules that has it is needed unless the modules tool finds it anyway. Raise ModuleError if there
-    is no modules tool, no such module, or it is not a container module.
-    """
+    """Return ``singularity exec`` with the options and the image of a module, quoted for a shell."""
     before, after = environments(module, directory)
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     if "SIF" not in changed:

@@ -28,11 +28,7 @@ class SoftwareState:
 
 
 def examine(installation: Installation, verify: bool = False) -> Optional[SoftwareState]:
-    """
-    Return the state of user software, None for a module without any.
-
-    A SquashFS file with recorded size and time is not read, unless `verify`. Raise LockError if there is no record.
-    """
+    """Return the state of user software, None if there is none; reads unchanged SquashFS files only to `verify`."""
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
 

@@ -18,8 +18,7 @@ from ebsif.report.findings import ERROR, NOTE, Finding
 from ebsif.report.steps import Now, Steps
 
 # Each stage needs what the earlier ones have checked.
-ON_DISK: Sequence[Sequence[Callable]] = (
-    (files.record,), (files.module_file, files.image), (files.user_software, files.binds, files.wheels))
+ON_DISK: Sequence[Sequence[Callable]] = ((files.state,), (files.module_file,), (files.binds, files.wheels))
 IN_CONTAINER: Sequence[Sequence[Callable]] = (
     (running.load,), (running.start,),
     (running.imports, hardware.driver, hardware.provider, hardware.plugin, hardware.mpi, hardware.mpi_backend))
@@ -28,11 +27,7 @@ WORKERS = 8  # at most: each is a container, which may import torch
 
 def examine(installations: Sequence[Installation], site: Optional[Site] = None, verify: bool = False,
             node: Optional[Machine] = None) -> list[Finding]:
-    """
-    Return the findings on this node and on modules.
-
-    The profile of the site says what is expected here; `verify` compares the SHA256 of images and user software.
-    """
+    """Return the findings on this node and on modules; `verify` compares the SHA256 of images and user software."""
     node = node or Machine()
     with contextlib.suppress(framework.EasyBuildFailure):
         # before there are threads, which read easyconfigs of modules with central images

@@ -1,8 +1,7 @@
-"""Checks of what is on disk: record, module file, image, user software, packages."""
+"""Checks of what is on disk: record, image and user software, module file, binds, packages."""
 
 import glob
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,19 +9,20 @@ from easybuild.easyblocks.generic.container.packages import built_for
 from easybuild.easyblocks.generic.container.requirements import lines_of, package_name
 
 from ebsif.files import is_there
-from ebsif.installed import imagestate, softwarestate
+from ebsif.installed import softwarestate
 from ebsif.installed.health.subject import Subject
-from ebsif.installed.health.tables import LIBRARY_FOLDERS
 from ebsif.report.findings import Finding
 
+# Where a moved library may be now.
+LIBRARY_FOLDERS = ("/usr/lib64", "/usr/lib", "/lib64", "/usr/local/lib", "/usr/local/lib64", "/usr/lib/*-linux-gnu",
+                   "/opt/*/lib", "/opt/*/lib64", "/opt/*/*/*/lib64", "/opt/*/*/lib64")
 GPU_SOFTWARE = {"rocm": "ROCm", "cuda": "CUDA", "cu": "CUDA"}
 
 
-def record(one: Subject) -> Iterator[Finding]:
-    """Can the record be read?"""
-    damage = one.installation.damage
-    if damage:
-        yield one.error(f"{damage}: {one.installation.repair}")
+def state(one: Subject) -> Iterator[Finding]:
+    """Can the record be read, and are image and user software as they were installed? (I-03)"""
+    for finding in one.report.findings:
+        yield one.finding(finding.level, finding.text)
 
 
 def module_file(one: Subject) -> Iterator[Finding]:
@@ -31,38 +31,6 @@ def module_file(one: Subject) -> Iterator[Finding]:
         yield one.error(f"{one.installation.root} has no module file in the directories that were searched: write it "
                         f"with `{one.rebuild.replace('--rebuild', '--module-only --force')}`, or remove the "
                         "installation")
-
-
-def image(one: Subject) -> Iterator[Finding]:
-    """Is the image there, and the one that was installed? (I-03)"""
-    state = one.image
-    if state.is_bad and state.problem:
-        yield one.error(state.problem)
-    elif state.state == imagestate.UNKNOWN:
-        yield one.note("an earlier version of ebsif installed it and didn't record the size of the image, so only "
-                       "--verify notices that it was changed")
-
-
-def user_software(one: Subject) -> Iterator[Finding]:
-    """Is user software there, packed as it was installed, and in one form only?"""
-    state, root = one.software, one.installation.root
-    if not state:
-        return
-    packed = any(name.endswith(".squashfs") for name in one.record.user_software)
-    pack = f"`{one.load} && make-squashfs && rm -r {shlex.quote(f'{root}/user-software')}`"
-    if state.state == softwarestate.GONE:
-        yield one.error(f"its user software is gone: install the module again with `{one.rebuild}`, unless all "
-                        "its users have their own (EBSIF_USER_SOFTWARE)")
-    elif state.state == softwarestate.BOTH:
-        yield one.warning(f"it uses {root}/user-software.squashfs, so changes in the directory user-software beside it "
-                          "have no effect: remove the directory, or remove the file and pack the directory with "
-                          f"{pack}")
-    elif state.state == softwarestate.UNPACKED and packed:
-        yield one.warning("its user software was packed in one file, and is a directory now, which is slow on a "
-                          f"shared file system: pack it with {pack}")
-    change = softwarestate.change(one.installation, state)
-    if change:
-        yield one.finding(change.level, change.text)
 
 
 def binds(one: Subject) -> Iterator[Finding]:

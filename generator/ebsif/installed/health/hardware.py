@@ -11,17 +11,25 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.images.inspection import Inspection
 from ebsif.installed.health.subject import Subject
-from ebsif.installed.health.tables import (
-    MPICH_FILE,
-    MPICH_LIBRARY,
-    OLDEST_CUDA_DRIVER,
-    OPENMPI_FILE,
-    OPENMPI_LIBRARY,
-    PLUGIN,
-    PROVIDER,
-    ROCM_OF_DRIVER,
-)
 from ebsif.report.findings import NOTE, OK, Finding
+
+# The oldest NVIDIA driver for programs of a major version of CUDA; newer drivers work as well.
+# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+OLDEST_CUDA_DRIVER = {11: 450, 12: 525, 13: 580}
+
+# The oldest and newest ROCm that AMD supports with a driver. A site's `driver_rocm` comes first.
+# The compatibility matrix in https://github.com/ROCm/amdgpu-docs; earlier drivers are older than the images of today.
+ROCM_OF_DRIVER = {"30.30": ("6.3", "7.2")}
+
+# What MPI libraries call themselves: those with the ABI of MPICH (https://www.mpich.org/abi/), and Open MPI.
+MPICH_LIBRARY = re.compile(r"MPICH|MVAPICH|Intel\(R\) MPI|CRAY", re.IGNORECASE)
+OPENMPI_LIBRARY = re.compile(r"Open MPI", re.IGNORECASE)
+# Their files; Open MPI 1 to 5.
+MPICH_FILE = re.compile(r"libmpi\.so\.12(\..*)?")
+OPENMPI_FILE = re.compile(r"libmpi\.so\.(1|20|40)(\..*)?")
+
+PROVIDER = "libcxi"  # the library of libfabric's provider for Slingshot
+PLUGIN = {"rocm": "RCCL", "cuda": "NCCL"}  # what needs a plugin for the network
 
 
 def driver(one: Subject) -> Iterator[Finding]:
@@ -133,11 +141,7 @@ def mpi_backend(one: Subject) -> Iterator[Finding]:
 
 
 def examine_image(inspection: Inspection, site: Site, containers: Sequence[Container]) -> list[Finding]:
-    """
-    Return the findings on what an image can use of a site's network.
-
-    They say what is present and what is missing; only a benchmark shows how fast that is (S001-14).
-    """
+    """Return the findings on what an image can use of a site's network (S001-14)."""
     return [origin(inspection, site, containers), image_provider(inspection, site), image_mpi(inspection),
             *image_plugin(inspection, site)]
 

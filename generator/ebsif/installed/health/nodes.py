@@ -8,9 +8,9 @@ from functools import partial
 
 from ebsif import processes
 from ebsif.installed.health import running
+from ebsif.installed.health.hardware import PLUGIN
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import PROGRAMS, Subject
-from ebsif.installed.health.tables import PLUGIN
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.report import output

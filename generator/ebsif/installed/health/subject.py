@@ -14,11 +14,9 @@ from easybuild.easyblocks.generic.container.packages import gpu_label
 from ebsif import processes
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
-from ebsif.installed import imagestate, softwarestate
+from ebsif.installed import imagestate, report, softwarestate
 from ebsif.installed.health.machine import Machine
-from ebsif.installed.imagestate import ImageState
-from ebsif.installed.names import shown
-from ebsif.installed.places import Installation
+from ebsif.installed.places import Installation, shown
 from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -69,15 +67,16 @@ class Subject:
         return self.installation.rebuild
 
     @cached_property
-    def image(self) -> ImageState:
-        """The image; one with another time than recorded is compared by its SHA256."""
-        state = imagestate.examine(self.installation, self.verify)
-        return imagestate.examine(self.installation, True) if state.state == imagestate.TOUCHED else state
+    def report(self) -> report.Report:
+        """The report on the installation; an image with another time than recorded is compared by its SHA256."""
+        quick = report.examine(self.installation, self.verify)
+        is_touched = quick.image and quick.image.state == imagestate.TOUCHED
+        return report.examine(self.installation, True) if is_touched else quick
 
     @cached_property
     def software(self) -> Optional[softwarestate.SoftwareState]:
         """The user software; None if there is none."""
-        return softwarestate.examine(self.installation, self.verify)
+        return self.report.software
 
     @cached_property
     def user_packages(self) -> dict[str, str]:
