@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container import (
     texts,
 )
 from easybuild.easyblocks.generic.container.stages import Stage
-from ebsif.catalogue import fieldtypes, site
+from ebsif.catalogue import site
 from ebsif.cli import COMMANDS
 from packaging.utils import canonicalize_name
 from support import CHECKOUT, CONTAINER_FILES, tracked
@@ -110,34 +110,6 @@ def test_names_of_packages(name):
     assert {texts.normal_name(name), hints.normal_name(name)} == {canonicalize_name(name)}
 
 
-def accepts(check, text):
-    """Return whether a field type of the catalogue accepts a text."""
-    try:
-        check(text)
-    except ValueError:
-        return False
-    return True
-
-
-@pytest.mark.parametrize("name", ["A", "_a1", "1A", "A-B", "", "A\n", "\u00c4"])
-def test_names_of_variables(name):
-    """The catalogue and the easyblock accept the same names."""
-    assert accepts(fieldtypes.is_env_name, name) == (texts.variable_problem(name) is None)
-
-
-@pytest.mark.parametrize("value", ["a", "", "a b", "a\tb", "a\nb", "~/x", "/a:~/b", "a~", "\x7f", "\x1b[0m"])
-def test_values_of_variables(value):
-    """Likewise for values; limits of single modules tools are left to the easyblock, which knows the tool."""
-    assert accepts(fieldtypes.is_env_value, value) == (texts.value_problem(value) is None)
-
-
-@pytest.mark.parametrize("bind", [
-    "/a", "/a:/b", "/a:/b:ro", "a", "/a:b", "/a,/b", "/a\\,b", "/a:/b:ro:rw", "/a\\:b:/c"])
-def test_binds(bind):
-    """Likewise for binds; only easyconfigs may contain templates."""
-    assert accepts(fieldtypes.is_bind, bind) == (texts.bind_problem(bind) is None)
-
-
 @pytest.mark.parametrize(("text", "expected"), [
     ("'/a': [Errno 28] No space left on device: '/a'",
      "'/a': the disk is full (make room, or choose another directory): '/a'"),
@@ -146,13 +118,6 @@ def test_binds(bind):
 def test_errors_of_the_operating_system(text, expected):
     """E-09: words instead of numbers; what else the message says stays."""
     assert texts.plain_error(text) == expected
-
-
-@pytest.mark.parametrize("rule", ["[-_.]+", "[A-Za-z_][A-Za-z0-9_]*"])
-def test_rules_for_texts_have_one_home(rule):
-    """S000-18 point 4: names of packages and variables have one set of rules, except in code for the container."""
-    found = [path for path in tracked("easyblocks/*.py", "generator/*.py") if rule in path.read_text()]
-    assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["texts.py"]
 
 
 @pytest.mark.parametrize(("rule", "home"), [
@@ -187,19 +152,6 @@ def test_shapes_of_requirements(value):
     assert len(requirements.stages_of(value)) == len(Stage.from_parameter(parameter))
     again = requirements.stages_or_lines(value)
     assert requirements.lines_of(again) == requirements.lines_of(value)
-
-
-@pytest.mark.parametrize("value", [5, [1, 2], {"lok": "a"}, [{"requirements": None}], [{}]])
-def test_requirements_that_the_easyblock_refuses(value):
-    """Commands that only read an easyconfig accept it and leave the error to the easyblock."""
-    assert isinstance(requirements.lines_of(value), list)
-
-
-def test_the_lock_file_has_one_home():
-    """S000-18 point 4: its path is defined in one module, with its values, which easyblocks and commands import."""
-    for path in tracked("easyblocks/*.py", "generator/ebsif/installed/*.py", "generator/ebsif/environments/*.py"):
-        if CONTAINER_FILES not in path.parents:
-            assert path.name == "lockfile.py" or "lock.json'" not in path.read_text(), path
 
 
 @pytest.mark.parametrize(("kind", "value", "wrong"), [

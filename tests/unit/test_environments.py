@@ -1,7 +1,6 @@
 """Requirements read from virtual environments made by hand."""
 
 import json
-import os
 
 import pytest
 from ebsif.packages import requirements, venv
@@ -62,18 +61,6 @@ def test_packages_of_an_environment(environment):
     assert others == "not part of a package, not taken over: lib/python3.12/site-packages/byhand.py"
 
 
-def test_a_wheel_in_a_closed_directory(monkeypatch):
-    """E-08: of an administrator, for example: that its users can't look for it is no error."""
-    def denied(path, **_):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    origin = json.dumps({"url": "file:///root/a-1.0.whl", "archive_info": {}})
-    with monkeypatch.context() as closed:
-        closed.setattr(os, "stat", denied)
-        line, said = venv.requirement("a", "1.0", origin)
-    assert line == "a==1.0" and said.startswith("/root/a-1.0.whl, which it was installed from, no longer exists")
-
-
 def test_an_environment_of_make_venv(environment):
     """Issue 20, point 2: what make-venv has added beside the packages is not the user's."""
     before = venv.read(environment).impossible
@@ -83,19 +70,6 @@ def test_an_environment_of_make_venv(environment):
     assert "'container-packages.pth'" in (CONTAINER_FILES / "share/ebsif/make-venv.py").read_text()
     (packages / "container-packages.pth").touch()
     assert venv.read(environment).impossible == before
-
-
-def test_an_environment_in_user_software(environment, tmp_path):
-    """Issue 19, point 6: a module's user software: the environment is in a subdirectory; other files are named."""
-    outer = tmp_path / "user-software"
-    (outer / "venv").mkdir(parents=True)
-    environment.rename(outer / "venv/pytorch")
-    wanted = venv.read(outer)
-    assert "optuna==4.5.0" in wanted.lines
-    assert wanted.impossible[-1].endswith(": venv/pytorch/lib/python3.12/site-packages/byhand.py")
-    package(outer / "venv/other/lib/python3.12/site-packages", "x")
-    with pytest.raises(requirements.RequirementsError, match="several environments .*venv/other, venv/pytorch"):
-        venv.read(outer)
 
 
 @pytest.mark.parametrize(("name", "expected"), [

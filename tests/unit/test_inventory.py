@@ -4,10 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import ebsif.files
@@ -15,7 +11,6 @@ import pytest
 from easybuild.easyblocks.generic.container import usersoftware
 from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
-from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from ebsif.catalogue.records import Archive
 from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
@@ -25,7 +20,6 @@ from ebsif.installed import imagestate, overview, places, removal, report, softw
 from ebsif.installed.health import files
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
-from ebsif.installed.places import Installation
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.render import easyconfig
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
@@ -89,27 +83,6 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
     assert {one.level for one in places.installations([str(eb_prefix.software)])[1]} == {"note"}
 
 
-def test_a_closed_installation(eb_prefix, monkeypatch):
-    """I-01: what others don't let us read is named, found by its module file or its directory."""
-    root = eb_prefix.install(MINE)
-    (root / "share/ebsif/lock.json").unlink()
-    monkeypatch.setattr(places, "is_closed", lambda path: path == root)
-    said = f"|{root}|can't be read, so what is installed there is unknown: Permission denied"
-    assert found(eb_prefix.modules) == found(eb_prefix.software) == ([], [said])
-    # once, by whatever way
-    assert found(eb_prefix.modules, eb_prefix.software, root.parent) == found() == ([], [said])
-
-
-def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
-    """I-01: nobody is told to remove the module of an installation that is only closed to this account."""
-    root = eb_prefix.install(MINE)
-    (root / "share/ebsif/lock.json").unlink()
-    lstat = os.lstat
-    monkeypatch.setattr(places.os, "lstat", lambda path, **how: denied() if path == root else lstat(path, **how))
-    assert found(eb_prefix.modules)[1] == [
-        f"|{root}|can't be read, so what is installed there is unknown: Permission denied"]
-
-
 def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys):
     """I-01: that there may be more modules is said once, by whatever way it is found."""
     eb_prefix.install(MINE)
@@ -121,15 +94,6 @@ def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys)
     assert found(eb_prefix.modules, eb_prefix.software.parent) == found() == ([MINE], [said])
     assert main(["remove", MINE, "--dry-run"]) == 0
     assert f"{closed} can't be read: if a module there uses the image" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_closed_module_file(eb_prefix, monkeypatch):
-    """I-01: a module that only its owner may load isn't left out without a word."""
-    eb_prefix.install(MINE)
-    path = next(path for path in eb_prefix.modules.rglob("*") if path.is_file())
-    monkeypatch.setattr(Path, "read_text", lambda self, **_: open_denied(self))
-    assert found(eb_prefix.modules) == ([], [
-        f"|{path}|can't be read, so what is installed there is unknown: Permission denied"])
 
 
 def denied():
@@ -160,27 +124,6 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
 def open_denied(path):
     """Raise the error of a file that can't be read."""
     raise PermissionError(13, "Permission denied", str(path))
-
-
-@pytest.mark.parametrize("name", [MINE, "Core/PyTorch/x-1"])
-def test_module_files_of_named_installations(eb_prefix, monkeypatch, name):
-    """I-01: found in the prefix of the installation, also if a naming scheme names them otherwise; read once."""
-    roots = [eb_prefix.install(one) for one in (MINE, OTHER)]
-    (eb_prefix.modules / f"{MINE}.lua").unlink()
-    eb_prefix.modules.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
-    eb_prefix.write_module(name, roots[0])
-    (eb_prefix.modules / f"{OTHER}.lua").rename(eb_prefix.modules / "other.lua")
-    monkeypatch.setenv("MODULEPATH", "")
-    monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (eb_prefix.software, eb_prefix.modules.parent / "none"))
-    walked, paths_below = [], places.paths_below
-    monkeypatch.setattr(places, "paths_below", lambda directory, closed: (
-        walked.append(directory) or paths_below(directory, closed)))
-    found = places.with_module_files([places.of_directory(root) for root in roots])
-    assert [one.module for one in found] == [name, "other"]
-    assert walked == [eb_prefix.modules]
-    # not deep enough for a prefix
-    shallow = Installation(Path("/x"), "x/1")
-    assert places.with_module_files([shallow]) == [shallow]
 
 
 def state(root, **image):
@@ -264,19 +207,6 @@ def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
     assert imagestate.path_of(one) == tmp_path / "old/a.sif"
     (tmp_path / "old/a.sif").unlink()
     assert imagestate.path_of(one) is None
-    # by several threads at once, as doctor does, although EasyBuild isn't made for that
-    parse, together = EasyConfig.parse, []
-
-    def parse_alone(easyconfig):
-        assert not together
-        together.append(easyconfig)
-        time.sleep(0.05)
-        together.clear()
-        return parse(easyconfig)
-
-    monkeypatch.setattr(EasyConfig, "parse", parse_alone)
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(imagestate.path_of, [one] * 4)) == [None] * 4
     # an own copy may be replaced by the site's
     shutil.move(root / "a.sif", tmp_path / "new/a.sif")
     state(root, kind="own")
@@ -299,23 +229,6 @@ def test_an_image_that_may_not_be_read(eb_prefix, monkeypatch):
         monkeypatch.setattr(one, "is_there", lambda path: path != image and path.exists())
     monkeypatch.setattr(imagestate, "is_closed", lambda path: path == image)
     assert state(root)[0].problem.endswith(f"ask {owner(os.geteuid())}, who owns {root}, for permission")
-
-
-def test_an_image_is_read_once(tmp_path, monkeypatch):
-    """I-03: however many modules have it, by whatever path, and however many of them are examined together."""
-    image = tmp_path / "a.sif"
-    image.write_bytes(b"image")
-    os.link(image, tmp_path / "b.sif")
-    read, together = [], threading.Barrier(2)
-    monkeypatch.setattr(imagestate, "sha256", lambda path: read.append(path) or time.sleep(0.1) or "digest")
-
-    def digest(path):
-        together.wait(10)
-        return imagestate.digest(path, path.stat())
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(digest, [image, tmp_path / "b.sif"])) == ["digest"] * 2
-    assert len(read) == 1
 
 
 def record(root, **changes):

@@ -46,23 +46,8 @@ def header(text):
     return re.findall(r"^#(?:SBATCH|PBS) (.*)$", text, re.MULTILINE)
 
 
-def commands(text):
-    """Return a script without comments."""
-    return "".join(line + "\n" for line in text.splitlines() if not line.startswith("#"))
-
-
-@pytest.mark.parametrize("launcher", job.LAUNCHERS)
-@pytest.mark.parametrize("name", site.names())
-def test_every_script_is_clean(name, launcher):
-    """Scripts for all sites and launchers end in one newline and have no long lines and no template code."""
-    text = script(name, "--nodes", 2, "--launcher", launcher, "--data", "a b")
-    assert not text.endswith("\n\n")
-    assert max(map(len, text.splitlines())) <= 160
-    assert "{" not in re.sub(r"\$\{\w+[^}]*\}|\{\w+\}[<>]|(rank|record)\(\) \{", "", commands(text))
-
-
-@pytest.mark.parametrize("launcher", job.LAUNCHERS[:2])
-@pytest.mark.parametrize("name", ["local", "derecho", "flux"])
+@pytest.mark.parametrize(("name", "launcher"), [
+    ("local", "torchrun"), ("local", "native"), ("derecho", "native"), ("flux", "native")])
 def test_copies_on_the_nodes(name, launcher, tmp_path):
     """T-05: for each scheduler and launcher, nodes get copies before the ranks start, use them, and remove them."""
     if name == "flux":
@@ -118,14 +103,9 @@ def test_derecho():
     assert "mpiexec -n 8 -ppn 4 --cpu-bind numa \\\n" in text
     assert 'get-master" --hostfile "$PBS_NODEFILE"' in text
     assert not re.search("SLURM|SBATCH|srun", text)
-
-
-def test_threads_and_nodes_of_a_pbs_job():
-    """T-08: PBS sets OMP_NUM_THREADS to all CPUs of a job's node, and may put several parts of a job on one node."""
-    ranks, torchrun = script("derecho", "--nodes", 2), script("derecho", "--launcher", "torchrun")
-    assert "-l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4" in header(ranks)
-    assert "-l select=1:ncpus=64:mpiprocs=1:ompthreads=16:ngpus=4" in header(torchrun)
-    assert ["-l place=scatter" in header(text) for text in (ranks, torchrun)] == [True, False]
+    # T-08: PBS sets OMP_NUM_THREADS to all CPUs of a job's node
+    torchrun = header(script("derecho", "--launcher", "torchrun"))
+    assert "-l select=1:ncpus=64:mpiprocs=1:ompthreads=16:ngpus=4" in torchrun and "-l place=scatter" not in torchrun
 
 
 def test_containers_see_the_list_of_nodes_of_pbs():
@@ -158,32 +138,6 @@ def test_options_of_ones_own_win_with_pbs(tmp_path):
     assert [one for one in resources if one.startswith("place=")][0] == "place=pack"
     assert [one for one in resources if one.startswith("walltime=")][0] == "walltime=1"
     assert [option for option in options if option.startswith("-m")][-1] == "-m b -M a"
-
-
-@pytest.mark.parametrize("umask", [0o022, 0o027])
-def test_files_of_a_pbs_job_have_usual_permissions(umask):
-    """Jobs of PBS have the umask 077 unless they ask for another: nobody else could read logs and new modules."""
-    before = os.umask(umask)
-    try:
-        texts = [script("derecho"), run("--install", "mine.eb", "--site", "derecho", "--account", "A").stdout]
-    finally:
-        os.umask(before)
-    assert [f"-W umask={umask:03o}" in header(text) for text in texts] == [True, True]
-
-
-@pytest.mark.parametrize("name", site.names())
-def test_nothing_of_one_site_in_anothers_script(name):
-    """S001-21, S004-01: whatever only one site has is in no other site's script."""
-    own = {
-        "lumi": ["LUMI", "standard-g", "mask_cpu", "480G"],
-        "archer2": ["ARCHER2", "nomultithread", "--qos"],
-        "derecho": ["Derecho", "PBS", "mpiexec", "numa"],
-        "local": [],
-    }
-    text = script(name, "--nodes", 2)
-    for other, marks in own.items():
-        for mark in marks:
-            assert (mark in text) == (other == name), mark
 
 
 def test_torchrun():
@@ -236,18 +190,14 @@ def test_the_program_is_passed_unchanged(words):
         (["M/1", "--site", "lumi", "--partition", "x", "--", "a"], 3,
          "unknown partition 'x' (known: standard-g, small"),
         (["M/1", "--site", "archer2", "--gpus-per-node", "1", "--", "a"], 3, "the site archer2 has no GPUs"),
-        (["M/1", "--site", "lumi", "--tasks-per-node", "9", "--", "a"], 3, "9 ranks on a node with 8 GPUs"),
-        (["M/1", "--account", "a;b", "--", "a"], 3, "'a;b' is not a valid account for a job"),
         (["M/1"], 2, "name the program to run: ebsif job MODULE ... -- train.py"),
         (["--", "a"], 2, "no container is named, and no container module is loaded: name one, or load its module"),
         (["M/1", "--install", "a.eb"], 2, "name either a module or --install EASYCONFIG"),
-        (["M/1", "--nodes", "0", "--", "a"], 2, "'0' is not a positive number"),
         (["M/1", "--time", "soon", "--", "a"], 2, "'soon' should be a duration: minutes, "),
         # use D12.3 to 5
         (["M/1", "--submit", "--", "missing.py"], 3, "missing.py does not exist in "),
         (["M/1", "--", "python"], 3, "name what python should run: train.py, or -m MODULE"),
         (["M/1", "--", "srun", "a.py"], 3, "the batch script starts the container, the ranks and python itself: name"),
-        (["M/1", "--", "torchrun", "a.py"], 3, "without 'torchrun'; to use torchrun, add --launcher torchrun"),
         (["--site", "lumi", "PyTorch/2.2.0", "--", "a"], 3, "'PyTorch/2.2.0' is ambiguous; choose one of"),
         (["M/1", "train.py"], 2, "unrecognized arguments: train.py: put -- before arguments for the"),
         # T-10
@@ -369,7 +319,7 @@ def test_what_every_scheduler_can_do():
     assert script("local", "--launcher", "srun") == script("local")
 
 
-@pytest.mark.parametrize("name", site.names())
+@pytest.mark.parametrize("name", ["lumi", "derecho"])
 def test_the_signal_decides_what_follows(name, tmp_path):
     """T-07, without a scheduler: the program gets the signal, and the script ends with the program's status."""
     text = script(name, "--signal", 60, *(["--requeue"] if name != "derecho" else []))
@@ -383,20 +333,7 @@ def test_the_signal_decides_what_follows(name, tmp_path):
 
 
 def run_steps(text, program, folder, before="", at_end=":"):
-    """
-    Run the part of a script that handles the signal.
-
-    Parameters
-    ----------
-    text : str
-        The script.
-    program : str
-        What it runs instead of the scheduler's launcher.
-    folder : Path
-        Where it runs.
-    before, at_end : str
-        Commands that run after the trap is installed, and when the status is recorded.
-    """
+    """Run the part of a script that handles the signal; `before` runs after the trap is installed."""
     trap = re.search(r"^job_signals=0.*\ntrap .*\n", text, re.MULTILINE)
     assert trap.end() < text.index("module load") < text.index("record() {")
     rest = text[text.index("# A program that is just starting"):]
@@ -430,7 +367,7 @@ def test_a_signal_that_is_overdue():
     assert subprocess.run(["bash", "-c", late], capture_output=True, check=False, timeout=60).returncode == 0
 
 
-@pytest.mark.parametrize("name", site.names())
+@pytest.mark.parametrize("name", ["lumi", "derecho"])
 def test_a_signal_after_the_program_has_ended(name, tmp_path):
     """T-07: it changes nothing: the job has the program's status, and does not return to the queue."""
     text = script(name, "--signal", 60, *(["--requeue"] if name != "derecho" else []))
@@ -614,22 +551,6 @@ def test_a_rank_keeps_its_status_when_signals_arrive_as_it_ends(tmp_path):
                 time.sleep(0.001)
             os.killpg(started.pid, signal.SIGUSR1)
             assert started.wait(30) == 7
-
-
-def test_a_rank_has_the_environment_of_its_job():
-    """T-07: the shell of a rank changes no variable of the job, whatever its name."""
-    names = ("signal", "signals", "output", "process", "status")
-    environment = {"PATH": "/usr/bin:/bin", **dict.fromkeys(names, "mine")}
-    shown = subprocess.run([SLURM_RANK, "env"], env=environment, text=True, capture_output=True, check=True)
-    assert set(shown.stdout.splitlines()) >= {f"{name}={value}" for name, value in environment.items()}
-    assert shown.stderr == ""
-
-
-def test_a_rank_takes_as_long_as_it_needs():
-    """T-07: `read` of bash ends after TMOUT, which some sites export; a rank has the status of its program."""
-    shown = subprocess.run([SLURM_RANK, "bash", "-c", "sleep 2; echo $TMOUT; exit 5"], text=True,
-                           env={"PATH": "/usr/bin:/bin", "TMOUT": "1"}, capture_output=True, check=False)
-    assert (shown.returncode, shown.stdout, shown.stderr) == (5, "1\n", "")
 
 
 def catches(process, number):

@@ -113,14 +113,6 @@ archive = {{ url = "https://example.org/g-2.zip", hashes = {{ sha256 = "5" }} }}
 """
 
 
-@pytest.mark.parametrize("project", ["tool = 5", "tool.uv.index = [{ name = 'x' }]", "[project]"])
-def test_a_project_without_indexes(tmp_path, project):
-    """The project beside a lock file may declare no index, or be broken."""
-    (tmp_path / "pyproject.toml").write_text(f"{project}\n")
-    (tmp_path / "pylock.toml").write_text(PYLOCK)
-    assert not [line for line in requirements.read(tmp_path / "pylock.toml", Image("3.11")).lines if INDEX in line]
-
-
 def test_a_pylock(tmp_path):
     """PEP 751: markers, extras, default and other groups; indexes and hashes; entries without a hash are named."""
     (tmp_path / "pyproject.toml").write_text(PROJECT_INDEXES)

@@ -4,20 +4,18 @@ import hashlib
 import json
 import os
 import shutil
-from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic import containerinstall
 from easybuild.easyblocks.generic.container import image as image_module
 from easybuild.easyblocks.generic.container.image import Image, OpenImage
-from easybuild.easyblocks.generic.container.lockfile import InstalledImage, InstalledImages, Record
+from easybuild.easyblocks.generic.container.lockfile import InstalledImages, Record
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
 from ebsif import files
 from ebsif.cli import main
 from ebsif.eb import framework
-from ebsif.environments import extending
 from ebsif.installed import places, removal, sharing
 
 CONTENT = b"an image"
@@ -57,26 +55,6 @@ def family(tmp_path, monkeypatch):
     return software / "Example"
 
 
-def test_which_image_an_installation_uses(family):
-    """E-01: its own, or that of another one; size and time tell whether its record still holds."""
-    for name in ("1.0", "1.0-refer-1"):
-        installed = InstalledImage(str(family / name))
-        assert installed.uses(family / "1.0/a.sif")
-        assert not installed.uses(family / "2.0/a.sif")
-        assert installed.is_unchanged
-        assert installed.origin == "Example/1.0"
-    assert InstalledImage(str(family / "1.0-refer-1")).path == str(family / "1.0/a.sif")
-    os.utime(family / "1.0/a.sif", (1, 1))
-    assert installed.has_size
-    assert not installed.is_unchanged
-    (family / "1.0/a.sif").write_bytes(b"cut")
-    assert not installed.has_size
-    (family / "1.0/a.sif").unlink()
-    assert installed.path is None
-    assert not installed.has_size
-    assert not InstalledImage(str(family)).record
-
-
 def test_who_uses_an_image(family):
     """I-09, E-02: for the image or its installation."""
     (referring,) = sharing.users_of(family / "1.0/a.sif")
@@ -100,15 +78,6 @@ def test_who_uses_an_image(family):
     users = [user.module for user in sharing.users_of(family / "2.0")]
     assert users == ["Example/1.0-a", "Example/1.0-b", "Other/1.0-refer"]
     assert sharing.images_of("Other", "a.sif") == [family / "2.0/a.sif"]
-
-
-def test_an_image_in_use_is_not_removed(family):
-    """I-09: refused with the names of those that need it."""
-    base = places.of_directory(family / "1.0")
-    with pytest.raises(removal.RemovalError, match=r"that these modules use: Example/1\.0-refer-1; remove those"):
-        removal.plan(base, users=places.everything())
-    shutil.rmtree(family / "1.0-refer-1")
-    assert family / "1.0" in removal.plan(base, users=places.everything()).paths
 
 
 def test_an_installed_image_that_was_changed(family, monkeypatch):
@@ -176,11 +145,6 @@ def test_users_elsewhere(family, tmp_path, monkeypatch, capsys):
     for directory, text in (("nothing", f"{tmp_path}/nothing has no container modules"), ("theirs", expected)):
         removal.possible_users([str(tmp_path / directory)])
         assert text in " ".join(capsys.readouterr().err.split())
-    monkeypatch.setattr(places, "is_closed", lambda path: path.name in ("closed", "a", "b"))
-    for name in ("a", "b"):
-        (theirs / name).mkdir()
-    removal.possible_users([str(theirs.parent)])
-    assert f"{family}/closed, {theirs}/a, {theirs}/b and 1 other place can't be read" in capsys.readouterr().err
 
 
 def test_a_digest_is_recorded_or_taken(family, monkeypatch):
@@ -220,17 +184,6 @@ def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_fou
     assert found == (str(family / "1.0/a.sif") if is_found else None)
 
 
-def test_the_image_of_the_extended_module_comes_first(family):
-    """E-01, E-02: among modules with the same image, wherever they are; a copy comes before references to it."""
-    base, unrelated, root = family / "2.0", family / "1.0", family / "2.0-mine-1"
-    install(family / "2.0-refer-1", "reference", base / "a.sif")
-    directories = [str(path) for path in (unrelated, family / "2.0-refer-1", base)]
-    for found in (InstalledImages(str(root), directories), InstalledImages(str(root), []),
-                  InstalledImages("/elsewhere/Example/2.0-mine-1", directories)):
-        assert found.find("a.sif", lambda image: True) == str(base / "a.sif")
-        assert not found.origin(str(base / "a.sif")).startswith("Example/1.0")
-
-
 @pytest.mark.parametrize("change", [
     lambda image: os.utime(image, (1, 1)), lambda image: image.write_bytes(b"AN image"), lambda image: image.rename(
         image.with_name("b.sif")), None])
@@ -258,17 +211,3 @@ def test_only_what_was_verified_is_installed(family, monkeypatch, change):
     record = image.install(opened, str(source), str(target.parent))
     assert (record.sha256, record.verified) == (hashlib.sha256(CONTENT).hexdigest(), ["somebody"])
     assert target.read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize(("before", "wanted", "names"), [
-    (None, ["a"], None),
-    (["a", "b"], ["c"], ["requirements", "requirements (more)"]),
-    ("a\n", [{"name": "new", "requirements": "c"}], ["requirements", "new"]),
-    ([{"name": "one", "requirements": "a"}, {"requirements": "b"}], [{"name": "one", "requirements": "c"}],
-     ["one", None, "one (more)"]),
-    ([{"name": "one"}, {"name": "one (more)"}], [{"name": "one"}], ["one", "one (more)", "one (more 2)"]),
-])
-def test_stages_on_top_of_others(before, wanted, names):
-    """E-04: those of the base first, each with a name of its own; without any, the new requirements as they are."""
-    stages = extending.on_top(SimpleNamespace(requirements=before), wanted, "more")
-    assert stages == wanted if names is None else [stage.get("name") for stage in stages] == names

@@ -3,10 +3,8 @@
 import ast
 import re
 from graphlib import TopologicalSorter
-from types import FunctionType
 
 import pytest
-from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from support import CHECKOUT, tracked
 
 WING = "easybuild.easyblocks.generic"
@@ -67,44 +65,6 @@ def test_commands_do_not_import_each_other():
     for name, used in graph().items():
         commands = [one for one in used if one.startswith("ebsif.commands.") and one != "ebsif.commands.options"]
         assert not commands or name == "ebsif.cli", (name, commands)
-
-
-def is_self(node):
-    """Return whether an expression is the object whose method this is."""
-    return isinstance(node, ast.Name) and node.id == "self"
-
-
-def handed_over(tree):
-    """Yield arguments and values that lead back to the object whose method this is: itself, methods, closures."""
-    methods = {name for one in ContainerVenv.__mro__ for name, value in vars(one).items()
-               if isinstance(value, FunctionType)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) not in ("getattr", "setattr"):
-            given = [*node.args, *(one.value for one in node.keywords)]
-        else:
-            given = [node.value] if isinstance(node, (ast.Assign, ast.Return, ast.Yield)) else []
-        for one in given:
-            if is_self(one) or isinstance(one, ast.Attribute) and is_self(one.value) and one.attr in methods:
-                yield one
-        inner = isinstance(node, ast.Lambda) or isinstance(node, ast.FunctionDef) and not any(
-            argument.arg in ("self", "cls") for argument in node.args.args)
-        if inner and any(map(is_self, ast.walk(node))):
-            yield node
-
-
-@pytest.mark.parametrize("module", ["containerinstall", "containervenv", "container.reinstall"])
-def test_no_helper_holds_the_easyblock(module):
-    """House 2.3: modules of the sub-package get values and objects, and nothing that calls back into the easyblock."""
-    tree = ast.parse(modules()[f"{WING}.{module}"].read_text())
-    assert [f"line {one.lineno}: {ast.unparse(one)}" for one in handed_over(tree)] == []
-
-
-@pytest.mark.parametrize("text", ["Helper(self)", "help(run=self.programs)", "help(lambda: self.spec)", "x = self",
-                                  "class A:\n def a(self):\n  def b():\n   return self.spec\n  help(b)"])
-def test_what_counts_as_handing_over_the_easyblock(text):
-    """The rule before holds for the easyblock, its methods and functions within them; not for what it has."""
-    assert list(handed_over(ast.parse(text)))
-    assert not list(handed_over(ast.parse("help(self.spec, lambda name: name in spec)")))
 
 
 @pytest.mark.parametrize("document", ["architecture", "developing"])

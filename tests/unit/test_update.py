@@ -9,7 +9,7 @@ import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, site, writing
 from ebsif.catalogue.proposal import AddingError
-from ebsif.images import checksum, inspection
+from ebsif.images import inspection
 from ebsif.update.released import stated_beside
 from support import CHECKOUT
 
@@ -298,16 +298,3 @@ def test_sha256_stated_by_a_release(tmp_path, name, text, stated):
     (tmp_path / name).write_text(text.replace("DIGEST", digest))
     found = stated_beside(tmp_path / "a.sif")
     assert (found and found.sha256) == (digest if stated else None)
-
-
-@pytest.mark.parametrize(("size", "sha256", "how"), [
-    (None, None, None), (3, None, None), (4, None, "truncated"), (2, "0", "replaced"), (3, "0", "altered"),
-    (None, "0", "altered"), (3, hashlib.sha256(b"abc").hexdigest(), None)])
-def test_how_a_file_differs_from_a_record(tmp_path, size, sha256, how):
-    """R-05, I-03: by its size, which needs no reading, and by its SHA256 if that is to be computed."""
-    image = tmp_path / "a.sif"
-    image.write_bytes(b"abc")
-    different = checksum.difference(image, size, sha256, checksum.sha256)
-    assert (different and different.how) == how
-    by_size = checksum.difference(image, size, sha256)
-    assert by_size == (None if how == "altered" else different)
