@@ -11,27 +11,7 @@ SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 
 
 class Files:
-    """
-    What a server has, and how it misbehaves.
-
-    Attributes
-    ----------
-    content : dict
-        Bytes by path.
-    cuts : list of int
-        Each answer takes one: after so many bytes the connection is cut.
-    held : threading.Event
-        If it is set, connections that would be cut stay open until the event occurs; a byte per second arrives.
-    moved : dict
-        URL by path, for redirects.
-    links : dict
-        Header Link by path.
-    password : str
-        If it is set, requests need a token that the server gives for this password of 'user', or basic.
-    is_basic : bool
-    requests : list of (str, dict)
-        Path and headers of each request.
-    """
+    """What a server has, and how it misbehaves."""
 
     def __init__(self):
         """An empty server."""

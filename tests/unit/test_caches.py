@@ -59,18 +59,6 @@ def test_the_places(node):
     assert [path.stat().st_mode & 0o777 for path in (node.caches(), project)] == [0o700, 0o700]
 
 
-def test_aiter(node):
-    """Issue 45 (lumi A6): one directory per step, where AITER can build: some of its versions need that to exist."""
-    node.write(cache_variables={"AITER_JIT_DIR": "step/aiter"})
-    found, said = node.run(SLURM_JOB_ID="7", SLURM_STEP_ID="2")
-    assert said == ""
-    assert found["AITER_JIT_DIR"] == f"{node.caches()}/job-7/step-2/aiter"
-    assert Path(found["AITER_JIT_DIR"], "build").is_dir()
-    mine = str(node.folder / "mine")
-    assert "AITER_JIT_DIR" not in node.run(AITER_JIT_DIR=mine)[0]
-    assert not Path(mine).exists()
-
-
 def test_jobs_and_steps_have_their_own(node):
     """T-01, S002-59: two jobs on a node, arrays, steps, other schedulers, and no job at all."""
     def place(**variables):

@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.install import read_program
 from easybuild.easyblocks.generic.container.lockfile import Record
-from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
 from easybuild.easyblocks.generic.container.packages import Packages
-from easybuild.easyblocks.generic.container.parameters import check_parameters
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record import InstallRecord
-from easybuild.easyblocks.generic.container.runtime import Container
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
@@ -95,15 +92,6 @@ def test_a_venv_that_can_not_be_created(venv, errors, said):
         venv.make_empty(probe)
 
 
-def test_a_specification_is_immutable():
-    """house 2.2: the values that follow from the easyconfig are checked once and can't be changed afterwards."""
-    made = spec(VenvSpec, conda_env=None, venv_name="own")
-    check_parameters(made)
-    assert (made.conda_env, made.venv) == ("example", "/user-software/venv/own")
-    with pytest.raises(AttributeError, match="init"):
-        made.init = "none"
-
-
 def test_a_module_from_values():
     """house 2.2: what a module decides from needs the specification and the record, but no installation."""
     record = Record(wrappers=["python"], library_binds=["/usr/lib/libx.so"], image_packages=["numpy==2.0"],
@@ -126,58 +114,6 @@ def test_a_module_from_values():
         assert line in lines
     assert len(with_venv.help_sections) == len(made.help_sections) + 1
     assert "`ebsif extend Example/1.0 --add PACKAGE --name NAME --install`" in with_venv.help_sections[-1]
-
-
-def test_the_command_of_a_container(tmp_path, monkeypatch):
-    """house 2.3: binds, variables and directories of every command at install time; required binds must exist."""
-    monkeypatch.setenv("CFLAGS", "-O0")
-    monkeypatch.setenv("EBSIF_INSTALL_BIND", "/certificates")
-    calls = []
-    runtime = types.SimpleNamespace(run=lambda command, **how: calls.append((command, how)))
-    made = Container(runtime, "/x.sif", str(tmp_path), variables={"A": "$b"}, search_path=["/env/bin"],
-                     binds=[f"{tmp_path}:/data"], optional_binds=["/gone", "/proc"])
-    made.overlays.append("/masks.squashfs")
-    made.run(["true"], binds=["/more"], environment={"OWN": "1"})
-    ((command, how),) = calls
-    assert (command, how["image"], how["overlays"]) == (["true"], "/x.sif", ["/masks.squashfs"])
-    assert how["binds"] == [str(tmp_path), f"{tmp_path}:/data", "/proc", "/certificates", "/more"]
-    assert Path(how["home"]).is_dir()
-    assert Path(how["env"]["TMPDIR"]).is_dir()
-    assert "CFLAGS" not in how["env"]
-    for prefix in ("APPTAINER", "SINGULARITY"):
-        assert how["env"][f"{prefix}ENV_A"] == "\\$b"
-        assert how["env"][f"{prefix}ENV_PREPEND_PATH"] == "/env/bin"
-    made.binds.append("/nowhere")
-    with pytest.raises(EasyBuildError, match="Required bind mounts don't exist on this machine: /nowhere"):
-        made.run(["true"])
-
-
-def test_masks_ask_the_container(container):
-    """house 2.3: the container tells what the patterns match; a pattern that matches nothing is an error."""
-    masks = Masks({"/x/a*": None, "/b": "/c"})
-    container.answers["/b"] = "mask 0 /x/a1\nfolder 755 /x\nmask 0 /x/a2\nfolder 755 /x\nmask 1 /b\n"
-    masks.find(container)
-    assert masks.record == {"/x/a*": {"paths": ["/x/a1", "/x/a2"]}, "/b": {"paths": ["/b"], "replacement": "/c"}}
-    assert masks.definitions() == ['"x" d 755 0 0', '"b" s 777 0 0 /c', '"x/a1" c 000 0 0 0 0', '"x/a2" c 000 0 0 0 0']
-    container.answers["/b"] = "mask 0 /x/a1\n"
-    with pytest.raises(EasyBuildError, match="nothing in the image matches '/b'"):
-        masks.find(container)
-
-
-def test_a_venv_that_does_not_see_the_image(container, venv):
-    """house 2.3: packages it doesn't see are added with a .pth file; if that fails, nothing is installed."""
-    image = ("numpy", "2.0", "/opt/lib")
-    probe = types.SimpleNamespace(packages=packages(image), image="x.sif")
-    folder = Path(venv.folder + PURELIB[len("/user-software"):])
-    folder.mkdir(parents=True)
-    container.seen = [[PIP]]
-    probe.creation = CommandResult(0, f"program\n{container.next_packages()}", "")
-    container.seen = [[PIP, image]]
-    assert set(venv.make(probe)) == {"pip", "numpy"}
-    assert (folder / "image-packages.pth").read_text() == "/opt/lib\n"
-    container.seen = [[PIP]]
-    with pytest.raises(EasyBuildError, match="does not see 1 of the 1 packages of the image"):
-        venv.make(probe)
 
 
 def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):

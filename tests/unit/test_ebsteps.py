@@ -10,14 +10,12 @@ import subprocess
 import sys
 import termios
 import threading
-from functools import partial
 from pathlib import Path
 
 import pytest
 from ebsif.eb import running
-from ebsif.images import fetching
 from ebsif.report import output, steps
-from ebsif.report.steps import Now, Steps, format_time, shortened
+from ebsif.report.steps import Now, Steps, format_time
 from support import heed_signals
 
 # what eb 5.3 printed; FOLDER is the build directory
@@ -143,15 +141,6 @@ def test_a_long_step_in_a_file(capsys, monkeypatch):
     assert last == f"  pip{' ' * 33}0 s  1 package added"
 
 
-def test_a_slow_start_in_a_file(easybuild, capsys, monkeypatch):
-    """E-10: nor is eb, before it says anything."""
-    monkeypatch.setattr(steps, "IN_FILE", 0.01)
-    monkeypatch.setenv("PAUSE", "0.5")
-    easybuild("PAUSE\n" + SUCCESS)
-    running.install([])
-    assert capsys.readouterr().err.startswith(f"  starting eb{' ' * 25}0 s  ...\n")
-
-
 def test_warnings_of_what_is_installed(easybuild, capsys):
     """S002-19: they are shown among the steps, and the last line can refer to them; not those of EasyBuild."""
     easybuild(SUCCESS, "\nWARNING: Using EasyBuild as root is NOT recommended\n\n")
@@ -180,7 +169,7 @@ def test_output_that_nobody_reads(easybuild):
 
 
 def test_impatience(easybuild):
-    """E-10: with a second Ctrl-C, too, eb is waited for, which cleans up."""
+    """E-10, defects D5: with a second Ctrl-C, too, eb is waited for, which cleans up."""
     folder = easybuild("")
     (folder / "bin/eb").write_text(f"""#!/bin/bash
         cd {folder}
@@ -273,37 +262,6 @@ def test_what_eb_does(tmp_path):
     # a name may read like the rest of the message
     reader.output("  >> copying /my to /images/a.sif to /installation/a.sif (1.0 GB)")
     assert reader.steps.step.current_line(80).endswith(" ...")
-
-
-def test_what_is_fetched(tmp_path):
-    """E-10: how much of an image is there, while it is fetched."""
-    (tmp_path / ".c.sif.x1").mkdir()
-    (tmp_path / ".c.sif.x1/layer").write_bytes(b"x" * 3000)
-    assert fetching.fetched(tmp_path / "c.sif", 0) == Now("3.0 kB", 3000)
-    assert fetching.fetched(tmp_path / "c.sif", 6000) == Now("3.0 kB of 6.0 kB", 3000, 6000)
-    # converted, it is larger than its layers
-    assert fetching.fetched(tmp_path / "c.sif", 2000) == Now("2.0 kB of 2.0 kB", 2000, 2000)
-
-
-def test_names_stay_apart_in_files(capsys, monkeypatch):
-    """E-10: what is done with two modules can be told apart in a file, though the names are long and begin alike."""
-    monkeypatch.setattr(steps, "IN_FILE", 0.01)
-    modules = [f"PyTorch/2.13.0-cpu-python-3.11-singularity-20261121-mine-2026112{number}" for number in (1, 2)]
-    left = threading.Semaphore(0)
-
-    def watch(module):
-        left.release()
-        return Now(module, 1, 2)
-
-    with Steps() as shown:
-        for module in modules:
-            shown.begin("communication", important=False, watch=partial(watch, module))
-            # each time after the first, a line has been written
-            assert all(left.acquire(timeout=60) for _ in range(3))
-            assert f"{module[-8:]} (50 %) ..." in capsys.readouterr().err
-    assert shortened("PyTorch/2.13.0-mine-1", 15) == "PyTorc...mine-1"
-    assert [shortened("abcdefghijkl", width) for width in (12, 11, 4, 0)] == [
-        "abcdefghijkl", "abcd...ijkl", "a...l", "a...l"]
 
 
 def test_an_interrupted_step(capsys):

@@ -1,6 +1,5 @@
 """The performance page and its plots: every figure comes from the recorded runs of the benchmarks."""
 
-import dataclasses
 import re
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ sys.path[:0] = [str(CHECKOUT / "docs"), str(CHECKOUT / "tests/benchmarks")]
 
 import bench  # noqa: E402 after its path
 from manual import figures, record  # noqa: E402
-from measuring import Row, rows  # noqa: E402
+from measuring import rows  # noqa: E402
 
 TIMES = {"today": [4.0, 4.2, 4.1], "ebsif": [1.0, 1.2, 1.1]}
 
@@ -94,14 +93,3 @@ def test_recording_a_run(clone, monkeypatch, capsys):
         "Starting a command of the module (shorter is better)", "wrapper <&>", "today", "4.1 s", "ebsif", "1.1 s"]
     bars = {one.get("class"): float(one.get("width")) for one in picture.iter("{http://www.w3.org/2000/svg}rect")}
     assert bars["ours"] / bars["other"] == pytest.approx(1.1 / 4.1, abs=0.01)
-
-
-def test_a_benchmark_that_was_not_recorded_is_said(clone):
-    """W-08: nothing is shown of a benchmark without a record, and the page says so."""
-    run = record.read(clone)[0]
-    only = dataclasses.replace(run, results=[{"name": "wrapper", **dataclasses.asdict(
-        Row("4 ranks", "ebsif", 1.0, 3, "today", 0.5, -1.0))}])
-    files = figures.made([only], (clone / figures.PAGE).read_text())
-    assert list(files) == [figures.PAGE, figures.PICTURE.format("wrapper")]
-    others = len(figures.PLOTS) + len(figures.OTHERS) - 1
-    assert files[figures.PAGE].count("Not measured in the recorded runs.") == others

@@ -54,26 +54,3 @@ def test_a_list_of_files_that_names_others(tmp_path):
         (made / "new").touch()
     assert (tmp_path / "mine").exists()
     assert (tmp_path / "made/new").exists()
-
-
-def test_the_lock_of_a_closed_directory(tmp_path):
-    """R-10: its owner can still lock it once the directory is open again."""
-    with files.locked(tmp_path):
-        pass
-    tmp_path.chmod(0o555)
-    with files.locked(tmp_path):
-        pass
-    tmp_path.chmod(0o755)
-    assert (tmp_path / files.LOCK).stat().st_mode & 0o777 == 0o644
-
-
-def test_replacing_a_file_in_a_closed_directory(tmp_path, monkeypatch):
-    """E-09, G-05: the directory is named, because opening the file wouldn't help."""
-    def refuse_new(path, *_, **__):
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    (tmp_path / "x").touch(0o444)
-    monkeypatch.setattr(files.Path, "open", refuse_new)
-    with pytest.raises(PermissionError) as error:
-        files.replace(tmp_path / "x", "new")
-    assert error.value.filename == str(tmp_path)

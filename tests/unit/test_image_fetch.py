@@ -101,44 +101,6 @@ def test_planted_files(files, tmp_path, target):
     assert read_note(str(target))["source"] == files.source
 
 
-def test_an_image_that_is_there_meanwhile(files, target, monkeypatch):
-    """R-10: the image of the process that was faster stays, unless it is to be replaced."""
-    compute = imagefetch.compute_checksum
-
-    def slower(*arguments):
-        target.write_bytes(b"theirs")
-        return compute(*arguments)
-
-    monkeypatch.setattr(imagefetch, "compute_checksum", slower)
-    get(files.source, target)
-    assert (target.read_bytes(), list(target.parent.iterdir())) == (b"theirs", [target])
-    get(files.source, target, again=True)
-    assert target.read_bytes() == SIF
-
-
-def test_the_note_is_about_the_image(files, target, monkeypatch):
-    """R-10: of two images that are complete at the same time, the one with the name has its note beside it."""
-    link = os.link
-
-    note = {"source": files.source, "sha256": digest_of(b"converted elsewhere")[7:]}
-
-    def slower(made, name):
-        target.write_bytes(b"converted elsewhere")
-        Path(note_path(str(target))).write_text(json.dumps(note))
-        link(made, name)
-
-    monkeypatch.setattr(os, "link", slower)
-    get(files.source, target)
-    assert (target.read_bytes(), read_note(str(target))) == (b"converted elsewhere", note)
-    assert sorted(path.name for path in target.parent.iterdir()) == ["x.sif", "x.sif.source.json"]
-    # a file system without hard links
-    target.unlink()
-    monkeypatch.setattr(os, "link", lambda made, name: link("/proc/self/status", name))
-    for _ in range(2):
-        get(files.source, target)
-        assert (target.read_bytes(), read_note(str(target))["sha256"]) == (SIF, digest_of(SIF)[7:])
-
-
 def test_what_a_killed_process_has_left(files, target):
     """R-03: it is removed after a day, not that of a process that may still be fetching, nor other files."""
     left = {}
@@ -224,7 +186,7 @@ def test_sif_files_in_layouts(tmp_path, target, monkeypatch, data):
 
 
 @pytest.mark.parametrize("entry", [
-    {"digest": ["sha256"]}, {"digest": "x:/etc/passwd"}, "text", {"annotations": ["1"]}, {"digest": 1}, {}])
+    {"digest": ["sha256"]}, {"digest": "x:/etc/passwd"}, "text", {}])
 def test_malformed_layouts(layout, target, entry):
     """R-03: what is malformed in the index of a layout, or leads out of it, is an error."""
     folder, digest = layout

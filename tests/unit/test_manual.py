@@ -2,20 +2,14 @@
 
 import html
 import html.parser
-import os
 import re
 import sys
-from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from easybuild.easyblocks.generic.container.parameters import Parameter
-from easybuild.easyblocks.generic.container.spec import VenvSpec
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
-from easybuild.framework.easyconfig.default import CUSTOM
 from ebsif import cli
 from ebsif.catalogue import schema
-from pydantic import Field, create_model
 from support import CHECKOUT, tracked
 
 sys.path.insert(0, str(CHECKOUT / "docs"))
@@ -122,17 +116,6 @@ def test_links_to_nothing_stop_the_build(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_files_are_not_replaced(tmp_path, pages):
-    """A directory with other files is refused; our own is replaced, without pages of removed documents."""
-    (tmp_path / "index.html").write_text("ours")
-    with pytest.raises(build.ManualError, match="contains other files"):
-        build.build(tmp_path)
-    (pages / "gone.html").write_text("")
-    build.build(pages)
-    assert not (pages / "gone.html").exists()
-    assert os.listdir(tmp_path) == ["index.html"]  # noqa: PTH208 names only
-
-
 def names_on(address):
     """The names that a page of the reference describes, by section."""
     sections = reference.pages()[address].sections
@@ -161,37 +144,6 @@ def test_the_reference_has_everything(pages):
     assert "--requirements FILE" in text
 
 
-def test_a_new_parameter_appears(monkeypatch):
-    """House 2.5, W-03: a parameter is in one table, from which easyblock and reference take it."""
-    monkeypatch.setitem(VenvSpec.PARAMETERS, "sparkle", Parameter(7, "How much it sparkles"))
-    assert ContainerVenv.extra_options()["sparkle"] == [7, "How much it sparkles", CUSTOM]
-    (entry,) = (one for section in reference.parameters().sections for one in section.entries if one.name == "sparkle")
-    assert (entry.text, entry.default) == ("How much it sparkles", "7")
-
-
-def test_a_new_field_appears(monkeypatch):
-    """W-03: a field of a model is in the reference without another edit."""
-    model = create_model("Site", __base__=schema.MODELS["site"],
-                         sparkle=(bool, Field(True, description="whether it sparkles")))
-    monkeypatch.setitem(schema.MODELS, "site", model)
-    section = reference.pages()["reference/site"].sections[0]
-    (entry,) = (one for one in section.entries if one.name == "sparkle")
-    assert (entry.kind, entry.text, entry.default) == ("true or false", "whether it sparkles", "true")
-
-
-def test_a_new_command_with_its_option_appears(monkeypatch):
-    """W-03: a command and its options are in the reference without another edit."""
-    command = SimpleNamespace(
-        __doc__="Sparkle.", EXAMPLES="  ebsif sparkle --bright\n", run=None,
-        configure=lambda parser: parser.add_argument("--bright", action="store_true", help="sparkle more"))
-    monkeypatch.setitem(sys.modules, "ebsif.commands.sparkle", command)
-    monkeypatch.setitem(cli.COMMANDS, "sparkle", "sparkle")
-    section = reference.commands().sections[-1]
-    assert (section.title, section.text, section.examples) == (
-        "ebsif sparkle", "Sparkle.", "ebsif sparkle --bright\n")
-    assert ("--bright", "sparkle more") in [(entry.name, entry.text) for entry in section.entries]
-
-
 def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():
     """Issue 25, point 3: the recorded session is that of the README: `scripts/record-session` draws it again."""
     picture = session.PICTURE.read_text(encoding="utf-8")
@@ -203,19 +155,3 @@ def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():
     assert f"=> {session.commands()[3].removeprefix('module load ')}" in text
     assert f"<title>{session.TITLE}</title>" in picture
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "").replace("https://www.textualize.io", "")
-
-
-def test_a_screen_as_a_picture():
-    """Issue 25, point 3: text and colors of the terminal are in the picture."""
-    def cell(data, color, is_bold=False):
-        return SimpleNamespace(data=data, fg=color, bold=is_bold, italics=False)
-
-    name = "n" * 60
-    line = [cell("o", "green", True), cell("k", "brown"), cell("<", "ff0000"),
-            *(cell(letter, "default") for letter in f" {name} {name}".ljust(session.COLUMNS - 3))]
-    screen = SimpleNamespace(display=["ok<", "  "], buffer=[line])
-    picture = session.drawn(screen)
-    # a long line is broken between words
-    assert re.findall("n{30,}", picture) == [name, name]
-    assert re.search(r">o</text>.*>k</text>.*>&lt;</text>", picture, re.DOTALL)
-    assert {"font-weight: bold", "fill: #ff0000"} <= set(re.findall(r"font-weight: bold|fill: #ff0000", picture))

@@ -52,16 +52,6 @@ def test_other_schedulers(programs, name, kind, tmp_path):
     assert ("no scheduler was found here" in path.read_text()) == (name == "other")
 
 
-def test_a_scheduler_that_does_not_answer(programs, tmp_path, monkeypatch):
-    """A scheduler that fails, or that doesn't answer, is no reason to fail."""
-    program(programs, "sbatch", "")
-    (programs / "sinfo").symlink_to("/bin/sleep")
-    monkeypatch.setattr(newsite, "PATIENCE", 0.1)
-    monkeypatch.setattr(newsite, "PARTITIONS", ("sinfo", "5"))
-    newsite.write("mine", tmp_path)
-    assert [*site.read("mine", [tmp_path]).scheduler.partitions] == ["standard"]
-
-
 def test_each_line_is_explained(programs, tmp_path):
     """The way of an EasyBuild person: about fifteen settings, each with a comment."""
     lines = newsite.write("mine", tmp_path).read_text().splitlines()

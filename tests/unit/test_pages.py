@@ -1,7 +1,6 @@
 """What the pages of `ebsif docs` say of a container: names, badges, packages of installations, changes."""
 
 import json
-import os
 import re
 
 import pytest
@@ -60,23 +59,6 @@ def test_short_names_and_badges(catalogue):
     file.write_text(re.sub(r"suffix: \S+ ", "", CONTAINERS))
     assert [page.short_name for page in entry.pages(read(catalogue))] == [
         "PyTorch 2.9", "PyTorch 2.10", "PyTorch 2.10 other"]
-
-
-def test_pages_with_umask_077(catalogue, tmp_path):
-    """Who can read the directory can read the pages in it; a mode that was chosen for them stays."""
-    place = tmp_path / "public"
-    place.mkdir()
-    place.chmod(0o755)
-    before = os.umask(0o077)
-    try:
-        for mode in (0o755, 0o750):
-            build.build([(site.read("mine", [catalogue]), read(catalogue))], place / "pages")
-            found = {path: path.stat().st_mode & 0o777 for path in [place / "pages", *place.glob("pages/*.html")]}
-            assert found == {path: mode if path.is_dir() else mode & 0o666 for path in found}
-            assert (place / "pages/static").stat().st_mode & 0o777 == 0o755
-            (place / "pages").chmod(0o750)
-    finally:
-        os.umask(before)
 
 
 def test_the_sites_of_the_pages(catalogue, tmp_path, monkeypatch, capsys):

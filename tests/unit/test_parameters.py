@@ -11,7 +11,7 @@ import pytest
 from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.parameters import check_easyconfig, check_parameters
-from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind, runtime_variables
+from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind
 from easybuild.easyblocks.generic.container.spec import NO_USER_BASE
 from easybuild.easyblocks.generic.container.tables import CACHES
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
@@ -104,12 +104,6 @@ def test_a_path_that_the_runtime_can_not_bind_is_refused():
         escape_bind("/a, b")
 
 
-def test_variables_for_the_runtime():
-    """Variables that change the container are removed, those for the runtime's own directories are kept."""
-    names = ["APPTAINER_BIND", "SINGULARITYENV_X", "APPTAINER_CACHEDIR", "SINGULARITY_TMPDIR", "PATH"]
-    assert runtime_variables(dict.fromkeys(names)) == ["APPTAINER_BIND", "SINGULARITYENV_X"]
-
-
 @pytest.mark.parametrize("cls", [ContainerInstall, ContainerVenv])
 def test_no_none_in_the_module_without_sources(easyblock, cls):
     """easybuild, upstream's suites: the module of an easyconfig without sources doesn't contain None."""
@@ -174,63 +168,41 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("image = 'central'", "'image' is 'central', so 'image_dirs' must say where the image is"),
         ("optional_binds = ['/a']", "'optional_binds' is gone: write these binds into 'binds', with '?' before each."),
         ("modextravars = {'A': 'b\\nc'}", "'modextravars': a value has a line break"),
-        ("image = 'here'", "'image': unknown value 'here' (known: own, central, reference)"),
         ("image_dirs = ['sif-images']", "'sif-images' is not a full path, and 'image_root' is not set"),
         # defects B9
         ("image_dirs = ['$HOME/images']", "'$HOME/images' is not expanded, write the full path"),
-        ("image_dirs = ['/a', '~/images']", "'~/images' is not expanded, write the full path"),
         ("one_container = 'both'", "'one_container': unknown value 'both' (known: refuse, replace)"),
-        ("listed_packages = 'image'", "'listed_packages': unknown value 'image' (known: all, user_software, none)"),
         ("image_root = '${A B:-/a}'", "'image_root': 'A B' can't be the name of an environment variable"),
-        ("image_root = '${A:-b}'", "'image_root' should be a full path, or ${NAME:-DIRECTORY} with one"),
         ("conda_env = 'opt/conda'", "'conda_env' should be the name of a Conda environment, or DIRECTORY/envs/NAME"),
         ("binds = ['?relative']", "'binds': 'relative' should be source[:target[:options]], with full paths"),
         ("scheduler = 'slrum'", "'scheduler': unknown value 'slrum' (known: slurm, pbs"),
-        ("gpu_visibility = 'none'", "'gpu_visibility': unknown value 'none' (known: local_rank, all)"),
         ("network_env = ['A=b']", "'network_env' should be a dictionary of variables"),
-        ("network_env = {'A B': 'c'}", "'A B' can't be the name of an environment variable"),
         ("network_env = {'A': 'b\\nunset PATH'}", "the value of A should be one line"),
         ("gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "needs the parameter 'gpu' (known: cuda, rocm)"),
         ("gpu = 'cuda'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "'cuda' it should be the full path of"),
         ("gpu = 'rocm'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'; container_env = {'LD_PRELOAD': 'x'}",
          "is loaded with LD_PRELOAD, and 'container_env' has a value for that"),
         ("container_env = {'VIRTUAL_ENV': '/opt/venv'}", "VIRTUAL_ENV is set by the module: it names the venv of user"),
-        ("container_env = {'PREPEND_PATH': '/x'}", "PREPEND_PATH is set by the module: it names the directories of"),
         ("entry_point = 'oci.sh'", "'entry_point' should be the full path of a program of the image"),
-        ("gpu = 'cude'", "'gpu': unknown value 'cude' (known: cuda, rocm)"),
-        ("wrappers = ['a b']", "'wrappers' should be 'all' or a list of program names"),
         ("wrappers = ['../escape']", "'wrappers' should be 'all' or a list of program names"),
-        ("wrappers = ['/bin/escape']", "'wrappers' should be 'all' or a list of program names"),
-        ("wrappers = ['.']", "'wrappers' should be 'all' or a list of program names"),
         ("wrappers = ['a\\nb']", "'wrappers' should be 'all' or a list of program names"),
-        ("script_names = {'../../escape': 'start-shell'}", "'script_names'"),
         ("script_names = {'start-shell': '../../../escape'}", "'script_names'"),
-        ("masked_paths = ['../../etc/passwd']", "'../../etc/passwd' can't be used: it should be a full path"),
         ("masked_paths = ['/usr/../../etc/passwd']", "can't be used: it should be a full path"),
         ("masked_paths = {'/usr/bin/whoami': '../x'}", "can't be used: it should be a full path"),
-        ("masked_paths = ['usr/bin/touch']", "'usr/bin/touch' can't be used: it should be a full path"),
         ("masked_paths = ['/user-software/venv/x']", "'post' of a stage"),
         ("masked_paths = '/usr/bin/touch'", "should be a list of strings, or a dictionary that maps strings"),
-        ("masked_paths = {'/usr/bin/touch': 1}", "should be a list of strings, or a dictionary that maps strings"),
         ("library_binds = {'/a': 'sometimes'}", "'if_missing' or 'if_newer'"),
         ("requirements = {'look': 'x'}", "should be {'lock': FILE}"),
         ("venv_name = '../escape'", "'venv_name'"),
         # E-03
         ("constraints = ['einops>=0.8']", "'einops>=0.8' should be a name and an exact version, name==version"),
-        ("venv_name = '/escape'", "'venv_name'"),
         ("container_env = {'VALUE': 'a\\nb'}", "'container_env': the value of VALUE should be one line"),
-        ("container_env = {'VALUE': 'a\\tb'}", "'container_env': the value of VALUE should be one line"),
-        ("container_env = {'VALUE': '\\r'}", "'container_env': the value of VALUE should be one line"),
         ("container_env = {'VALUE': '~/x'}", "'container_env': the value of VALUE begins with '~'"),
-        ("container_env = {'VALUE': '/a:~/b'}", "'container_env': the value of VALUE begins with '~'"),
         ("wrappers = 'python'", "'wrappers' should be 'all' or a list of program names"),
         # use D12.11
         ("wrappers = ['git', 'bash']", "'bash' would hide the host's"),
-        ("conflicts = 'one'", "'conflicts' should be a list of strings"),
         # easybuild D13
         ("exts_list = [('hello', '1.0')]", "'exts_list' can't be used: extensions would be built on the host"),
-        ("exts_defaultclass = 'PythonPackage'", "'exts_defaultclass' can't be used"),
-        ("buildininstalldir = True", "'buildininstalldir' can't be used"),
         ("multi_deps = {'Python': ['3.11', '3.12']}", "'multi_deps' can't be used: EasyBuild would install the"),
     ],
 )
@@ -281,14 +253,8 @@ def test_every_value_is_accepted_or_the_parameter_named(easyblock, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("container_env = ['a']", "'container_env' should be a dictionary of variables, each with a string, a "
-                                  "number, or None, found: ['a']"),
         ("gpu_option = 'no'", "'gpu_option' should be True or False, found: no"),
-        ("bind_file = ['/etc/binds']", "'bind_file' should be a string, found: ['/etc/binds']"),
-        ("masked_paths = [['/a']]", "'masked_paths' should be a list of strings, or a dictionary that maps strings to "
-                                    "strings or None, found: [['/a']]"),
         ("sources = 'a.sif'", "'sources' should be a list with the name of an image (a SIF file), found: a.sif"),
-        ("sources = [5]", "'sources' should be a list with the name of an image (a SIF file), found: [5]"),
     ],
 )
 def test_wrong_types_are_reported(easyblock, text, expected):
@@ -360,9 +326,9 @@ def test_missing_local_files_are_reported(easyblock, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("step", "code"),
-    [("fetch", "FAIL_FETCH_STEP"), ("build", "FAIL_BUILD_STEP"), ("postproc", "FAIL_POST_PROC_STEP"),
-     ("sanitycheck", "FAIL_SANITY_CHECK_STEP"), ("postiter", "FAIL_POST_ITER_STEP"),
-     ("testcases", "FAIL_TEST_CASES_STEP"), ("extract", "ERROR")],
+    [("fetch", "FAIL_FETCH_STEP"),
+     ("sanitycheck", "FAIL_SANITY_CHECK_STEP"),
+     ("extract", "ERROR")],
 )
 def test_errors_have_the_exit_status_of_their_step(easyblock, step, code):
     """easybuild, upstream's suites: EasyBuild's status for failed commands in that step, unless errors have one."""
@@ -424,8 +390,3 @@ def test_files_with_one_name_are_refused(easyblock):
     with pytest.raises(EasyBuildError, match="more than one file named image.def"):
         easyblock("definition_files = ['one/image.def', 'two/image.def']", cls=ContainerInstall)
     easyblock("definition_files = ['one/image.def', 'two/other.def']", cls=ContainerInstall)
-
-
-def test_the_program_for_stripes_is_always_there(easyblock):
-    """T-06: make-squashfs calls it, also where a site leaves stripes to the file system."""
-    assert "share/ebsif/make-striped" in easyblock("lustre_striping = []").spec.scripts

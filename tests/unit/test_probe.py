@@ -31,9 +31,7 @@ def test_an_image_without_python_has_no_packages():
     ("found", "venv", "reasons", "remedy"),
     [
         ({"bash": ""}, False, ["it has no bash"], "init = 'none'"),
-        ({"bash": ""}, True, ["it has no bash"], "init = 'none'"),
         ({"bash": "", "python3": ""}, True, ["it has no bash", "it has no python3 on PATH"], "init = 'none'"),
-        ({"python3": ""}, False, ["it has no python3 on PATH"], "init = 'none'"),
         ({"runs": False}, True, ["its python3 doesn't work: can't load library"], "init = 'none'"),
         ({"version": "3.7.17"}, True, ["its Python 3.7.17 is too old, 3.8 or newer"], "without user software"),
         ({"missing": ["json", "venv", "pip"]}, True, ["is incomplete, the standard library lacks json, venv"],

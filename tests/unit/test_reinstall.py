@@ -1,7 +1,6 @@
 """Replace an installation by renames, and keep what users have changed in it."""
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -10,7 +9,6 @@ import venv
 
 import pytest
 from easybuild.easyblocks.generic.container import reinstall, usersoftware
-from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files
 from easybuild.framework.easyblock import EasyBlock
@@ -42,16 +40,6 @@ def content(tmp_path):
     return {path.name: (path / "which").read_text() for path in tmp_path.iterdir()}
 
 
-def test_the_new_installation_takes_its_place(tmp_path):
-    """S002-44: the earlier installation is kept until it can go, and rolling back restores it."""
-    directories(tmp_path, "1.0", "1.0.replace")
-    easyblock = Easyblock(tmp_path / "1.0")
-    easyblock.activate_installation()
-    easyblock.activate_installation()
-    assert content(tmp_path) == {"1.0": "1.0.replace", "1.0.replaced": "1.0"}
-    assert easyblock.installdir == str(tmp_path / "1.0")
-
-
 def test_a_rename_that_fails(tmp_path, monkeypatch):
     """defects E2: if the new installation can't take its place, the earlier one is where it was."""
     directories(tmp_path, "1.0", "1.0.replace")
@@ -67,17 +55,6 @@ def test_a_rename_that_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="Stale"):
         Easyblock(tmp_path / "1.0").activate_installation()
     assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
-
-
-@pytest.mark.parametrize("left", [("1.0.replaced", "1.0.replace"), ("1.0.replaced", "1.0"), ("1.0", "1.0.replace")])
-def test_what_a_killed_eb_has_left(tmp_path, monkeypatch, left):
-    """defects A5: killed after any rename: the earlier installation is put back, and the new one removed."""
-    monkeypatch.setattr(reinstall, "remove_dir", shutil.rmtree)
-    directories(tmp_path, *left)
-    easyblock = Easyblock(tmp_path / "1.0")
-    easyblock.directory, easyblock.installdir = None, str(tmp_path / "1.0")
-    easyblock.tidy_up()
-    assert content(tmp_path) == {"1.0": left[0]}
 
 
 @pytest.mark.usefixtures("configuration")
@@ -187,16 +164,6 @@ def test_the_command_to_use_what_was_set_aside(tmp_path):
     assert not os.path.exists(path)  # noqa: PTH110
 
 
-def test_the_command_for_directory_and_squashfs(tmp_path):
-    """If a directory and the file packed from it are set aside, one command restores both."""
-    software = installation(tmp_path / "1.0")
-    (tmp_path / "1.0/user-software.squashfs").write_text("packed by hand")
-    _, command = software.set_aside(software.present, software)
-    assert software.present == []
-    subprocess.run(["bash", "-c", command], check=True)
-    assert software.present == ["user-software", "user-software.squashfs"]
-
-
 def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
     """easybuild D4: the parent directory is not writable: an error, and nothing is lost."""
     software = installation(tmp_path / "1.0")
@@ -250,21 +217,6 @@ def test_user_software_is_taken_over(tmp_path, earlier, now):
 
 
 @pytest.mark.usefixtures("configuration")
-def test_directories_that_eb_does_not_need(monkeypatch):
-    """E-13: eb --inject-checksums needs none, and works where this account can't create any."""
-    called = []
-    monkeypatch.setattr(EasyBlock, "fetch_step", lambda _: called.append("fetch"))
-    monkeypatch.setattr(reinstall, "mkdir", lambda path, parents: called.append("create"))
-    monkeypatch.setattr(reinstall, "install_path", str)
-    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
-    easyblock.dry_run, easyblock.installdir_mod = False, ""
-    for creates in (False, True):
-        monkeypatch.setattr(reinstall, "build_option", {"pre_create_installdir": creates}.get)
-        easyblock.fetch_step()
-    assert called == ["fetch", "create", "create", "fetch"]
-
-
-@pytest.mark.usefixtures("configuration")
 def test_what_is_fetched(tmp_path, monkeypatch):
     """G-12: the umask decides who may read what was downloaded; that of installations is another matter."""
     monkeypatch.setattr(EasyBlock, "fetch_step", lambda _: (tmp_path / "source").touch())
@@ -276,21 +228,3 @@ def test_what_is_fetched(tmp_path, monkeypatch):
     finally:
         os.umask(umask)
     assert (tmp_path / "source").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.usefixtures("configuration")
-def test_user_software_is_read_once(tmp_path):
-    """E-01: what an installation records of a large file is computed again only if a command has changed the file."""
-    squashfs = tmp_path / "user-software.squashfs"
-    (tmp_path / "share/ebsif").mkdir(parents=True)
-    squashfs.write_bytes(b"first")
-    record, status = InstallRecord(), squashfs.stat()
-    record.write_installed(str(tmp_path))
-    before = dict(record.user_software)
-    squashfs.write_bytes(b"other")
-    os.utime(squashfs, ns=(status.st_atime_ns, status.st_mtime_ns))
-    record.write_installed(str(tmp_path))
-    assert record.user_software == before
-    os.utime(squashfs, ns=(status.st_atime_ns, status.st_mtime_ns + 1000))
-    record.write_installed(str(tmp_path))
-    assert record.user_software == {squashfs.name: hashlib.sha256(b"other").hexdigest()}

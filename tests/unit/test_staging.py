@@ -92,7 +92,7 @@ def test_a_broadcast_is_checked(node):
 @pytest.mark.parametrize(("arguments", "status", "expected"), [
     (["--broadcast", "false"], 1, "false failed: ranks read "), (["--check"], 0, ""), (["--remove"], 0, ""),
     (["--prepare"], 1, "no directory for the copies"), (["--copy"], 0, "no directory for the copies"),
-    (["--what"], 64, "usage: "), ([], 64, "usage: ")])
+    ([], 64, "usage: ")])
 def test_ranks_start_without_copies(node, arguments, status, expected):
     """T-05: where the directory on the node is gone, or the broadcast fails, the ranks use the shared files."""
     node.plan()
