@@ -3,6 +3,8 @@
 import os
 import re
 
+import pytest
+
 # Compiles a function, as each rank of a training does.
 COMPILE = """
 import os, sys
@@ -20,6 +22,7 @@ sys.stdout.write(f"{os.environ['SLURM_JOB_ID']} rank {os.environ['RANK']}: {tota
 COMPILING = int(os.environ.get("EBSIF_TEST_COMPILING_RANKS", "2"))
 
 
+@pytest.mark.nightly
 def test_two_jobs_compile_on_a_node(training):
     """T-01: torch.compile in all ranks of two jobs at once, with a read-only home directory; caches are on the node."""
     site = training.site

@@ -128,6 +128,7 @@ def test_pip_is_the_one_of_the_venv(installed_once):
     assert "greeting" in said and "from /opt/" in said
 
 
+@pytest.mark.nightly
 def test_an_image_with_a_broken_pip(site, wheels):
     """If the image's pip is incomplete, ensurepip's is used, and works."""
     text = TEXT + "masked_paths = ['/opt/miniconda3/envs/pytorch/lib/python3.*/site-packages/pip-*.dist-info/RECORD']\n"

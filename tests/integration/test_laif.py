@@ -374,6 +374,7 @@ def guide(place, cluster, small_image):
     return folder
 
 
+@pytest.mark.nightly
 def test_the_scripts_of_the_guide(guide):
     """L-09, issue 19, points 3, 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
     assert sorted(f"{name}.sh" for name in SUBMITTED) == sorted(path.name for path in GUIDE.glob("*.sh"))
