@@ -1,7 +1,6 @@
 """Comparing containers, and moving an extension to a newer container."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from ebsif_command import run_ebsif
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin/ebsif"
-AS_ROOT = [] if os.getuid() else ["--allow-use-as-root-and-accept-consequences"]
 OLDER, NEWER = "PyTorch/2.6.0-rocm-6.2.4-python-3.12-singularity-20250410", "PyTorch/2.7.0"
 
 
