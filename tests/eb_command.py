@@ -29,25 +29,7 @@ def server():
 
 
 def run_eb(arguments, cwd, env, one_stream=False):
-    """
-    Run eb like the installed command, which other tests start.
-
-    Parameters
-    ----------
-    arguments : iterable
-        The command line, without the name of the program.
-    cwd : Path
-        The working directory.
-    env : dict
-        The whole environment.
-    one_stream : bool
-        Whether standard error goes to standard output.
-
-    Returns
-    -------
-    CompletedProcess
-        With standard output and standard error as text.
-    """
+    """Run eb like the installed command, which other tests start; return the CompletedProcess."""
     arguments = [str(word) for word in arguments]
     # there is no way to read it without setting it
     umask = os.umask(0o077)

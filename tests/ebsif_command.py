@@ -18,25 +18,7 @@ FORKS.set_forkserver_preload(["ebsif.cli", *(f"ebsif.commands.{name}" for name i
 
 
 def run_ebsif(arguments, cwd=None, env=None, limits=None):
-    """
-    Run ebsif like the installed command, which other tests start.
-
-    Parameters
-    ----------
-    arguments : iterable
-        The command line, without the name of the program.
-    cwd : Path, optional
-        The working directory.
-    env : dict, optional
-        The whole environment.
-    limits : dict of int, optional
-        Limits of the process, as the module `resource` names them.
-
-    Returns
-    -------
-    CompletedProcess
-        With standard output and standard error as text.
-    """
+    """Run ebsif like the installed command, which other tests start."""
     command = ["ebsif", *map(str, arguments)]
     # there is no way to read it without setting it
     umask = os.umask(0o077)

@@ -34,16 +34,7 @@ def cases_of(report):
 
 
 class Case:
-    """
-    One fault.
-
-    Parameters
-    ----------
-    What is done, as shown in the table.
-        What is done, as it appears in the table.
-    Where or how it fails.
-        Where or how it goes wrong.
-    """
+    """One fault."""
 
     def __init__(self, group, name):
         self.data = {"group": group, "case": name, "lost data": [], "wrong message": []}

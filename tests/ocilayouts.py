@@ -27,23 +27,7 @@ def layer_of(root):
 
 
 def add_image(folder, root, tag=None, labels=None):
-    """
-    Add an image to an OCI layout, which may be new.
-
-    Parameters
-    ----------
-    folder : Path
-        The layout.
-    root : Path
-        The files of the image.
-    tag : str, optional
-    labels : dict, optional
-
-    Returns
-    -------
-    str
-        The digest of its manifest.
-    """
+    """Add an image to an OCI layout, which may be new."""
     folder.mkdir(exist_ok=True)
     (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     layer = layer_of(root)

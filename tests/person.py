@@ -38,16 +38,7 @@ module use {modules}
 
 
 class Person:
-    """
-    Somebody at a site, who types what is in scripts.
-
-    Attributes
-    ----------
-    site
-        The site.
-    wheels
-        Folder of the packages that pip finds.
-    """
+    """Somebody at a site, who types what is in scripts."""
 
     def __init__(self, site, wheels, installs_for_the_site=True):
         """Have EasyBuild configured to install for the site, or not at all."""

@@ -31,16 +31,7 @@ HTPASSWD = f"{ACCOUNT}:$2b$04$3wQ/hdKwFL9ejbQEzSNQTOMl/R6bOQjrDk/qDeua9hF18shOwc
 
 
 class Registry:
-    """
-    A running registry, which speaks plain HTTP as registries on 127.0.0.1 may.
-
-    Attributes
-    ----------
-    host : str
-        Address and port, as in references.
-    place : Path
-        Its directory.
-    """
+    """A running registry, which speaks plain HTTP as registries on 127.0.0.1 may."""
 
     def __init__(self, place, login=False):
         """Start a registry in a directory (Path), which wants the account and password above if `login` is true."""
@@ -94,16 +85,7 @@ def private_registry():
 
 
 class CuttingProxy(http.server.ThreadingHTTPServer):
-    """
-    A registry whose connections are cut in the middle of a blob.
-
-    Attributes
-    ----------
-    left : int
-        How many connections it will still cut.
-    ranges : list of str
-        The parts of blobs that were asked for.
-    """
+    """A registry whose connections are cut in the middle of a blob."""
 
     daemon_threads = True
 

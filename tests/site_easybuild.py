@@ -48,14 +48,7 @@ OVERWRITES = 'export PYTHONPATH={path}\n'
 
 
 class SiteEasyBuild(Site):
-    """
-    A site whose users load EasyBuild before they install: the module EasyBuild-user/5 or EasyBuild-user/4.
-
-    Attributes
-    ----------
-    appl : Path
-        The site's own files. Both include `easyblocks`.
-    """
+    """A site whose users load EasyBuild before they install: the module EasyBuild-user/5 or EasyBuild-user/4."""
 
     def __init__(self, prefix, tool, venv, easybuild):
         """Write the site's files; `easybuild` are directories by the major version."""

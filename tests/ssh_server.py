@@ -43,14 +43,7 @@ exec "$2" -D -e -f "$1/sshd_config"
 
 
 class Ssh:
-    """
-    A running server.
-
-    Attributes
-    ----------
-    path : Path
-        Directory with the command `ssh` of a person who can log in.
-    """
+    """A running server."""
 
     def __init__(self, place, program):
         """Start the server (Path) with keys and configuration in a directory."""

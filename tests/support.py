@@ -55,18 +55,7 @@ class ModulesTool:
 
 
 class Site:
-    """
-    A place to install modules with eb and use them from bash, without the caller's environment.
-
-    Parameters
-    ----------
-    prefix : Path
-        Directory for all files.
-    tool : ModulesTool
-        The modules tool.
-    venv : Path
-        Virtual environment with EasyBuild and, unless `easyblocks` says otherwise, this project.
-    """
+    """A place to install modules with eb and use them from bash, without the caller's environment."""
 
     def __init__(self, prefix, tool, venv):
         self.prefix = Path(prefix)
@@ -130,14 +119,7 @@ class Site:
         return options
 
     def eb(self, *arguments, check=True, one_stream=False, **environment):
-        """
-        Run eb with this site's prefix and modules tool; see `run`.
-
-        Parameters
-        ----------
-        one_stream : bool
-            Whether standard error goes to standard output, both in order.
-        """
+        """Run eb with this site's prefix and modules tool, with all output in one stream if asked; see `run`."""
         command = [*self.eb_options, *arguments]
         if not self.can_fork(environment):
             stream = ["sh", "-c", 'exec "$@" 2>&1', "sh"] if one_stream else []
@@ -149,19 +131,9 @@ class Site:
 
     def eb_each(self, texts, *options, **environment):
         """
-        Install several easyconfigs with one eb, which continues after failures.
+        Install several easyconfigs (text by name) with one eb, which continues after failures.
 
-        Parameters
-        ----------
-        texts : dict of str
-            Texts for `easyconfig`, by the name that the file gets.
-        options, environment
-            See `eb`.
-
-        Returns
-        -------
-        dict of CompletedProcess
-            By name: returncode 0 or 1, and as stdout what eb printed for this one, errors included.
+        Return by name a CompletedProcess: 0 or 1, and as stdout what eb printed for this one, errors included.
         """
         names = {str(self.easyconfig(text).rename(self.prefix / f"{name}.eb")): name for name, text in texts.items()}
         output = self.eb("--keep-going", *names, *options, check=False, one_stream=True, **environment).stdout

@@ -10,18 +10,7 @@ from support import CHECKOUT
 
 
 def kept(name, load, packages):
-    """
-    Return a directory for EBSIF_USER_SOFTWARE with the packages of a module and others, which pip installs once.
-
-    Parameters
-    ----------
-    name : str
-        Name in the cache, which depends on what is in it.
-    load : callable
-        Runs a script with the module loaded and additional variables; its user software is a SquashFS file.
-    packages : sequence of str
-        The other packages.
-    """
+    """Return a directory for EBSIF_USER_SOFTWARE with the packages of a module and others, which pip installs once."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "ebsif/user-software")
     cache.mkdir(parents=True, exist_ok=True)
     folder, new = cache / name, cache / f"{name}.new"

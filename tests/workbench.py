@@ -22,14 +22,7 @@ EXAMPLES = CHECKOUT / "docs/examples"
 
 
 class Workbench:
-    """
-    The module of `make demo`, whose user software is a directory of the person's own.
-
-    Attributes
-    ----------
-    folder : Path
-        The working directory, with the examples of the documentation.
-    """
+    """The module of `make demo`, whose user software is a directory of the person's own."""
 
     def __init__(self, folder, cluster, ssh, image):
         """Have the packages, for an image (Path)."""

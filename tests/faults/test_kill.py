@@ -188,14 +188,7 @@ class Loop:
         """
         Yield points (str), each with the setting that kills there, and whether a retry has to follow and complete.
 
-        Parameters
-        ----------
-        part : tuple of int or None
-            Which part of all points, and the number of parts; None for `some`.
-        some : list of str
-            Expressions that match points.
-        options
-            Options of the installation.
+        `part` is which part of all points, and the number of parts; None for `some`, expressions that match points.
         """
         if not part:
             for point in some:
