@@ -21,7 +21,7 @@ test-pythons: ## run unit tests and ebsif with Python 3.9 and 3.13, the easybloc
 test-versions: ## install and use a module with every version of EasyBuild, modules tools and Python that is to be had
 	@scripts/test-versions
 
-test-nightly: ## run the tests of debuggers, editors, TensorBoard and MLflow, which are not part of `make test`
+test-nightly: ## run the tests of other people's programs and rare combinations, which are not part of `make test`
 	@scripts/test -m nightly
 
 test-faults: ## run all fault and hostile-input tests, with kill -9 at every point (about an hour)

@@ -29,7 +29,7 @@ def server():
 
 
 def run_eb(arguments, cwd, env, one_stream=False):
-    """Run eb like the installed command, which other tests start."""
+    """Run eb like the installed command, which other tests start; return the CompletedProcess."""
     arguments = [str(word) for word in arguments]
     # there is no way to read it without setting it
     umask = os.umask(0o077)

@@ -119,7 +119,7 @@ class Site:
         return options
 
     def eb(self, *arguments, check=True, one_stream=False, **environment):
-        """Run eb with this site's prefix and modules tool; see `run`."""
+        """Run eb with this site's prefix and modules tool, with all output in one stream if asked; see `run`."""
         command = [*self.eb_options, *arguments]
         if not self.can_fork(environment):
             stream = ["sh", "-c", 'exec "$@" 2>&1', "sh"] if one_stream else []
@@ -130,7 +130,11 @@ class Site:
         return result
 
     def eb_each(self, texts, *options, **environment):
-        """Install several easyconfigs with one eb, which continues after failures."""
+        """
+        Install several easyconfigs (text by name) with one eb, which continues after failures.
+
+        Return by name a CompletedProcess: 0 or 1, and as stdout what eb printed for this one, errors included.
+        """
         names = {str(self.easyconfig(text).rename(self.prefix / f"{name}.eb")): name for name, text in texts.items()}
         output = self.eb("--keep-going", *names, *options, check=False, one_stream=True, **environment).stdout
         results = {}

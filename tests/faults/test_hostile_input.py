@@ -126,7 +126,7 @@ def test_names_of_images(site, base_image, fault):
 # --- requirements
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS, suffix=st.sampled_from([".txt", ".toml", ".yml"]))
 def test_files_with_requirements(place, texts, suffix):
     """Any file is either read correctly or refused with an error; nothing is executed."""
@@ -210,7 +210,7 @@ def test_malformed_yaml(place, fault, name):
     case.kept(not (place / CANARY).exists(), "executed")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_any_bytes_as_yaml(place, data):
     """Either a document or an error that names the file, and nothing else."""
@@ -228,7 +228,7 @@ def test_any_bytes_as_yaml(place, data):
 # --- labels of images
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=TEXTS)
 def test_metadata_of_an_image(place, texts):
     """From any labels, definition file and versions of packages: a record that reads back unchanged, or an error."""
@@ -291,7 +291,7 @@ def test_labels_at_a_terminal(tmp_path, fault):
 # --- batch scripts
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=TEXTS)
 def test_batch_scripts(place, words):
     """Words of the program, its data and its module remain words in the script: bash executes none of them."""

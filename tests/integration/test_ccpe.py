@@ -65,8 +65,8 @@ def make_image(folder, small_image):
 class Host:
     """A machine with its own modules on which ccpe is installed."""
 
-    def __init__(self, folder, small_image, tool):
-        self.site = Site(folder, TOOLS[tool](), Path(sys.prefix))
+    def __init__(self, folder, small_image):
+        self.site = Site(folder, TOOLS["Lmod-Lua"](), Path(sys.prefix))
         make_image(self.site.sources, small_image)
         host = self.site.prefix / "host"
         (host / "host-pe").mkdir(parents=True)
@@ -83,10 +83,10 @@ class Host:
         return self.site.bash(self.load + script, check, **self.environment, **environment)
 
 
-@pytest.fixture(scope="module", params=["Lmod-Lua", "EnvironmentModules-Tcl"])
-def host(request, tmp_path_factory, small_image):
-    """The machine, with either modules tool; the one in the image is Lmod."""
-    return Host(tmp_path_factory.mktemp("ccpe"), small_image, request.param)
+@pytest.fixture(scope="module")
+def host(tmp_path_factory, small_image):
+    """The machine."""
+    return Host(tmp_path_factory.mktemp("ccpe"), small_image)
 
 
 def test_programs_run_in_the_containers_environment(host):
@@ -136,7 +136,6 @@ def expected(rest):
     return [f"batch [a  b] [$c] inside: {READY}, {rest}", *[f"step: {READY}, {rest}"] * 2, "left: nothing"]
 
 
-@pytest.mark.parametrize("host", ["Lmod-Lua"], indirect=True)
 def test_a_job_continues_in_the_container(host, cluster):
     """L-10: after `eval $SWITCHTOCCPE` the script continues inside, with its arguments; its steps run on both nodes."""
     assert submit(host, cluster, "all") == expected("mine gone, other gone")

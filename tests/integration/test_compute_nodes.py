@@ -39,6 +39,7 @@ def test_one_command_installs_on_a_compute_node(site, cluster, heavy):
     assert (site.prefix / "eb/modules/all/Example/1.0.lua").is_file(), output
 
 
+@pytest.mark.nightly
 def test_eb_job_installs_on_a_compute_node(site, cluster, heavy):
     """S004-17: EasyBuild's own `eb --job` with its backend for Slurm."""
     site.eb(heavy, "--job", "--job-backend=Slurm", "--job-cores=1", **cluster.environment)

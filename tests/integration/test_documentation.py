@@ -51,12 +51,17 @@ def test_the_commands_of_the_readme(clone):
     assert (clone / "crate/ro-crate-metadata.json").is_file()
 
 
-def test_the_quick_starts(clone):
-    """Issue 25, point 2: the commands of the three quick starts, each page in a shell of its own."""
+def test_the_quick_start_for_users(clone):
+    """Issue 25, point 2: the commands of the page."""
     output = run("source .demo/env.sh\n" + "".join(blocks("docs/for-users.md")), clone)
     assert "pytorch-lightning" in output
     assert output.rstrip().endswith("2.13.0+cpu")
     assert "conda-python-distributed" in (clone / "train.sh").read_text()
+
+
+@pytest.mark.nightly
+def test_the_other_quick_starts(clone):
+    """Issue 25, point 2: the commands of both, each page in a shell of its own."""
     output = run("source .demo/env.sh\n" + "".join(blocks("docs/for-administrators.md")), clone)
     assert "PyTorch/2.7.0-rocm-6.2.4" in output
     assert (clone / "pages/index.html").is_file()
@@ -67,6 +72,7 @@ def test_the_quick_starts(clone):
     assert (module / "2.13.0-cpu-python-3.11-singularity-20261121.lua").is_file()
 
 
+@pytest.mark.nightly
 def test_the_commands_for_extending_by_hand(clone):
     """
     S003-24, S004-15 (in part): the documented way to add packages to a writable module works.
@@ -108,6 +114,7 @@ def test_the_commands_of_the_catalogue(clone):
     assert "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527" in output
 
 
+@pytest.mark.nightly
 def test_the_commands_for_running(clone):
     """S003-24: the documented training, with one rank and with two; the job script; where caches are."""
     (clone / "docs").symlink_to(CHECKOUT / "docs")

@@ -89,6 +89,7 @@ def open_index(browser, pages, choice=""):
     browser.get(f"{(pages / 'index.html').as_uri()}#{choice}")
 
 
+@pytest.mark.nightly
 def test_choosing_by_component_and_version(browser, pages):
     """The table shows the chosen containers; the address contains the choice, so the link can be shared."""
     open_index(browser, pages)
@@ -163,6 +164,7 @@ def settings_containers(name):
     return reading.read(site.read(name), site.SITES / name)
 
 
+@pytest.mark.nightly
 def test_newest_first_by_software(browser, pages):
     """W-01: each software has a table, its newest container in the first row; badges say what decides."""
     open_index(browser, pages, "site=lumi")
@@ -181,6 +183,7 @@ def test_newest_first_by_software(browser, pages):
     assert row.text.startswith("PyTorch 2.7.0 2025-05-27 ROCm 6.2.4 Python 3.12 vLLM 0.8.5 flash-attention 2.7.3")
 
 
+@pytest.mark.nightly
 def test_the_table_agrees_with_list(browser, pages):
     """Each component in each version gives the same containers as `ebsif list --has`, with all of the catalogue's."""
     profiles = [site.read(name) for name in site.names()]

@@ -378,7 +378,7 @@ def test_debugging(place):
     assert not left
 
 
-@pytest.mark.parametrize("way", ["interpreter", "wrapper"])
+@pytest.mark.parametrize("way", ["interpreter", pytest.param("wrapper", marks=pytest.mark.nightly)])
 def test_debugging_other_processes(place, way):
     """J-09: through interpreter and wrapper, breakpoints hold in a process of multiprocessing, too."""
     program, (port,) = place.site.work / "spawn.py", free_ports(1)
@@ -509,6 +509,7 @@ def plot_in_a_browser(browser, view, connection, picture):
     browser.switch_to.window(windows.pop())
 
 
+@pytest.mark.nightly
 def test_a_session_of_open_ondemand(place, browser):
     """
     J-07: the scripts of the app start a server; a person logs in, runs a cell, and ends it. Nothing is left.

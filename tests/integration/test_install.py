@@ -128,6 +128,7 @@ def test_pip_is_the_one_of_the_venv(installed_once):
     assert "greeting" in said and "from /opt/" in said
 
 
+@pytest.mark.nightly
 def test_an_image_with_a_broken_pip(site, wheels):
     """If the image's pip is incomplete, ensurepip's is used, and works."""
     text = TEXT + "masked_paths = ['/opt/miniconda3/envs/pytorch/lib/python3.*/site-packages/pip-*.dist-info/RECORD']\n"
@@ -441,36 +442,6 @@ def test_images_that_are_refused(site, base_image):
 
 
 # --- other kinds of images
-
-
-def test_a_python_that_is_itself_in_a_venv(site, wheels, base_image, tmp_path):
-    """The image's Python is that of a venv: its packages are visible, after the user's."""
-    # bound into the small image in place of a Conda environment: Python can't tell the difference
-    folder = tmp_path / "venv"
-    folder.mkdir()
-    inside = ["apptainer", "exec", "--no-home", "--bind", f"{folder}:/opt/envs/venv", "--bind", wheels, base_image]
-    site.run([*inside, "/opt/miniconda3/envs/pytorch/bin/python", "-m", "venv", "/opt/envs/venv"])
-    site.run([*inside, "/opt/envs/venv/bin/pip", "install", "--no-index", "--find-links", wheels, "byhand"])
-
-    text = TEXT.replace("conda_env = 'pytorch'", "conda_env = '/opt/envs/venv'")
-    text += f"binds = ['{folder}:/opt/envs/venv']\n" + requirements("byhand")
-    site.eb(site.easyconfig(text), **wheel_settings(wheels))
-    record = lock(site.prefix / "eb/software/Example/1.0")
-    assert "byhand==1.0" in record["image_packages"]
-    assert "byhand==1.0" not in record["venv_packages"]
-    code = "import byhand, sys; print(byhand.__file__, sys.prefix)"
-    output = site.bash(f"module load Example/1.0 && singularity exec $SIF python -c '{code}'").stdout
-    assert output.split() == ["/opt/envs/venv/lib/python3.11/site-packages/byhand.py", "/user-software/venv/pytorch"]
-
-
-def test_two_installations_are_compared(installed_once):
-    """S000-18: an installation's lock file lists packages of venv and image, so that two can be compared."""
-    places = [installed_once.root(name) for name in (installed_once.WRITABLE, installed_once.SQUASHED)]
-    for place in places:
-        assert {"numpy", "packaging"} <= {line.split("==")[0] for line in lock(place)["image_packages"]}
-    result = installed_once.site.run(["ebsif", "diff", *places], check=False)
-    assert result.returncode == 1
-    assert {"+ package greeting 1.0", "+ package hello 1.0"} <= set(result.stdout.splitlines())
 
 
 def test_the_easyblocks_do_not_need_ebsif(tmp_path, base_image):

@@ -233,6 +233,7 @@ def test_interrupted(modules, tmp_path):
         os.killpg(int(started.read_text()), 0)
 
 
+@pytest.mark.nightly
 def test_two_nodes(modules, cluster):
     """S002-20: in a job on two nodes, ranks of a module communicate, or the error says so."""
     modules.write_profile()

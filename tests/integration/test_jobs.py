@@ -199,6 +199,7 @@ def test_it_goes_on_where_it_was(jobs, request):
     assert all(len(run["nodes"]) > 3 and run["started"] for run in runs)
 
 
+@pytest.mark.nightly
 def test_four_nodes_are_put_back_into_the_queue(jobs):
     """T-07: after `scontrol requeue`, 32 ranks on four nodes go on at the right step; the status is the program's."""
     (job,) = jobs.submit("--nodes 4 --tasks-per-node 8 --requeue", "steps.py", **jobs.rank_logs)
@@ -211,6 +212,7 @@ def test_four_nodes_are_put_back_into_the_queue(jobs):
         assert check_continued(lines) == 2
 
 
+@pytest.mark.nightly
 def test_slurm_sends_the_signal(jobs):
     """T-07: before the time limit the program saves and exits with 0; the next segment goes on from there."""
     first, second = jobs.submit("--time 0:02:00 --signal 90 --segments 2 --name steps", "steps.py")
@@ -232,7 +234,7 @@ def test_a_program_without_a_handler(jobs):
     assert (found["JobState"], found["ExitCode"], found["Restarts"]) == ("FAILED", "138:0", "0"), jobs.said()
 
 
-@pytest.mark.parametrize("number", ["USR1", "TERM"])
+@pytest.mark.parametrize("number", ["USR1", pytest.param("TERM", marks=pytest.mark.nightly)])
 def test_a_signal_to_all_processes(jobs, number):
     """F-01 (T-07): what mounts images survives it, so each program saves its state; afterwards nothing of it stays."""
     (jobs.folder / "save.py").write_text(SAVES)

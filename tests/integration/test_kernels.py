@@ -167,6 +167,7 @@ def make_group(folder, older):
             (folder / limit).write_text("0" if limit.endswith("max") else str(400 * 1024 ** 2))
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_needs_too_much_memory(own_software, jupyter, job):
     """J-03: the kernel that the memory limit of a job ends is restarted by Jupyter; no process and no mount is left."""
     own = {"EBSIF_USER_SOFTWARE": own_software}

@@ -182,6 +182,7 @@ def test_programs_see_additions_and_the_image(place):
     assert output.splitlines() == [wanted] * 5
 
 
+@pytest.mark.nightly
 def test_packages_by_hand_packed_and_unpacked(place):
     """
     Issue 19, point 3: pip's wrapper, make-squashfs and unmake-squashfs with the image that has torch.
@@ -204,6 +205,7 @@ def test_packages_by_hand_packed_and_unpacked(place):
     assert lines == ["1", "0", f"{VENV}/lib/python3.11/site-packages/byhand.py", "0"]
 
 
+@pytest.mark.nightly
 def test_an_environment_of_python_3_13(place, tmp_path):
     """Issue 19, point 3: make-venv: activation scripts as written since Python 3.12; deactivation undoes everything."""
     env = tmp_path / "my env"
@@ -374,6 +376,7 @@ def guide(place, cluster, small_image):
     return folder
 
 
+@pytest.mark.nightly
 def test_the_scripts_of_the_guide(guide):
     """L-09, issue 19, points 3, 5: every job script of docs/lumi, unchanged, succeeds and does what its page says."""
     assert sorted(f"{name}.sh" for name in SUBMITTED) == sorted(path.name for path in GUIDE.glob("*.sh"))
@@ -429,6 +432,7 @@ def test_the_guides_job_scripts_set_nothing_by_hand():
         assert re.search(r"^srun (--[\w:=$-]+ )*python ", path.read_text(), re.MULTILINE), path
 
 
+@pytest.mark.nightly
 def test_advice_for_users_of_the_older_modules(place, tmp_path):
     """Lumi, section 5: statements in docs/lumi/README.md for users of the older modules are true."""
     (tmp_path / "mine.py").write_text("")

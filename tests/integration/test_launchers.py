@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from slurm import NODES
 from training import MODULE, met, shown
 
@@ -47,6 +48,7 @@ sys.stdout.write(json.dumps(found) + "\\n")
 """
 
 
+@pytest.mark.nightly
 def test_accelerate_on_two_nodes(training):
     """T-08, T-14: accelerate starts the ranks of two nodes, each bound to its CPUs; the report names each of them."""
     folder = training.site.work

@@ -77,6 +77,7 @@ def everything(folder):
             and (not path.is_dir() or [name.name for name in path.iterdir()] != ["__pycache__"])}
 
 
+@pytest.mark.nightly
 def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
     """easybuild D2: in a venv with easybuild-easyconfigs, whose index hides other files in its directories."""
     venv = tmp_path / "venv"
@@ -121,6 +122,7 @@ def lines_about(word, text):
     return [line for line in text.splitlines() if word in line]
 
 
+@pytest.mark.nightly
 def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
     """easybuild D2: EasyBuild and ebsif as modules that set PATH and PYTHONPATH, and both with pip --prefix."""
     programs = tmp_path / "programs"
@@ -146,6 +148,7 @@ def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
     assert f"/{EXAMPLE} (module: PyTorch/" in found(modules[0])
 
 
+@pytest.mark.nightly
 def test_the_working_copy_runs_after_make_check(tmp_path, release, easybuild_wheels):
     """Issue of the house: after `make check` eb uses the sources themselves, after `make test` the installed files."""
     checkout, tools = tmp_path / "checkout", tmp_path / "tools"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parts import TOOLS, Installed, copy_site, wheel_settings
+from parts import BOTH_TOOLS, TOOLS, Installed, copy_site, wheel_settings
 from support import Site, make_wheel
 
 TEXT = Installed.TEXT
@@ -114,9 +114,9 @@ def sites(prefix, base_image, install_once):
     return several
 
 
-@pytest.fixture(params=TOOLS)
+@pytest.fixture(params=BOTH_TOOLS)
 def several(request, sites):
-    """The modules, for each modules tool and syntax."""
+    """The modules, for each modules tool."""
     return sites(request.param)
 
 
@@ -486,9 +486,9 @@ def pairs(prefix, base_image, install_once):
         Site(prefix / f"pair-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, install_once))
 
 
-@pytest.fixture(params=TOOLS)
+@pytest.fixture(params=BOTH_TOOLS)
 def pair(request, pairs):
-    """Both modules, for each modules tool and syntax."""
+    """Both modules, for each modules tool."""
     return pairs(request.param)
 
 

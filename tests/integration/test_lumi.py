@@ -231,6 +231,7 @@ GENERATIONS = {
 }
 
 
+@pytest.mark.nightly
 def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
     """
     Issue 19, point 8, S002-51: installed from an image where LUMI has it, and used; only the software is a stand-in.

@@ -29,6 +29,7 @@ def pages(tmp_path_factory):
     return folder
 
 
+@pytest.mark.nightly
 def test_every_page_on_a_phone(browser, pages):
     """W-02 for the manual: no page is wider than a phone, and none has an error, such as a missing file."""
     browser.get_log("browser")
@@ -44,6 +45,7 @@ def test_every_page_on_a_phone(browser, pages):
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.nightly
 def test_the_menu_leads_to_every_page(browser, pages):
     """Issue 25, point 2: from the start page to a guide and to the reference by the menu, which marks the page."""
     browser.get((pages / "index.html").as_uri())
@@ -57,6 +59,7 @@ def test_the_menu_leads_to_every_page(browser, pages):
         assert browser.execute_script("return document.querySelector('.menu [aria-current]').textContent") == title
 
 
+@pytest.mark.nightly
 def test_the_keyboard(browser, pages):
     """W-02 for the manual: past the menu to a link in the text, and to its page; the focus is always seen."""
     browser.get((pages / "index.html").as_uri())
@@ -72,6 +75,7 @@ def test_the_keyboard(browser, pages):
     assert browser.find_element(By.TAG_NAME, "h1").text == "Quick start for users"
 
 
+@pytest.mark.nightly
 def test_without_javascript(browser, pages):
     """W-02 for the manual: texts and commands can be read, the menu works, and nothing is there that doesn't."""
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})

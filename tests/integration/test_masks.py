@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, Installed, example_site
+from parts import BOTH_TOOLS, TOOLS, Installed, example_site
 from support import Site
 
 # without user software
@@ -64,7 +64,7 @@ def masked(tmp_path_factory, base_image, host):
     return site
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", BOTH_TOOLS)
 def test_files_are_hidden_and_replaced(tool, tmp_path, base_image):
     """S000-10: named files are missing or replaced in the container; the SIF is unchanged; unloading undoes it."""
     site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))

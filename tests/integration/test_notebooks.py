@@ -45,6 +45,7 @@ def test_a_notebook_in_a_jupyter_of_the_host(executed):
     assert plots[-1]
 
 
+@pytest.mark.nightly
 def test_the_same_notebook_in_jupyterlab_of_the_container(workbench, executed, browser):
     """
     J-06: JupyterLab in a job, through SSH, runs it in the module's kernel with the same result, and has a token.

@@ -112,6 +112,7 @@ def test_a_phone(browser, look):
         assert content <= height, f"cut: {text}"
 
 
+@pytest.mark.nightly
 def test_a_row_for_each_container(browser, look):
     """Issue 25, point 1: on a screen of 1100 pixels, a container has one line."""
     look("index.html", 1100, choice="#archived=yes")
@@ -141,6 +142,7 @@ def contrast(front, behind):
     return (lights[1] + 0.05) / (lights[0] + 0.05)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_contrast(browser, look, dark):
     """W-02: every text has a contrast of 4.5 or more, in the light and in the dark; the dark page is dark."""
@@ -155,6 +157,7 @@ def test_the_contrast(browser, look, dark):
             assert contrast(front, behind) >= 4.5, (page, text, front, behind)
 
 
+@pytest.mark.nightly
 def test_names_and_headings(browser, look):
     """W-02: controls, pictures and tables have names, headings skip no level, and titles tell pages apart."""
     titles = set()
@@ -232,6 +235,7 @@ def test_copying(browser, look, pages):
     WebDriverWait(browser, 300).until(lambda it: it.execute_script("return window.said").count("Copied") == 2)
 
 
+@pytest.mark.nightly
 def test_searching_packages(browser, look):
     """Issue 25, point 1: what is inside can be searched."""
     look(CONTAINER)
@@ -240,6 +244,7 @@ def test_searching_packages(browser, look):
     assert browser.find_element(By.CSS_SELECTOR, ".search output").text == "1 of 13"
 
 
+@pytest.mark.nightly
 def test_without_javascript(browser, look):
     """W-02: everything can be read, and nothing is there that needs JavaScript."""
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
@@ -273,6 +278,7 @@ def smaller(picture):
         for kind, content in parts.items())
 
 
+@pytest.mark.nightly
 def test_pictures(browser, look, tmp_path):
     """Issue 25, point 1: pictures of the pages for the documentation; EBSIF_TEST_PICTURES names their directory."""
     pictures = Path(os.environ.get("EBSIF_TEST_PICTURES", tmp_path))

@@ -62,6 +62,7 @@ def test_four_ranks_meet_under_pbs(training, pals):
     assert (record["runs"][0]["nodes"], record["runs"][0]["status"]) == (",".join(NODES), 0)
 
 
+@pytest.mark.nightly
 def test_the_timer_of_a_pbs_job(training, pals):
     """T-07: PBS sends no signal before the time limit: the script does, mpiexec passes it on, and the ranks save."""
     script = training.run(f"ebsif job {MODULE} --tasks-per-node 2 --site derecho --account A --time 0:02:00 "

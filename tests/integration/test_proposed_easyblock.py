@@ -1,6 +1,5 @@
 """The easyblock proposed to EasyBuild, docs/upstream: tried with the example image."""
 
-import pytest
 from parts import TOOLS
 from support import CHECKOUT, Site, blocks
 
@@ -14,10 +13,9 @@ wrappers = ['git']
 """
 
 
-@pytest.mark.parametrize("tool", ["Lmod-Lua", "EnvironmentModules-Tcl"])
-def test_the_proposed_easyblock(tmp_path, base_image, tool):
+def test_the_proposed_easyblock(tmp_path, base_image):
     """W-06: it installs the example image without ebsif; module and wrapper work, and unloading leaves nothing."""
-    site = Site(tmp_path / "site", TOOLS[tool](), tmp_path)
+    site = Site(tmp_path / "site", TOOLS["EnvironmentModules-Tcl"](), tmp_path)
     (site.sources / "example.sif").symlink_to(base_image)
     site.eb(site.easyconfig(TEXT), f"--include-easyblocks={EASYBLOCK}")
     said = site.bash("""

@@ -11,7 +11,6 @@ from ebsif.catalogue import reading
 from ebsif.catalogue import site as site_of
 from ebsif.render import easyconfig
 from ebsif.render import rendering as render
-from parts import example_site
 from support import make_wheel
 
 DISTRIBUTED = """\
@@ -139,28 +138,6 @@ def test_derecho_is_one_job(tmp_path):
     assert "#PBS -l select=1:ncpus=64\n" in job
     assert "module load cray-mpich/8.1.27\n" in job
     assert job.endswith(f"\neb {rendered.path}\n")
-
-
-LITTLE = """\
-name: Mine
-families:
-  mine: {homepage: https://example.org/, file: example.sif, venv: true}
-containers:
-  - {family: mine, version: 1.0, requirements: [byhand]}
-"""
-
-
-def test_name_version_image_and_requirements_are_enough(small_image, wheels, tmp_path):
-    """S001-05: they are all that a working module needs."""
-    site = example_site(tmp_path, small_image("venv"))
-    folder = tmp_path / "sites/local/containers"
-    folder.mkdir(parents=True)
-    (folder / "Mine.yaml").write_text(LITTLE)
-    site.run(["ebsif", "render", "--catalogue", tmp_path / "sites", "-o", tmp_path / "easyconfigs"])
-    site.eb(tmp_path / "easyconfigs/m/Mine/Mine-1.0.eb", EBSIF_INSTALL_BIND=wheels, PIP_FIND_LINKS=wheels,
-            PIP_NO_INDEX="1")
-    command = "singularity exec $SIF python -c 'import byhand; print(byhand.__version__)'"
-    assert site.bash(f"module load Mine/1.0\n{command}").stdout == "1.0\n"
 
 
 TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"

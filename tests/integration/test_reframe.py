@@ -25,6 +25,7 @@ def catalogue(tmp_path):
     return tmp_path / "sites"
 
 
+@pytest.mark.nightly
 def test_reframe(installed_once, cluster, catalogue, tmp_path):
     """I-05: ReFrame runs the checks: all pass; each fails when its part is broken, and the report says why."""
     site = installed_once.copy(tmp_path, installed_once.WRITABLE)

@@ -710,17 +710,3 @@ def test_packages_can_be_added_later(installed_once):
         assert "unmake-squashfs" not in result.stderr
     assert not (installed_once.site.home / ".local").exists()
     assert (root / "user-software.squashfs").exists()
-
-
-def test_another_framework_needs_only_data(site):
-    """S002-51: another framework is packaged with changes to data only."""
-    texts, names = [], ("PyTorch", "jax")
-    site.eb(*[site.easyconfig(TEXT.replace("venv_name = 'pytorch'\n", ""), name=name) for name in names])
-    for name in names:
-        text = (site.modules / name / "1.0.lua").read_text()
-        text += (site.prefix / "eb/software" / name / "1.0/share/ebsif/module.conf").read_text()
-        text = text.replace("envs/pytorch", "envs/E").replace("CONDA_DEFAULT_ENV=pytorch", "CONDA_DEFAULT_ENV=E")
-        texts.append(re.sub(name, "NAME", text, flags=re.IGNORECASE))
-        output = site.bash(f"module load {name}/1.0 && singularity exec $SIF python -c 'import sys; print(sys.prefix)'")
-        assert output.stdout.strip() == f"/user-software/venv/{name.lower()}"
-    assert texts[0] == texts[1]

@@ -27,9 +27,9 @@ TRIED = {
     "docs/editors.md": [
         "test_editors.py::test_the_interpreter_is_called_by_its_path",
         "test_editors.py::test_a_session_of_open_ondemand"],
-    "docs/for-administrators.md": "test_documentation.py::test_the_quick_starts",
-    "docs/for-easybuild.md": "test_documentation.py::test_the_quick_starts",
-    "docs/for-users.md": "test_documentation.py::test_the_quick_starts",
+    "docs/for-administrators.md": "test_documentation.py::test_the_other_quick_starts",
+    "docs/for-easybuild.md": "test_documentation.py::test_the_other_quick_starts",
+    "docs/for-users.md": "test_documentation.py::test_the_quick_start_for_users",
     "docs/jupyter.md": [
         "test_notebooks.py::test_a_notebook_in_a_jupyter_of_the_host",
         "test_notebooks.py::test_the_same_notebook_in_jupyterlab_of_the_container"],

@@ -226,7 +226,7 @@ def test_control_characters_reach_no_terminal(capsys, monkeypatch):
     output.note("the image \x1b[31m")
     output.hint("the image \x1b[32m")
     table.print_table(["name"], [["\x1b[33m"]])
-    plan.show_packages(plan.Plan(added=[plan.Addition("\x1b[34m", "1\r", None, "asked for")]))
+    plan.show_packages(plan.Plan(added=[plan.Addition("\x1b[34m", "1\r", "asked for")]))
     said = "".join(capsys.readouterr())
     assert "ebsif: module \\x1b]0;title\\x07 of\n\tanother\n" in said
     assert not set(said) & {"\x1b", "\x07", "\r"}

@@ -81,18 +81,7 @@ def said_by(*command, **settings):
 
 
 class Versions:
-    """
-    The versions of this machine, and one trial for each.
-
-    Parameters
-    ----------
-    place : Path
-        A directory for everything that is written.
-    tools : Path
-        The directory with unpacked modules tools.
-    lmods : list of Path
-        Directories of other Lmods.
-    """
+    """The versions of this machine, and one trial for each."""
 
     def __init__(self, place, tools, lmods):
         self.place = place

@@ -23,22 +23,7 @@ STATE = "^(_|LOADEDMODULES|_LMFILES_|__LMOD.*|_ModuleTable.*|__MODULES.*|LMOD_.*
 
 @dataclasses.dataclass
 class Trial:
-    """
-    A combination of versions.
-
-    Parameters
-    ----------
-    site : Site
-        Where it is tried, with the modules tool.
-    python : Path
-        The Python that runs eb.
-    image : Path
-        The image to install.
-    path : Path, optional
-        Directory of Python's path with EasyBuild and the easyblocks; by default the Python has them.
-    with_commands : bool
-        Whether this version is supported by the command ebsif.
-    """
+    """A combination of versions."""
 
     site: Site
     python: Path
