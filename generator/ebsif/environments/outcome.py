@@ -18,7 +18,7 @@ from ebsif.environments import extending, plan
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
-from ebsif.installed import places
+from ebsif.installed import places, removal
 from ebsif.installed.names import shown
 from ebsif.installed.places import WRITTEN, Installation
 from ebsif.packages.requirements import names_in
@@ -151,9 +151,10 @@ def make(request: Request, extension: Extension) -> int:
         text = path.read_text(encoding="utf-8")
     beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
     with removed_after_failure(path, *beside):
+        again = may_replace(request, path, extension.module(date))
         for place, companion in beside.items():
-            companion.write(place, request.rebuild)
-        write_file(path, text, request.rebuild)
+            companion.write(place, again)
+        write_file(path, text, again)
         if request.installs:
             status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))])
             for place in beside if not request.output else ():
@@ -234,6 +235,15 @@ def nothing_to_do(installation: Installation) -> int:
 def installed_as(module: str) -> Optional[Installation]:
     """Return the installation of a module."""
     return next((one for one in places.everything() if shown(one) == module), None)
+
+
+def may_replace(request: Request, path: Path, module: str) -> bool:
+    """Return whether an easyconfig may be replaced; raise ExtendingError while eb installs it, and reads it again."""
+    lock = removal.easybuild_lock(framework.place_of(path.resolve()).installation) \
+        if request.rebuild and path.exists() else None
+    if lock:
+        raise ExtendingError(f"{path} is in use: {removal.locked(module, lock)}")
+    return request.rebuild
 
 
 def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> None:
