@@ -328,8 +328,8 @@ def test_the_network_of_an_image(ebsif, small_image, tmp_path):
         path.touch()
     subprocess.run(["apptainer", "--silent", "build", tmp_path / "other.sif", root], check=True, timeout=300)
     text = ebsif("doctor", "--site", "lumi", "other.sif").stdout
-    assert re.search(r"^note +image +not in the catalogue of lumi", text, re.MULTILINE)
-    assert re.search(rf"^ok +libfabric +unknown version, {files[1]}; for Slingshot /usr/lib64", text, re.MULTILINE)
-    assert re.search(rf"^note +MPI +Open MPI, {files[0]}", text, re.MULTILINE)
-    assert re.search(rf"^ok +RCCL plugin +{files[2]}$", text, re.MULTILINE)
+    assert re.search(r"^note: image: not in the catalogue of lumi", text, re.MULTILINE)
+    assert re.search(rf"^ok: libfabric: unknown version, {files[1]}; for Slingshot /usr/lib64", text, re.MULTILINE)
+    assert re.search(rf"^note: MPI: Open MPI, {files[0]}", text, re.MULTILINE)
+    assert re.search(rf"^ok: RCCL plugin: {files[2]}$", text, re.MULTILINE)
     assert "the file nothing.sif does not exist" in ebsif("doctor", "nothing.sif", status=3).stderr
