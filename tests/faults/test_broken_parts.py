@@ -198,6 +198,7 @@ def test_no_network(before, installed_before, fault):
     case.kept(*installed_before())
 
 
+@pytest.mark.nightly
 def test_a_clock_in_the_past(site, fault):
     """The clock is earlier than the date of any file: installing, reinstalling and packing work."""
     case = fault("clock in the past", "1975")

@@ -13,7 +13,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from account import OWN_MOUNTS
 from packaging.version import Version
 from parts import Installed, example_site, wheel_settings
 from support import CHECKOUT, CONTAINER_FILES, make_wheel
@@ -634,20 +633,6 @@ def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_pa
         for word in SECRETS:
             assert not path.is_file() or word.encode() not in path.read_bytes(), path
     assert not [word for word in SECRETS if word in printed + text]
-
-
-@pytest.mark.parametrize("size", ["32m", "120k"])
-def test_a_full_disk(site, packages, tmp_path, size):
-    """No space for user software, or not even for the venv: the error says so; nothing is installed."""
-    make_wheel(packages, "big", module_text="data = '" + "x" * 40_000_000 + "'\n")
-    build = tmp_path / "build"
-    build.mkdir()
-    eb = ["eb", *site.eb_options, f"--buildpath={build}", site.easyconfig(TEXT + "requirements = ['big']\n")]
-    # a small file system in a separate mount namespace, which is gone when the command ends
-    script = f'mount -t tmpfs -o size={size} none "$0" && exec "$@"'
-    command = [*OWN_MOUNTS, "sh", "-c", script, build, *eb]
-    text = failed(site.run(command, check=False, **wheel_settings(packages)), site)
-    assert "the disk is full" in text
 
 
 # --- images that set PYTHONPATH; records
