@@ -58,7 +58,7 @@ def without(folder, *names):
 
 BROKEN = {
     "runtime missing": (lambda folder: without(folder, "apptainer", "singularity"), "Neither 'apptainer' nor"),
-    "runtime killed": (lambda folder: shim(folder, "apptainer", "kill -KILL $$"), "(exit status -9)"),
+    "runtime killed": (lambda folder: shim(folder, "apptainer", "kill -KILL $$"), "failed with exit code"),
     "mksquashfs failing": (lambda folder: shim(folder, "mksquashfs", "echo FATAL ERROR: no >&2; exit 1"),
                            "mksquashfs failed (status 1)"),
     "unsquashfs missing": (lambda folder: without(folder, "unsquashfs"), "unsquashfs not found on PATH"),
