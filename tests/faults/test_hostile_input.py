@@ -234,7 +234,7 @@ def test_metadata_of_an_image(place, texts):
     """From any labels, definition file and versions of packages: a record that reads back unchanged, or an error."""
     text = texts[0]
     found = inspection.Inspection(
-        path="/images/julia-1.11.sif", resolved="/images/julia-1.11.sif", size=1, definition=text, system=text,
+        path="/images/julia-1.11.sif", resolved="/images/julia-1.11.sif", size=1, system=text,
         labels={"org.opencontainers.image.version": text, "org.opencontainers.image.url": text, text: text},
         components={"rocm": text, "cuda": text},
         python={"version": text, "prefix": "/opt/x", "base_prefix": "/opt/x",

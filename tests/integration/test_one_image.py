@@ -84,8 +84,7 @@ def check_the_inventory(family):
     assert {one["image"]["state"] for one in found.values()} == {"verified"}
     assert {str(one["user_software"]) for one in found.values()} == {"{'state': 'packed', 'changed': False}"}
     said = family.site.bash(f"ebsif installed {prefix} --has 'greeting>=1'").stdout
-    assert said == f"{OTHER}\n  greeting 1.0 (user software)\n{FIRST}\n  greeting 1.0 (user software)\n" \
-        "2 modules with greeting>=1\n"
+    assert said == f"{OTHER}\n  greeting 1.0 (user software)\n{FIRST}\n  greeting 1.0 (user software)\n"
 
 
 def check_an_extension_of_an_extension(family):

@@ -129,7 +129,7 @@ def site_with_modules(site):
 def test_derecho_is_one_job(tmp_path):
     """S003-02, S004-17: Derecho's heavy stages are installed by one job that loads the site's modules."""
     container, _ = reading.read(site_of.read("derecho"), site_of.SITES / "derecho")
-    (rendered,) = render.render([container], tmp_path)
+    rendered = render.render(container, tmp_path)
     render.write([rendered], tmp_path)
     assert [stage["name"] for stage in container.stages if stage.get("heavy")] == ["nccl", "aws-ofi-nccl", "torch"]
     ebsif = Path(sys.prefix) / "bin/ebsif"

@@ -49,9 +49,8 @@ def check_steps(said, module):
 def check_the_first_week(said, mine):
     """E-03, E-11, E-13, use D5, D7, D8: what --check says, the steps, the printed lines, the hidden Python."""
     check, install = said.split("install it with: ebsif extend ", 1)
-    assert [re.sub(r" +\d\.\d kB +", "|", line) for line in check.splitlines()[-3:-1]] == [
-        "+ greeting 1.0|asked for", "+ hello 1.0|asked for"]
-    assert re.fullmatch(rf"yes: {mine} can be installed: 2 packages, \d\.\d kB", check.splitlines()[-1])
+    assert [" ".join(line.split()) for line in check.splitlines()[-3:]] == [
+        "+ greeting 1.0 asked for", "+ hello 1.0 asked for", f"yes: {mine} can be installed: 2 packages"]
     check_steps(install.partition("load it with: ")[0], mine)
     assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
     assert f"the commands of {mine} hide those of this machine: unload the module" in said

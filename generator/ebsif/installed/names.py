@@ -63,6 +63,11 @@ class Names:
 
     def installed_as(self, text: str) -> Optional[Installation]:
         """Return the installation of exactly this name; NAME/VERSION-mine is the newest extension (V-07)."""
+        if "/" in text and not text.startswith("/") and ".." not in text.split("/"):
+            # without reading all modules of a large system
+            here = places.known(places.directories_of_modules(), text)
+            if here:
+                return here[0]
         name = plain(text)
         for module in self.installations:
             full = plain(module.module)

@@ -1,5 +1,6 @@
 """Find installations of container modules: by directory, by module file, the loaded one, all below some directories."""
 
+import contextlib
 import datetime
 import errno
 import functools
@@ -159,8 +160,12 @@ def undated(installation: Installation) -> Optional[str]:
     words = re.escape(installation.module), re.escape(name.partition("/")[2])
     alias = re.compile(r'^(?:module_version\("{0}", "{1}"\)|module-version {0} {1})$'.format(*words), re.MULTILINE)
     folder = installation.file.parent
-    return name if any(is_there(path) and alias.search(path.read_text(encoding="utf-8"))
-                       for path in (folder / ".modulerc.lua", folder / ".modulerc")) else None
+    for path in (folder / ".modulerc.lua", folder / ".modulerc"):
+        # a comment may have any encoding, and others may close the file
+        with contextlib.suppress(OSError):
+            if alias.search(path.read_text(encoding="utf-8", errors="replace")):
+                return name
+    return None
 
 
 def newest_first(installations: Iterable[Installation]) -> list[Installation]:
