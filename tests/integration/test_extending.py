@@ -165,6 +165,7 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
     (site.sources / "example.sif").rename(site.prefix / "eb/software/Base/1.0/example.sif")
     result = site.run(["ebsif", "upgrade", site.prefix / "Base-1.0-mine-20260101.eb", "Base/1.0", "--check",
                        "--catalogue", tmp_path / "sites", "--", *site.eb_options], PIP_NO_INDEX="1", check=False)
+    assert result.returncode == 0, result.stderr
     *packages, verdict = result.stdout.splitlines()
     assert sorted(line.split("  ")[0] for line in packages) == [
         "+ built 1.0", "+ first 1.0", "+ last 2.0", "+ numpy 1.0"], result.stdout + result.stderr

@@ -1,5 +1,6 @@
 """Add packages of a user to a container: the container with its own version suffix, and a check with pip."""
 
+import glob
 import itertools
 import os
 import re
@@ -115,6 +116,8 @@ def sources(container: Container) -> str:
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
     installed = [Path(path) for one in places.everything() if shown(one).startswith(f"{container.name}/")
                  for path in [lockfile.InstalledImage(str(one.root)).path] if path]
+    # also of recipes that were written by hand
+    installed += sorted((framework.prefix()[0] / container.name).glob(f"*/{glob.escape(container.file_name)}"))
     folders = [path.parent for path in (*stable, *loaded, *installed)
                if path.name == container.file_name and path.is_file()]
     return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *folders])))
