@@ -93,7 +93,7 @@ def check_an_extension_of_an_extension(family):
     command = ["ebsif", "extend", FIRST, "-r", "more.txt", "--name", "more", "--date", "2", "--install"]
     options = ["--", *family.site.eb_options]
     result = family.site.bash(shlex.join([*command, *options]), **wheel_settings(family.wheels))
-    assert f" && module load {MORE}\n" in result.stdout
+    assert f" && module load {MORE}\n" in result.stderr
     # E-03: packages that are there are not installed again, and the output says so
     assert re.search(r"(?m)^  installing packages .* 2 taken over, 1 package added$", result.stderr)
     assert family.record(MORE)["resolved"] == str(family.image(BASE))

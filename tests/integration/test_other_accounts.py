@@ -2,7 +2,6 @@
 Files of other accounts, which only root can make: caches, notes on images, locks.
 """
 
-import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -85,6 +84,9 @@ def exchanged(node):
     link.symlink_to(own)
     for path in (theirs, link):
         os.chown(path, OTHER, OTHER, follow_symlinks=False)
+    for path in (own / "x.sif", theirs / "x.sif"):
+        path.write_text("theirs")
+        os.chown(path, VICTIM, VICTIM)
     attacker = multiprocessing.get_context("fork").Process(target=as_account, args=(
         OTHER, exchange_for_ever, theirs, link))
     attacker.start()
@@ -100,12 +102,8 @@ def test_a_directory_that_is_exchanged_all_the_time(node, exchanged):
         assert str(exchanged) not in "".join(found.values())
 
 
-def test_copies_in_a_directory_of_somebody_else(node, exchanged, tmp_path):
+def test_copies_in_a_directory_of_somebody_else(node, exchanged):
     """P-01, S003-12: a rank reads no copy from a directory that others may exchange, whoever owns the file in it."""
-    for path in (node.folder / "own/x.sif", exchanged / "x.sif"):
-        with contextlib.suppress(FileExistsError), path.open("x") as file:
-            file.write("theirs")
-        os.chown(path, VICTIM, VICTIM)
     command = ["bash", node.scripts / "stage-software", "--use", "printenv", "SIF"]
     environment = {"PATH": os.environ["PATH"], "SIF": "/shared/x.sif", "CONTAINERROOT": str(node.folder),
                    "EBSIF_STAGED": f"{exchanged}\n{'0' * 64} /shared/x.sif\n"}
