@@ -5,13 +5,20 @@ from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import Image
 from ebsif.packages.requirements import RequirementsError
 
-# indexes that the lock files name
+# an index that the lock files name, and one that the project declares, with credentials that locks don't have
 INDEX, OWN_INDEX = "https://index.example.org/simple", "https://example.org/own"
+PROJECT_INDEXES = '[[tool.uv.index]]\nname = "own"\nurl = "https://bob@example.org/own/"\n'
 
 
 def names(wanted):
     """Return the requirements without hashes and options."""
     return [line.split(" --hash")[0] for line in wanted.lines if not line.startswith("-")]
+
+
+def not_searched(path, *indexes):
+    """Return the message on indexes of a lock file that pip doesn't search."""
+    return (f"{path}: pip searches the index that it is configured for, not {', '.join(indexes)} (to add an index, "
+            f"declare it in {path.parent}/pyproject.toml as [[tool.uv.index]])")
 
 
 @pytest.fixture
@@ -47,9 +54,8 @@ def test_a_lock_of_uv(tmp_path, uv, monkeypatch):
     (tmp_path / "pruned").write_text(head + exported("direct"))
     wanted = requirements.read(path, Image("3.11"), ["train"], ["dev"])
     assert names(wanted) == ["cuda==1.0", "direct==1.0", "torch==2.6.0"]
-    assert wanted.lines[0] == f"--extra-index-url {INDEX}"
-    assert all(f" --hash=sha256:{'a' * 64}" in line for line in wanted.lines[1:])
-    assert wanted.impossible == []
+    assert all(f" --hash=sha256:{'a' * 64}" in line for line in wanted.lines)
+    assert wanted.impossible == [not_searched(path, INDEX)]
     assert uv.read_text().endswith(f" --extra train --group dev --project {tmp_path}\n")
     assert names(requirements.read(path, Image("3.11", {"torch": "2.6.0+rocm6.2"}))) == ["direct==1.0", "torch==2.6.0"]
     with pytest.raises(RequirementsError, match="\n  torch 2.6.0, but the image has 2.7.0\n"):
@@ -79,7 +85,7 @@ sdist = {{ url = "https://example.org/a-1.tar.gz", hashes = {{ sha512 = "1" }} }
 name = "b"
 version = "1"
 marker = "python_version < '3.11'"
-index = "https://pypi.org/simple"
+index = "{INDEX}"
 sdist = {{ path = "b-1.tar.gz", hashes = {{ sha256 = "2" }} }}
 [[packages]]
 name = "c"
@@ -107,23 +113,34 @@ archive = {{ url = "https://example.org/g-2.zip", hashes = {{ sha256 = "5" }} }}
 """
 
 
+@pytest.mark.parametrize("project", ["tool = 5", "tool.uv.index = [{ name = 'x' }]", "[project]"])
+def test_a_project_without_indexes(tmp_path, project):
+    """The project beside a lock file may declare no index, or be broken."""
+    (tmp_path / "pyproject.toml").write_text(f"{project}\n")
+    (tmp_path / "pylock.toml").write_text(PYLOCK)
+    assert not [line for line in requirements.read(tmp_path / "pylock.toml", Image("3.11")).lines if INDEX in line]
+
+
 def test_a_pylock(tmp_path):
     """PEP 751: markers, extras, default and other groups; indexes and hashes; entries without a hash are named."""
+    (tmp_path / "pyproject.toml").write_text(PROJECT_INDEXES)
     path = tmp_path / "pylock.mine.toml"
     path.write_text(PYLOCK)
     wanted = requirements.read(path, Image("3.11"))
     always = [f"a==1 --hash=sha256:{'a' * 64} --hash=sha512:1"]
     rest = ["d==1 --hash=sha256:4", "g @ https://example.org/g-2.zip --hash=sha256:5"]
-    index = f"--extra-index-url {INDEX}"
-    assert wanted.lines == [index, f"--find-links {tmp_path}/wheels", *always, *rest]
+    assert wanted.lines == [f"--find-links {tmp_path}/wheels", *always, *rest]
     wanted = requirements.read(path, Image("3.10", {"g": "2"}), ["train"], ["dev"])
     assert wanted.lines == [
-        index, f"--extra-index-url {OWN_INDEX}", f"--find-links {tmp_path}/wheels", *always, "b==1 --hash=sha256:2",
+        f"--extra-index-url {OWN_INDEX}", f"--find-links {tmp_path}/wheels", *always, "b==1 --hash=sha256:2",
         "c==1 --hash=sha256:3", rest[0], "g==2 --hash=sha256:5"]
     assert wanted.impossible == [
         f"{path}: e is not installed: it comes from a repository (https://example.org/e, commit 0123), which has no "
         "hash: install it in a stage of its own",
-        f"{path}: f is not installed: it is the directory libs/f: build a wheel of it"]
+        f"{path}: f is not installed: it is the directory libs/f: build a wheel of it",
+        not_searched(path, INDEX)]
+    (tmp_path / "pyproject.toml").unlink()
+    assert requirements.read(path, Image("3.11"), ["train"]).impossible == [not_searched(path, INDEX, OWN_INDEX)]
 
 
 def test_files_for_other_pythons_and_systems(tmp_path):

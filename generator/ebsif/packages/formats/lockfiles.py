@@ -1,5 +1,6 @@
 """Read lock files: pylock.toml (PEP 751), and uv.lock, which uv writes as such a file."""
 
+import functools
 import re
 import shlex
 import shutil
@@ -25,7 +26,6 @@ from ebsif.packages.formats.wanted import (
 if TYPE_CHECKING:
     from packaging.pylock import Package
 
-PYPI = "pypi.org"  # of which pip may use a mirror
 # Hashes that pip checks
 ALGORITHMS = ("sha256", "sha384", "sha512")
 # only what was named: neither the project itself nor the groups that uv installs by default; nothing is looked up
@@ -120,6 +120,7 @@ class Locked:
     image: Image
     lines: dict[str, str] = field(default_factory=dict)
     places: dict[str, None] = field(default_factory=dict)
+    unused_indexes: dict[str, None] = field(default_factory=dict)
     conflicts: list[tuple[str, str, str]] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
 
@@ -137,7 +138,7 @@ class Locked:
             files: list[Any] = [*(package.wheels or []), *([package.sdist] if package.sdist else [])]
             self.add_line(package, {file.filename: file.hashes for file in files})
             for place in [package.index] if package.index else [file.path or file.url or "" for file in files]:
-                self.search(place, is_index=place == package.index)
+                self.search(place, is_index=bool(package.index))
 
     def leave_out(self, package: "Package", why: str) -> None:
         """Name a package that is not installed."""
@@ -189,14 +190,35 @@ class Locked:
         return same
 
     def search(self, place: str, is_index: bool) -> None:
-        """Let pip also search a directory with packages, or an index; the hashes tell whether files are the same."""
+        """
+        Let pip also search a directory with packages, or an index that the project declares.
+
+        Other indexes were configured where the file was locked, perhaps by somebody else: pip searches the index that
+        it is configured for here instead. The hashes tell whether the files are the same.
+        """
         parts = urlsplit(place)
         if parts.scheme in ("", "file"):
             folder = self.path.parent / unquote(parts.path)
             folder = (folder if folder.is_dir() else folder.parent).resolve()
             self.places[f"--find-links {shlex.quote(str(folder))}"] = None
-        elif is_index and parts.netloc != PYPI:
+        elif is_index and without_credentials(place) in self.declared_indexes:
             self.places[f"--extra-index-url {place}"] = None
+        elif is_index:
+            self.unused_indexes[place] = None
+
+    @property
+    def project(self) -> Path:
+        """The file that describes the project beside the lock file, if there is one."""
+        return self.path.with_name("pyproject.toml")
+
+    @functools.cached_property
+    def declared_indexes(self) -> set[str]:
+        """The URLs of the indexes that the project beside the lock file declares."""
+        try:
+            indexes = load_toml(self.project)["tool"]["uv"]["index"] if self.project.is_file() else []
+            return {without_credentials(index["url"]) for index in indexes}
+        except (AttributeError, KeyError, TypeError):  # no such table, or another form, which uv refuses
+            return set()
 
     def wanted(self) -> Wanted:
         """Return the requirements; raise RequirementsError if the image has other versions, which stay."""
@@ -209,4 +231,15 @@ class Locked:
                 f"{self.path} has other versions than the image, whose packages can't be replaced:{listed}\nLock it "
                 f"again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), or "
                 "choose a container that has the locked versions (ebsif list --has NAME==VERSION)")
-        return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], self.messages)
+        messages = self.messages
+        if self.unused_indexes:
+            messages = [*messages, f"{self.path}: pip searches the index that it is configured for, not "
+                        f"{', '.join(self.unused_indexes)} (to add an index, declare it in {self.project} as "
+                        "[[tool.uv.index]])"]
+        return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], messages)
+
+
+def without_credentials(url: str) -> str:
+    """Return the URL of an index in the form in which lock files have it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
