@@ -71,7 +71,10 @@ def bare(text: str) -> str:
 
 def parsed(path: Path) -> dict[str, Any]:
     """Return parameters and variables of an easyconfig, with only templates for names and versions resolved."""
-    values = run_parser(path)
+    try:
+        values = framework.written_values(path)
+    except framework.EasyBuildFailure as error:
+        raise ImportingError(str(error)) from None
     if values.get("easyblock") in ("ContainerInstall", "ContainerVenv"):
         raise ImportingError(f"{path}: this easyconfig uses {values['easyblock']} already: install it with eb, or "
                              "write its record by hand; only recipes of shell commands are imported")
@@ -82,22 +85,6 @@ def parsed(path: Path) -> dict[str, Any]:
         values["sources"] = [values["sources"]]
     check_types(path, values)
     return {name: templates_filled(value, values) for name, value in values.items()}
-
-
-def run_parser(path: Path) -> dict[str, Any]:
-    """Return the values from EasyBuild's parser."""
-    from easybuild.framework.easyconfig.parser import EasyConfigParser
-    from easybuild.tools.build_log import EasyBuildError
-
-    if not path.is_file():
-        raise ImportingError(f"there is no file {path}")
-    framework.session()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return EasyConfigParser(str(path)).get_config_dict()
-    except EasyBuildError as error:
-        raise ImportingError(f"{path}: {str(error).strip(chr(39))}") from None
 
 
 def check_types(path: Path, values: dict[str, Any]) -> None:
