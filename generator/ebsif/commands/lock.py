@@ -55,8 +55,6 @@ def run(options: Namespace) -> int:
     if options.output:
         files.write_new({options.output: text}, options.overwrite)
         print(options.output)
-        if options.format == "eb":
-            output.hint(f"install it with: {framework.command([options.output])}")
     else:
         print(text, end="")
     return 0
