@@ -390,6 +390,14 @@ def test_the_list_of_installations(eb_prefix, family, capsys):
     assert everything["findings"] == []
 
 
+@pytest.mark.parametrize(("command", "expected"), [
+    (["installed"], "\n0 installations, 0.0 kB in all\n"), (["doctor", "--installed"], "no modules found\n")])
+def test_no_installations(eb_prefix, capsys, command, expected):
+    """I-01: where nothing is installed, nothing is said to be right."""
+    assert main(command) == 0
+    assert capsys.readouterr().err.endswith(expected)
+
+
 def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     """I-01, I-03: each problem is a finding of its module and makes the exit status 1; changed packages are none."""
     eb_prefix.add(family[MINE], "pillow", "10.2.0")

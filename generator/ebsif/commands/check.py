@@ -84,7 +84,7 @@ def run(options: Namespace) -> int:
             print(finding.github)
     else:
         print_findings(findings)
-        summarize(output.format_count(number, "container"), findings)
+        summarize(output.format_count(number, "container"), findings, number > 0)
     return status_of(findings, options.strict)
 
 

@@ -94,7 +94,7 @@ def run(options: Namespace) -> int:
     print_findings(problems)
     if missing:
         output.print_wrapped(f"{'not installed there' if options.modules else 'never installed'}: {', '.join(missing)}")
-    summarize(f"{output.format_count(len(made), 'installation')}, {format_size(total)} in all", findings)
+    summarize(f"{output.format_count(len(made), 'installation')}, {format_size(total)} in all", findings, bool(made))
     return status_of(findings, options.strict)
 
 
@@ -111,7 +111,7 @@ def print_matches(matches: list[report.Match], findings: list[Finding], options:
             output.print_wrapped(", ".join(f"{name} {version} ({place})" for name, place, version in one.packages),
                                  "  ")
         print_findings(findings)
-        summarize(f"{output.format_count(len(matches), 'module')} with {' and '.join(options.has)}", findings, fine="")
+        summarize(f"{output.format_count(len(matches), 'module')} with {' and '.join(options.has)}", findings, False)
     return status_of(findings, options.strict) if matches else FOUND
 
 

@@ -92,11 +92,11 @@ def print_json(findings: Iterable[Finding]) -> None:
     print(json.dumps([finding.data for finding in findings], indent=2))
 
 
-def summarize(what: str, findings: Sequence[Finding], fine: str = ": nothing is wrong") -> None:
-    """Say how many errors and warnings there are in what was checked, or that it is fine, unless --quiet."""
+def summarize(what: str, findings: Sequence[Finding], is_checked: bool = True) -> None:
+    """Say how many errors and warnings were found; or that nothing is wrong, if anything was checked."""
     numbers = [(sum(finding.level == level for finding in findings), level) for level in (ERROR, WARNING)]
     counted = [output.format_count(*number) for number in numbers if number[0]]
-    output.hint(what + (f": {', '.join(counted)}" if counted else fine))
+    output.hint(what + (f": {', '.join(counted)}" if counted else ": nothing is wrong" if is_checked else ""))
 
 
 def status_of(findings: Iterable[Finding], strict: bool = False) -> int:
