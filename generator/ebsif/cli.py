@@ -52,10 +52,10 @@ def configure(parser: argparse.ArgumentParser, name: str) -> None:
     parser.epilog = f"examples:\n{module.EXAMPLES}"
     module.configure(parser)
     options.add_verbosity(parser)
-    more = getattr(module, "MORE", None)
+    placeholder, more = getattr(module, "MORE", ("", ""))
     if more:
-        parser.usage = f"{parser.format_usage()[len('usage: '):].rstrip()} [-- {more}...]"
-    parser.set_defaults(run=module.run, command=name, takes_more=bool(more))
+        parser.usage = f"{parser.format_usage()[len('usage: '):].rstrip()} [-- {placeholder}...]"
+    parser.set_defaults(run=module.run, command=name, takes_more=more)
 
 
 def parser_of(name: str) -> Parser:
@@ -166,7 +166,7 @@ def run(arguments) -> int:
         return 0
     if name not in COMMANDS:
         raise UsageError(unknown_command(name))
-    # arguments after -- are for the program that a command runs
+    # arguments after -- are for eb, or for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = parser_of(name)
     # options may be between arguments: Python before 3.12.7 takes an optional one only next to others
@@ -175,7 +175,7 @@ def run(arguments) -> int:
     if not options.takes_more:
         unknown += options.more
     if unknown:
-        advice = ": put -- before arguments for the program" if options.takes_more else ""
+        advice = f": put -- before {options.takes_more}" if options.takes_more else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
     from ebsif.report import output
 

@@ -35,7 +35,8 @@ def run(*arguments, **options):
     (["nonsense"], "ebsif: there is no command 'nonsense' "), (["--site", "lumi", "list"], "ebsif: options follow"),
     (["lock"], "ebsif: no container is named"), (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
     (["list", "--", "x"], "ebsif: unrecognized arguments: x "), (["push"], "ebsif: the following arguments are "),
-    (["job", "x", "train.py"], "put -- before arguments for the program")])
+    (["job", "x", "train.py"], "put -- before arguments for the program"),
+    (["extend", "x", "--robot"], "put -- before options of eb")])
 def test_wrong_use_is_status_2(arguments, words, capsys, monkeypatch):
     """Wrong use: status 2, and an error that is one line."""
     monkeypatch.delenv("CONTAINERROOT", raising=False)

@@ -74,7 +74,7 @@ EXAMPLES = """\
   ebsif extend PyTorch-mine.eb --wheelhouse ~/wheels
 """
 
-MORE = "OPTION_OF_eb"
+MORE = ("OPTION_OF_eb", "options of eb")
 
 
 def configure(parser):

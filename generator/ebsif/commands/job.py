@@ -38,7 +38,7 @@ EXAMPLES = """\
   ebsif job --install PyTorch-mine.eb --site archer2 --submit -- --robot
 """
 
-MORE = "PROGRAM ARGUMENT"
+MORE = ("PROGRAM ARGUMENT", "arguments for the program")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

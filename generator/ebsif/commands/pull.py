@@ -48,7 +48,7 @@ EXAMPLES = """\
   ebsif pull oci:environments:mine --name theirs --install
 """
 
-MORE = "OPTION_OF_eb"
+MORE = ("OPTION_OF_eb", "options of eb")
 SQUASHFS_SUFFIX = ".squashfs"
 
 

@@ -20,7 +20,7 @@ EXAMPLES = """\
   ebsif upgrade mine PyTorch/2.7.0 --install
 """
 
-MORE = "OPTION_OF_eb"
+MORE = ("OPTION_OF_eb", "options of eb")
 
 
 def configure(parser: ArgumentParser) -> None:
