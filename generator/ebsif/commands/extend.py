@@ -153,7 +153,9 @@ def make_new(options: Namespace, extension: Extension) -> int:
 
 def fill_wheelhouse(options: Namespace) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
-    if options.add or options.remove or options.name:
+    asked = request_of(options)
+    if options.add or options.remove or options.name or options.extra or options.group or \
+            any((asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.installs)):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
         easyconfig = Names(options).easyconfig(options.module)
