@@ -102,7 +102,9 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     place.mkdir()
     first.write_text("{}")
     assert main(command) == 3
-    assert f"{first} exists already" in capsys.readouterr().err and first.read_text() == "{}"
+    said = capsys.readouterr().err
+    assert "the image b.sif of" in said and f"{first} exists already" in said and "--date" not in said
+    assert first.read_text() == "{}"
     first.unlink()
     for _ in range(2):
         assert main(command) == 3

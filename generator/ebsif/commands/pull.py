@@ -105,6 +105,9 @@ def offer_lock(request: Request, found: Artefact, name: str) -> str:
     text, module = found.text(artefact.LOCK), repeating.module_of(found.record).replace("/", "-")
     path = (request.output or Path()) / f"{module}{COPY_SUFFIX}"
     only_looks = request.dry_run or (request.check and not request.installs)
+    if path.exists() and path.read_bytes() != text.encode():
+        return (f"its user software fits no other image. {path} exists already, with different content: choose another "
+                "directory for its lock with -o")
     if not only_looks:
         write_file(path, text, False, "lock")
         print(path)
