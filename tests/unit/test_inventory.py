@@ -584,6 +584,11 @@ def test_showing_what_is_installed(eb_prefix, capsys):
     assert main(["show", "PyTorch", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [one["installed"] for one in data] == [str(root)] + [None] * len(others)
+    lock = root / "share/ebsif/lock.json"
+    lock.write_text("{")
+    assert main(["show", BASE]) == 0
+    said = capsys.readouterr().out
+    assert f"\ninstalled       in {root}, but {lock}: " in said and "\n  what to do    install the module again" in said
 
 
 def test_what_an_installed_module_is(eb_prefix, capsys):

@@ -220,7 +220,11 @@ def lines(container: Container, installation: Optional[Installation], directory:
         yield "history", container.history
     if container.archived:
         yield "archived", container.archive_message
-    if installation and not installation.damage:
+    if installation and installation.damage:
+        yield "installed", f"in {installation.root}, but {installation.damage}"
+        yield "  what to do", installation.repair
+        return
+    if installation:
         yield from lines_of_use(installation, current.record_of(installation))
         return
     yield "installed", "not here"
