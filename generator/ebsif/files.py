@@ -158,8 +158,14 @@ def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
         raise OverwriteError(f"{directory} contains files that `ebsif {command}` has not written: choose another "
                              "directory, or write into this one with --overwrite")
     make_directory(directory.parent)
-    with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as work:
-        made = Path(work) / directory.name
+    try:
+        work = tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent)
+    except OSError as error:
+        # nobody knows its name
+        error.filename = str(directory.parent)
+        raise
+    with work as name:
+        made = Path(name) / directory.name
         made.mkdir()
         yield made
         old, new = read_digests(listed), digests(made)

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import tempfile
 
 import pytest
 from ebsif import files
@@ -42,6 +43,17 @@ def test_a_link_stays(tmp_path):
         (made / "there").write_text("two")
     assert (tmp_path / "made/there").is_symlink()
     assert (tmp_path / "shared/there").read_text() == "two"
+
+
+def test_a_directory_that_can_not_be_filled(tmp_path, monkeypatch):
+    """C-04: the error names the directory that was asked for, not a temporary one."""
+    def refuse_directory(path, _):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(tempfile._os, "mkdir", refuse_directory)
+    with pytest.raises(PermissionError) as error, files.filled(tmp_path / "made", "docs", overwrite=False):
+        pass
+    assert error.value.filename == str(tmp_path)
 
 
 def test_a_list_of_files_that_names_others(tmp_path):
