@@ -7,6 +7,7 @@ from pathlib import Path
 import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.builtins import parameter, run_after, run_before, sanity_function
+from reframe.core.exceptions import ConfigError
 
 HERE = Path(__file__).parent
 DATA = json.loads((HERE / "data.json").read_text())
@@ -30,6 +31,8 @@ class ModuleCheck(rfm.RunOnlyRegressionTest):
         """Load the modules; ask for the CPUs and the GPUs of each rank."""
         self.descr = type(self).__doc__
         extras = self.current_partition.extras
+        if "tasks" not in extras:
+            raise ConfigError(f"add -C {HERE}/settings.py, which describes the partitions of the site")
         self.num_cpus_per_task = extras["cpus"]
         if extras["gpus"] and DATA["site"]["scheduler"] == "slurm":
             self.job.options = [f"--gpus-per-node={extras['gpus']}"]
