@@ -214,6 +214,19 @@ def test_wrong_values_are_reported(easyblock, text, expected):
     assert error.value.exit_code == EasyBuildExit.EASYCONFIG_ERROR
 
 
+@pytest.mark.parametrize(("text", "expected"), [
+    ("local_password = 'oneverysecret'", "local_password=****"),
+    ("local_env = {'HF_TOKEN': 'hf_oneverysecret'}\nstages = [{'env': local_env}]", "HF_TOKEN=****"),
+    ("# --index-url https://me:oneverysecret@host/simple", "https://me:****"),
+])
+def test_credentials_in_an_easyconfig_are_refused(easyblock, text, expected):
+    """G-09: also in its own variables and in comments, which EasyBuild copies with the easyconfig."""
+    with pytest.raises(EasyBuildError, match="A credential is written out in the easyconfig") as error:
+        check_easyconfig(easyblock(text).cfg)
+    assert expected in str(error.value)
+    assert "oneverysecret" not in str(error.value)
+
+
 ODD_VALUES = [
     None, True, 2, "a b", b"bytes", object(), ["a", 1], [["a"]], [{}], (1,), {"a"}, {1: "a"}, {"a": 1}, {"a": ["b"]},
     {None: None}, {("a",): "b"},

@@ -159,10 +159,12 @@ def installed(prefix, text="", **record):
     "container_env = dict(HF_TOKEN='hf_oneverysecret')",
     "container_env = {}\ncontainer_env['HF_TOKEN'] = 'hf_oneverysecret'",
     "container_env = {'URL': 'https://me' ':oneverysecret@host.example'}",
+    "local_password = 'oneverysecret'",
+    "local_env = {'HF_TOKEN': 'hf_oneverysecret'}",
 ])
 def test_credentials_in_an_easyconfig_are_not_shared(eb_prefix, text):
     """R-09: however they are written; the message names the parameter, and doesn't repeat them."""
-    with pytest.raises(EbsifError, match="'container_env' in .* has a credential") as error:
+    with pytest.raises(EbsifError, match=f"'{text.split()[0]}' in .* has a credential") as error:
         portable.of(installed(eb_prefix, text), with_user_software=False)
     assert "oneverysecret" not in str(error.value)
 

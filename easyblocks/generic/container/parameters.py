@@ -129,8 +129,8 @@ def refuse(name: str, problem: Optional[str]) -> None:
 
 def check_easyconfig(cfg: Any) -> None:
     """Raise EasyBuildError for credentials, and for what EasyBuild allows but makes no sense for containers."""
-    # the raw text includes comments
-    secrets = Credentials.find(cfg.rawtxt) or Credentials.find(cfg.asdict())
+    # the raw text includes comments, what is written the variables of the easyconfig
+    secrets = Credentials.find(cfg.rawtxt) or Credentials.find({**cfg.parser.get_config_dict(), **cfg.asdict()})
     if secrets:
         raise EasyBuildError("A credential is written out in the easyconfig: %s. %s", ', '.join(nub(secrets)), REMEDY)
     if 'components' in cfg:

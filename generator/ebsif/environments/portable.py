@@ -93,7 +93,8 @@ def place_of_credential(record: Record, path: Optional[Path]) -> Optional[str]:
             return f"'{name}' in the record"
     if path:
         easyconfig = framework.read(path)
-        for name, value in easyconfig.asdict().items():
+        # what is written also has the variables of the easyconfig
+        for name, value in {**framework.written_values(path), **easyconfig.asdict()}.items():
             if Credentials.find(value, name):
                 return f"'{name}' in {path}"
         if Credentials.find(easyconfig.rawtxt):
