@@ -175,18 +175,26 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
 def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
     """E-12: uv itself writes the lock and reads it, offline: with hashes, without what the image's packages need."""
     monkeypatch.setenv("PATH", str(Path(os.environ["EBSIF_TEST_UV"]).parent), prepend=":")
-    (tmp_path / "wheels").mkdir()
+    for folder in ("wheels", "own", "member"):
+        (tmp_path / folder).mkdir()
+    make_wheel(tmp_path / "own", "kept")
+    (tmp_path / "member/pyproject.toml").write_text('[project]\nname = "member"\nversion = "0"\n')
     for name, needs in (("direct", ["indirect"]), ("indirect", []), ("torch", ["cuda"]), ("cuda", []), ("trainer", [])):
         make_wheel(tmp_path / "wheels", name, requires=needs)
     (tmp_path / "pyproject.toml").write_text(
-        '[project]\nname = "mine"\nversion = "0"\nrequires-python = ">=3.9"\ndependencies = ["direct", "torch"]\n'
+        '[project]\nname = "mine"\nversion = "0"\nrequires-python = ">=3.9"\n'
+        'dependencies = ["direct", "torch", "kept", "member"]\n[tool.uv.workspace]\nmembers = ["member"]\n'
+        '[tool.uv.sources]\nkept = { path = "own/kept-1.0-py3-none-any.whl" }\nmember = { workspace = true }\n'
         '[project.optional-dependencies]\ntrain = ["trainer"]\n[dependency-groups]\ndev = ["cuda"]\n'
         '[[tool.uv.index]]\nurl = "./wheels"\nformat = "flat"\ndefault = true\n')
     subprocess.run(["uv", "lock", "--offline", "--quiet", "--project", tmp_path], check=True)
     wanted = requirements.read(tmp_path / "uv.lock", Image("3.11", {"torch": "1.0+rocm"}), ["train"])
-    assert wanted.lines[0] == f"--find-links {tmp_path}/wheels" and not wanted.impossible
+    assert wanted.lines[0] == f"--find-links {tmp_path}/wheels"
+    assert wanted.impossible == [f"{tmp_path}/uv.lock: member is not installed: it is the directory member: build a "
+                                 "wheel of it"]
     assert [line.split(" --hash=sha256:")[0] for line in wanted.lines[1:]] == [
-        "direct==1.0", "indirect==1.0", "torch==1.0", "trainer==1.0"]
+        "direct==1.0", "indirect==1.0", f"kept @ file://{tmp_path}/own/kept-1.0-py3-none-any.whl", "torch==1.0",
+        "trainer==1.0"]
     with pytest.raises(requirements.RequirementsError, match="uv.lock can't be read by uv: .*nope"):
         requirements.read(tmp_path / "uv.lock", extras=["nope"])
 

@@ -56,7 +56,7 @@ def test_a_lock_of_uv(tmp_path, uv, monkeypatch):
     assert names(wanted) == ["cuda==1.0", "direct==1.0", "torch==2.6.0"]
     assert all(f" --hash=sha256:{'a' * 64}" in line for line in wanted.lines)
     assert wanted.impossible == [not_searched(path, INDEX)]
-    assert uv.read_text().endswith(f" --extra train --group dev --project {tmp_path}\n")
+    assert uv.read_text().endswith(f" --extra train --group dev --directory {tmp_path}\n")
     assert names(requirements.read(path, Image("3.11", {"torch": "2.6.0+rocm6.2"}))) == ["direct==1.0", "torch==2.6.0"]
     with pytest.raises(RequirementsError, match="\n  torch 2.6.0, but the image has 2.7.0\n"):
         requirements.read(path, Image("3.11", {"torch": "2.7.0"}))

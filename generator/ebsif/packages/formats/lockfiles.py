@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Hashes that pip checks
 ALGORITHMS = ("sha256", "sha384", "sha512")
 # only what was named: neither the project itself nor the groups that uv installs by default; nothing is looked up
-UV_EXPORT = ("export", "--frozen", "--offline", "--quiet", "--no-emit-workspace", "--no-default-groups", "--format",
+UV_EXPORT = ("export", "--frozen", "--offline", "--quiet", "--no-emit-project", "--no-default-groups", "--format",
              "pylock.toml")
 
 
@@ -67,7 +67,8 @@ def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
     if not program:
         raise RequirementsError(f"{path} needs uv, which is not on PATH: install it (pip install uv), or run `uv "
                                 "export --format pylock.toml -o pylock.toml` where it is, and use that file")
-    done = subprocess.run([program, *UV_EXPORT, *options, "--project", path.absolute().parent], text=True,
+    # paths in its output are relative to the directory where uv works
+    done = subprocess.run([program, *UV_EXPORT, *options, "--directory", path.absolute().parent], text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, errors="replace", check=False)
     if done.returncode:
         raise RequirementsError(f"{path} can't be read by uv: {done.stderr.strip().removeprefix('error: ')}")
