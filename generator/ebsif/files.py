@@ -112,7 +112,8 @@ def replace(path: Path, text: str, shared: bool = False) -> None:
     # a unique name, even among the machines that share a file system
     new = path.with_name(f".{path.name}.{os.urandom(16).hex()}.new")
     try:
-        with new.open("x", encoding="utf-8") as file:
+        # bytes that aren't UTF-8 stay what they are in a text that was read so
+        with new.open("x", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
         if path.exists():
             before = path.stat()

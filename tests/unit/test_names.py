@@ -7,6 +7,8 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from easybuild.easyblocks.generic.container import modulefile
@@ -18,7 +20,7 @@ from ebsif.environments.extending import ExtendingError
 from ebsif.errors import UsageError
 from ebsif.installed import places, removal, report
 from ebsif.installed.names import Names, NamingError
-from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER
+from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
 
 
 @pytest.fixture
@@ -342,6 +344,52 @@ def test_the_newest_that_is_left(prefix):
     assert names().installation(f"{BASE}-mine").root == roots[0]
     assert main(["remove", "mine", "--yes"]) == 0
     assert not path.exists()
+
+
+def test_an_extension_elsewhere_is_no_earlier_one(prefix, monkeypatch, tmp_path, capsys):
+    """V-07: neither of another directory nor of another account; no name leads to a module that isn't beside it."""
+    elsewhere = Prefix(tmp_path / "project")
+    elsewhere.install(MINE)
+    root = prefix.install(LATER)
+    monkeypatch.setenv("MODULEPATH", f"{prefix.modules}:{elsewhere.modules}")
+    assert main(["remove", str(root), "--older", "--yes"]) == 0
+    assert "there is no earlier one" in capsys.readouterr().err
+    theirs, stat = prefix.install(MINE), Path.stat
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", lambda path, **how: SimpleNamespace(st_uid=0, st_mode=0o40755) if path == theirs
+                      else stat(path, **how))
+        assert not names().older(names().installation(str(root)))
+    shutil.rmtree(theirs)
+    (prefix.modules / f"{MINE}.lua").unlink()
+    versions = prefix.modules / "PyTorch/.modulerc.lua"
+    versions.write_text(f'module_version("{LATER}", "{BASE.partition("/")[2]}-mine")\n')
+    assert main(["remove", str(root), "--yes"]) == 0
+    assert not versions.exists()
+
+
+def test_names_that_can_t_be_removed(prefix, monkeypatch, capsys):
+    """E-06: lines of other encodings stay; a file of names of somebody else isn't one to remove by hand."""
+    versions = prefix.modules / "PyTorch/.modulerc.lua"
+    for is_closed in (False, True):
+        prefix.install(MINE)
+        mine, other = f'module_version("{MINE}", "mine")\n'.encode(), b"-- gr\xfcn\n"
+        versions.write_bytes(other + mine)
+        if is_closed:
+            monkeypatch.setattr("ebsif.files.replace", Mock(side_effect=PermissionError))
+        assert main(["remove", MINE, "--yes"]) == 0
+        assert versions.read_bytes() == other + (mine if is_closed else b"")
+        said = capsys.readouterr().err
+        assert (f"the lines for {MINE} are left in {versions}, which can't be changed: " in said) == is_closed
+        assert "by hand" not in said
+
+
+def test_a_file_that_goes_while_sizes_are_added_up(prefix, monkeypatch):
+    """E-06: another program may delete a file in the installation at the same time."""
+    root, lstat = prefix.install(MINE), os.lstat
+    before = report.size_of(root)
+    monkeypatch.setattr(os, "lstat", lambda path, **how: lstat(root / "gone" if str(path).endswith(".sif") else path,
+                                                               **how))
+    assert 0 < report.size_of(root) < before
 
 
 def test_removing_several_modules(prefix, capsys):
@@ -703,7 +751,7 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     extension.prefix.add(extension.root, "hand", "1.0")
     assert main(["upgrade", MINE, BASE, "-n"]) == 0
     said = extension.capsys.readouterr().err
-    assert "to add them once it is installed: ebsif extend mine --add hand==1.0" in said
+    assert f"to add them once it is installed: ebsif extend {BASE}-mine --add hand==1.0" in said
 
 
 def test_a_name_that_is_taken(extension, tmp_path):

@@ -44,5 +44,5 @@ def run(options: Namespace) -> int:
     status = make(request_of(options), Extension(container, name, stages))
     root = path.parent.parent
     if (root / lockfile.RECORD).is_file():
-        change.report_left_behind(places.of_directory(root), name, stages)
+        change.report_left_behind(places.of_directory(root), f"{container.module}-{name}", stages)
     return status

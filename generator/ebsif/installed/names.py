@@ -89,11 +89,13 @@ class Names:
         return [same[0] for same in on_base.values()]
 
     def older(self, module: Installation) -> list[Installation]:
-        """Return the earlier extensions with the name and the base of this one, newest first."""
+        """Return the earlier extensions with the name and the base of this one, beside it and of the same account."""
         if not module.extension:
             raise NamingError(f"{shown(module)} is no extension, so there are no earlier ones of it")
         return [one for one in places.everything()
                 if one.base == module.base and one.extension and one.extension[0] == module.extension[0]
+                and places.is_same(one.root.parent, module.root.parent)
+                and one.root.stat().st_uid == module.root.stat().st_uid
                 and natural_key(shown(one)) < natural_key(shown(module))]
 
     def named(self, text: str) -> list[Union[Container, Installation]]:

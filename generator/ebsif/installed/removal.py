@@ -135,7 +135,8 @@ def locked(module: str, lock: Path) -> str:
 
 def text_without(path: Path, module: str, successor: Optional[str] = None) -> Optional[str]:
     """Return the text of a .modulerc file without a module, None if unchanged; a successor gets its names (V-07)."""
-    before = path.read_text(encoding="utf-8") if files.is_there(path) else ""
+    # bytes of another encoding in the lines of others stay as they are
+    before = path.read_text(encoding="utf-8", errors="surrogateescape") if files.is_there(path) else ""
     after = before
     for name in (module, shown_module(module)):
         def moved(statement: re.Match[str], name: str = name) -> str:
@@ -194,7 +195,8 @@ def remove(removal: Removal) -> None:
         raise RemovalError(f"{error.filename} can't be removed: {error.strerror}; nothing was removed") from error
     places_of = dict(renamed)
     left = [str(path) for path in (places_of.get(path, path) for path in removal.paths) if not delete(path)]
-    left += [str(path) for path in removal.lines if not remove_lines(path, removal)]
+    for path in removal.lines:
+        remove_lines(path, removal)
     for folder in dict.fromkeys(path.parent for path in (*removal.paths, *removal.lines)):
         # the software's directory, if this was its last version
         if folder.name == removal.installation.module.split("/")[0]:
@@ -204,8 +206,8 @@ def remove(removal: Removal) -> None:
         raise RemovalError(f"the module is removed, but these files are left, remove them by hand: {', '.join(left)}")
 
 
-def remove_lines(path: Path, removal: Removal) -> bool:
-    """Remove a module from a .modulerc file, to which others may be adding theirs; return whether it is gone."""
+def remove_lines(path: Path, removal: Removal) -> None:
+    """Remove a module from a .modulerc file, to which others may be adding theirs; say it if that isn't possible."""
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.modulefile import modulerc_lock
 
@@ -217,8 +219,8 @@ def remove_lines(path: Path, removal: Removal) -> bool:
             elif text == "":
                 path.unlink()
     except OSError:
-        return False
-    return True
+        output.note(f"the lines for {removal.installation.module} are left in {path}, which can't be changed: "
+                    f"{files.how_to_get_access(path)}")
 
 
 def delete(path: Path) -> bool:

@@ -191,7 +191,10 @@ def size_of(root: Path) -> int:
     names: dict[tuple[int, int], list[int]] = {}
     for folder, _, entries in os.walk(root):
         for entry in entries:
-            status = os.lstat(os.path.join(folder, entry))  # noqa: PTH118 hundreds of thousands of files
+            try:
+                status = os.lstat(os.path.join(folder, entry))  # noqa: PTH118 hundreds of thousands of files
+            except OSError:  # removed in this moment
+                continue
             count = names.setdefault((status.st_dev, status.st_ino), [status.st_nlink, status.st_blocks * 512])
             count[0] -= 1
     return sum(size for left, size in names.values() if left == 0)
