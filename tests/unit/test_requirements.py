@@ -148,9 +148,14 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
         f"-c {tmp_path}/c.txt", f"--constraint {tmp_path}/c.txt", f"-f {tmp_path}/wheels",
         f"--find-links {tmp_path}/wheels", f"{tmp_path}/wheels/x.whl --hash=sha256:0", f"{tmp_path}/y.tar.gz",
         str(tmp_path), f"-c {tmp_path}/more/d.txt", "-c https://example.org/c.txt", f"{tmp_path}/wheels/x.whl", *same]
-    (tmp_path / "pro ject/x.whl").touch()
-    assert read(tmp_path / "pro ject/a.txt", "./x.whl[z] ; python_version > '3'\na --config-settings=b/c\n").lines == [
-        f"file://{tmp_path}/pro%20ject/x.whl[z] ; python_version > '3'", "a --config-settings=b/c"]
+    # pip takes blanks in a path for a part of it
+    (tmp_path / "pro ject/x y.whl").touch()
+    uri = f"file://{tmp_path}/pro%20ject"
+    text = ("./pro ject/x y.whl\npro ject/x y.whl[z] ; python_version > '3'\npro ject/x y.whl --hash=sha256:0\n"
+            "pro ject ; os_name == '/'\n./pro ject ; os_name == '/'  # mine\na --config-settings=b/c\n")
+    assert read(tmp_path / "a.txt", text).lines == [
+        f"{uri}/x%20y.whl", f"{uri}/x%20y.whl[z] ; python_version > '3'", f"{uri}/x%20y.whl --hash=sha256:0",
+        "pro ject ; os_name == '/'", f"{uri} ; os_name == '/'", "a --config-settings=b/c"]
     # pip splits options like a shell
     (tmp_path / "pro ject/c.txt").touch()
     assert read(tmp_path / "pro ject/a.txt", "-c c.txt\n-f .\n").lines == [
@@ -159,6 +164,7 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
     quoted = "-r 'pro ject/r.txt'\n--requirement=\"pro ject/r.txt\"\n-c pro\\ ject/c.txt  # mine\n-c '/a b.txt'\n"
     assert read(tmp_path / "a.txt", quoted.replace("pro\\ ", '"pro "')).lines == [
         "a", "a", f"-c '{tmp_path}/pro ject/c.txt'", "-c '/a b.txt'"]
+    assert read(tmp_path / "b.txt", "pro\\\n ject\n./more\n").lines == ["pro ject", f"{tmp_path}/more"]
 
 
 def test_packages_that_need_torch_get_their_own_stage():

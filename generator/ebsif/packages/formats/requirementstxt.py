@@ -8,9 +8,12 @@ from pathlib import Path
 
 from ebsif.packages.formats.wanted import RequirementsError
 
+# A blank in a path, rather than before extras, a marker or an option.
+BLANK = r"\s+(?![\[;\s-])"
 # A line that pip takes for a file or directory: because of its beginning, a slash, or its suffix.
-LOCAL = re.compile(r"(?P<path>\.[^\s;\[]*|[^/\s;\[@:]+/[^\s;\[@:]*|[^\s;\[@:/]+\.(?:whl|zip|tar\.\w+))"
-                   r"(?P<rest>[\[;\s].*)?")
+LOCAL = re.compile(
+    rf"(?P<path>\.(?:[^\s;\[]|{BLANK})*|(?:[^/\s;\[@:]|{BLANK})+/(?:[^\s;\[@:]|{BLANK})*|"
+    rf"(?:[^\s;\[@:/]|{BLANK})+\.(?:whl|zip|tar\.\w+))(?P<rest>[\[;\s].*)?")
 # Options with a file, a directory or a URL.
 WITH_PLACE = re.compile(r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-links|editable))"
                         r"(?:\s*=\s*|\s+|(?<=^-[rcfe]))(?P<place>.+)")
