@@ -113,13 +113,17 @@ def test_the_active_environment(module, tmp_path, monkeypatch):
     assert json.loads(path.read_text())["env"] == {"EBSIF_VENV": str(venv)}
 
 
-def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, capsys):
+def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, capsys, monkeypatch):
     """J-05: the environment's module is named, and no other one with a similar name is taken."""
     venv = tmp_path / "env"
     for folder in ("host-bin", "bin"):
         (venv / folder).mkdir(parents=True)
     (venv / "bin/activate").write_text(f"    _EBSIF_MODULE={MINE} _EBSIF_VENV={venv}\n")
     assert main(["kernel", "install", str(venv)]) == 0
+    # in EasyBuild's prefix, which needn't be on MODULEPATH
+    with monkeypatch.context() as patch:
+        patch.setenv("MODULEPATH", "/nowhere")
+        assert main(["kernel", "install", str(venv)]) == 0
     for name in ("PyTorch/2.13.0", "PyTorch/latest"):
         (venv / "bin/activate").write_text(f"    _EBSIF_MODULE={name} _EBSIF_VENV={venv}\n")
         assert main(["kernel", "install", str(venv)]) == 3

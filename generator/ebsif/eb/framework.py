@@ -306,14 +306,6 @@ def prefix() -> tuple[Path, Path]:
     return Path(install_path()), Path(install_path("mod")) / build_option("suffix_modules_path")
 
 
-def repository() -> Optional[Path]:
-    """Return the directory where EasyBuild archives easyconfigs; None if it isn't one."""
-    from easybuild.tools.config import get_repository, get_repositorypath
-
-    session()
-    return Path(*get_repositorypath()) if get_repository() == "FileRepository" else None
-
-
 def only_build(folder: Union[str, Path], last: str = "build") -> list[str]:
     """Return the options with which eb builds in a folder up to a step, installs nothing, and writes nowhere else."""
     # --rebuild: eb would skip the easyconfig if its module exists already

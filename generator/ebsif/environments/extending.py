@@ -114,7 +114,8 @@ def sources(container: Container) -> str:
     """Return eb's option for the directories that may have the image: EasyBuild's, the site's, of installations."""
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
-    installed = [Path(path) for one in places.everything() if shown(one).startswith(f"{container.name}/")
+    installed = [Path(path) for one in places.everything()
+                 if (one.recorded_name or shown(one)).startswith(f"{container.name}/")
                  for path in [lockfile.InstalledImage(str(one.root)).path] if path]
     # also of recipes that were written by hand
     installed += sorted((framework.prefix()[0] / container.name).glob(f"*/{glob.escape(container.file_name)}"))

@@ -24,7 +24,7 @@ from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUAS
 
 from ebsif import files
 from ebsif.errors import EbsifError
-from ebsif.installed import current, interpreter
+from ebsif.installed import current, interpreter, places
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation, shown
 from ebsif.packages.venv import packages
@@ -127,7 +127,7 @@ def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[P
         raise KernelError(f"{venv}/bin/activate names no module; to add one: {remedy}")
     module = shlex.split(line.group(1))[0].partition("=")[2]
     # another one with a similar name would not start in this environment
-    thing = names.exact(module)
+    thing = names.exact(module) or places.installed_as(module)
     if not isinstance(thing, Installation):
         raise KernelError(f"{venv} is an environment of the module {module}: no container module '{module}' is "
                           f"installed here. To correct the name: {remedy}")

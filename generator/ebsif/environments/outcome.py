@@ -159,7 +159,7 @@ def make(request: Request, extension: Extension) -> int:
             status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))])
             for place in beside if not request.output else ():
                 # the installation has it, and user software is large
-                place.unlink()
+                place.unlink(missing_ok=True)
             return status
     for one in (*beside, path):
         print(one)
@@ -193,7 +193,7 @@ def check_name(request: Request, extension: Extension, added: Sequence[str] = ()
 def show_plan(request: Request, extension: Extension, date: str) -> Optional[int]:
     """Show what pip would do; return the exit status, or None if the installation follows."""
     planned, module = extension.plan(date, request), extension.module(date)
-    is_replaced = not request.again and installed_as(module) is not None
+    is_replaced = not request.again and places.installed_as(module) is not None
     if is_replaced:
         output.note(f"{module} is installed already, with other packages: it would be replaced")
     plan.show(planned, extension.container(date), install_command(request.words, is_replaced))
@@ -212,7 +212,7 @@ def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[I
         return path is not None and not request.again and extension.is_in(path, date)
 
     if request.date:
-        there = installed_as(extension.module(request.date)) if request.check or request.install else None
+        there = places.installed_as(extension.module(request.date)) if request.check or request.install else None
         return request.date, there if there and is_done(there, request.date) else None
     earlier = extending.of_today(extension.base.module, extension.name)
     for date, last in list(earlier.items())[-1:]:
@@ -230,11 +230,6 @@ def nothing_to_do(installation: Installation) -> int:
     output.note(f"{installation.module} has these packages already: nothing to do (--rebuild installs it again)")
     output.hint(f"load it with: {installation.load}")
     return 0
-
-
-def installed_as(module: str) -> Optional[Installation]:
-    """Return the installation of a module."""
-    return next((one for one in places.everything() if shown(one) == module), None)
 
 
 def may_replace(request: Request, path: Path, module: str) -> bool:

@@ -308,6 +308,11 @@ def everything() -> list[Installation]:
     return installations()[0]
 
 
+def installed_as(module: str) -> Optional[Installation]:
+    """Return the installation of a module, wherever it is; None if there is none."""
+    return next((one for one in everything() if shown(one) == module), None)
+
+
 class Search:
     """A search of directories; `found` are the installations by their real path, `problems` the findings, each once."""
 

@@ -57,7 +57,7 @@ def change(installation: Installation, state: Optional[SoftwareState]) -> Option
         return Finding(ERROR, installation.module, "its user-software.squashfs is damaged: it has the size and time of "
                        f"the installation, but not its SHA256: install the module again with `{installation.rebuild}`")
     try:
-        differences = lock.differences("package", recorded_packages(installation), packages(installation, state))
+        differences = lock.differences("package", installation.record.venv_versions, packages(installation, state))
     except EbsifError as error:
         return Finding(ERROR, installation.module, f"its user software can't be read: {error}; install the module "
                        f"again with `{installation.rebuild}`")
@@ -74,16 +74,11 @@ def describe(one: lock.Change) -> str:
     return f"{one.name} {one.after} instead of {one.before}"
 
 
-def recorded_packages(installation: Installation) -> dict[str, str]:
-    """Return the versions of the packages that were installed as user software, by normalized name."""
-    return installation.record.venv_versions
-
-
 def packages(installation: Installation, state: Optional[SoftwareState]) -> dict[str, str]:
     """Return the versions in user software as it is now, by normalized name; raise RequirementsError if unreadable."""
     if not state or state.state == GONE:
         return {}
     if state.is_changed is False:
-        return recorded_packages(installation)
+        return installation.record.venv_versions
     name = "user-software" if state.state == UNPACKED else "user-software.squashfs"
     return {key: one.version for key, one in venv.packages(installation.root / name).items()}
