@@ -269,6 +269,24 @@ def test_parameters_without_a_field(read):
             read(head + RECORD + f"    parameters: {{{name}: x}}\n")
 
 
+def test_a_parameter_with_its_default_value(read):
+    """Admin section 2, missing 5: a stated default is in the easyconfig, whatever the site has."""
+    (one,) = read(f"{HEAD}{RECORD}    parameters: {{wrappers_load: false}}\n")
+    assert "wrappers_load = False\n" in easyconfig.render(one)
+
+
+def test_the_sites_file_of_binds(read, tmp_path):
+    """S002-14: it counts if family and record have binds of their own, unless one names another file."""
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place/site.yaml").write_text(
+        "name: place\ndescription: x\nbinds: {file: /etc/binds, optional: [/s]}\n")
+    place = site.read("place", [tmp_path])
+    (one,) = read(f"{HEAD}{RECORD}    binds: {{optional: [/own]}}\n", place)
+    assert (one.all_binds.file, one.all_binds.optional) == ("/etc/binds", ["/s", "/a", "/b", "/own"])
+    (one,) = read(f"{HEAD}{RECORD}    binds: {{file: /other}}\n", place)
+    assert one.all_binds.file == "/other"
+
+
 def test_replacements_of_archived_containers():
     """Issue 45, point 8: what is named instead of an archived container exists, isn't archived, and fits the driver."""
     for name in site.names():

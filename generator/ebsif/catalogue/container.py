@@ -16,10 +16,6 @@ from ebsif.catalogue.yamlfile import Loader
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 
-# The text of Container.archive_message, as a pattern to parse it.
-ARCHIVE_MESSAGE = re.compile(
-    r"\S+ has been archived(?: since (?P<since>\S+): (?P<reason>.*?)(?:\. Use (?P<replacement>\S+) instead)?)?\.")
-
 
 class CatalogueError(EbsifError):
     """A container is not in the catalogue, or its record can't be completed; the message says what is known."""

@@ -68,7 +68,7 @@ def models(base: Optional[AnyModel], own: Optional[AnyModel]) -> Optional[AnyMod
     """Return two models of one type as one, by the rule of `fields`."""
     if not base or not own:
         return own or base
-    return base.model_copy(update=fields(dict(base), own.given, defaults_of(type(own))))
+    return base.model_copy(update=fields(base.given, own.given, defaults_of(type(own))))
 
 
 def is_stages(requirements: object) -> bool:

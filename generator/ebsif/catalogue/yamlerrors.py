@@ -87,14 +87,13 @@ def invalid(*places: tuple[tuple, str], fields: Optional[ValidationError] = None
     return ValidationError.from_exception_data("a file", details)
 
 
-def problems_of(error: ValidationError, model: type[BaseModel], node: yaml.Node, path: Path,
-                where: tuple = ()) -> list[Problem]:
+def problems_of(error: ValidationError, model: type[BaseModel], node: yaml.Node, path: Path) -> list[Problem]:
     """Return pydantic's errors as problems, given the composed YAML of the file."""
     errors = error.errors(include_url=False)
     by_keys: dict[tuple, list[tuple[int, str, str]]] = {}
     for item in errors[:ERRORS]:
-        line, keys = place(node, [*where, *item["loc"]], item["type"] == "missing")
-        by_keys.setdefault(keys[len(where) :], []).append((line, *explain(model, item)))
+        line, keys = place(node, [*item["loc"]], item["type"] == "missing")
+        by_keys.setdefault(keys, []).append((line, *explain(model, item)))
     problems = []
     for keys, messages in by_keys.items():
         # of the alternatives of a union, keep the errors of the one that fits best

@@ -97,18 +97,18 @@ def check_events(text: str, path: Path) -> None:
             raise DocumentError(Problem(path, line, "nested too deeply"))
 
 
-def validate(model: type[AnyModel], content: object, path: Path, where: tuple = ()) -> AnyModel:
-    """Return the model of a file's content, or of the part at the keys `where`. Raise DocumentError with all lines."""
+def validate(model: type[AnyModel], content: object, path: Path) -> AnyModel:
+    """Return the model of a file's content. Raise DocumentError with all lines."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise document_error(error, model, path, where) from None
+        raise document_error(error, model, path) from None
 
 
-def document_error(error: ValidationError, model: type[Model], path: Path, where: tuple = ()) -> DocumentError:
+def document_error(error: ValidationError, model: type[Model], path: Path) -> DocumentError:
     """Return the DocumentError for a ValidationError of pydantic; see `validate`."""
     node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
-    return DocumentError(*problems_of(error, model, node, path, where))
+    return DocumentError(*problems_of(error, model, node, path))
 
 
 def line_of(path: Path, key: str) -> int:

@@ -51,7 +51,6 @@ def as_yaml(table: dict[str, Any], indent: int = 0) -> str:
     return "".join(f"{' ' * indent}{line}" if line.strip() else line for line in text.splitlines(keepends=True))
 
 
-def as_item(table: dict[str, Any], indent: int = 2) -> str:
+def as_item(table: dict[str, Any]) -> str:
     """Return a table as an item of a list in YAML, each line indented."""
-    text = as_yaml(table, indent + 2)
-    return f"{' ' * indent}- {text[indent + 2 :]}"
+    return f"  - {as_yaml(table, 4)[4:]}"

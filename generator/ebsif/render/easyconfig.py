@@ -78,7 +78,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {"moduleclass": container.moduleclass or container.site.moduleclass},
     ]
     groups = [{name: value for name, value in group.items() if value not in (None, "", [], {})
-               and (name not in DEFAULT_VALUES or value != DEFAULT_VALUES[name])} for group in groups]
+               and (name in container.parameters or value != DEFAULT_VALUES.get(name))} for group in groups]
     return [group for group in groups if group]
 
 

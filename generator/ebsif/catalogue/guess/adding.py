@@ -9,7 +9,7 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
 from easybuild.easyblocks.generic.container.texts import normal_name
 
-from ebsif.catalogue.fieldtypes import PLACEHOLDER, is_line, is_version_part
+from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part
 from ebsif.catalogue.guess.familymatch import Candidate, best_of, candidates_in, doubt_about
 from ebsif.catalogue.guess.programs import Programs
 from ebsif.catalogue.guess.template import insert_placeholders
@@ -69,6 +69,7 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
             version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
     """Return the record for an image. Raise AddingError if it has neither a family nor a name, or no version."""
     image = Image(found, version, programs, ask)
+    check_file_name(image.file_name)
     candidates = [candidate for document in documents if name in (None, document.name)
                   for candidate in candidates_in(document, image, family)]
     if candidates:
@@ -82,6 +83,13 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
                           "family is begun for it")
     same_name = next((document for document in documents if document.name == name and document.containers), None)
     return propose_for_software(image, same_name) if same_name else propose_new_software(image, name)
+
+
+def check_file_name(name: str) -> None:
+    """Raise AddingError if a file can't have its name in the catalogue."""
+    if PLACEHOLDER.search(name) or CONTROL.search(name):
+        raise AddingError(f"'{escape(name)}' can't be the name of an image in the catalogue, which takes words in "
+                          "braces for placeholders, and lines without control characters: give the file another name")
 
 
 def propose_for_family(image: Image, candidate: Candidate) -> Proposal:

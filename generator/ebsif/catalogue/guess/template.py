@@ -11,10 +11,10 @@ from ebsif.catalogue.records import Record
 OPTIONAL = ("variant", "label")
 
 
-def read_fields(template: str, name: str, known: Optional[dict[str, str]] = None) -> Optional[dict[str, str]]:
+def read_fields(template: str, name: str) -> Optional[dict[str, str]]:
     """Return the fields of a name that matches a template (a dotless 210 becomes 2.10), or None."""
     placeholders = PLACEHOLDER.findall(template)
-    match = pattern(template, known or {}).fullmatch(name)
+    match = pattern(template).fullmatch(name)
     fields: dict[str, str] = {}
     for (field, dotless), value in zip(placeholders, match.groups() if match else ()):
         if value:
@@ -24,28 +24,26 @@ def read_fields(template: str, name: str, known: Optional[dict[str, str]] = None
     return fields if match else None
 
 
-def pattern(template: str, known: dict[str, str]) -> re.Pattern:
+def pattern(template: str) -> re.Pattern:
     """Return the regular expression that matches the names of a template; each placeholder is a group."""
     parts: list[str] = []
     seen: list[tuple] = []
     end = 0
     for match in PLACEHOLDER.finditer(template):
         again = match.groups() in seen and match.group(1) not in OPTIONAL
-        group = rf"(\{seen.index(match.groups()) + 1})" if again else pattern_of_field(match[1], match[2], known)
+        group = rf"(\{seen.index(match.groups()) + 1})" if again else pattern_of_field(match[1], match[2])
         parts += [re.escape(template[end : match.start()]), group]
         seen.append(match.groups())
         end = match.end()
     return re.compile("".join(parts) + re.escape(template[end:]))
 
 
-def pattern_of_field(field: str, dotless: str, known: dict[str, str]) -> str:
+def pattern_of_field(field: str, dotless: str) -> str:
     """Return the regular expression for a placeholder."""
     if field in OPTIONAL:
         return "(?:-([A-Za-z0-9_.+-]+?))?"
     if dotless:
         return "([0-9]+)"
-    if field in known:
-        return f"({re.escape(known[field])})"
     # hyphens separate fields, but versions of components may contain them
     return "([A-Za-z0-9_.+]+?)" if field in Record.model_fields else "([A-Za-z0-9_.+-]+?)"
 
