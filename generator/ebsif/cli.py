@@ -177,10 +177,12 @@ def run(arguments) -> int:
     if unknown:
         advice = f": put -- before {options.takes_more}" if options.takes_more else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
+    from ebsif.processes import interruptible
     from ebsif.report import output
 
     output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
-    return options.run(options)
+    with interruptible():
+        return options.run(options)
 
 
 def unknown_command(name: str) -> str:

@@ -69,7 +69,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], number
     """
     global _ending  # noqa: PLW0603 one process, one command
     try:
-        with interruptible(), ThreadPoolExecutor(number) as pool:
+        with ThreadPoolExecutor(number) as pool:
             futures = [pool.submit(function, item) for item in items]
             try:
                 # with a limit: a signal that arrives just before Python begins to wait would not end the waiting
@@ -91,7 +91,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], number
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end this process with an exception, as Ctrl-C does."""
+    """Let SIGTERM and SIGHUP end this process with an exception, as Ctrl-C does: unfinished files don't stay."""
     in_main = threading.current_thread() is threading.main_thread()
     # nohup ignores SIGHUP
     earlier = {number: signal.signal(number, interrupt) for number in ENDING

@@ -16,7 +16,23 @@ HANGS = 'echo $$ >>"$0"; sh -c \'echo $$ >>"$0"; exec sleep 300\' "$0" & wait; s
 INTERRUPTED = """\
 import sys
 from ebsif import processes
-processes.in_threads(lambda _: processes.run(["sh", "-c", *sys.argv[1:]], 300), range(4), 2)
+with processes.interruptible():
+    processes.in_threads(lambda _: processes.run(["sh", "-c", *sys.argv[1:]], 300), range(4), 2)
+"""
+CUT = """\
+import os, signal, sys, threading
+from pathlib import Path
+from ebsif import cli
+from ebsif.commands import site
+from ebsif.images.registry import repository
+
+def content():
+    yield b"some"
+    os.kill(os.getpid(), int(sys.argv[1]))
+    threading.Event().wait(60)
+
+site.run = lambda options: repository.write(content(), Path("image.sif"))
+sys.exit(cli.main(["site", "init", "mine"]))
 """
 
 
@@ -66,6 +82,15 @@ def test_an_interruption(tmp_path, number):
     assert numbers(tmp_path / "numbers", 4) == found
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_a_command_has_begun_to_write(tmp_path, number):
+    """R-04: also the signals by which schedulers end jobs leave no half image, which may have many gigabytes."""
+    done = subprocess.run([sys.executable, "-c", CUT, str(int(number))], cwd=tmp_path, stderr=subprocess.PIPE,
+                          preexec_fn=heed_signals, check=False)
+    assert done.returncode == 128 + number, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_threads():
     """I-04: results have the order of the items; an exception in a thread ends all, and programs can be run again."""
     assert processes.in_threads(lambda item: item * 2, [1, 2, 3], 2) == [2, 4, 6]
@@ -78,8 +103,9 @@ def test_signals_that_are_ignored():
     """I-04: what nohup has started goes on when the terminal is closed; the handlers are those of before at the end."""
     handlers = [signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)]
     try:
-        assert processes.in_threads(signal.getsignal, [signal.SIGHUP, signal.SIGTERM], 1) == [
-            signal.SIG_IGN, processes.interrupt]
+        with processes.interruptible():
+            assert [signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)] == [
+                signal.SIG_IGN, processes.interrupt]
         assert signal.getsignal(signal.SIGTERM) == handlers[1]
     finally:
         signal.signal(signal.SIGHUP, handlers[0])

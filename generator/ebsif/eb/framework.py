@@ -122,6 +122,10 @@ def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
         try:
             yield process
+        except SystemExit:
+            # a signal to this process alone
+            process.terminate()
+            raise
         finally:
             while process.poll() is None:
                 # it gets each Ctrl-C, too
