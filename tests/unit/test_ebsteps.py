@@ -274,4 +274,8 @@ def test_an_interrupted_step(capsys):
         steps.begin("pushing")
         raise ValueError("wrong")
     assert capsys.readouterr().err.endswith(" 0 s  failed\n")
+    with pytest.raises(ValueError, match="wrong"), Steps() as steps:
+        steps.begin("reading", important=False)
+        raise ValueError("wrong")
+    assert capsys.readouterr().err == ""
     assert [format_time(seconds) for seconds in (0.4, 59.9, 61, 7200)] == ["0 s", "59 s", "1 min 01 s", "120 min 00 s"]

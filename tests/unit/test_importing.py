@@ -280,7 +280,7 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
         ("'SINGULARITYENV_PREPEND_PATH': '/runscripts:/my/tools',",
          "directory /my/tools in PREPEND_PATH, for PATH in the container"),
         ("'HERE': '%(installdir)s/share',",
-         "variable HERE = %(installdir)s/share: a record can't name the installation (parameters: modluafooter can)"),
+         "variable HERE=%(installdir)s/share: a record can't name the installation (parameters: modluafooter can)"),
         (lines[53], "create_container_vars: another image or directory, other.sif, %(installdir)s"),
         (lines[53], "create_container_vars: the name Stranger, so that SIFSTRANGER is set"),
         ("exts_list = ['numpy']", "parameter exts_list = ['numpy']"),
@@ -412,7 +412,7 @@ def test_no_credential_is_imported(lumi, tmp_path):
     assert sorted(text.split(":")[0] for _, text in found.left if "credential" in text) == ["MY_TOKEN", "requirements"]
     file = (tmp_path / "containers/Tool.yaml").read_text()
     told = "\n".join([*found.messages, *found.data, *found.recognized, file])
-    assert "Passw0rd1" not in told
+    assert "Passw0rd1" not in told and "abcdef123456" not in told
 
 
 @pytest.mark.parametrize(("text", "reason"), [

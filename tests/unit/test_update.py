@@ -158,6 +158,8 @@ def test_moved_and_missing_images(place, capsys):
     assert "lumi-multitorch/2.10-rocm-7.0-torch-20260807_115122: its image " in said
     assert "was replaced: it has 58 bytes, not 1. Put the right one there, " in said
     assert "was truncated: it has 58 bytes, not 99. Put" in said
+    # signing adds to a file
+    assert said.count("if it was only signed, correct 'sha256' and 'size'") == 1
     assert said.count("warning: ") == 6
     # an archived one is of no interest
     place.catalogue.write_text(text.replace("history: a preview", "archived: true"))

@@ -37,6 +37,11 @@ class Difference(NamedTuple):
     figures: str
 
 
+def of_size(found: int, size: int) -> Difference:
+    """Return how a file of another size than the image of a record differs from it."""
+    return Difference("truncated" if found < size else "replaced", f"it has {found} bytes, not {size}")
+
+
 def difference(path: Path, size: Optional[int], sha256: Optional[str],
                digest: Optional[Callable[[Path], str]] = None) -> Optional[Difference]:
     """
@@ -46,6 +51,6 @@ def difference(path: Path, size: Optional[int], sha256: Optional[str],
     """
     found = path.stat().st_size
     if size not in (None, found):
-        return Difference("truncated" if found < (size or 0) else "replaced", f"it has {found} bytes, not {size}")
+        return of_size(found, size or 0)
     actual = digest(path) if digest and sha256 else sha256
     return None if actual == sha256 else Difference("altered", f"its SHA256 is {actual}, not {sha256}")

@@ -55,7 +55,7 @@ class ModuleSettings:
         """Read a variable; its value is written as in a Lua string."""
         own = self.own_variables()
         inner = PREFIX.sub("", name)
-        message = f"variable {name} = {shortened(value)}"
+        message = f"variable {shortened(f'{name}={value}')}"
         if name in own and value == own[name]:
             self.result.recognized.append(f"variable {name}")
         elif name in own:

@@ -45,6 +45,11 @@ class Step:
         return time.monotonic() - self.start
 
     @property
+    def is_shown(self) -> bool:
+        """Whether the step has a line once it is done."""
+        return self.important or bool(self.details) or self.seconds >= 1
+
+    @property
     def line(self) -> str:
         """The line of a step that is done."""
         return self.label(", ".join(self.details))
@@ -91,7 +96,7 @@ class Steps:
                  __: Optional[TracebackType]) -> None:
         """End the current step."""
         self.ended.set()
-        if kind:
+        if kind and self.step and self.step.is_shown:
             self.detail("interrupted" if issubclass(kind, KeyboardInterrupt) else "failed")
         self.end()
 
@@ -110,7 +115,7 @@ class Steps:
         """End the current step, if there is one."""
         with self.lock:
             step, self.step = self.step, None
-            if step and (step.important or step.details or step.seconds >= 1):
+            if step and step.is_shown:
                 self.write(f"{step.line}\n")
             elif self.at_terminal:
                 self.write("")

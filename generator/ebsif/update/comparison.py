@@ -22,6 +22,7 @@ from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.images import inspection
+from ebsif.images.checksum import of_size
 from ebsif.images.checksum import sha256 as sha256_of
 from ebsif.images.inspection import Inspection, read_packages
 from ebsif.images.remote import Remote
@@ -171,10 +172,10 @@ class Comparison:
         """Return whether an image (path or URL) has the size in its record, if that has one; if not, say so."""
         if container.size in (None, size):
             return True
-        how = "truncated" if size < (container.size or 0) else "replaced"
-        self.say_of(WARNING, container, f"its image {place} was {how}: it has {size} bytes, not {container.size}. Put "
-                    "the right one there, give the other one a name of its own, or, if it was only signed, correct "
-                    "'sha256' and 'size'")
+        differs = of_size(size, container.size)
+        signed = "; if it was only signed, correct 'sha256' and 'size'" if differs.how == "replaced" else ""
+        self.say_of(WARNING, container, f"its image {place} was {differs.how}: {differs.figures}. Put the right one "
+                    f"there, or give the other one a name of its own{signed}")
         return False
 
     def check_sum(self, container: Container, place: object, stated: Optional[Stated]) -> None:

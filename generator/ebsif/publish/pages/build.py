@@ -27,10 +27,10 @@ BRAND = "Containers"
 
 
 def build(sites: list[tuple[Site, list[Container]]], directory: Path,
-          records: Optional[Mapping[str, dict[str, Any]]] = None, overwrite: bool = False) -> int:
+          records: Optional[Mapping[str, Record]] = None, overwrite: bool = False) -> None:
     """Build the pages of sites in a directory; files that this function has not written are only lost on request."""
     with files.filled(directory, "docs", overwrite) as made:
-        return write_pages([(site, pages(containers, records)) for site, containers in sites], made)
+        write_pages([(site, pages(containers, records)) for site, containers in sites], made)
 
 
 def records_of(containers: Iterable[Container]) -> dict[str, Record]:
@@ -40,8 +40,8 @@ def records_of(containers: Iterable[Container]) -> dict[str, Record]:
             if one.module in names and not one.damage and one.record.image.file == names[one.module]}
 
 
-def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> int:
-    """Write all pages to a directory; return the number of containers."""
+def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
+    """Write all pages to a directory."""
     layout.copy_static(directory)
     common = {"brand": BRAND, "version": version(), "name_of": name_of,
               "links": [(f"About {name_of(site)}", f"{site.name}/index.html") for site, _ in sites]}
@@ -57,7 +57,6 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> int:
         for page, near in zip(some, neighbors(some)):
             layout.write(directory, page.address, "container.html", title=page.short_name, **values_of(page), **near,
                          **common)
-    return len(everything)
 
 
 def name_of(site: Site) -> str:
