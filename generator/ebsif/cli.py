@@ -106,8 +106,7 @@ def find_easybuild() -> None:
 
 def without_easybuild(arguments) -> str:
     """Return what to do if there is no EasyBuild; the profile of the site may know the modules."""
-    from ebsif.catalogue.settings import read_settings
-    from ebsif.commands.options import add_settings
+    from ebsif.commands.options import add_settings, settings_of
 
     # the parser of the command may not be there: its module imports EasyBuild
     parser = argparse.ArgumentParser(add_help=False)
@@ -115,7 +114,7 @@ def without_easybuild(arguments) -> str:
     options, _ = parser.parse_known_args(arguments)
     modules = []
     with contextlib.suppress(EbsifError):
-        modules = read_settings(options).site().scheduler.install.modules
+        modules = settings_of(options).site().scheduler.install.modules
     remedy = f"run `module load {' '.join(modules)}`" if modules else \
         "load the site's EasyBuild module, or run `pip install easybuild`"
     return f"this command needs EasyBuild, which {sys.executable} can't import: {remedy}"

@@ -271,7 +271,7 @@ def test_verbosity(place):
 
 
 def test_show(place):
-    """What is in a container and how to install it; JSON; the available versions."""
+    """What is in a container and how to install it; JSON; the newest version, and which versions there are."""
     output = run(place, "show", *MINE, "JAX/v0.10.0").stdout
     for name, value in (("in the image", "cuda 12.6"), ("image", "jax-0.10.0.sif"),
                         ("caches", "per job on the node in /tmp"), ("install", "eb JAX-0.10.0-20250601.eb")):
@@ -281,8 +281,12 @@ def test_show(place):
     shown = run(place, "show", *MINE, "JAX/v0.10.0").stdout
     assert f"{'install':16}eb easyconfigs/j/JAX/JAX-0.10.0-20250601.eb\n" in shown
     data = json.loads(run(place, "show", *MINE, "JAX/0.10.0", "--json").stdout)
-    assert data[0]["parameters"]["gpu"] == "cuda"
-    assert data[0]["images"] == []
+    assert data["parameters"]["gpu"] == "cuda"
+    assert data["images"] == []
+    newest = run(place, "show", *MINE, "jax")
+    assert newest.stdout == shown
+    assert newest.stderr == ("ebsif: 'jax' is JAX/0.10.0-20250601 of the catalogue, which has 2 versions (`ebsif list "
+                             "JAX`)\n")
     # admin 4: whether the image exists
     (place / "images").mkdir()
     (place / "images/jax-0.10.0.sif").touch()

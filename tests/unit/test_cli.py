@@ -225,7 +225,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(("command", "options"), [
-    (["extend", "PyTorch", "--name", "x", "--add", "rich"], ["--site", "lumi"]), (["check", "--quick"], []),
+    (["upgrade", "PyTorch/2.7.1", "PyTorch/2.7.1"], ["--site", "lumi"]), (["check", "--quick"], []),
     (["update"], []), (["installed"], [])], ids=lambda words: words[0] if words else "variable")
 def test_the_modules_of_easybuild_are_named(tmp_path, command, options):
     """F-05: a command that can't be imported without EasyBuild, too, names the modules of the site's profile."""

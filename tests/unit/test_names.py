@@ -50,13 +50,13 @@ def test_names_for_copying(monkeypatch, capsys, columns):
     assert main(["list", "--site", "lumi"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= columns
-    containers = Names(Namespace(site="lumi", catalogue=[])).containers
+    containers = Names("lumi").containers
     assert {one.module for one in containers if not one.archived} <= {line.split()[0] for line in lines if line.strip()}
 
 
 def names():
     """The names in the example catalogue."""
-    return Names(Namespace(site=None, catalogue=[]))
+    return Names()
 
 
 def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
@@ -69,7 +69,8 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     later = prefix.install(LATER)
     assert names().installation("mine").root == later
     # user trial: the earlier ones are counted, because they may be many
-    assert capsys.readouterr().err == f"ebsif: 'mine' is {LATER}, the newest of 2\n"
+    assert capsys.readouterr().err == (
+        f"ebsif: 'tool' is Tool/1.0-x, which is installed\nebsif: 'mine' is {LATER}, the newest of 2\n")
     # V-07: also with the name of its base
     assert names().installation(f"{BASE}-mine").root == later
     assert capsys.readouterr().err == ""

@@ -3,7 +3,6 @@
 import datetime
 import hashlib
 import json
-from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
@@ -151,7 +150,7 @@ def test_locks_with_something_missing(tmp_path):
 def installed(prefix, text="", **record):
     """Return an installation whose easyconfig has more text."""
     prefix.install(MINE, text=EASYCONFIG + text, **record)
-    return Names(Namespace(site=None, catalogue=[])).installation(MINE)
+    return Names().installation(MINE)
 
 
 @pytest.mark.parametrize("text", [
@@ -187,7 +186,7 @@ def test_what_is_no_credential_is_shared(eb_prefix):
     (eb_prefix.software / MINE / "easybuild" / name).write_text(
         f"{EASYCONFIG}# https://me:oneverysecret@host\n")
     with pytest.raises(EbsifError, match=r"\.eb has a credential"):
-        portable.of(Names(Namespace(site=None, catalogue=[])).installation(MINE), with_user_software=False)
+        portable.of(Names().installation(MINE), with_user_software=False)
 
 
 @pytest.mark.parametrize(("label", "named", "expected"), [

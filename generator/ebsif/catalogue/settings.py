@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from argparse import Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -132,8 +131,13 @@ def configuration_path() -> Path:
     return Path(named) if named else Path(home) / "ebsif" / "config.yaml"
 
 
-def read_settings(options: Namespace, complete: bool = True) -> Settings:
-    """Return the settings. Raise DocumentError for an invalid file, SiteError for a missing one or catalogue."""
+def read_settings(site_name: Optional[str] = None, catalogues: Iterable[Path] = (),
+                  easyconfigs: Optional[Path] = None, complete: bool = True) -> Settings:
+    """
+    Return the settings, of which the arguments override those in the configuration file.
+
+    Raise DocumentError for an invalid file, SiteError for a missing one, or (if `complete`) for a missing catalogue.
+    """
     path = configuration_path()
     if os.environ.get(CONFIGURATION_VARIABLE) and (path.is_dir() or not os.access(path, os.R_OK)):
         reason = f"can't be read: {files.how_to_get_access(path)}" if files.is_there(path) and not path.is_dir() else \
@@ -142,7 +146,7 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
     configured = read_configuration(path)
     # relative paths start from the directory of the file
     more = [beside(path, name) for name in configured.catalogues]
-    directories = [*getattr(options, "catalogue", ()), *more]
+    directories = [*catalogues, *more]
     for directory in directories:
         if complete and not directory.is_dir():
             quoted = shlex.quote(str(directory))
@@ -150,10 +154,9 @@ def read_settings(options: Namespace, complete: bool = True) -> Settings:
                 "is not a directory" if files.is_there(directory) else
                 f"does not exist: create it with `mkdir {quoted}` or `ebsif site init NAME --catalogue {quoted}`"))
     usual_place = beside(path, configured.output) if configured.output else None
-    place = getattr(options, "easyconfigs", None) or usual_place
+    place = easyconfigs or usual_place
     usual = os.environ.get(site.SITE_VARIABLE) or configured.site
-    # commands that name only installed modules have no such options
-    return Settings(getattr(options, "site", None) or usual, (*directories, site.SITES),
+    return Settings(site_name or usual, (*directories, site.SITES),
                     place or Path("easyconfigs"), bool(place), (usual, tuple(more), usual_place))
 
 

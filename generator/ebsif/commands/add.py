@@ -23,10 +23,10 @@ from ebsif.catalogue.entry import complete
 from ebsif.catalogue.guess import adding
 from ebsif.catalogue.proposal import AddingError, OtherImage
 from ebsif.catalogue.records import CatalogueFile
-from ebsif.catalogue.settings import Settings, read_settings
+from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamltext import as_yaml
-from ebsif.commands.options import add_dry_run, add_settings
+from ebsif.commands.options import add_dry_run, add_settings, settings_of
 from ebsif.eb import framework
 from ebsif.files import OverwriteError, is_there
 from ebsif.images import inspection, remote
@@ -60,7 +60,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Add an image; return the exit status."""
-    settings = read_settings(options)
+    settings = settings_of(options)
     profile = settings.site()
     documents, containers = settings.documents(profile), settings.containers(profile, strict=True)
     asked = {key: getattr(options, key) for key in ("name", "family", "version") if getattr(options, key)}

@@ -17,9 +17,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif.catalogue import schema
-from ebsif.catalogue.settings import Settings, read_settings
+from ebsif.catalogue.settings import Settings
 from ebsif.check.sites import check_sites
-from ebsif.commands.options import add_all_sites, add_json, add_settings, add_strict
+from ebsif.commands.options import add_all_sites, add_json, add_settings, add_strict, settings_of
 from ebsif.errors import EbsifError
 from ebsif.images import inspection
 from ebsif.report import output
@@ -66,7 +66,7 @@ def run(options: Namespace) -> int:
         if options.deep:
             # once, not for each image
             inspection.find_runtime()
-        settings = with_catalogue_here(read_settings(options))
+        settings = with_catalogue_here(settings_of(options))
         is_own = bool(settings.own_directories and not settings.site_name)
         names = settings.own_site_names() if options.all_sites or is_own else [None]
         settings = with_installed_easyconfigs(settings)

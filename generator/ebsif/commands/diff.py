@@ -9,11 +9,10 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 
 from ebsif.catalogue.container import Container
-from ebsif.commands.options import add_json, add_name, add_settings
+from ebsif.commands.options import add_json, add_name, add_settings, names_of
 from ebsif.errors import FOUND
 from ebsif.installed import compare
 from ebsif.installed.lock import Change
-from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 
 EXAMPLES = """\
@@ -34,7 +33,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print how two containers differ; return 1 if they do, else 0."""
-    names = Names(options)
+    names = names_of(options)
     things = [names.find(text) for text in (options.before, options.after)]
     if any(isinstance(thing, Container) for thing in things):
         # two records have more in common than a record and an installation

@@ -6,8 +6,7 @@ here are shown with all their packages, others with what the catalogue says.
 
 from argparse import ArgumentParser, Namespace
 
-from ebsif.catalogue.settings import read_settings
-from ebsif.commands.options import add_all_sites, add_output, add_settings
+from ebsif.commands.options import add_all_sites, add_output, add_settings, settings_of
 from ebsif.publish.pages import build
 from ebsif.report import output
 
@@ -27,7 +26,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Build the pages; return 0."""
-    settings = read_settings(options)
+    settings = settings_of(options)
     names = [settings.site_name] if settings.site_name and not options.all_sites else settings.site_names()
     sites = [(profile, settings.containers(profile, strict=True)) for profile in map(settings.site, names)]
     number = output.format_count(sum(len(some) for _, some in sites), "container")

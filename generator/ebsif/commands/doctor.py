@@ -13,7 +13,6 @@ The exit status is 1 if there are errors, with --strict also for warnings.
 
 from argparse import ArgumentParser, Namespace
 
-from ebsif.catalogue.settings import read_settings
 from ebsif.commands.options import (
     INSTALLATIONS,
     add_json,
@@ -21,7 +20,9 @@ from ebsif.commands.options import (
     add_strict,
     complete,
     complete_installed,
+    names_of,
     offer,
+    settings_of,
 )
 from ebsif.errors import UsageError
 from ebsif.installed import doctor, names, places
@@ -68,7 +69,7 @@ def run(options: Namespace) -> int:
 
 def examine_machine(options: Namespace) -> list[Finding]:
     """Return the findings on the machine; if a site is chosen, also on its catalogue and images."""
-    settings = read_settings(options)
+    settings = settings_of(options)
     if not settings.is_chosen:
         return doctor.examine([])
     profile = settings.site()
@@ -82,8 +83,8 @@ def examine_image(options: Namespace) -> list[Finding]:
     from ebsif.images import inspection
     from ebsif.installed.health import hardware
 
-    image = names.Names(options).image(options.image)
-    settings = read_settings(options)
+    image = names_of(options).image(options.image)
+    settings = settings_of(options)
     profile = settings.site()
     return hardware.examine_image(inspection.inspect(image, checksum=False), profile, settings.containers(profile))
 
@@ -95,9 +96,9 @@ def check_installed(options: Namespace) -> int:
     # imports EasyBuild
     from ebsif.installed.health import examination, nodes
 
-    installations, findings = names.installations(options, options.installed)
+    installations, findings = names.installations(names_of(options), options.installed)
     installations = places.with_module_files(installations)
-    settings = read_settings(options)
+    settings = settings_of(options)
     site = settings.site() if settings.is_chosen else None
     findings = [*findings, *examination.examine(installations, site, options.verify)]
     findings += nodes.examine(findings, installations)

@@ -7,9 +7,8 @@ A module with a credential in its record or easyconfig is refused.
 
 from argparse import ArgumentParser, Namespace
 
-from ebsif.commands.options import add_license, add_name, add_output
+from ebsif.commands.options import add_license, add_name, add_output, names_of
 from ebsif.environments import crate, portable
-from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -26,7 +25,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Write the crate; return 0."""
-    found = portable.of(Names(options).installation(options.module), options.license, with_user_software=False)
+    found = portable.of(names_of(options).installation(options.module), options.license, with_user_software=False)
     crate.write(found, options.output)
     if not found.license:
         output.note("the crate states no license, but repositories ask for one: --license CC0-1.0, for example")

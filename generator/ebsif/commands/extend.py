@@ -20,13 +20,14 @@ from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.settings import read_settings
 from ebsif.commands.options import (
     add_name,
     add_outcome,
     add_settings,
     complete_packages,
+    names_of,
     request_of,
+    settings_of,
 )
 from ebsif.eb import framework
 from ebsif.environments import bases, change, extending, plan, repeating
@@ -118,7 +119,7 @@ def run(options: Namespace) -> int:
         raise UsageError("--add and --remove can't be combined with the other ways to name packages")
     if (options.extra or options.group) and not (options.requirements or options.stage):
         raise UsageError("--extra and --group need -r or --stage")
-    names = Names(options)
+    names = names_of(options)
     if options.from_lock:
         return repeat(options, names)
     base = names.find(options.module)
@@ -136,7 +137,7 @@ def run(options: Namespace) -> int:
         require_packages(options)
     if installation:
         return change_extension(options, names, installation, is_same)
-    container = bases.chosen(names, options.module, read_settings(options).site())
+    container = bases.chosen(names, options.module, settings_of(options).site())
     wanted = wanted_packages(options, container)
     for installation in places.known(places.directories_of_modules(), container.module)[:1]:
         change.report_left_behind(installation, options.name, wanted)
@@ -158,7 +159,7 @@ def fill_wheelhouse(options: Namespace) -> int:
             any((asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.installs)):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
-        easyconfig = Names(options).easyconfig(options.module)
+        easyconfig = names_of(options).easyconfig(options.module)
     except selection.UnknownName:
         if not options.module.endswith(".eb"):
             raise
@@ -213,7 +214,7 @@ def parse_stage(text: str) -> tuple[str, str]:
 def change_extension(options: Namespace, names: Names, installation: Installation, is_same: bool) -> int:
     """Change an extension, or extend an installed module further under another name; return the exit status."""
     framework.session(tuple(options.more))
-    site = read_settings(options).site()
+    site = settings_of(options).site()
     container = bases.of_installation(installation, site)
     environment = change.environment_of(installation, container, names, site)
     if is_same:
@@ -256,7 +257,7 @@ def repeat(options: Namespace, names: Names) -> int:
     request = request_of(options)
     require_place(request)
     framework.session(tuple(options.more))
-    record, site = repeating.read(options.from_lock), read_settings(options).site()
+    record, site = repeating.read(options.from_lock), settings_of(options).site()
     if options.module:
         base = names.find(options.module)
         container = bases.without_extension(bases.of_installation(base, site), base) \

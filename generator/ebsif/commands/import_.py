@@ -10,8 +10,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif import files
-from ebsif.catalogue.settings import read_settings
-from ebsif.commands.options import add_output, add_settings
+from ebsif.commands.options import add_output, add_settings, settings_of
 from ebsif.errors import FAILED, FOUND
 from ebsif.migrate import cataloguefile, recipe
 from ebsif.migrate.easyconfigfile import ImportingError
@@ -35,7 +34,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print or write records, and report; return the exit status."""
-    profile = read_settings(options).site()
+    profile = settings_of(options).site()
     imported, failed = [], False
     for path in dict.fromkeys(options.easyconfigs):
         try:

@@ -25,8 +25,7 @@ from easybuild.easyblocks.generic.container.lockfile import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue import selection
-from ebsif.catalogue.settings import read_settings
-from ebsif.commands.options import add_installations, add_json, add_settings, add_strict
+from ebsif.commands.options import add_installations, add_json, add_settings, add_strict, names_of, settings_of
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import audit, current, names, places, report
 from ebsif.installed.imagestate import ImageState
@@ -73,7 +72,7 @@ def run(options: Namespace) -> int:
     if (options.database or options.osv_url) and not options.audit:
         raise UsageError("--database and --osv-url are for --audit")
     wanted = [selection.parse_requirement(text) for text in options.has]
-    installations, problems = names.installations(options, options.modules)
+    installations, problems = names.installations(names_of(options), options.modules)
     if options.audit:
         return audit_installations(installations, problems, options)
     if wanted:
@@ -206,7 +205,7 @@ def whose(image: ImageState) -> str:
 
 def catalogue_of(options: Namespace) -> Optional[report.Catalogue]:
     """Return the catalogue to compare with (Catalogue), None if no site is chosen."""
-    settings = read_settings(options)
+    settings = settings_of(options)
     if not settings.is_chosen:
         output.note("no site is chosen (--site), so nothing is compared with a catalogue")
         return None

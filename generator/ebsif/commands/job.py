@@ -15,9 +15,9 @@ from typing import Optional
 from ebsif import files
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
-from ebsif.catalogue.settings import Settings, read_settings
+from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import STAGED, Site
-from ebsif.commands.options import add_name, add_output, add_settings
+from ebsif.commands.options import add_name, add_output, add_settings, names_of, settings_of
 from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.installed import runtimecommand
@@ -94,7 +94,7 @@ def add_running(parser: argparse._ArgumentGroup) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write a batch script, and submit it if requested; return the exit status."""
-    settings = read_settings(options)
+    settings = settings_of(options)
     profile = settings.site()
     text = write(options, settings, profile)
     if options.output:
@@ -127,7 +127,7 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str
                           "here", options.submit)
     for item in values["data"]:
         check_there(item.source, f"{item.source}, which --data names, does not exist", options.submit)
-    name, use = module_name(Names(options), options.module, profile, options.submit)
+    name, use = module_name(names_of(options), options.module, profile, options.submit)
     # the run may be repeated from another directory
     catalogues = [word for folder in settings.own_directories for word in ("--catalogue", str(folder.absolute()))]
     return job.script(job.Request(name, command, **values), profile, catalogues, use)

@@ -9,10 +9,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from ebsif.commands.options import INSTALLED, add_json, complete_installed, offer
+from ebsif.commands.options import INSTALLED, add_json, complete_installed, names_of, offer
 from ebsif.environments import kernels
 from ebsif.errors import UsageError
-from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -56,7 +55,7 @@ def run(options: Namespace) -> int:
         raise UsageError(f"--json is for list, not for {options.action}")
     folder = kernels.folder_of(options.prefix)
     if options.action == "install":
-        kernel = kernels.install(Names(options), options.what, folder, options.name)
+        kernel = kernels.install(names_of(options), options.what, folder, options.name)
         output.hint(f"Jupyter offers {kernel.module} as the kernel {kernel.folder.name}, in {kernel.folder}")
         return 0
     if options.action == "remove":

@@ -12,9 +12,17 @@ from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif import modulestool
 from ebsif.catalogue import selection
-from ebsif.catalogue.settings import Settings, read_settings
+from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.summary import as_data, format_components
-from ebsif.commands.options import add_all_sites, add_json, add_names, add_settings, complete_components, offer
+from ebsif.commands.options import (
+    add_all_sites,
+    add_json,
+    add_names,
+    add_settings,
+    complete_components,
+    offer,
+    settings_of,
+)
 from ebsif.errors import FOUND, UsageError
 from ebsif.report import output
 from ebsif.report.table import print_table
@@ -42,7 +50,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print the matching containers; return 0, or 1 if none matches."""
-    settings = read_settings(options)
+    settings = settings_of(options)
     if options.mine:
         return print_mine(options, settings)
     wanted = [selection.parse_requirement(text) for text in options.has]

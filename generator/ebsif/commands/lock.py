@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Union
 
 from ebsif import files
-from ebsif.commands.options import add_name, add_output
+from ebsif.commands.options import add_name, add_output, names_of
 from ebsif.eb import framework
 from ebsif.environments import freezing
 from ebsif.errors import UsageError
 from ebsif.installed import current, lock
-from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.installed.sbom import bill_of_materials
 from ebsif.report import output
@@ -42,7 +41,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print or write the record of an installation, or what is made of it; return 0."""
-    found = Names(options).installed_or_file(options.module)
+    found = names_of(options).installed_or_file(options.module)
     if options.format == "eb":
         return write_easyconfig(options, found)
     if options.name or options.date:

@@ -6,10 +6,8 @@ without loading the module, so the app also works with modules that aren't in MO
 
 from argparse import ArgumentParser, Namespace
 
-from ebsif.catalogue.settings import read_settings
-from ebsif.commands.options import add_name, add_output, add_settings
+from ebsif.commands.options import add_name, add_output, add_settings, names_of, settings_of
 from ebsif.installed import places
-from ebsif.installed.names import Names
 from ebsif.publish.ondemand import writing
 from ebsif.report import output
 
@@ -30,8 +28,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Write the files; return 0."""
-    site = read_settings(options).site()
-    installation = places.with_module_file(Names(options).installation(options.module))
+    site = settings_of(options).site()
+    installation = places.with_module_file(names_of(options).installation(options.module))
     writing.write_app(installation, site, options.cluster, options.output, options.overwrite)
     print(options.output)
     output.hint("Open OnDemand lists an app in ~/ondemand/dev for its owner (My Sandbox Apps), and one in "

@@ -3,16 +3,17 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif.catalogue.settings import read_settings
+from ebsif.catalogue.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from ebsif.environments.outcome import Request
+    from ebsif.installed.names import Names
 
 # Ways to name what is installed; the names and directories that `names.installations` takes.
 INSTALLED = "an installed module, an installation directory, or a part of a name"
@@ -38,6 +39,23 @@ def add_settings(parser: argparse.ArgumentParser, easyconfigs: bool = False) -> 
         parser.add_argument("-o", "--output", dest="easyconfigs", metavar="DIRECTORY", type=Path,
                             help="directory of the easyconfigs; {site} stands for the name of the site (default: "
                                  "easyconfigs)")
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Return the settings of a command, which may lack the options of `add_settings`."""
+    return read_settings(*chosen(options), getattr(options, "easyconfigs", None))
+
+
+def names_of(options: argparse.Namespace) -> "Names":
+    """Return the names that a command understands; see `settings_of`."""
+    from ebsif.installed.names import Names
+
+    return Names(*chosen(options))
+
+
+def chosen(options: argparse.Namespace) -> tuple[Optional[str], Sequence[Path]]:
+    """Return the site and the catalogues that options name."""
+    return getattr(options, "site", None), getattr(options, "catalogue", ())
 
 
 def add_name(parser: argparse.ArgumentParser, name: str, what: str, only_installed: bool = False,
@@ -143,12 +161,12 @@ def beginning_with(prefix: str, names: Iterable[str]) -> list[str]:
 
 def complete_sites(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """Return the names of sites that begin with a text."""
-    return beginning_with(prefix, read_settings(parsed_args).site_names())
+    return beginning_with(prefix, settings_of(parsed_args).site_names())
 
 
 def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """Return the names of containers and installed modules that begin with a text."""
-    settings = read_settings(parsed_args)
+    settings = settings_of(parsed_args)
     known = [one.module_or_version for one in settings.containers(settings.site())]
     return sorted({*beginning_with(prefix, known), *complete_installed(prefix)})
 
@@ -157,7 +175,7 @@ def complete_components(prefix: str, parsed_args: argparse.Namespace, **_: objec
     """Return the names of components of containers that begin with a text."""
     from ebsif.catalogue.selection import components_of
 
-    settings = read_settings(parsed_args)
+    settings = settings_of(parsed_args)
     containers = settings.containers(settings.site())
     return beginning_with(prefix, (name for one in containers for name in components_of(one)))
 

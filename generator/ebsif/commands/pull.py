@@ -15,8 +15,7 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, Record
 
-from ebsif.catalogue.settings import read_settings
-from ebsif.commands.options import add_outcome, add_settings, request_of
+from ebsif.commands.options import add_outcome, add_settings, names_of, request_of, settings_of
 from ebsif.eb import framework
 from ebsif.environments import artefact, extending, repeating
 from ebsif.environments.artefact import Artefact
@@ -36,7 +35,6 @@ from ebsif.errors import UsageError
 from ebsif.images.registry.reference import open_repository
 from ebsif.images.registry.repository import is_content
 from ebsif.installed import places
-from ebsif.installed.names import Names
 from ebsif.report import output
 from ebsif.report.steps import working
 
@@ -70,9 +68,9 @@ def run(options: Namespace) -> int:
     extending.check_names(name)
     require_place(request)
     framework.session(tuple(options.more))
-    site = read_settings(options).site()
+    site = settings_of(options).site()
     try:
-        container = repeating.base_of(record, Names(options).containers, site)
+        container = repeating.base_of(record, names_of(options).containers, site)
     except repeating.MissingImageError as error:
         raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(request, found, name)}") from None
     container = repeating.repeated(container, record)

@@ -8,12 +8,11 @@ record or easyconfig is refused. The login for the registry is the container run
 import contextlib
 from argparse import ArgumentParser, Namespace
 
-from ebsif.commands.options import add_license, add_name
+from ebsif.commands.options import add_license, add_name, names_of
 from ebsif.environments import artefact, portable
 from ebsif.images.registry.connection import TransferError
 from ebsif.images.registry.manifest import ContentError
 from ebsif.images.registry.reference import open_repository
-from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -34,7 +33,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Push the environment; return 0."""
     reference = artefact.reference_to_push(options.reference)
-    found = portable.of(Names(options).installation(options.module), options.license)
+    found = portable.of(names_of(options).installation(options.module), options.license)
     if not found.squashfs:
         raise portable.PortableError(f"{found.module} has no packages of its own: others need only its image")
     repository, before = open_repository(reference), None

@@ -12,9 +12,8 @@ environment of make-venv that are in use now.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ebsif.commands.options import add_name
+from ebsif.commands.options import add_name, names_of
 from ebsif.installed import interpreter, places, runtimecommand
-from ebsif.installed.names import Names
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -38,7 +37,7 @@ def run(options: Namespace) -> int:
     """Print or write the interpreter; return 0."""
     if options.runtime:
         runtimecommand.check_modules_tool()
-    installation = Names(options).installation(options.module)
+    installation = names_of(options).installation(options.module)
     if options.runtime:
         installation = places.with_module_file(installation)
         print(runtimecommand.command_line(installation.module, installation.use))

@@ -11,8 +11,7 @@ Run the command again when the catalogue has changed. It doesn't need ReFrame.
 from argparse import ArgumentParser, Namespace
 
 from ebsif.catalogue import selection
-from ebsif.catalogue.settings import read_settings
-from ebsif.commands.options import add_names, add_output, add_settings
+from ebsif.commands.options import add_names, add_output, add_settings, settings_of
 from ebsif.publish.reframe import writing
 from ebsif.report import output
 
@@ -34,7 +33,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Write the checks; return 0."""
-    settings = read_settings(options)
+    settings = settings_of(options)
     site = settings.site()
     chosen = settings.containers(site, strict=True)
     if options.names:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif.commands.options import INSTALLED, add_dry_run, complete_installed, offer
+from ebsif.commands.options import INSTALLED, add_dry_run, complete_installed, names_of, offer
 from ebsif.environments import kernels
 from ebsif.errors import FOUND
 from ebsif.files import is_there
@@ -52,7 +52,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Remove modules after asking; return the exit status."""
-    names = Names(options)
+    names = names_of(options)
     modules = places.once(names.installation(text) for text in options.containers)
     earlier = {module: names.older(module) for module in modules} if options.older else {}
     if options.older:

@@ -8,9 +8,8 @@ was rendered: it stays as it is, unless --overwrite is given.
 from argparse import ArgumentParser, Namespace
 
 from ebsif.catalogue import reading, selection
-from ebsif.catalogue.settings import read_settings
 from ebsif.catalogue.yamlerrors import Problem
-from ebsif.commands.options import add_dry_run, add_names, add_overwrite, add_settings
+from ebsif.commands.options import add_dry_run, add_names, add_overwrite, add_settings, settings_of
 from ebsif.errors import FOUND
 from ebsif.render import easyconfig, rendering
 from ebsif.report import output
@@ -36,7 +35,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Render the easyconfigs; return the exit status."""
-    settings = read_settings(options)
+    settings = settings_of(options)
     profile = settings.site()
     directories = settings.directories_of(profile)
     everything = not (options.names or options.diff or options.dry_run or options.stdout)

@@ -1,7 +1,7 @@
 """Show the details of a container: its components, its programs, where its image is, how to install and load it.
 
-Of an installed module, also the packages that were added, as they are now. The name of a software shows all versions,
-installed ones first, each newest first.
+Of an installed module, also the packages that were added, as they are now. The name of a software is its newest version
+that is not archived; `ebsif list NAME` lists all of them.
 
 For an image (a file, or where it is: oras://, docker://, oci: ...): its components, how its Python is activated, its
 entry point, its labels. Signatures are listed but not verified: use `apptainer verify IMAGE`, with the keys that you
@@ -10,9 +10,9 @@ trust.
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
@@ -20,9 +20,8 @@ from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.explain import explain
-from ebsif.catalogue.settings import read_settings
 from ebsif.catalogue.summary import as_data, format_components
-from ebsif.commands.options import add_json, add_name, add_settings
+from ebsif.commands.options import add_json, add_name, add_settings, names_of, settings_of
 from ebsif.errors import UsageError
 from ebsif.files import is_there
 from ebsif.images import description, inspection, remote
@@ -68,21 +67,17 @@ def run(options: Namespace) -> int:
     """Print the details; return 0."""
     if options.name and is_image(options.name):
         return show_image(options)
-    names = Names(options)
-    shown_things = list(records_and_installations(names, names.find_all(options.name)))
+    names = names_of(options)
+    container, installation = record_and_installation(names, options.name)
     if options.explain:
-        return print_origins([container for container, _ in shown_things if container], options)
+        return print_origins(container, options)
     if options.json:
-        print(json.dumps([complete(container, installation) if container else installation.record
-                          for container, installation in shown_things], indent=2, default=vars))
+        print(json.dumps(complete(container, installation) if container else installation.record, indent=2,
+                         default=vars))
         return 0
-    directory = read_settings(options).output
-    for number, (container, installation) in enumerate(shown_things):
-        if number:
-            print()
-        for name, value in lines(container, installation, directory) if container else \
-                lines_of_installation(installation):
-            print(f"{name:16}{value}".rstrip())
+    for name, value in lines(container, installation, settings_of(options).output) if container else \
+            lines_of_installation(installation):
+        print(f"{name:16}{value}".rstrip())
     return 0
 
 
@@ -119,10 +114,12 @@ def look(source: ImageSource, options: Namespace) -> inspection.Inspection:
     return known.named(known.default)
 
 
-def print_origins(containers: list[Container], options: Namespace) -> int:
-    """Print where each value of containers comes from; return 0."""
-    settings = read_settings(options)
-    rows = [origin for container in containers for origin in explain(container, settings)]
+def print_origins(container: Optional[Container], options: Namespace) -> int:
+    """Print where each value of a container comes from; return 0. Raise NamingError if no record has it."""
+    if not container:
+        raise NamingError(f"the catalogue has no {options.name or 'record of the loaded module'}, so there is nothing "
+                          "to explain")
+    rows = explain(container, settings_of(options))
     if options.json:
         print(json.dumps([origin._asdict() for origin in rows], indent=2))
     else:
@@ -136,19 +133,14 @@ def shorten(value: str) -> str:
     return f"{first[:40]} ..." if others or len(first) > 44 else first
 
 
-def records_and_installations(names: Names, things: Iterable[Union[Container, Installation, Path]]) -> Iterator[
-        tuple[Optional[Container], Any]]:
-    """Yield the record in the catalogue and the installation of each module, either of which may be None, once."""
-    known = set()
-    for thing in things:
-        if isinstance(thing, Path):
-            raise NamingError(f"{thing} is no image: `ebsif diff` compares easyconfigs and locks")
-        container = names.record_of(thing) if isinstance(thing, Installation) else thing
-        if not container:
-            yield None, thing
-        elif container not in known:
-            known.add(container)
-            yield container, thing if isinstance(thing, Installation) else names.installed_as(container.module)
+def record_and_installation(names: Names, text: Optional[str]) -> tuple[Optional[Container], Any]:
+    """Return the record in the catalogue and the installation of a module, one of which may be None."""
+    thing = names.find(text)
+    if isinstance(thing, Path):
+        raise NamingError(f"{thing} is no image: `ebsif diff` compares easyconfigs and locks")
+    if isinstance(thing, Installation):
+        return names.record_of(thing), thing
+    return thing, names.installed_as(thing.module)
 
 
 def lines_of_installation(installation: Installation) -> Iterator[tuple[str, object]]:

@@ -30,7 +30,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Write the profile, and say what to do with it; return 0."""
-    settings = read_settings(Namespace(site=None, catalogue=[]), complete=False)
+    settings = read_settings(complete=False)
     catalogue = options.catalogue or next(iter(settings.own_directories), Path())
     path = newsite.write(options.name, catalogue)
     choice = shlex.join(dataclasses.replace(settings, directories=(catalogue,)).options_for(options.name))

@@ -17,8 +17,7 @@ from typing import Any, Optional
 
 from ebsif.catalogue import writing
 from ebsif.catalogue.proposal import AddingError, Proposal
-from ebsif.catalogue.settings import read_settings
-from ebsif.commands.options import add_json, add_settings
+from ebsif.commands.options import add_json, add_settings, settings_of
 from ebsif.errors import FOUND, EbsifError
 from ebsif.report import output
 from ebsif.report.findings import print_findings, status_of
@@ -40,7 +39,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print what differs; return 1 if anything is left to do, else 0."""
-    settings = read_settings(options)
+    settings = settings_of(options)
     profile = settings.site()
     documents = settings.documents(profile)
     containers = settings.containers(profile, strict=True)

@@ -5,13 +5,11 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
-from ebsif.catalogue.settings import read_settings
-from ebsif.commands.options import add_name, add_outcome, add_settings, request_of
+from ebsif.commands.options import add_name, add_outcome, add_settings, names_of, request_of, settings_of
 from ebsif.eb import framework
 from ebsif.environments import bases, change, extending
 from ebsif.environments.outcome import Extension, make
 from ebsif.installed import compare, places
-from ebsif.installed.names import Names
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -34,13 +32,13 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Write the easyconfig of the upgraded extension; return the exit status."""
     framework.session(tuple(options.more))
-    names = Names(options)
+    names = names_of(options)
     path = names.easyconfig(options.easyconfig)
     if not isinstance(path, Path):
         raise extending.ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "
                                        "`ebsif extend` on the newer one")
     stages, name, _ = compare.extension_of(path)
-    container = bases.chosen(names, options.module, read_settings(options).site())
+    container = bases.chosen(names, options.module, settings_of(options).site())
     status = make(request_of(options), Extension(container, name, stages))
     root = path.parent.parent
     if (root / lockfile.RECORD).is_file():

@@ -6,10 +6,10 @@ newest one; the name of a software, which is its newest version that is not arch
 What is installed comes before the catalogue. Without a name, the loaded module is meant.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 
@@ -38,14 +38,15 @@ class NamingError(EbsifError):
 class Names:
     """The names that a command understands; catalogue and installations are read when they are needed."""
 
-    def __init__(self, options: Any):
-        """Keep the options of the command, from which `read_settings` knows the catalogue."""
-        self.options = options
+    def __init__(self, site_name: Optional[str] = None, catalogues: Iterable[Path] = ()):
+        """Keep the site and the catalogues that a user has chosen; see `read_settings`."""
+        self.chosen = (site_name, tuple(catalogues))
+        self.said: set[str] = set()
 
     @cached_property
     def containers(self) -> list[Container]:
         """The catalogue of the chosen site."""
-        settings = read_settings(self.options)
+        settings = read_settings(*self.chosen)
         return settings.containers(settings.site())
 
     @cached_property
@@ -85,7 +86,7 @@ class Names:
                 on_base.setdefault(str(module.base), []).append(module)
         for same in on_base.values():
             if len(same) > 1 and "/" not in text:
-                output.note(f"'{text}' is {shown(same[0])}, the newest of {len(same)}")
+                self.say_once(f"'{text}' is {shown(same[0])}, the newest of {len(same)}")
         return [same[0] for same in on_base.values()]
 
     def older(self, module: Installation) -> list[Installation]:
@@ -121,12 +122,23 @@ class Names:
         if here:
             return here
         try:
-            return selection.find_one(self.containers, str(text))
+            container = selection.find_one(self.containers, str(text))
         except selection.UnknownName as error:
             own = {module.extension[0] for module in self.installations if module.extension}
             also = "" if "did you mean" in str(error) else selection.did_you_mean(str(text), own)
             missing = f"the file {text} does not exist, and " if str(text).endswith(SUFFIXES) else ""
             raise selection.UnknownName(f"{missing}{error}{also}") from None
+        if container.name.lower() == str(text).lower():
+            number = sum(one.name == container.name and not one.archived for one in self.containers)
+            self.say_once(f"'{text}' is {container.module_or_version} of the catalogue" + (
+                f", which has {number} versions (`ebsif list {container.name}`)" if number > 1 else ""))
+        return container
+
+    def say_once(self, text: str) -> None:
+        """Say what a name stands for, which a command may ask for several times."""
+        if text not in self.said:
+            self.said.add(text)
+            output.note(text)
 
     def here(self, text: Optional[str]) -> Union[Installation, Path, None]:
         """Return the installation or file with a name; None if there is none; without a name, the loaded module."""
@@ -142,8 +154,9 @@ class Names:
         """Return the installed module that a name stands for: of a software, the newest that is not archived."""
         current = [module for module in installed if not self.is_archived(module)] or installed
         current = [module for module in current if not getattr(self.record_of(module), "label", None)] or current
-        if len(current) > 1 and all(shown(module).partition("/")[0].lower() == text.lower() for module in current):
-            output.note(f"'{text}' is {shown(current[0])}, the newest of {len(current)} that are installed")
+        if all(shown(module).partition("/")[0].lower() == text.lower() for module in current):
+            which = f"the newest of {len(current)} that are installed" if len(current) > 1 else "which is installed"
+            self.say_once(f"'{text}' is {shown(current[0])}, {which}")
         elif len(current) > 1:
             raise NamingError(selection.ambiguous(text, map(shown, current)))
         return current[0]
@@ -162,12 +175,6 @@ class Names:
         """Return what is called exactly like a module, installed or in the catalogue; None if there is nothing."""
         return (self.installed_as(module) if module else None) or next(
             (one for one in self.recorded if one.module_or_version == module), None)
-
-    def find_all(self, text: Optional[str]) -> list[Found]:
-        """Return everything with a name, such as all versions of a software, installed ones first; see `find`."""
-        if text and not file_of(text) and not self.installed_as(text):
-            return list(self.named(selection.with_version(text))) or [self.find(text)]
-        return [self.find(text)]
 
     def installed_or_file(self, text: Optional[str]) -> Union[Installation, Path]:
         """Return the installation or file with a name; see `find`. What only the catalogue has is an error."""
@@ -245,10 +252,9 @@ class Names:
         return short if short and plain(str(text)) != plain(thing.module) else thing.module
 
 
-def installations(options: Any, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:
+def installations(names: Names, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:
     """Return installations by names or directories (default: all), newest first, and what can't be searched."""
     directories = list(filter(places.is_place, texts))
-    names = Names(options)
     named = [names.installation(text) for text in texts if text not in directories]
     there, problems = places.installations(directories) if directories or not texts else ([], [])
     return places.once([*named, *there]), problems
