@@ -143,7 +143,7 @@ def test_what_a_registry_tells(place, how):
     if tag == "2.0" and how != "a directory":
         assert wanted == f"{repository}:2.0@{image.digest}"
         said = place.ebsif("add", f"{repository}:2.0")
-        assert f"{repository}:2.0 is {image.digest} today, and may be another image tomorrow: the record names " in said
+        assert f"{repository}:2.0 is {image.digest} now; a tag or file can change, so the record names " in said
         assert place.record("Tool") == {"family": "tool", "version": "2.0", "date": "20261005",
                                         "components": {"fast": "3.1"}, "source": wanted}
         assert image_source(place.folder / "ec/t/Tool/Tool-2.0-20261005.eb") == wanted

@@ -85,7 +85,7 @@ MISTAKES = [
     ("archived: {since: '23.1.2026', reason: x}", 12, "archived.since: should be a date, such as 2026-01-23"),
     ("archived: {since: 2026-13, reason: x}", 12, "archived.since: should be a date that exists, found '2026-13'"),
     ("wrapers: [python]", 12, "wrapers: unknown key, did you mean 'wrappers'?"),
-    ("xyz: 1", 12, "xyz: unknown key (`ebsif check --schema`"),
+    ("xyz: 1", 12, "xyz: unknown key (`ebsif check --schema NAME`"),
     ("file: 'tool-{version.sif'", 12, "file: should have braces only around placeholders, such as {version}"),
     ("file: tool-{rocm}.sif", 12, "there is no value for {rocm} in 'tool-{rocm}.sif'"),
     ("variant: a/b", 12, "variant: should contain letters, digits and _ . + - only"),

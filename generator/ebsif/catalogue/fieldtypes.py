@@ -125,8 +125,8 @@ def is_source(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"'{text}' {error}") from None
     if not source.digest:
-        raise ValueError(f"'{text}' has no digest, so it may be another image tomorrow: `ebsif show {text}` shows "
-                         "its current digest")
+        raise ValueError(f"'{text}' has no digest, and a tag or file can change: `ebsif show {text}` shows its "
+                         "current digest")
     return str(source)
 
 

@@ -214,7 +214,7 @@ DEFAULTS = merge.defaults_of(Record)
 
 
 def as_parameter(requirements: Any) -> Any:
-    """Return requirements as in the easyconfig parameter: text, lines, or stages ."""
+    """Return requirements as in the easyconfig parameter: text, lines, or stages."""
     if merge.is_stages(requirements):
         return [stage.model_dump(exclude_defaults=True) for stage in requirements]
     return requirements

@@ -131,7 +131,7 @@ def unknown_key(key: str, known: list[str]) -> str:
     close = difflib.get_close_matches(key, known, n=1)
     if close:
         return f"unknown key, did you mean '{close[0]}'?"
-    names = f"known: {', '.join(known)}" if len(known) <= KEYS else "`ebsif check --schema` lists all"
+    names = f"known: {', '.join(known)}" if len(known) <= KEYS else "`ebsif check --schema NAME` prints all"
     return f"unknown key ({names})"
 
 

@@ -77,7 +77,7 @@ def run(options: Namespace) -> int:
     found = new.found if new else inspection.inspect(options.image)
     if not new and options.image.is_symlink():
         output.note(f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
-                    "can change; the record names the file")
+                    "can change")
     copy = is_copy(found, containers)
     if copy:
         output.note(f"{options.image} {copy}")
@@ -104,8 +104,8 @@ def from_source(options: Namespace, documents: list[CatalogueFile]) -> Sourced:
     named = bool(options.name) or sys.stdin.isatty()
     new = sourced(source, documents, options.fetch, whole=bool(options.fetch), named=named)
     if source.digest is None:
-        output.note(f"{options.image} is {new.source.digest} today, and may be another image tomorrow: the record "
-                    "names the digest")
+        output.note(f"{options.image} is {new.source.digest} now; a tag or file can change, so the record names the "
+                    "digest")
     if not fits(documents, new.found.file_name):
         options.name = options.name or new.name or None
         options.version = options.version or new.version

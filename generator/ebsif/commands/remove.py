@@ -1,9 +1,9 @@
 """Remove modules: their module files, their installations, and everything that belongs to them.
 
 Before asking, the command lists everything that it will delete. This includes the easyconfig, if `ebsif` wrote it and
-it is unchanged, and EasyBuild's archived copy of it; user software and scripts that reinstallations have set aside;
-additional names of the module; its kernels in your list. A module that is loaded, or whose image other modules need, is
-not removed. Such modules are searched in EasyBuild's prefix, on MODULEPATH, and in the directories that --users names.
+it is unchanged; user software and scripts that reinstallations have set aside; additional names of the module; its
+kernels in your list. A module that is loaded, or whose image other modules need, is not removed. Such modules are
+searched in EasyBuild's prefix, on MODULEPATH, and in the directories that --users names.
 
 The name of an extension is its newest one. With --older, all earlier ones are removed, and the newest one stays. The
 exit status is 1 if you don't confirm.

@@ -1,1 +1,1 @@
-"""Do installed modules still work here? One small function for each check; what they compare with is in tables.py."""
+"""Do installed modules still work here? One small function for each check, beside what it compares with."""
