@@ -55,9 +55,9 @@ def test_a_registry_with_a_password(site, busybox, private_registry):
             site.run(["apptainer", "registry", "login", "--username", ACCOUNT, "--password", PASSWORD, f"docker://{host}"])
         site.run(["apptainer", "push", busybox, f"oras://{private_registry.host}/ai/x:1"])
         source = re.search(rf"{name}:1@sha256:\w+", site.run(["ebsif", "show", f"{name}:1"]).stdout)[0]
-        # a tag alone may be another image tomorrow
+        # a tag alone may stand for another image later
         said = " ".join(site.eb(easyconfig(site, f"{name}:1"), check=False, one_stream=True).stdout.split())
-        assert f"'{name}:1' has no digest, so it may be another image tomorrow. `ebsif show {name}:1` shows" in said
+        assert f"'{name}:1' has no digest, and the tag can change. `ebsif show {name}:1` shows" in said
         path = easyconfig(site, source, f"checksums = ['{digest_of(content)[7:]}']\n")
         assert f"* x.sif will be fetched from {source}, if it is missing\n" in site.eb(path, "-x").stdout
         hidden = {"APPTAINER_CONFIGDIR": site.prefix / "no-login", "DOCKER_CONFIG": site.prefix / "no-login"}

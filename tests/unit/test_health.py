@@ -259,6 +259,9 @@ def test_what_is_not_checked(eb_prefix, monkeypatch, number, subject, expected):
     found = [finding.text for finding in nodes.examine([Finding(ERROR, subject, "")] if subject else [], [one])]
     assert found[0].startswith(expected)
     assert found[1:] == (["tested"] if number == 2 and not subject else [])
+    # a step that runs it on each node
+    monkeypatch.setenv("SLURM_STEP_NUM_NODES", "2")
+    assert not list(nodes.examine([], [one]))
 
 
 def test_versions_in_the_container(tmp_path):

@@ -112,7 +112,7 @@ def remove_leftovers(prefix: str) -> None:
 def pull(source: ImageSource, made: str) -> Optional[str]:
     """Let the runtime fetch an image by its digest, with its own login; it verifies manifest and content."""
     if not source.digest:
-        raise failed("%s has no digest, so it may be another image tomorrow" % str(source))
+        raise failed("%s has no digest, and the tag can change" % str(source))
     options = ['--no-https'] if is_loopback(source.host or '') else []
     # a SIF file in the cache would only be a second copy; layers in the cache needn't be fetched again after a cut
     options += ['--disable-cache'] if source.kind == ORAS else []

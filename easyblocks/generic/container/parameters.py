@@ -297,7 +297,7 @@ def image_source_problem(text: Optional[str], _spec: Any) -> Optional[str]:
         return ": '%s' %s" % (Credentials.mask(text), err)
     if digest:
         return None
-    return ": '%s' has no digest, so it may be another image tomorrow. `ebsif show %s` shows its current digest." % (
+    return ": '%s' has no digest, and the tag can change. `ebsif show %s` shows its current digest." % (
         text, text)
 
 
