@@ -66,6 +66,27 @@ def test_an_interruption(tmp_path, number):
     assert numbers(tmp_path / "numbers", 4) == found
 
 
+def test_an_interruption_at_the_beginning(tmp_path):
+    """I-04: Ctrl-C while further items are handed to the threads ends what runs already, before its time limit."""
+    late = []
+
+    def items():
+        yield HANGS
+        numbers(tmp_path / "numbers", 2)
+        raise KeyboardInterrupt
+
+    def start(script):
+        try:
+            processes.run(["sh", "-c", script, tmp_path / "numbers"], 10)
+        except processes.NoAnswer as error:
+            late.append(error)
+
+    with pytest.raises(KeyboardInterrupt):
+        processes.in_threads(start, items(), 2)
+    assert late == []
+    assert all(is_gone(one) for one in numbers(tmp_path / "numbers", 2))
+
+
 def test_threads():
     """I-04: results have the order of the items; an exception in a thread ends all, and programs can be run again."""
     assert processes.in_threads(lambda item: item * 2, [1, 2, 3], 2) == [2, 4, 6]
