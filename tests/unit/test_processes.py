@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import processes
+from ebsif.images import checksum
 from support import heed_signals
 
 # the program and what it starts write their numbers to a file
@@ -93,6 +94,15 @@ def test_threads():
     with pytest.raises(ZeroDivisionError):
         processes.in_threads(lambda item: 1 / item, [1, 0], 2)
     assert processes.run(["echo", "again"], 60).stdout == "again\n"
+
+
+def test_reading_an_image_ends(tmp_path, monkeypatch):
+    """I-04: Ctrl-C ends the reading of images, too, which takes long."""
+    (tmp_path / "image").write_bytes(b"x")
+    assert len(checksum.sha256(tmp_path / "image")) == 64
+    monkeypatch.setattr(processes, "_ending", True)
+    with pytest.raises(KeyboardInterrupt):
+        checksum.sha256(tmp_path / "image")
 
 
 def test_signals_that_are_ignored():
