@@ -70,8 +70,8 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], number
     global _ending  # noqa: PLW0603 one process, one command
     try:
         with ThreadPoolExecutor(number) as pool:
-            futures = [pool.submit(function, item) for item in items]
             try:
+                futures = [pool.submit(function, item) for item in items]
                 # with a limit: a signal that arrives just before Python begins to wait would not end the waiting
                 while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done:
                     for future in futures:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from contrast import check_contrast
 from parts import focused
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -59,7 +60,6 @@ def test_the_menu_leads_to_every_page(browser, pages):
         assert browser.execute_script("return document.querySelector('.menu [aria-current]').textContent") == title
 
 
-@pytest.mark.nightly
 def test_the_keyboard(browser, pages):
     """W-02 for the manual: past the menu to a link in the text, and to its page; the focus is always seen."""
     browser.get((pages / "index.html").as_uri())
@@ -75,9 +75,8 @@ def test_the_keyboard(browser, pages):
     assert browser.find_element(By.TAG_NAME, "h1").text == "Quick start for users"
 
 
-@pytest.mark.nightly
 def test_without_javascript(browser, pages):
-    """W-02 for the manual: texts and commands can be read, the menu works, and nothing is there that doesn't."""
+    """W-02 for the manual: all can be read, on a phone, too, the menu works, and nothing is there that doesn't."""
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.get((pages / "for-users.html").as_uri())
@@ -85,6 +84,7 @@ def test_without_javascript(browser, pages):
         browser.find_element(By.LINK_TEXT, "Commands").click()
         assert browser.find_element(By.TAG_NAME, "h1").text == "Commands"
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+        assert browser.execute_script("return document.documentElement.scrollWidth") == PHONE["width"]
         assert not [one for one in browser.find_elements(By.CSS_SELECTOR, "button, input") if one.is_displayed()]
         browser.find_element(By.CSS_SELECTOR, ".menu summary").click()
         browser.find_element(By.CSS_SELECTOR, ".menu details a[href$='jupyter.html']").click()
@@ -92,6 +92,19 @@ def test_without_javascript(browser, pages):
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_contrast(browser, pages, dark):
+    """W-02 for the manual: every text has a contrast of 4.5 or more, in the light and in the dark."""
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+        {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+    try:
+        for name in ("index", "for-users", "performance", "reference/parameters"):
+            browser.get((pages / f"{name}.html").as_uri())
+            assert check_contrast(browser, dark) > 25, name
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_a_directory_with_other_files(tmp_path):

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import re
+import shlex
 import textwrap
 from pathlib import Path
 
@@ -312,6 +313,16 @@ def test_a_file_without_records(tmp_path):
                                      "    file: tool-1.0.sif\n")
 
 
+def test_an_invalid_version(place, capsys):
+    """Admin D3: the message names the field and shows the record, but no line of the file, which lacks it."""
+    before = files(place)
+    assert add("tool-2.0.sif", "--version", "2 0") == 3
+    said = capsys.readouterr().err
+    assert said.startswith("ebsif: the record would be invalid, so nothing was written: version: ")
+    assert "    version: 2 0\n" in said
+    assert files(place) == before
+
+
 def test_add_keeps_what_a_person_has_written(place, capsys):
     """C-04: with an image that is new, or in the catalogue already, an edited or hand-written easyconfig stays."""
     path = place / "ec/t/Tool/Tool-2.0.eb"
@@ -371,6 +382,18 @@ def test_questions_at_a_terminal(monkeypatch, capsys, typed, default, expected):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert (ask("Version\x1b of Tool", default), capsys.readouterr().err) == (
         expected, rf"Version\x1b of Tool{f' [{default}]' if default else ''}: ")
+
+
+def test_the_next_step_can_be_copied(place, capsys):
+    """Issue 17.5: paths with blanks are quoted; where eb looks anyway, it isn't told to."""
+    (place / "my images").mkdir()
+    assert add("my images/tool-2.0.sif") == 0
+    (line,) = re.findall("install it with: (.*)", capsys.readouterr().err)
+    assert shlex.split(line) == ["eb", "ec/t/Tool/Tool-2.0.eb", f"--sourcepath={place}/my images"]
+    profile = place / "project/mine/site.yaml"
+    profile.write_text(f"{profile.read_text()}images: {{directories: [{{path: '{place}/my images'}}]}}\n")
+    assert add("my images/tool-2.0.sif") == 0
+    assert "install it with: eb ec/t/Tool/Tool-2.0.eb\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("failure", [

@@ -217,7 +217,7 @@ LINE_ENDS = ("\r", "\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029", "\x
 
 
 @pytest.mark.parametrize("end", LINE_ENDS, ids=ascii)
-def test_no_line_break_inside_a_line(read, tmp_path, end):
+def test_no_line_break_inside_a_line(read, end):
     """Defects A2: every character that any program treats as a line break is rejected, so text can't become code."""
     text = f'{HEAD}{RECORD}    doc: {json.dumps(f"a container{end}import os")}\n'
     with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*doc: should be one line, without control"):
@@ -225,6 +225,12 @@ def test_no_line_break_inside_a_line(read, tmp_path, end):
     for prefix in (f"# DOC{end}x", "import os;"):
         with pytest.raises(ValueError, match="doc_prefix"):
             site.Site(name="a", description="b", doc_prefix=prefix)
+    # a container that did not come through these checks
+    (one,) = read(HEAD + RECORD, site.read("lumi"))
+    profile = one.site.model_copy(update={"doc_prefix": "DOC"})
+    lines = easyconfig.render(one.replace(doc=f"a{end}import os", site=profile)).splitlines()
+    assert [line[0] for line in lines[:2]] == ["#", "#"]
+    assert [line for line in lines if line][2].startswith("easyblock = ")
 
 
 @pytest.mark.parametrize("suffix", ["/../../../../escaped", "-a/b", "-a b", "-{rocm}/{date}", "-\\u2028"])

@@ -325,7 +325,7 @@ def test_where_each_value_comes_from(place):
 
 
 def test_a_configuration_file(place):
-    """S001-05 (in part): site and catalogues of one's own, relative to the file; options and variables win."""
+    """S001-05 (in part), F-09: site and catalogues of one's own, relative to the file; options and variables win."""
     configuration = place / "etc/ebsif.yaml"
     configuration.parent.mkdir()
     configuration.write_text("site: mine\ncatalogues: [../sites]\noutput: ../out\n")
@@ -348,6 +348,11 @@ def test_a_configuration_file(place):
     (place / "sites/new/site.yaml").unlink()
     configuration.write_text("sites: mine\n")
     assert "ebsif.yaml:1: sites: unknown key, did you mean 'site'?" in run(place, "list", status=3, **where).stderr
+    for line in ("catalogues: ['~nobody-of-that-name/x']", "output: '~nobody-of-that-name/x'"):
+        configuration.write_text(f"{line}\n")
+        said = run(place, "list", status=3, **where).stderr
+        # Python's own message depends on its version
+        assert re.match(f"ebsif: {configuration}: ~nobody-of-that-name/x: .*determine home directory", said)
     configuration.write_text("catalogues: [nowhere]\n")
     assert "nowhere does not exist: create it with `mkdir " in run(place, "list", status=3, **where).stderr
     assert "/nowhere/new/site.yaml\n" in run(place, "site", "init", "new", **where).stdout

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from ebsif import cli
-from support import CHECKOUT, blocks, tracked
+from support import CHECKOUT, CONTAINER_FILES, blocks, tracked
 
 sys.path.insert(0, str(CHECKOUT / "docs"))
 
@@ -162,3 +162,26 @@ def test_commands_and_options_of_ebsif_exist(known):
         assert options <= known[words[1]], (name, words)
         number += 1
     assert number > 150
+
+
+# The names of commands and run scripts begin with these words, and hardly anything else in the documents does.
+OF_MODULES = re.compile(
+    r"\b(?:(?:conda-python|container|extend|find|get|init-conda|list|make|remove|stage|start|unmake|with)-[\w-]+"
+    r"|(?<=/runscripts/|\$RUNSCRIPTS/)[\w.-]+)")
+
+
+def test_commands_and_run_scripts_of_modules_exist():
+    """S002-72: documents name only commands, run scripts and variables that modules have."""
+    known = {path.name for folder in ("bin", "runscripts") for path in (CONTAINER_FILES / folder).iterdir()}
+    # which the installation writes
+    known.add("image-constraints.txt")
+    found = set()
+    for path in tracked("*.md"):
+        name = str(path.relative_to(CHECKOUT))
+        if build.Manual.is_document(name):
+            text = path.read_text(encoding="utf-8")
+            named = set(OF_MODULES.findall(text))
+            assert named <= known, name
+            assert set(re.findall(r"\w*CONTAINERROOT", text)) <= {"CONTAINERROOT"}, name
+            found |= named
+    assert len(found) > 10

@@ -14,16 +14,21 @@ from ebsif.eb import framework
     (["check", "--site", "local"], 1, "\nerror: "),  # a finding
     (["import", "a.eb"], 3, "ebsif: "),
 ])
-def test_settings_that_easybuild_refuses(tmp_path, arguments, status, start):
-    """Defects D3: an unknown variable of EasyBuild is named, without a traceback."""
+@pytest.mark.parametrize(("setting", "named"), [
+    ({"EASYBUILD_NONSENSE": "1"}, "EASYBUILD_NONSENSE"),
+    ({"EASYBUILD_CONFIGFILES": "config.cfg"}, "no section headers. file: 'config.cfg', line: 1 'not ini"),
+])
+def test_settings_that_easybuild_refuses(tmp_path, arguments, status, start, setting, named):
+    """Defects D3: an unknown variable of EasyBuild and a malformed file are named, without EasyBuild's traceback."""
     (tmp_path / "a.eb").write_text("name = 'A'\n")
+    (tmp_path / "config.cfg").write_text("not ini\n")
     result = subprocess.run(
         [Path(sys.prefix) / "bin/ebsif", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "EASYBUILD_NONSENSE": "1"})
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **setting})
     assert result.returncode == status
     said = f"\n{result.stdout}" if status == 1 else result.stderr
     assert f"{start}EasyBuild refuses its configuration: " in said
-    assert "EASYBUILD_NONSENSE" in said
+    assert named in said
     assert "Traceback" not in result.stderr
 
 

@@ -45,6 +45,21 @@ def test_a_link_stays(tmp_path):
     assert (tmp_path / "shared/there").read_text() == "two"
 
 
+def test_replacing_a_file_in_a_closed_directory(tmp_path, monkeypatch):
+    """E-09: the directory is named, because opening the file wouldn't help; other errors name the file."""
+    (tmp_path / "x").touch(0o444)
+    for error, expected in ((PermissionError(errno.EACCES, "Permission denied"), tmp_path),
+                            (OSError(errno.ENOSPC, "No space left on device"), tmp_path / "x")):
+        def refuse_new(path, *_, error=error, **__):
+            error.filename = str(path)
+            raise error
+
+        monkeypatch.setattr(files.Path, "open", refuse_new)
+        with pytest.raises(OSError, match=error.strerror) as raised:
+            files.replace(tmp_path / "x", "new")
+        assert raised.value.filename == str(expected)
+
+
 def test_a_directory_that_can_not_be_filled(tmp_path, monkeypatch):
     """C-04: the error names the directory that was asked for, not a temporary one."""
     def refuse_directory(path, _):

@@ -15,7 +15,7 @@ from ebsif.catalogue import reading
 from ebsif.catalogue import site as sites
 from ebsif.images import inspection
 from ebsif.installed import places
-from ebsif.installed.health import files, hardware, machine, nodes, running
+from ebsif.installed.health import examination, files, hardware, machine, nodes, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.softwarestate import SoftwareState
@@ -141,6 +141,13 @@ def test_the_plugin(subject, image, facts, python, expected):
     assert (found[0][0] == expected[0] and expected[1] in found[0][1]) if expected else not found
     # without a high-speed network
     assert not problems(hardware.plugin, replace(one, site=None))
+
+
+def test_a_stock_nccl_of_conda(subject):
+    """S004-05: conda-forge's NCCL is in the record."""
+    one = subject(["torch==2+cu126"], conda_packages={"/opt/conda": ["nccl==2.21", "x==1"]})
+    ((level, text),) = problems(hardware.plugin, one)
+    assert level == WARNING and text.startswith("nccl 2.21 (Conda) has no plugin")
 
 
 @pytest.mark.parametrize(("library", "site", "found"), [
@@ -381,6 +388,21 @@ def test_binds_that_are_gone(subject):
     one.__dict__["easyconfig"] = "x.eb"
     assert [(each.level, each.text.split()[0]) for each in files.binds(one)] == [
         (ERROR, "/nowhere/libcxi.so.1"), (WARNING, "/nowhere/spool")]
+
+
+def test_an_error_ends_the_checks_of_a_module(subject):
+    """I-04: a stage with an error is completed; later ones would only repeat it."""
+    def fails(one):
+        yield one.error("broken")
+
+    def breaks(one):
+        raise OSError("no such file")
+
+    def warns(one):
+        yield one.warning("odd")
+
+    assert [each.text for each in examination.run(subject(), [(warns,), (fails, breaks, warns), (warns,)])] == [
+        "odd", "broken", "no such file", "odd"]
 
 
 CONTAINERS = reading.read(LUMI, sites.SITES / "lumi")

@@ -136,6 +136,14 @@ def test_the_image_s_own_list(look, content):
     assert read_inventory(folder)["image_list"] == {"deb": ["libc6==2.39"], "pypi": ["torch==2.10"]}
 
 
+@pytest.mark.parametrize("text", [
+    "", "{", "[]", "[1]", '{"apt": 1}', '{"packages": [{"externalRefs": 3}]}', '"x"', "[" * 100_000])
+def test_lists_in_other_formats(look, text):
+    """I-07, R-11: what isn't understood is left out."""
+    folder, _ = look({".sbom.json": text, ".singularity.d/labels.json": text})
+    assert read_inventory(folder)["image_list"] == {} == read_labels(folder)
+
+
 def test_packages_are_named_once():
     """I-07: what both a database and /.sbom.json list is one package."""
     record = Record(image_packages=["a==1"], system_packages={"deb": ["b==2"]}, image_list={

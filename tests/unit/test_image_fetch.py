@@ -1,5 +1,6 @@
 """Fetching an image: altered, missing and malformed data, other processes, planted files, and what is left of it."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -99,6 +100,46 @@ def test_planted_files(files, tmp_path, target):
     get(files.source, target, again=True)
     assert (victim.read_text(), target.is_symlink(), target.read_bytes()) == ("mine", False, SIF)
     assert read_note(str(target))["source"] == files.source
+
+
+def test_an_image_that_is_there_meanwhile(files, target, monkeypatch):
+    """R-10: the image of the process that was faster stays, unless it is to be replaced."""
+    compute = imagefetch.compute_checksum
+
+    def slower(*arguments):
+        target.write_bytes(b"theirs")
+        return compute(*arguments)
+
+    monkeypatch.setattr(imagefetch, "compute_checksum", slower)
+    get(files.source, target)
+    assert (target.read_bytes(), list(target.parent.iterdir())) == (b"theirs", [target])
+    get(files.source, target, again=True)
+    assert (target.read_bytes(), read_note(str(target))["source"]) == (SIF, files.source)
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_the_note_is_about_the_image(files, target, monkeypatch, has_links):
+    """R-10: of two images that are complete at the same time, the one with the name has its note beside it."""
+    link, note = os.link, {"source": files.source, "sha256": digest_of(b"converted elsewhere")[7:]}
+
+    def link_file(made, name):
+        if not has_links:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        link(made, name)
+
+    def slower(made, name):
+        target.write_bytes(b"converted elsewhere")
+        Path(note_path(str(target))).write_text(json.dumps(note))
+        link_file(made, name)
+
+    monkeypatch.setattr(os, "link", slower)
+    get(files.source, target)
+    assert (target.read_bytes(), read_note(str(target))) == (b"converted elsewhere", note)
+    assert sorted(path.name for path in target.parent.iterdir()) == ["x.sif", "x.sif.source.json"]
+    target.unlink()
+    monkeypatch.setattr(os, "link", link_file)
+    get(files.source, target)
+    assert (target.read_bytes(), read_note(str(target))["sha256"]) == (SIF, digest_of(SIF)[7:])
 
 
 def test_what_a_killed_process_has_left(files, target):

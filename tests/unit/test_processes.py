@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import processes
+from ebsif.images import checksum
 from support import heed_signals
 
 # the program and what it starts write their numbers to a file
@@ -91,12 +92,42 @@ def test_what_a_command_has_begun_to_write(tmp_path, number):
     assert not list(tmp_path.iterdir())
 
 
+def test_an_interruption_at_the_beginning(tmp_path):
+    """I-04: Ctrl-C while further items are handed to the threads ends what runs already, before its time limit."""
+    late = []
+
+    def items():
+        yield HANGS
+        numbers(tmp_path / "numbers", 2)
+        raise KeyboardInterrupt
+
+    def start(script):
+        try:
+            processes.run(["sh", "-c", script, tmp_path / "numbers"], 10)
+        except processes.NoAnswer as error:
+            late.append(error)
+
+    with pytest.raises(KeyboardInterrupt):
+        processes.in_threads(start, items(), 2)
+    assert late == []
+    assert all(is_gone(one) for one in numbers(tmp_path / "numbers", 2))
+
+
 def test_threads():
     """I-04: results have the order of the items; an exception in a thread ends all, and programs can be run again."""
     assert processes.in_threads(lambda item: item * 2, [1, 2, 3], 2) == [2, 4, 6]
     with pytest.raises(ZeroDivisionError):
         processes.in_threads(lambda item: 1 / item, [1, 0], 2)
     assert processes.run(["echo", "again"], 60).stdout == "again\n"
+
+
+def test_reading_an_image_ends(tmp_path, monkeypatch):
+    """I-04: Ctrl-C ends the reading of images, too, which takes long."""
+    (tmp_path / "image").write_bytes(b"x")
+    assert len(checksum.sha256(tmp_path / "image")) == 64
+    monkeypatch.setattr(processes, "_ending", True)
+    with pytest.raises(KeyboardInterrupt):
+        checksum.sha256(tmp_path / "image")
 
 
 def test_signals_that_are_ignored():

@@ -14,7 +14,7 @@ from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, ContentError,
 from ebsif.images.registry.reference import open_repository
 from ebsif.report import output, table
 from ebsif.update import tags
-from httpfiles import serve_files
+from httpfiles import SIF_LAYER, serve_files
 
 NAME = "ai/tool"
 CONFIG = b'{"config": {"Env": ["A=1"]}}'
@@ -156,6 +156,14 @@ def test_tags_that_are_none(files, listed, known):
     assert open_repository(source(files)).tags() == known
 
 
+@pytest.mark.parametrize("answer", ['{"tags": 5}', "[1]", "x", "[" * 100_000])
+def test_lists_of_tags_that_are_none(files, answer):
+    """R-05: an error that names the registry."""
+    files.content[f"/v2/{NAME}/tags/list"] = answer.encode()
+    with pytest.raises(TransferError, match=f"{files.host}: its list of tags can't be read"):
+        open_repository(source(files)).tags()
+
+
 def test_tags_on_several_pages(files, monkeypatch):
     """R-05: all pages are read, the next one is that of a header; a list without an end is an error."""
     first, second = f"/v2/{NAME}/tags/list", f"/v2/{NAME}/tags/list?last=1"
@@ -168,6 +176,21 @@ def test_tags_on_several_pages(files, monkeypatch):
         open_repository(source(files)).tags()
 
 
+@pytest.mark.parametrize("config", [
+    {"config": {"Env": 5, "Entrypoint": 5, "Cmd": {}, "Labels": 5}}, {"config": {"Env": [{}, 1, None, "x", "A=1"]}},
+    {"config": 5, "created": 5}, 5, {"config": {"Entrypoint": [5, "/start"], "Labels": {"a": 1}}, "created": "2026"}])
+def test_odd_configurations(files, config):
+    """R-11: what isn't of the right type is ignored, also the name of a layer."""
+    text = json.dumps(config).encode()
+    manifest = image(text, title=5, annotations={"org.opencontainers.image.created": 7})
+    manifest["layers"][0]["mediaType"] = SIF_LAYER
+    add(files, "1", manifest, text)
+    found = remote.look(open_repository(source(files)).reference)
+    assert found.found.environment in ({}, {"A": "1"})
+    assert found.found.entry_point in ({}, {"entrypoint": "/start"})
+    assert found.names == ["tool-1.sif"]
+
+
 @pytest.mark.parametrize("kind", ["application/vnd.sylabs.sif.layer.v1.sif", "appliciation/vnd.sylabs.sif.layer.tar"])
 def test_a_sif_file_with_a_bill_of_materials(files, kind):
     """R-02: a SIF file is known by its media type, also that of old versions, and beside other layers."""
@@ -176,6 +199,20 @@ def test_a_sif_file_with_a_bill_of_materials(files, kind):
     add(files, "1", {**image(), "layers": [layer, sif]}, CONFIG, b"{}")
     found = remote.look(open_repository(source(files)).reference)
     assert (found.found.sha256, found.found.size) == (sif["digest"].partition(":")[2], len(DATA))
+
+
+def test_a_list_of_references_that_is_cut(files):
+    """R-11: an image whose attached bills of materials can't be asked for is known nevertheless."""
+    found = add(files, "1", image(), CONFIG)
+    files.content[f"/v2/{NAME}/referrers/{found.digest}"] = json.dumps({"manifests": []}).encode()
+    repository = open_repository(source(files))
+    files.cuts[:] = [3]
+    with pytest.raises(TransferError, match="the connection was cut after 3 of 17 bytes"):
+        repository.referrers(found.digest)
+    # the first answer is that with the configuration
+    files.cuts[:] = [len(CONFIG), 3]
+    assert remote.look(repository.reference).found.environment == {"A": "1"}
+    assert files.cuts == []
 
 
 @pytest.mark.parametrize("state", ["gone", "refused"])
@@ -214,6 +251,23 @@ def test_blobs_that_are_wrong(files, tmp_path):
     files.content[f"/v2/{NAME}/blobs/{whole.digest}"] = DATA
     repository.download(whole, tmp_path / "data")
     assert (tmp_path / "data").read_bytes() == DATA
+
+
+def test_layouts_that_can_not_be_written_or_read(tmp_path):
+    """R-03, R-08: a directory that can't be written, and a blob that is cut or gone there, are errors with a remedy."""
+    (tmp_path / "file").touch()
+    blob = Descriptor.of("", DATA)
+    with pytest.raises(ContentError, match=r"x/blobs/.* can't be written \(Not a directory\): make room, or"):
+        open_repository(f"oci:{tmp_path}/file/x:1").upload(blob, DATA)
+    place = open_repository(f"oci:{tmp_path}/x:1")
+    place.upload(blob, DATA)
+    assert place.read(blob) == DATA
+    place.path_of(blob.digest).write_bytes(DATA[:-1])
+    with pytest.raises(TransferError, match=f"{blob.digest} was cut after 22 of 23 bytes: run the command again"):
+        place.read(blob)
+    place.path_of(blob.digest).unlink()
+    with pytest.raises(TransferError, match=f"the blob {blob.digest} is missing"):
+        place.read(blob)
 
 
 def test_control_characters_reach_no_terminal(capsys, monkeypatch):

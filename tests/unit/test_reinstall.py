@@ -1,6 +1,7 @@
 """Replace an installation by renames, and keep what users have changed in it."""
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import venv
 
 import pytest
 from easybuild.easyblocks.generic.container import reinstall, usersoftware
+from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files
 from easybuild.framework.easyblock import EasyBlock
@@ -217,6 +219,21 @@ def test_user_software_is_taken_over(tmp_path, earlier, now):
 
 
 @pytest.mark.usefixtures("configuration")
+def test_directories_that_eb_does_not_need(monkeypatch):
+    """E-13: eb --inject-checksums needs none, and works where this account can't create any."""
+    called = []
+    monkeypatch.setattr(EasyBlock, "fetch_step", lambda _: called.append("fetch"))
+    monkeypatch.setattr(reinstall, "mkdir", lambda path, parents: called.append("create"))
+    monkeypatch.setattr(reinstall, "install_path", str)
+    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
+    easyblock.dry_run, easyblock.installdir_mod = False, ""
+    for creates in (False, True):
+        monkeypatch.setattr(reinstall, "build_option", {"pre_create_installdir": creates}.get)
+        easyblock.fetch_step()
+    assert called == ["fetch", "create", "create", "fetch"]
+
+
+@pytest.mark.usefixtures("configuration")
 def test_what_is_fetched(tmp_path, monkeypatch):
     """G-12: the umask decides who may read what was downloaded; that of installations is another matter."""
     monkeypatch.setattr(EasyBlock, "fetch_step", lambda _: (tmp_path / "source").touch())
@@ -228,3 +245,21 @@ def test_what_is_fetched(tmp_path, monkeypatch):
     finally:
         os.umask(umask)
     assert (tmp_path / "source").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.usefixtures("configuration")
+def test_user_software_is_read_once(tmp_path):
+    """E-01: what an installation records of a large file is computed again only if a command has changed the file."""
+    squashfs = tmp_path / "user-software.squashfs"
+    (tmp_path / "share/ebsif").mkdir(parents=True)
+    squashfs.write_bytes(b"first")
+    record, status = InstallRecord(), squashfs.stat()
+    record.write_installed(str(tmp_path))
+    before = dict(record.user_software)
+    squashfs.write_bytes(b"other")
+    os.utime(squashfs, ns=(status.st_atime_ns, status.st_mtime_ns))
+    record.write_installed(str(tmp_path))
+    assert record.user_software == before
+    os.utime(squashfs, ns=(status.st_atime_ns, status.st_mtime_ns + 1000))
+    record.write_installed(str(tmp_path))
+    assert record.user_software == {squashfs.name: hashlib.sha256(b"other").hexdigest()}

@@ -27,6 +27,7 @@ def test_a_requirements_file(tmp_path):
     ("a.txt", "-r a.txt\n", "includes itself"),
     ("a.txt", "-r 'none.txt\n", "a.txt:1: 'none.txt can't be read: a quotation mark is missing"),
     ("a.txt", "\n-e .\n", "a.txt:2: '-e .' would break the module as soon as the directory is removed"),
+    ("a.txt", "--editable=/x\n", "would break the module as soon as"),
     ("a.txt", "a\nb \\\n  <2\n-c none.txt\n", "none.txt can't be read: it does not exist"),
     ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", "list them in a requirements.txt"),
     ("pyproject.toml", "[project\n", "can't be read"),

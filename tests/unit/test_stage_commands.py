@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -76,6 +77,14 @@ def test_no_index_also_holds_for_pip_itself(configuration, tmp_path):
     assert RecordedPip(tmp_path).index_options(stage) == ["--find-links", "/wheels", "--no-index"]
 
 
+def fill_wheelhouse(pip, stage, items, **more):
+    """Fill a wheelhouse after pip has reported these items, with more packages; return the lines that pip gets."""
+    report = Path(pip.folder(stage)) / "report.json"
+    report.write_text(json.dumps({"install": items}))
+    pip.fill_wheelhouse(stage, installed(**{item["metadata"]["name"]: "1.0" for item in items}, **more))
+    return report.with_name("wheelhouse.txt").read_text().splitlines()
+
+
 def test_wheels_of_locations_with_credentials(configuration, tmp_path, monkeypatch):
     """S003-10: pip's report leaves credentials out, so a wheel is asked for as the easyconfig does."""
     monkeypatch.setenv(FILL_VARIABLE, str(tmp_path / "wheels"))
@@ -85,10 +94,18 @@ def test_wheels_of_locations_with_credentials(configuration, tmp_path, monkeypat
     items = [{"metadata": {"name": name, "version": "1.0"}, "download_info": {
         "url": f"https://example.org/{name}-1.0-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "0" * 64}}}}
         for name in ("private", "einops")]
-    (tmp_path / "stages/one").mkdir(parents=True)
-    (tmp_path / "stages/one/report.json").write_text(json.dumps({"install": items}))
-    pip.fill_wheelhouse(stage, installed(private="1.0", einops="1.0"))
-    lines = (tmp_path / "stages/one/wheelhouse.txt").read_text().splitlines()
+    lines = fill_wheelhouse(pip, stage, items)
     assert lines == [f"einops @ https://example.org/einops-1.0-py3-none-any.whl#sha256={'0' * 64}", line]
     (command,) = pip.commands
     assert command[:2] == ["wheel", "--no-deps"] and "secret" not in " ".join(command)
+
+
+def test_a_wheelhouse_gets_what_was_installed(configuration, tmp_path, monkeypatch):
+    """S003-10: the wheels are of the commits and directories from which pip has installed; else of the versions."""
+    monkeypatch.setenv(FILL_VARIABLE, str(tmp_path / "wheels"))
+    items = [
+        {"metadata": {"name": "cloned"}, "download_info": {
+            "url": "https://example.org/x.git", "vcs_info": {"vcs": "git", "commit_id": "f00"}, "subdirectory": "s"}},
+        {"metadata": {"name": "local"}, "download_info": {"url": "file:///a/x", "dir_info": {}}}]
+    lines = fill_wheelhouse(RecordedPip(tmp_path), stage_of("cloned", "/a/x"), items, earlier="3.0")
+    assert lines == ["cloned @ git+https://example.org/x.git@f00#subdirectory=s", "earlier==3.0", "local @ file:///a/x"]

@@ -266,6 +266,14 @@ def test_paths_as_pip_reads_them(line, path):
     assert stage(requirements=line).local_paths == ([path] if path else [])
 
 
+@pytest.mark.parametrize("line", ["-e /a/project", "  --editable=/a/b[c]", "-e file:///a", "-e ."])
+def test_editable_directories_are_refused(line):
+    """defects B8, S003-09: an editable requirement would make the module depend on a directory elsewhere."""
+    with pytest.raises(EasyBuildError, match="depend on a directory elsewhere.*install a copy"):
+        stage(requirements=line)
+    assert stage(requirements="-e git+https://example.org/x.git#egg=x").requirement_list
+
+
 @pytest.mark.parametrize(
     ("output", "expected"),
     [

@@ -241,7 +241,7 @@ def packages_in_sbom(text: str) -> Dict[str, List[str]]:
             urls = [reference.get('referenceLocator') for reference in one.get('externalRefs') or []]
             kinds = [kind_of(url) for url in urls if kind_of(url)]
             found.append((kinds[0] if kinds else None, one.get('name'), one.get('versionInfo')))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         # anybody can write a file of that name
         return {}
     lines: Dict[str, Set[str]] = {}
@@ -261,7 +261,7 @@ def read_labels(folder: str) -> Dict[str, str]:
     """Return the labels of the image, which say where it comes from."""
     try:
         labels = json.loads(read(folder, 'labels.json') or '{}')
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(labels, dict):
         return {}

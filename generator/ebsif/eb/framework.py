@@ -210,8 +210,11 @@ def session(arguments: tuple[str, ...] = ()) -> None:
         with contextlib.redirect_stderr(printed), tempfile.TemporaryDirectory() as folder:
             # --ignore-osdeps: otherwise EasyBuild complains if eb is not on PATH
             parsed = parsed_options(["--ignore-osdeps", *arguments, f"--tmpdir={folder}"])
-    except (Exception, SystemExit) as error:  # TypeError for a file that is not a configuration file, for example
-        text = printed.getvalue().strip() if isinstance(error, SystemExit) else str(error).strip("'\"")
+    except (Exception, SystemExit) as error:
+        # a TypeError hides what is wrong with a configuration file: EasyBuild can't create the exception again
+        cause = error.__context__ if isinstance(error, TypeError) and error.__context__ else error
+        text = " ".join(str(cause).split()).strip("'\"")
+        text = printed.getvalue().strip() if isinstance(error, SystemExit) else text
         raise EasyBuildFailure(f"EasyBuild refuses its configuration: {text} ({this_easybuild()})") from None
     finally:
         tempfile.tempdir = before
