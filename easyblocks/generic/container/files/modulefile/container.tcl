@@ -155,7 +155,8 @@ proc container {} {
     global root conf unloading names
     set path $root/share/ebsif/module.conf
     foreach line [expr {[file readable $path] ? [lines_of $path] : {}}] {
-        if {[regexp {^(\S+) (.*)$} $line all key value]} { dict lappend conf $key $value }
+        set at [string first " " $line]
+        if {$at > 0} { dict lappend conf [string range $line 0 $at-1] [string range $line $at+1 end] }
     }
     if {!$unloading && [one module] eq ""} {
         fail "The installation $root is missing on this node, damaged, or closed to you: ask whoever installed it, or\
