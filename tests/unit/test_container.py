@@ -254,6 +254,26 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
             line.format(modname=module, sym_version="2.0")]
 
 
+@pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize("statement", ['module_version("P/1.0", "{}")', "#%Module\nmodule-version P/1.0 {}"])
+def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
+    """L-11 (H7): it may also be somebody else's, so eb says that it stays, and where; not so for the default."""
+    class Generator:
+        DOT_MODULERC = ".modulerc"
+
+        def modulerc(self, version):
+            return statement.format(version["sym_version"])
+
+    def install(*aliases):
+        update_modulerc(Generator(), str(tmp_path / "1.0"), "P/1.0", list(aliases), "/software")
+        return " ".join(capsys.readouterr().out.split())
+
+    assert install("latest", "default", "old") == install("default", "old", "latest") == ""
+    assert install("latest") == (
+        ">> P/1.0 can also be loaded as P/old, which the easyconfig doesn't name: to end that, remove its line from "
+        f"{tmp_path}/.modulerc")
+
+
 def test_versions_installed_at_the_same_time(tmp_path):
     """I-01: several installations add to the same .modulerc file, and no statement is lost."""
     class Generator:

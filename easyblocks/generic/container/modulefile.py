@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Iterator, List, Optional, Tuple
 
 from easybuild.tools.filetools import read_file, remove_file, symlink
+from easybuild.tools.utilities import trace_msg
 
 from . import lockfile
 from .parameters import LISTED_PACKAGES
@@ -162,6 +163,11 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
             text = re.sub(of_others, '', text, flags=re.MULTILINE)
             text = with_statement(text, generator.modulerc(
                 {'modname': module, 'sym_version': alias, 'version': version}))
+        # an earlier alias, or a name that somebody else has given the module
+        named = re.findall(r'^\s*module[_-]version[("\s]+%s[",\s]+([^"\s]+)' % re.escape(module), text, re.MULTILINE)
+        for alias in sorted(set(named).difference(['default'], without_dot, aliases)):
+            trace_msg("%s can also be loaded as %s/%s, which the easyconfig doesn't name: to end that, remove its line "
+                      "from %s" % (module, software, alias, path))
         if text != before:
             write_whole(path, text)
 
