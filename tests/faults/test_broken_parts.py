@@ -253,16 +253,30 @@ def test_an_interrupted_first_installation(site, fault):
     case.kept(left == [], left)
 
 
-def interrupted(site, easyconfig, times):
-    """Install with eb, and interrupt it several times while it sleeps; return its exit status."""
+def test_a_terminal_that_is_closed(before, installed_before, fault):
+    """H25: after the new installation has taken its place: the earlier one is back, and no lock is left."""
+    case = fault("signals", "HUP in a command after the installation, twice, and nobody reads what eb prints")
+    text = TEXT + "postinstallcmds = ['exec sleep 57.25']\n"
+    status = interrupted(before, before.easyconfig(text), times=2, number=signal.SIGHUP)
+    case.shown(status != 0, "status 0")
+    case.kept(sleeping() == [], "a process is left")
+    case.kept(*installed_before())
+    case.kept(list((before.prefix / "eb/software/.locks").iterdir()) == [], "a lock is left")
+
+
+def interrupted(site, easyconfig, times, number=signal.SIGINT):
+    """Install with eb, and send it a signal several times while it sleeps; return its exit status."""
     command = ["eb", *site.eb_options, easyconfig, "--rebuild"]
     with subprocess.Popen([str(word) for word in command], env=site.environment, cwd=site.work, text=True,
                           start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           preexec_fn=heed_signals) as job:
         while sleeping() == []:
             assert job.poll() is None, job.communicate()
+        if number == signal.SIGHUP:
+            job.stdout.close()
+            job.stdout = None
         for _ in range(times):
-            os.killpg(job.pid, signal.SIGINT)
+            os.killpg(job.pid, number)
         job.communicate(timeout=300)
     return job.returncode
 

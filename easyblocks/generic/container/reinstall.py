@@ -10,6 +10,7 @@ Mixin for easyblocks that replace an installation only once the new one is compl
 import errno
 import os
 import shutil
+import signal
 import time
 from contextlib import contextmanager
 from typing import Any, Iterator
@@ -107,6 +108,9 @@ class Reinstall(MIXIN):
 
     def fetch_step(self, *args: Any, **kwargs: Any) -> None:
         """Fetch files; create the directories that installations share, but not this installation's directory."""
+        # the end of a terminal or connection, unless nohup ignores it: as with SIGTERM, nothing half-done stays
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+            signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
         if build_option('pre_create_installdir') and not self.dry_run:
             # the umask applies to them; it doesn't to the directories below, which later steps create
             for path in (install_path(), self.installdir_mod):
