@@ -316,16 +316,20 @@ def test_module_only_and_sanity_check_only(site):
 
 
 def test_others_may_use_what_is_installed_with_any_umask(site, small_image):
-    """G-05, I-01: modules are as readable as installations; the umask decides who may enter a new prefix."""
+    """
+    G-05, I-01: modules are as readable as installations; the umask decides who may enter a new prefix.
+
+    H24: others can't write to a module, either.
+    """
     (site.sources / "x.sif").symlink_to(small_image("busybox"))
     easyconfig = site.easyconfig(
         "easyblock = 'ContainerInstall'\nsources = ['x.sif']\ninit = 'none'\naliases = ['1']\n")
     for path in (site.modules, site.prefix / "eb/software"):
         path.mkdir(parents=True)
 
-    def install(*options):
+    def install(*options, umask="077"):
         command = ["eb", *site.eb_options, *options, easyconfig]
-        return site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
+        return site.run(["bash", "-c", f'umask {umask}; exec "$@"', "bash", *command])
 
     def modes(prefix, *names):
         return [oct((site.prefix / prefix / name).stat().st_mode & 0o777)[2:] for name in names]
@@ -336,6 +340,10 @@ def test_others_may_use_what_is_installed_with_any_umask(site, small_image):
     (site.modules / "Example/1.0.lua").unlink()
     install("--module-only")
     assert modes("eb", *both) == ["755", "755", "755", "644"]
+    (site.modules / "Example/1.0.lua").unlink()
+    install("--module-only", umask="000")
+    assert modes("eb", both[3], "modules/all/Example/.modulerc.lua") == ["664", "644"]
+    (site.modules / "Example/1.0.lua").chmod(0o644)
     # not 077: root's Lmod ignores modules that others can't read
     install("--rebuild", "--umask=072")
     # EasyBuild writes into the module file that is there, which keeps its mode

@@ -97,10 +97,10 @@ def open_to_readers() -> Iterator[None]:
     Let others read what is created meanwhile, whatever the umask, unless EasyBuild's option --umask is set.
 
     EasyBuild's last step does this with the installation directory only. Module files and the directories that lead to
-    both should not be more restricted.
+    both should not be more restricted, and others can't write to them either.
     """
     before = os.umask(0)
-    os.umask(before if build_option('umask') else before & ~0o055)
+    os.umask(before if build_option('umask') else before & ~0o055 | 0o002)
     try:
         yield
     finally:
