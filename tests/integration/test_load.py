@@ -646,14 +646,14 @@ def test_values_for_the_container_are_not_evaluated(pair):
 
 
 def test_the_users_settings_apply_in_the_container(pair, tmp_path):
-    """G-07, defects B10, C1, C5: binds and search paths by either prefix, a device, and no message of the runtime."""
+    """G-07, H20, defects B10, C1, C5: binds and search paths by either prefix, a device, no message of the runtime."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
     own = {
         "APPTAINER_BINDPATH": f"{tmp_path}/one:/srv",
-        # one that the module also has is bound once
-        "SINGULARITY_BINDPATH": f"{tmp_path}/two:/home,{pair.site.prefix}/data:/mnt",
+        # one that the other list or the module also has is bound once
+        "SINGULARITY_BINDPATH": f"{tmp_path}/one:/srv,{tmp_path}/two:/home,{pair.site.prefix}/data:/mnt",
         "SINGULARITYENV_PREPEND_PATH": "/mine/bin", "APPTAINERENV_PLAIN": "mine",
     }
     script = "module load One/1.0; singularity exec $SIF sh -c 'ls /srv /home; echo $PLAIN $PATH; test -c /opt/null'"

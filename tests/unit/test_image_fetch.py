@@ -1,6 +1,7 @@
 """Fetching an image: altered, missing and malformed data, other processes, planted files, and what is left of it."""
 
 import errno
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_what_is_no_sif_file(files, target):
     refuse(f"{files.url}/page#sha256={digest_of(b'<html>')[7:]}", target, "no SIF file")
     refuse(files.source, target, "'checksums' in the easyconfig names another one", checksum="0" * 64)
     get(files.source, target, checksum=("sha256", digest_of(SIF)[7:]))
+
+
+@pytest.mark.parametrize("kind", ["md5", "sha512"])
+def test_checksums_of_another_kind(files, target, kind):
+    """R-01 (H11): what is fetched is compared with a checksum of any kind that EasyBuild supports."""
+    right = hashlib.new(kind, SIF).hexdigest()
+    refuse(files.source, target, "'checksums' in the easyconfig names another one", checksum=(kind, "0" * len(right)))
+    get(files.source, target, checksum=(kind, right))
+    get(files.source, target, checksum=right if kind == "md5" else (kind, right), again=True)
 
 
 def test_planted_files(files, tmp_path, target):

@@ -82,6 +82,9 @@ def test_binds_of_a_kernel(root, runtime, tmp_path, name):
     both = [f"{one}_BINDPATH" for one in ("APPTAINER", "SINGULARITY")]
     assert binds() == expected()
     assert binds(APPTAINER_BINDPATH="/one", SINGULARITY_BINDPATH="/two") == expected("/one", "/two")
+    # H20: what is in both, among others in one of them
+    for first, second in (("/one", "/one,/two"), ("/one,/two", "/two")):
+        assert binds(APPTAINER_BINDPATH=first, SINGULARITY_BINDPATH=second) == expected("/one", "/two")
     # the module is loaded, and one or both have been changed since
     loaded = {"EBSIF_LOADED_MODULE": "Mine/1.0", "CONTAINERROOT": str(root), "SIF": str(root / "a.sif")}
     for first, second in ((own, f"{own},/x"), (f"{own},/x", own), (f"{own},/x", ""), ("", f"{own},/x")):
@@ -133,6 +136,24 @@ def test_an_environment_of_a_hidden_module(tmp_path, runtime, named, loaded):
     subprocess.run([root / "bin/extend-venv-activate", venv, named], check=True, env={"PATH": "/usr/bin:/bin"})
     environment, _ = runtime.run(*kernel(root), "x", EBSIF_VENV=str(venv))
     assert environment["APPTAINERENV_VIRTUAL_ENV"] == str(venv)
+
+
+def test_deactivation_removes_each_function_once(root, tmp_path):
+    """S003-16 (H14): zsh, unlike bash, complains about a function that isn't there any more."""
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin/activate").touch()
+    subprocess.run([root / "bin/extend-venv-activate", venv, "Mine/1.0"], check=True, env={"PATH": "/usr/bin:/bin"})
+    done = subprocess.run(["bash", "-c", """
+        module() { LOADEDMODULES=Mine/1.0 EBSIF_LOADED_MODULE=Mine/1.0; }
+        unset() {
+            [[ $1 != -f ]] || declare -F "${@:2}" >/dev/null || echo "one of these isn't there: ${*:2}"
+            builtin unset "$@"
+        }
+        for number in 1 2; do source "$1/bin/activate"; source "$1/bin/activate"; deactivate; done
+        declare -F deactivate || echo gone
+    """, "bash", venv], capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"})
+    assert (done.stdout, done.stderr) == ("gone\n", "")
 
 
 def test_an_environment_of_another_module(root, tmp_path):
