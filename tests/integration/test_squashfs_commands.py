@@ -438,6 +438,35 @@ def test_rights_of_other_accounts(installation):
         assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o755, 0)
 
 
+def test_devices_of_other_accounts(installation, tmp_path):
+    """P-04: root, for whom a device would be created that everybody can read, refuses user software that has one."""
+    software, squashfs, own = installation / "user-software", installation / "user-software.squashfs", tmp_path / "own"
+    own.mkdir()
+    with as_root():
+        os.mknod(software / "memory", 0o666 | stat.S_IFCHR, os.makedev(1, 1))
+        subprocess.run(["mksquashfs", software, squashfs], check=True, capture_output=True)
+        for origin in (squashfs, software):
+            done = subprocess.run([installation / "bin" / UNMAKE], env={**os.environ, "EBSIF_USER_SOFTWARE": own},
+                                  capture_output=True, text=True, check=False)
+            assert (done.returncode, list(own.iterdir())) == (4, [])
+            assert f"{origin} has a device, memory, which software doesn't need; nothing was changed" in done.stderr
+            squashfs.unlink(missing_ok=True)
+
+
+def test_names_like_lines_of_a_listing(installation, tmp_path):
+    """P-04: a name with line breaks changes nothing of a directory of somebody else, to which a link leads."""
+    software, squashfs, victim = installation / "user-software", installation / "user-software.squashfs", tmp_path / "x"
+    victim.mkdir(mode=0o755)
+    (software / "link").symlink_to(victim)
+    (software / "x\ndrwxr-sr-x root/root 3 2026-01-01 00:00 squashfs-root/link").mkdir(parents=True)
+    subprocess.run(["mksquashfs", software, squashfs], check=True, capture_output=True)
+    listed = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, check=True).stdout
+    assert b"\ndrwxr-sr-x root/root 3 2026-01-01 00:00 squashfs-root/link\n" in listed
+    shutil.rmtree(software)
+    assert run(installation, UNMAKE).returncode == 4
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o755
+
+
 def test_a_group_can_use_the_files(installation):
     """S002-45: a group that shares the installation may read and write packed and unpacked files."""
     (installation / "user-software" / "secret").chmod(0o600)
