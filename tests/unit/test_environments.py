@@ -38,6 +38,8 @@ def environment(tmp_path):
     package(packages, "gone", direct_url={"url": "file:///none/gone-1.0.whl", "archive_info": {}})
     package(packages, "mine", direct_url={"url": "file:///home/me/mine", "dir_info": {"editable": True}})
     (packages / "broken-1.0.dist-info").mkdir()
+    # nobody waits for it (P-03)
+    os.mkfifo(packages / "broken-1.0.dist-info/METADATA")
     (packages / "a,b.py").touch()
     (packages / "__pycache__").mkdir()
     (packages / "old-3.0.egg-info").write_text("Name: old\nVersion: 3.0\n")

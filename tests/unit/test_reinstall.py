@@ -199,6 +199,16 @@ def test_set_user_id_programs_of_packages(tmp_path):
     assert oct((tmp_path / "program").stat().st_mode & 0o7777) == "0o755"
 
 
+def test_packages_without_a_file(tmp_path):
+    """P-03: nobody waits for a pipe that has the name of a package's metadata."""
+    folder = tmp_path / "user-software/venv/a/lib/python3.11/site-packages"
+    for name in ("good-1.0", "pipe-1.0"):
+        (folder / f"{name}.dist-info").mkdir(parents=True)
+    (folder / "good-1.0.dist-info/METADATA").write_text("Name: good\nVersion: 1.0\n")
+    os.mkfifo(folder / "pipe-1.0.dist-info/METADATA")
+    assert UserSoftware(str(tmp_path)).pins == ["good==1.0"]
+
+
 @pytest.mark.parametrize("earlier, now", [
     (("user-software",), ("user-software",)), (("user-software.squashfs",), ("user-software.squashfs",)),
     (("user-software",), ("user-software.squashfs",)), (("user-software.squashfs",), ("user-software",)),

@@ -75,3 +75,13 @@ def test_everything_else_must_be_the_same(earlier, tmp_path, monkeypatch):
     assert earlier() is None
     monkeypatch.delenv("EBSIF_REUSE")
     assert not Reuse([], {}).is_possible(str(other), "example")
+
+
+def test_user_software_of_another_account(earlier, tmp_path, monkeypatch):
+    """P-04: root doesn't unpack it, because devices in it would come along."""
+    squashfs = tmp_path / "earlier/user-software.squashfs"
+    if not os.getuid():
+        os.chown(squashfs, 12345, -1)
+    assert earlier() == ([] if os.getuid() else None)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert earlier() is None

@@ -114,7 +114,7 @@ class UserSoftware:
                 run_program(['unsquashfs', '-no-xattrs', '-no-progress', '-dest', directory, squashfs]
                             + list(METADATA), hidden=True)
             paths = [path for pattern in METADATA
-                     for path in glob.glob(os.path.join(glob.escape(directory), pattern))]
+                     for path in glob.glob(os.path.join(glob.escape(directory), pattern)) if os.path.isfile(path)]
             return sorted(filter(None, map(pin_in, paths)))
 
     @property

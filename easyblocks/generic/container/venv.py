@@ -225,6 +225,8 @@ class Reuse:
                 and record.versions.get('ebsif') == ebsif_version()
                 and not record.local_files
                 and list(user_software.installed) == [SQUASHFS] and not user_software.changed
+                # root would unpack devices of other accounts
+                and (os.getuid() != 0 or os.stat(self.squashfs).st_uid == 0)
                 and all(self.pins.get(name) == version for name, version in self.packages.items())
                 and self.has_same_stages())
 

@@ -119,9 +119,9 @@ def package_in(folder: Path) -> Optional[Package]:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file; empty if it can't be read."""
+    """Return the text of a file; empty if it is none, as a pipe, or can't be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     except (OSError, ValueError):
         return ""
 
