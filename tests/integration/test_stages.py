@@ -1,6 +1,7 @@
 """Stages with the real pip in the real container: order, isolation, protection, checks, explanations."""
 
 import base64
+import contextlib
 import hashlib
 import http.server
 import io
@@ -611,8 +612,31 @@ def closed_index(packages):
         server.shutdown()
 
 
-def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_path):
-    """G-09, use D11, defects A9: of netrc, the user, pip or the runtime: it works, and no file contains it."""
+@pytest.fixture
+def command_lines():
+    """All arguments of processes of this machine, which other accounts see as well (a set that grows)."""
+    found, ended = set(), threading.Event()
+
+    def look():
+        while not ended.wait(0.02):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                # it may have ended
+                with contextlib.suppress(OSError):
+                    found.add(path.read_bytes())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    yield found
+    ended.set()
+    looking.join()
+
+
+def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_path, command_lines):
+    """
+    G-09, use D11, defects A9: of netrc, the user, pip or the runtime: it works, and no file contains it.
+
+    Nor do the arguments of a program, which other accounts see.
+    """
     netrc = tmp_path / "netrc"
     netrc.write_text(f"machine 127.0.0.1 login bob password {SECRETS[0]}\n")
     settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere"}
@@ -633,6 +657,8 @@ def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_pa
         for word in SECRETS:
             assert not path.is_file() or word.encode() not in path.read_bytes(), path
     assert not [word for word in SECRETS if word in printed + text]
+    assert [one for one in command_lines if b"\0install\0" in one]
+    assert not [one for one in command_lines for word in SECRETS if word.encode() in one]
 
 
 # --- images that set PYTHONPATH; records
