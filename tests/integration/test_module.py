@@ -6,10 +6,12 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from parts import TOOLS, Installed
-from support import at_terminal, heed_signals
+from support import CONTAINER_FILES, at_terminal, heed_signals
 
 QUOTE, APOSTROPHE, NEWLINE = '"', "'", "new\nline"
 
@@ -533,6 +535,44 @@ def test_loading_a_module_whose_environment_is_inherited(installed):
     (installed.site.work / "script").write_text(f"{installed.site.tool.init}\n{use}")
     result = installed.site.bash(f"{root}/bin/with-module bash --noprofile --norc script")
     assert (result.stdout, result.stderr) == ("42\n", "")
+
+
+@pytest.mark.parametrize("name", ["APPTAINER_BINDPATH", "SINGULARITYENV_PREPEND_PATH"])
+def test_a_list_with_a_line_break(installed, name):
+    """H18: modules tools would run the second line as a command."""
+    done = installed.load(installed.SQUASHED, "", check=False, **{name: "/a\necho run"})
+    assert (done.returncode, done.stdout) == (99, "")
+    assert f"{name} has a line break" in " ".join(done.stderr.split())
+
+
+def test_a_directory_with_programs_of_somebody_else(scratch, tmp_path):
+    """P-03: where others may have put programs, scripts and modules, commands neither run nor read them."""
+    theirs, ran, own = (tmp_path / name for name in ("theirs", "ran", "own"))
+    (theirs / "schedulers").mkdir(parents=True)
+    (theirs / "share").symlink_to(".")
+    (theirs / "ebsif").symlink_to(".")
+    scripts = [path.name for path in CONTAINER_FILES.rglob("*") if path.is_file()]
+    for name in (*[path.name for path in Path("/usr/bin").iterdir()], *scripts, "schedulers/slurm.bash"):
+        (theirs / name).write_text(f"#!/bin/sh\necho {name} >>{ran}\n")
+        (theirs / name).chmod(0o755)
+    for name in (*sys.stdlib_module_names, "numpy", "pip", "setuptools", "sitecustomize", "usercustomize"):
+        (theirs / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write('{name}.py\\n')\n")
+    (theirs / "pip.conf").write_text("[global]\nno-such-option = x\nindex-url = http://127.0.0.1:9/\n")
+    done = scratch.load(scratch.WRITABLE, f"""
+        set -e
+        cp -p {CONTAINER_FILES}/bin/container-* $CONTAINERROOT/bin
+        trap "rm $CONTAINERROOT/bin/container-*" EXIT
+        cd {theirs}
+        container-exec true; container-run true; container-runtime version; start-shell -c true; list-packages
+        make-venv {own}; source {own}/bin/activate; pip --version; python -I -c ''; deactivate
+        $CONTAINERROOT/bin/with-module true; $CONTAINERROOT/interpreter/python -I -c ''; $RUNSCRIPTS/get-master a
+        for program in 'pip --version' list-packages 'conda-python-distributed -I -c 1' remove-caches; do
+            singularity exec $SIF $program
+        done
+        make-squashfs
+        $RUNSCRIPTS/stage-software --plan --image
+    """)
+    assert not ran.exists(), done.stderr
 
 
 def test_nothing_is_added_to_standard_error(installed_once):

@@ -29,6 +29,9 @@ local function container()
     local function extend(name, separator, items)
         -- Lmod drops the slash, which means the same
         local function read(variable)
+            if env(variable):find("\n", 1, true) then
+                fail(variable .. " has a line break: modules tools run the rest of it. Unset it.")
+            end
             return (env(variable) .. separator):gsub("image%-src=/" .. separator, "image-src=" .. separator)
         end
         local apptainer, singularity = read("APPTAINER" .. name), read("SINGULARITY" .. name)

@@ -42,6 +42,9 @@ proc extend {name separator items} {
     global loading unloading in_lmod
     foreach variable {apptainer singularity} {
         set $variable [env_of [string toupper $variable]$name]
+        if {[string first \n [set $variable]] >= 0} {
+            fail "[string toupper $variable]$name has a line break: modules tools run the rest of it. Unset it."
+        }
         # Lmod drops the slash, which means the same
         if {$in_lmod} { set $variable [regsub -all {image-src=/(?=$|,)} [set $variable] image-src=] }
     }
