@@ -48,7 +48,8 @@ def locked(directory: Path) -> Iterator[None]:
     who may write to the directory may lock it.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / LOCK).open("a") as lock:
+    # not through a link, which another one who may write there could have put in its place
+    with open(directory / LOCK, "a", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666)) as lock:
         place = directory.stat()
         # for other accounts the owner, who created it, has done that
         set_access(directory / LOCK, place.st_gid, place.st_mode & 0o666 | stat.S_IWUSR)
@@ -83,14 +84,26 @@ def share(path: Path, directory: Path) -> None:
 
 
 def set_access(path: Path, group: int, mode: int) -> None:
-    """Give a file or directory a group and its mode; a group that it has instead may do no more than everybody."""
-    if path.stat().st_gid != group:
-        try:
-            os.chown(path, -1, group)
-        except OSError:  # this account isn't in the group, or the file system has none
-            mode = mode & ~0o2070 | (mode & 0o007) << 3
-    with contextlib.suppress(PermissionError):  # a file system that has no modes
-        path.chmod(mode)
+    """
+    Give a file or directory a group and its mode; a group that it has instead may do no more than everybody.
+
+    Where a link is, which others may have put in its place, nothing is done.
+    """
+    number = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        opened = f"/proc/self/fd/{number}"
+        status = os.fstat(number)
+        if stat.S_ISLNK(status.st_mode):
+            return
+        if status.st_gid != group:
+            try:
+                os.chown(opened, -1, group)
+            except OSError:  # this account isn't in the group, or the file system has none
+                mode = mode & ~0o2070 | (mode & 0o007) << 3
+        with contextlib.suppress(PermissionError):  # a file system that has no modes
+            os.chmod(opened, mode)  # noqa: PTH101
+    finally:
+        os.close(number)
 
 
 def replace(path: Path, text: str, shared: bool = False) -> None:

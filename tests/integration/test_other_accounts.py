@@ -5,15 +5,18 @@ Files of other accounts, which only root can make: caches, notes on images, lock
 import ctypes
 import multiprocessing
 import os
+import runpy
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.install import write_whole
 from ebsif import files
 from ebsif.installed import places
 from prefixes import MINE, Prefix
+from support import CONTAINER_FILES
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -161,6 +164,42 @@ def test_the_lock_of_another_member_of_the_group():
         for account in (OTHER, OTHER + 1):
             as_another(account, lock, place)
         assert (place / files.LOCK).stat().st_gid == GROUP
+
+
+@pytest.mark.usefixtures("configuration")
+def test_links_of_another_member_of_the_group(monkeypatch):
+    """P-02: where others may have put links, locking and writing change nothing of the file to which they lead."""
+    record = runpy.run_path(str(CONTAINER_FILES / "runscripts/record-run.py"))["write"]
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        place, mine = Path(folder) / "shared", Path(folder) / "mine"
+        place.mkdir()
+        mine.write_text("mine")
+        os.chown(place, -1, GROUP)
+        place.chmod(0o2775)
+        for path, account in ((place, GROUP), (mine, VICTIM)):
+            os.chown(path, VICTIM, account)
+        mine.chmod(0o600)
+        names = (files.LOCK, "new", ".text.unfinished", "record.7.new")
+
+        def attack():
+            for name in names:
+                (place / name).symlink_to(mine)
+
+        def use():
+            for attempt in (lambda: lock(place), lambda: record(str(place / "record"), {})):
+                with pytest.raises(OSError, match="File exists|symbolic links"):
+                    attempt()
+            files.set_access(place / "new", GROUP, 0o664)
+            files.replace(place / "shown", "text", shared=True)
+            write_whole(str(place / "text"), "text")
+
+        as_another(OTHER, attack)
+        as_another(VICTIM, use)
+        assert [(place / name).read_text() for name in ("shown", "text")] == ["text"] * 2
+        status = mine.stat()
+        assert (mine.read_text(), status.st_mode & 0o777, status.st_gid) == ("mine", 0o600, VICTIM)
 
 
 def test_an_easyconfig_that_others_can_t_read():

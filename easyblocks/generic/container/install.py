@@ -10,12 +10,12 @@ Install scripts, wrappers and the Jupyter kernel, readable for everybody, whatev
 import json
 import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Callable, Collection, Iterable, Iterator, List
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, remove_file, write_file
+from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, write_file
 
 from .tables import RUNTIMES
 from .texts import shown_module
@@ -108,14 +108,19 @@ def open_to_readers() -> Iterator[None]:
 
 
 @open_to_readers()
-def write_whole(path: str, *args: Any, **kwargs: Any) -> None:
-    """Write a file with EasyBuild's write_file under a temporary name first: readers get the earlier or the new one."""
+def write_whole(path: str, text: str) -> None:
+    """Write a file under a temporary name first: readers get the earlier or the new one."""
     part = os.path.join(os.path.dirname(path), '.%s.unfinished' % os.path.basename(path))
+    # left by a killed process, or a link of another member of the group, which write_file of EasyBuild would follow
+    with suppress(FileNotFoundError):
+        os.remove(part)
     try:
-        write_file(part, *args, **kwargs)
+        with open(part, 'x', encoding='utf-8') as file:
+            file.write(text)
         os.rename(part, path)
     finally:
-        remove_file(part)
+        with suppress(FileNotFoundError):
+            os.remove(part)
 
 
 # --- scripts and wrappers

@@ -46,7 +46,7 @@ class InstallRecord(lockfile.Record):
 
     def write(self, path: str) -> None:
         """Write the record atomically."""
-        write_whole(path, self.text, forced=True)
+        write_whole(path, self.text)
 
     def write_installed(self, installdir: str) -> None:
         """Write the record of an installation, with fingerprints that show later whether somebody has changed it."""

@@ -82,9 +82,9 @@ def read(path):
 
 
 def write(path, content):
-    """Replace a file by a new one."""
+    """Replace a file by a new one, which is no link that somebody else has put there."""
     new = '%s.%d.new' % (path, os.getpid())
-    with open(new, 'w') as file:
+    with open(new, 'x') as file:
         json.dump(content, file, indent=1)
         file.write('\n')
     os.rename(new, path)
