@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.install import write_whole
 from ebsif import files
-from ebsif.installed import places
+from ebsif.installed import places, removal
 from prefixes import MINE, Prefix
 from support import CONTAINER_FILES
 
@@ -200,6 +200,32 @@ def test_links_of_another_member_of_the_group(monkeypatch):
         assert [(place / name).read_text() for name in ("shown", "text")] == ["text"] * 2
         status = mine.stat()
         assert (mine.read_text(), status.st_mode & 0o777, status.st_gid) == ("mine", 0o600, VICTIM)
+
+
+def test_removing_where_others_have_put_links():
+    """E-06, P-04: root removes links, and nothing of the directories to which they lead; an owner is named before."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        root, mine = Prefix(Path(folder)).install(MINE), Path(folder) / "mine"
+        mine.mkdir(mode=0o555)
+        (mine / "work").touch()
+        for path in (root, root.parent, mine, *root.rglob("*")):
+            os.chown(path, VICTIM, GROUP)
+            path.chmod(path.stat().st_mode | 0o020)
+
+        def attack():
+            for path in (root / "user-software/link", root / "share/ebsif/link", Path(f"{root}.replaced")):
+                path.symlink_to(mine)
+
+        def refuse():
+            with pytest.raises(removal.RemovalError, match=f"replaced belongs to account {OTHER}"):
+                removal.plan(places.of_directory(root))
+
+        as_another(OTHER, attack)
+        as_another(VICTIM, refuse)
+        removal.remove(removal.plan(places.of_directory(root)))
+        assert not root.parent.exists()
+        assert (mine / "work").exists() and mine.stat().st_mode & 0o777 == 0o575
 
 
 def test_an_easyconfig_that_others_can_t_read():
