@@ -2,6 +2,7 @@
 Files of other accounts, which only root can make: caches, notes on images, locks.
 """
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.install import write_whole
+from easybuild.easyblocks.generic.container.runtime import read_written, write_seen
+from easybuild.easyblocks.generic.container.usersoftware import share_files
+from easybuild.tools.build_log import EasyBuildError
 from ebsif import files
 from ebsif.installed import places, removal
 from prefixes import MINE, Prefix
@@ -71,8 +75,8 @@ def exchange_for_ever(first, second):
     """Exchange two files all the time, in one step each (renameat2)."""
     rename = ctypes.CDLL(None, use_errno=True).renameat2
     here, exchange = -100, 2
-    while rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0:
-        pass
+    while True:
+        rename(here, os.fsencode(first), here, os.fsencode(second), exchange)
 
 
 @pytest.fixture
@@ -114,6 +118,32 @@ def test_copies_in_a_directory_of_somebody_else(node, exchanged):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, user=VICTIM,
                               group=VICTIM, extra_groups=[])
         assert done.stdout == "/shared/x.sif\n"
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_a_program_that_still_runs_when_its_container_has_ended(tmp_path, is_directory):
+    """P-03: while it exchanges a file, or its directory, with a link, no file of the account is read or opened."""
+    work, private = tmp_path / "work", tmp_path / "private"
+    for folder in (work / "made", private):
+        folder.mkdir(parents=True)
+        (folder / "log").write_text(folder.name)
+        (folder / "log").chmod(0o600)
+    file = work / "made/log"
+    first = file.parent if is_directory else file
+    (work / "link").symlink_to(private if is_directory else private / "log")
+    program = multiprocessing.get_context("fork").Process(target=exchange_for_ever, args=(first, work / "link"))
+    program.start()
+    found = []
+    looks = [lambda: found.append(read_written(str(file), str(work))), lambda: share_files(str(work), False)]
+    # this ends the exchange of files
+    writes = [lambda: write_seen(str(file), "made", str(work))]
+    for use in looks * 300 + writes * 100:
+        with contextlib.suppress(EasyBuildError, OSError):
+            use()
+    program.kill()
+    program.join()
+    assert set(found) == {"made"}
+    assert ((private / "log").read_text(), (private / "log").stat().st_mode & 0o777) == ("private", 0o600)
 
 
 def as_account(account, function, *arguments):

@@ -10,7 +10,9 @@ import sys
 import pytest
 from easybuild.easyblocks.generic.container.install import read_program, sh_command
 from easybuild.easyblocks.generic.container.lockfile import Package, Record
+from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
+from easybuild.easyblocks.generic.container.runtime import write_seen
 from easybuild.tools.build_log import EasyBuildError
 
 STATUS = """\
@@ -191,3 +193,29 @@ def test_files_that_a_hostile_image_has_replaced(tmp_path, name):
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(EasyBuildError, match="something else"):
         read(str(folder), name)
+
+
+def test_files_that_are_written_where_a_package_has_put_links(tmp_path):
+    """P-02: what eb writes for pip replaces a link, and isn't written into a directory to which one leads."""
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "list.py").write_text("mine")
+    (tmp_path / "work/stages").mkdir(parents=True)
+    (tmp_path / "work/stages/one").symlink_to(private)
+    with pytest.raises(EasyBuildError, match="something else"):
+        write_seen(str(tmp_path / "work/stages/one/list.py"), "text", str(tmp_path / "work"))
+    (tmp_path / "work/stages/list.py").symlink_to(private / "list.py")
+    write_seen(str(tmp_path / "work/stages/list.py"), "text", str(tmp_path / "work"))
+    assert (tmp_path / "work/stages/list.py").read_text() == "text"
+    assert (private / "list.py").read_text() == "mine"
+
+
+def test_masks_that_a_package_has_replaced(tmp_path):
+    """P-03: no file of the installing account becomes one of the installation, which everybody can read."""
+    (tmp_path / "private").write_text("mine")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "root/share/ebsif").mkdir(parents=True)
+    (tmp_path / "work/masks.squashfs").symlink_to(tmp_path / "private")
+    with pytest.raises(EasyBuildError, match="something else"):
+        Masks(["/opt/x"]).install(str(tmp_path / "work"), str(tmp_path / "root"))
+    assert list((tmp_path / "root/share/ebsif").iterdir()) == []

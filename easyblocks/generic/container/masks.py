@@ -15,12 +15,13 @@ import os
 from typing import Any, Dict, List, Optional, Union
 
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import copy_file, mkdir, which
+from easybuild.tools.filetools import mkdir, which
 from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit
+from .image import copy_hashed
 from .install import sh_command
-from .runtime import Container, run_program
+from .runtime import Container, open_written, run_program
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
@@ -92,7 +93,8 @@ class Masks:
     def install(self, work_dir: str, installdir: str) -> None:
         """Install the overlay from the working directory of the container, if there are masks."""
         if self:
-            copy_file(os.path.join(work_dir, os.path.basename(MASKS)), os.path.join(installdir, MASKS))
+            with open_written(os.path.join(work_dir, os.path.basename(MASKS)), work_dir) as overlay:
+                copy_hashed(overlay, os.path.join(installdir, MASKS))
 
     def find(self, container: Container) -> None:
         """Find the files in the image that match the patterns; refuse a pattern that matches nothing."""

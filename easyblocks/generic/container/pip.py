@@ -14,14 +14,14 @@ import shlex
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import apply_patch, extract_file, mkdir, read_file, remove_file, write_file
+from easybuild.tools.filetools import apply_patch, extract_file, mkdir, remove_file
 from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import NOTHING_FOUND, Diagnosis
 from .framework import RunShellCmdError
 from .packages import Packages, artifacts_in, constraint_lines, digest_of, pip_version
 from .requirements import package_name
-from .runtime import check_written, escape_bind, inject_variables
+from .runtime import escape_bind, inject_variables, read_written, write_seen
 from .install import read_program, sh_command
 from .stages import Stage
 from .texts import normal_name
@@ -101,7 +101,7 @@ class Pip:
         if patches:
             requirements = self.patched_source(stage, patches, **where) + '\n'
         folder = self.folder(stage)
-        write_file(os.path.join(folder, 'requirements.txt'), requirements)
+        self.write(os.path.join(folder, 'requirements.txt'), requirements)
         number = len(requirements.strip().splitlines())
         trace_msg("installing %d requirement line%s with pip %s" % (number, '' if number == 1 else 's', version))
         # bytecode is compiled once, after all stages, and by several processes
@@ -110,10 +110,10 @@ class Pip:
         if version_tuple(version) >= (22, 2):
             arguments += ['--report', os.path.join(folder, REPORT)]
         for name, program in (('list.py', 'installed-packages.py'), ('compile.py', 'compile-bytecode.py')):
-            write_file(os.path.join(folder, name), read_program(program))
+            self.write(os.path.join(folder, name), read_program(program))
         self.run(stage, arguments, afterwards=(folder, str(processes or '')), **where)
         self.record_artifacts(stage)
-        return Packages.from_output(read_file(check_written(os.path.join(folder, 'packages.txt'), self.work_dir)))
+        return Packages.from_output(read_written(os.path.join(folder, 'packages.txt'), self.work_dir))
 
     def folder(self, stage: Stage) -> str:
         """Return the directory for the files that pip reads and writes in a stage."""
@@ -121,13 +121,17 @@ class Pip:
         mkdir(path, parents=True)
         return path
 
+    def write(self, path: str, text: str) -> None:
+        """Write a file for pip; what was installed may have put links into its directory."""
+        write_seen(path, text, self.work_dir)
+
     def write_constraints(self, stage: Stage) -> str:
         """Write the constraints that protect the packages of the image, and the pinned versions; return the path."""
         replaced = [normal_name(name) for name in stage.allow_replace]
         wanted = {normal_name(name): (name, version) for name, version in self.pins.items()}
         lines = self.protected.select(lambda name: name not in replaced and name not in wanted).constraints
         path = os.path.join(self.folder(stage), 'constraints.txt')
-        write_file(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
+        self.write(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
         return path
 
     @property
@@ -144,7 +148,7 @@ class Pip:
         # pip only expands variables in files, and keeps their values out of its log
         path = os.path.join(self.folder(stage), 'places.txt')
         pairs = zip(*[iter(stage.pip_index_options)] * 2)
-        write_file(path, ''.join('%s %s\n' % (option, shlex.quote(place)) for option, place in pairs))
+        self.write(path, ''.join('%s %s\n' % (option, shlex.quote(place)) for option, place in pairs))
         return ['-r', path] + no_index
 
     def environment(self, stage: Stage, variables: Variables) -> Variables:
@@ -197,9 +201,7 @@ class Pip:
     def reasons(self, log: str, arguments: List[str], **where: Any) -> str:
         """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""
         self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, hidden=True, **where)
-        # programs that pip runs may print any bytes
-        with open(check_written(log, self.work_dir), encoding='utf-8', errors='replace') as text:
-            return text.read()
+        return read_written(log, self.work_dir)
 
     def run_commands(self, stage: Stage, step: str, environment: Variables, binds: List[str]) -> None:
         """Run the commands of a stage in the container, with the venv active; bash runs strings."""
@@ -243,11 +245,8 @@ class Pip:
 
     def report(self, stage: Stage) -> List[Dict[str, Any]]:
         """Return what pip reports as installed in a stage, or planned; nothing before pip 22.2."""
-        path = check_written(os.path.join(self.folder(stage), REPORT), self.work_dir)
-        if not os.path.exists(path):
-            return []
-        with open(path) as text:
-            return json.load(text)['install']
+        text = read_written(os.path.join(self.folder(stage), REPORT), self.work_dir)
+        return json.loads(text)['install'] if text else []
 
     def record_artifacts(self, stage: Stage) -> None:
         """Record the files that pip reports as installed, with their SHA256."""
@@ -267,7 +266,7 @@ class Pip:
         found = {normal_name(item['metadata']['name']): reference_to(item) for item in self.report(stage)}
         lines = [asked.get(name) or found.get(name) or pin for name, pin in zip(sorted(added), added.pins)]
         path = os.path.join(self.folder(stage), 'wheelhouse.txt')
-        write_file(path, ''.join(line + '\n' for line in lines))
+        self.write(path, ''.join(line + '\n' for line in lines))
         trace_msg("putting %d wheels into %s" % (len(lines), self.fill))
         # pip has a wheel of what it has built for the installation in its cache
         arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', path]

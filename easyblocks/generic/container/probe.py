@@ -22,7 +22,7 @@ from .framework import RunShellCmdError
 from .packages import Packages
 from .install import read_program, sh_command
 from .parameters import IF_NEWER
-from .runtime import Container, bind_source, bind_target, check_written
+from .runtime import Container, bind_source, bind_target, read_written
 from .texts import value_problem, variable_problem
 
 # what the runtime says
@@ -181,11 +181,7 @@ def read_inventory(folder: str) -> Dict[str, Any]:
 
 def read(folder: str, name: str) -> str:
     """Return the text of one of the copied files, '' if there is none."""
-    path = check_written(os.path.join(folder, name), os.path.dirname(folder))
-    if not os.path.exists(path):
-        return ''
-    with open(path, encoding='utf-8', errors='replace') as text:
-        return text.read()
+    return read_written(os.path.join(folder, name), os.path.dirname(folder))
 
 
 def package_lines(text: str) -> List[str]:

@@ -231,9 +231,10 @@ def share_files(path: str, group_writes: bool, set_gid: bool = False) -> None:
     With `group_writes` the group gets write permission; with `set_gid` new files inherit the group of their directory.
     Access to user software is controlled by the permissions of the installation directory above it.
     """
-    for folder, _, files in os.walk(path):
-        for entry in [folder] + [os.path.join(folder, name) for name in files]:
-            kind = os.lstat(entry).st_mode
+    # from open directories: a process in a container may still run, and put links there at any time
+    for _, _, files, folder in os.fwalk(path):
+        for entry in ['.'] + files:
+            kind = os.lstat(entry, dir_fd=folder).st_mode
             if stat.S_ISLNK(kind):
                 continue
             mode = stat.S_IMODE(kind)
@@ -246,4 +247,8 @@ def share_files(path: str, group_writes: bool, set_gid: bool = False) -> None:
             # whoever runs it would become the account that has installed it
             shared &= ~(stat.S_IWOTH | stat.S_ISUID)
             if shared != mode:
-                os.chmod(entry, shared)
+                number = os.open(entry, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+                try:
+                    os.chmod('/proc/self/fd/%d' % number, shared)
+                finally:
+                    os.close(number)

@@ -14,12 +14,12 @@ from typing import Any, Dict, Iterable, List, Optional
 
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import copy_file, remove_dir, write_file
+from easybuild.tools.filetools import remove_dir
 from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import Diagnosis
 from .packages import USER_SOFTWARE, Packages
-from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program
+from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program, write_seen
 from .install import FILES, PACKED, ebsif_version, read_program, sh_command
 from .lockfile import InstalledImage
 from .requirements import package_name
@@ -94,7 +94,7 @@ class Venv:
         unseen = [name for name in image_packages if name not in packages]
         if unseen:
             lines = nub(image_packages[name][2] for name in unseen)
-            write_file(os.path.join(folder, 'image-packages.pth'), ''.join(line + '\n' for line in lines))
+            write_seen(os.path.join(folder, 'image-packages.pth'), ''.join(line + '\n' for line in lines), self.folder)
             packages = self.packages()
             unseen = sorted(name for name in image_packages if name not in packages)
         if unseen:
@@ -114,7 +114,8 @@ class Venv:
     def add_hints(self, packages: Packages) -> None:
         """Add modules that explain pip's errors to a venv whose Python sees these packages."""
         for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
-            copy_file(path, os.path.join(self.site_packages(packages), os.path.basename(path)))
+            with open(path) as text:
+                write_seen(os.path.join(self.site_packages(packages), os.path.basename(path)), text.read(), self.folder)
 
     def add_pip(self) -> None:
         """Replace the commands of the venv's own pip by commands that explain pip's errors."""

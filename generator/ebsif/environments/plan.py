@@ -100,12 +100,11 @@ def written(folder: str, name: str) -> list[str]:
 
     Raise ExtendingError if a program in the container has put anything but a plain file there (P-03).
     """
-    from easybuild.easyblocks.generic.container.runtime import check_written
+    from easybuild.easyblocks.generic.container.runtime import read_written
     from easybuild.tools.build_log import EasyBuildError
 
     try:
-        return [Path(check_written(str(path), folder)).read_text(errors="replace")
-                for path in Path(folder).glob(f"build/**/stages/*/{name}")]
+        return [read_written(str(path), folder) for path in Path(folder).glob(f"build/**/stages/*/{name}")]
     except EasyBuildError as error:
         raise ExtendingError(str(error).strip("'\"")) from None
 
