@@ -1,7 +1,9 @@
 """Images that are refused, by what was found in them."""
 
+from types import SimpleNamespace
+
 import pytest
-from easybuild.easyblocks.generic.container.probe import ImageProbe
+from easybuild.easyblocks.generic.container.probe import ImageProbe, wanted_libraries
 from easybuild.tools.build_log import EasyBuildError
 
 
@@ -48,3 +50,11 @@ def test_missing_parts_are_refused(found, venv, reasons, remedy):
         assert text in str(refused.value)
     assert len(probe(**found).lacks(venv)) == len(reasons)
 
+
+
+@pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize("said", ["/lib/x.so." + "9" * 5000, "/etc/shadow\n/x.so.0", "x.so.0.", "\0", "../../x.so.9\n"])
+def test_what_a_hostile_image_says_about_a_library(said):
+    """P-03, S001-13: it is compared as a version, and nothing else; no number is too long."""
+    container = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(output=said))
+    assert wanted_libraries(container, {"/host/x.so.1:/lib/x.so": "if_newer"}) == []

@@ -321,5 +321,5 @@ def is_library_wanted(container: Container, bind: str, condition: str) -> bool:
 
 def library_version(path: str) -> List[int]:
     """Return the version in the file name of a library, like libx.so.1.2.3; empty if it has none."""
-    found = re.search(r'\.so\.(\d+(?:\.\d+)*)$', path)
+    found = re.search(r'\.so\.(\d{1,9}(?:\.\d{1,9})*)$', path)
     return [int(number) for number in found.group(1).split('.')] if found else []
