@@ -266,12 +266,13 @@ def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
 
     def install(*aliases):
         update_modulerc(Generator(), str(tmp_path / "1.0"), "P/1.0", list(aliases), "/software")
-        return " ".join(capsys.readouterr().out.split())
+        # EasyBuild breaks lines anywhere
+        return "".join(capsys.readouterr().out.split())
 
     assert install("latest", "default", "old") == install("default", "old", "latest") == ""
     assert install("latest") == (
         ">> P/1.0 can also be loaded as P/old, which the easyconfig doesn't name: to end that, remove its line from "
-        f"{tmp_path}/.modulerc")
+        f"{tmp_path}/.modulerc").replace(" ", "")
 
 
 def test_versions_installed_at_the_same_time(tmp_path):
