@@ -140,7 +140,7 @@ def make_project(folder):
 
 
 def test_a_researcher(installed_once, tmp_path, registry):
-    """S001-05, E-13: first day, second week, third month: from requirements.txt to a loaded module, and its life."""
+    """S001-05, S002-52, E-13: first day, second week, third month: from requirements.txt to a loaded module."""
     wheels = shutil.copytree(installed_once.wheels, tmp_path / "wheels")
     make_wheel(wheels, "lightly")
     make_wheel(wheels, "ipykernel")

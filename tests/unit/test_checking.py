@@ -12,7 +12,7 @@ from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.check import contents, easyconfigs, sites
 from ebsif.check.sites import check_sites
 from ebsif.images import inspection
-from ebsif.render import rendering
+from ebsif.render import easyconfig, rendering
 from ebsif.report.findings import ERROR, Finding
 from support import CHECKOUT
 
@@ -200,7 +200,7 @@ def test_required_signatures(place, tmp_path):
 
 
 def test_easybuilds_own_checks_for_each_kind(place):
-    """S002-52: values that EasyBuild rejects or reads differently are found, with one parsed easyconfig per kind."""
+    """Values that EasyBuild rejects are found, with one parsed easyconfig per kind."""
     records = "".join(f"  - {{family: tool, version: 2.{number}, date: 1, venv: true, requirements: [a=={number}]}}\n"
                       for number in range(5))
     settings = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
@@ -214,6 +214,21 @@ def test_easybuilds_own_checks_for_each_kind(place):
         assert len([one for one in found if "moduleclass provided 'none'" in one.text]) == 5
     finally:
         easyconfigs.framework.read = reading
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), [
+    ("version = '1.0'", "version = '1.1'", "version is '1.1', and should be '1.0'"),
+    # an easyconfig of a kind that EasyBuild has read already
+    ("version = '2.0'", "version = '2.1'", "version is '2.1', and should be '2.0'"),
+    ("version = '2.0'", "version ? '2.0'", "EasyBuild does not read what was rendered"),
+])
+def test_values_that_are_rendered_wrongly(place, monkeypatch, before, after, expected):
+    """A value that EasyBuild reads differently from the record is named, with both values."""
+    settings = place(f"{HEAD}  - {{family: tool, version: 2.0, date: 20250101}}\n")
+    assert findings(settings) == []
+    render = easyconfig.render
+    monkeypatch.setattr(easyconfig, "render", lambda one: render(one).replace(before, after))
+    assert [(one.level, expected in one.text) for one in findings(settings)] == [("error", True)]
 
 
 def test_style_is_checked_for_each_kind(tmp_path):
