@@ -552,9 +552,9 @@ def found(read, tmp_path, text, profile=None):
 @pytest.mark.parametrize(("lines", "level", "expected"), [
     ("requirements: [flash-attn==2.8.3]", "error", "flash-attn is built against torch, but builds of this stage"),
     ("requirements: [{requirements: [torch==2.0, apex==1], no_build_isolation: true}]", "error", "apex is built"),
-    ("requirements: [{requirements: [apex==1], no_build_isolation: true}]", "warning", "builds without isolation, and"),
+    ("components: {setuptools: 80}\n    requirements: [{requirements: [apex==1], no_build_isolation: true}]", "warning",
+     "builds without isolation, and neither the image nor an earlier stage has wheel, ninja, packaging. If"),
     ("requirements: [rich]", "warning", "rich is not pinned (==)"),
-    ("requirements: [x==1 --global-option=a]", "warning", "'--global-option' is deprecated since pip 24.2"),
     ("requirements: [torchvision==0.16+rocm6.1]", "warning", "is built for rocm 6.1, but the image has rocm 6.2.4"),
     ("requirements: [torchvision==0.16+cu124]", "error", "is built for cuda, but the site has rocm"),
     ("components: {rocm: 6.0rc1}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes needs ROCm 6.1"),
@@ -564,15 +564,40 @@ def found(read, tmp_path, text, profile=None):
     ("file: image.tar", "warning", "the image image.tar does not end in .sif"),
 ])
 def test_findings(read, tmp_path, lines, level, expected):
-    """S000-02, S000-07, S000-20, S000-22: likely problems are reported before anything is installed."""
+    """S000-02, S000-20, S000-22: likely problems are reported before anything is installed."""
     findings = found(read, tmp_path, f"{HEAD}{RECORD}    {lines}\n", site.read("lumi"))
     # the line of the record, or of the value that EasyBuild names
     assert any(one[0] == level and expected in one[2] and one[1] in (16, 20) for one in findings), findings
 
 
-def test_no_findings_in_a_good_record(read, tmp_path):
-    """A correct record produces no finding."""
-    assert found(read, tmp_path, HEAD + RECORD + "    requirements: [rich==14.0.0]\n", site.read("lumi")) == []
+@pytest.mark.parametrize("stages", [
+    "rich==14.0.0, torchmetrics==1.0, flash-attn @ https://example.org/flash_attn-2.8-cp311-cp311-linux_x86_64.whl",
+    "{requirements: [flash-attn==2.8.3], options: ['--only-binary=:all:']}",
+    "{requirements: [setuptools==80, wheel==1, ninja==1, packaging==26]}, "
+    "{requirements: [apex==1], no_build_isolation: true}",
+])
+def test_no_findings_in_a_good_record(read, tmp_path, stages):
+    """S000-02, S000-22: a correct record produces no finding, nor do wheels and what an earlier stage installs."""
+    assert found(read, tmp_path, f"{HEAD}{RECORD}    requirements: [{stages}]\n", site.read("lumi")) == []
+
+
+@pytest.mark.parametrize(("properties", "expected"), [
+    ("requirements: [x==1 --global-option=a]", "'--global-option' is deprecated since pip 24.2"),
+    ("requirements: ['x==1 --config-settings=a=b']", "needs pip 23.1 or newer"),
+    ("requirements: [x==1], options: ['--install-option=--y']", "was removed in pip 23.1"),
+    ("requirements: ['x @ git+file:///a/b']", "this spelling of a git URL"),
+])
+def test_options_whose_meaning_depends_on_pips_version(read, tmp_path, properties, expected):
+    """S000-07: a warning that says how to have another pip; none for a stage that upgrades it."""
+    def texts(more):
+        text = f"{HEAD}{RECORD}    requirements: [{{{properties}{more}}}]\n"
+        return [(level, text) for level, _, text in found(read, tmp_path, text, site.read("lumi")) if expected in text]
+
+    ((level, text),) = texts("")
+    assert level == "warning"
+    assert text.endswith("The venv has pip not known before installation; to use another version of pip, setuptools or "
+                         "wheel, install it in an earlier stage")
+    assert texts(", upgrade_pip: true") == []
 
 
 def test_duplicate_names(read, tmp_path):
