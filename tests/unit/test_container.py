@@ -116,6 +116,22 @@ def test_a_module_from_values():
     assert "`ebsif extend Example/1.0 --add PACKAGE --name NAME --install`" in with_venv.help_sections[-1]
 
 
+def test_a_venv_that_does_not_see_the_image(container, venv):
+    """house 2.3, S001-20: packages it doesn't see are added with a .pth file; if that fails, nothing is installed."""
+    image = ("numpy", "2.0", "/opt/lib")
+    probe = types.SimpleNamespace(packages=packages(image), image="x.sif")
+    folder = Path(venv.folder + PURELIB[len("/user-software"):])
+    folder.mkdir(parents=True)
+    container.seen = [[PIP]]
+    probe.creation = CommandResult(0, f"program\n{container.next_packages()}", "")
+    container.seen = [[PIP, image]]
+    assert set(venv.make(probe)) == {"pip", "numpy"}
+    assert (folder / "image-packages.pth").read_text() == "/opt/lib\n"
+    container.seen = [[PIP]]
+    with pytest.raises(EasyBuildError, match="does not see 1 of the 1 packages of the image"):
+        venv.make(probe)
+
+
 def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     """house 2.3, S001-19: pip gets constraints; if a package of the image is hidden anyway, the installation stops."""
     numpy, added = ("numpy", "2.0", "/opt/lib"), ("hello", "1.0", PURELIB)
