@@ -572,14 +572,16 @@ def test_another_command_of_the_same_process_number(installation, tmp_path):
     with subprocess.Popen([installation / "bin" / MAKE], env=environment, stderr=subprocess.PIPE, text=True,
                           preexec_fn=heed_signals) as first:
         while not list(installation.glob(".make-squashfs.*")):
+            assert first.poll() is None
             time.sleep(0.05)
         # process numbers of its own
         other = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "bash", "-c",
                  f'cd "$1" && PATH={os.environ["PATH"]} exec bin/{MAKE}', "bash", installation]
-        subprocess.run(other, env={**environment, "HOSTNAME": "login"}, check=False, capture_output=True, timeout=300)
+        second = subprocess.run(other, env=environment, check=False, capture_output=True, text=True, timeout=300)
         (tmp_path / "go").touch()
         said = first.communicate(timeout=300)[1]
-    assert "made" in said and first.returncode == 0
+    for command, text in ((second, second.stderr), (first, said)):
+        assert (command.returncode, "make-squashfs: made " in text) == (0, True), text
 
 
 def test_leftovers_of_others_are_not_touched(installation, tmp_path):
