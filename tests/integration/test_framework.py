@@ -197,7 +197,7 @@ def run_eb(framework, work, *arguments, **variables):
 
 
 def test_used_parts_of_the_framework(framework, tmp_path):
-    """easybuild, Overrides of the framework: a new installation replaces the earlier one as intended."""
+    """C-02, easybuild, Overrides of the framework: a new installation replaces the earlier one as intended."""
     (framework / "easybuild/easyblocks/generic/probe.py").write_text(PROBE)
     for name, text in (("Example-1.0.eb", EASYCONFIG), ("hooks.py", f"import os\n{HOOKS}"), ("probe.txt", "5\n"),
                        ("lock.json", "{}")):

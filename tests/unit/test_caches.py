@@ -40,7 +40,7 @@ def test_values_with_special_characters(node):
 
 
 def test_the_places(node):
-    """T-01: compiled code on the node, per job, and per step where a lock decides; downloads on project storage."""
+    """T-01, S002-58: compiled code on the node, per job or, where a lock decides, step; downloads on project disks."""
     found, said = node.run(SLURM_JOB_ID="7", SLURM_STEP_ID="2", PROJECT="p", USER="me")
     job, project = node.caches() / "job-7", node.folder / "p/me/caches"
     assert said == ""
