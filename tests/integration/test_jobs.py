@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -117,6 +119,17 @@ class Jobs:
             texts = [path.read_text() for path in found if path.exists()]
             return [text.split() for text in texts] if len([text for text in texts if text]) == ranks else None
         return self.wait(all_up)
+
+    def processes(self, *jobs):
+        """Return the processes of jobs (dict of name by number), also those that mount the image, which hide whose."""
+        image, found = self.installed.root(self.module) / "example.sif", {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                variables = (folder / "environ").read_bytes().split(b"\0")
+                if any(f"SLURM_JOB_ID={job}".encode() in variables for job in jobs) or any(
+                        path.readlink() == image for path in (folder / "fd").iterdir()):
+                    found[folder.name] = (folder / "comm").read_text().strip()
+        return found
 
     def said(self):
         """Return all output of jobs in the folder, and their states."""
@@ -248,6 +261,7 @@ def test_a_signal_to_all_processes(jobs, number):
     names = ("job", "wrapper", "plain")
     for name in names:
         jobs.wait((jobs.folder / f"{name}-up").exists, 60)
+    assert "squashfuse_ll" in jobs.processes(*found).values()
     if number == "TERM":
         jobs.cluster.slurm("scancel", *found)
     else:
@@ -260,19 +274,26 @@ def test_a_signal_to_all_processes(jobs, number):
     assert ends[0]["Restarts"] == ("0" if number == "TERM" else "1"), jobs.said()
     for name in names:
         assert (jobs.folder / name).read_text().endswith("unittest/__init__.py"), jobs.said()
-    jobs.wait(lambda: not mounters(found), 30)
+    jobs.wait(lambda: not jobs.processes(*found), 30)
 
 
-def mounters(jobs):
-    """Return the processes of jobs that mount images."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            if any(f"SLURM_JOB_ID={job}".encode() in variables for job in jobs) and "fuse" in (
-                    folder / "comm").read_text():
-                found.append(folder.name)
-    return found
+def test_a_rank_that_is_killed(jobs):
+    """T-04: the other rank of its node goes on; after the job none of its processes stays, also of those that mount."""
+    (jobs.folder / "steps.sh").write_text(
+        f"#!/bin/bash\nmodule load {jobs.module}\nsrun -n 2 singularity exec $SIF conda-python-distributed steps.py\n")
+    job = jobs.bash("sbatch --parsable -n 2 -o '%x-%j.out' -J steps steps.sh").stdout.strip()
+    jobs.names.append(job)
+    _, (_, killed) = jobs.started(2)
+    assert [name for name in jobs.processes(job).values() if "fuse" in name] == ["squashfuse_ll"] * 2
+    os.kill(int(killed), signal.SIGKILL)
+    jobs.wait(lambda: not Path(f"/proc/{killed}").exists())
+    steps = jobs.log(job).count("step ")
+    jobs.wait(lambda: jobs.log(job).count("step ") > steps + 3, 60)
+    (jobs.folder / "finish").touch()
+    found = jobs.ended(job)
+    assert (found["JobState"], found["ExitCode"]) == ("FAILED", "137:0"), jobs.said()
+    assert len(re.findall("^finished ", jobs.log(job), re.MULTILINE)) == 1
+    jobs.wait(lambda: not jobs.processes(job), 30)
 
 
 def test_segments_stop_at_the_first_failure(jobs):
