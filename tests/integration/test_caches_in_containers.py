@@ -30,6 +30,21 @@ sys.stdout.write(f"{job}.{os.environ['RANK']} {' '.join(map(str, places))}\\n")
 """
 
 
+# Compiles a function, as each rank of a training does.
+COMPILE = """
+import os, sys
+import torch, torch._inductor.config
+torch._inductor.config.cpp_cache_precompile_headers = False
+
+@torch.compile
+def compiled(values):
+    return torch.sin(values) + 2 * torch.cos(values)
+
+total = compiled(torch.ones(4)).sum().item()
+sys.stdout.write(f"{os.environ['SLURM_JOB_ID']} rank {os.environ['RANK']}: {total:.3f}\\n")
+"""
+
+
 @pytest.fixture(scope="module")
 def module(installations, tmp_path_factory):
     """A copy of an installation whose site has project storage, for Lmod."""
@@ -133,3 +148,23 @@ def test_two_jobs_on_a_node(module, cluster):
         f"{module.prefix}/project/huggingface"]) for job in jobs for rank in range(8)}
     assert not any(Path(on_node(module, f"job-{job}")).exists() for job in jobs)
     assert {path.name for path in (module.prefix / "project/huggingface").iterdir()} == {*found}
+
+
+def test_ranks_that_compile(training):
+    """T-01: torch.compile in two ranks of a job, with a read-only home directory; what it makes is on the node."""
+    site = training.site
+    before = {path.name for path in site.home.iterdir()}
+    (site.work / "compile.py").write_text(COMPILE)
+    # the image has no compiler; that of the machine, which has the same distribution, needs the headers of Python
+    said = training.run("""
+        export APPTAINER_BIND=/usr,$HOME:$HOME:ro CPATH=/usr/include/python3.11 TORCHINDUCTOR_COMPILE_THREADS=1
+        # else each rank compiles three programs that try what its CPU can do
+        export TORCHINDUCTOR_VEC_ISA_OK=1
+        srun -N1 -n2 singularity exec $SIF conda-python-distributed compile.py
+        """, timeout=900).stdout
+    found = sorted(re.fullmatch(r"(\d+) rank (\d): 7\.688", line).groups() for line in said.splitlines())
+    job = found[0][0]
+    assert found == [(job, "0"), (job, "1")]
+    assert list(Path(on_node(site, f"job-{job}/torchinductor")).rglob("*.so"))
+    # the runtime's own, from outside the container
+    assert {path.name for path in site.home.iterdir()} <= before | {".apptainer"}
