@@ -136,7 +136,7 @@ class Many:
                  f'test "${name}" = {value}' for name, value in PASSED.items() if not name.startswith("EBSIF_")]]},
             {"name": "nothing new", "requirements": "numpy\n"},
             {"name": "local", "requirements": f"local @ file://{self.link}/{self.wheel.name}\n"},
-            {"name": "kernels", "requirements": "apex\n"},
+            {"name": "kernels", "requirements": "apex --config-settings=a=b\n"},
         ]
         easyconfig = self.site.easyconfig(TEXT + f"requirements = {self.stages!r}\n")
         self.result = self.site.eb(easyconfig, **wheel_settings(packages), **CALLERS, **PASSED,
@@ -219,8 +219,11 @@ def test_versions_and_sources_are_in_the_lock(many):
 
 
 def test_findings_are_printed_before_anything_is_installed(many):
-    """S000-02: a package that needs torch in an isolated stage: a warning with its name before pip runs."""
-    assert "stage 'kernels': apex is built against torch" in message(many.result)
+    """S000-02, S000-07: a package that needs torch in an isolated stage; an option that depends on pip."""
+    said = message(many.result)
+    assert "stage 'kernels': apex is built against torch" in said
+    pip = lock(many.site)["versions"]["pip"]
+    assert f"'--config-settings' in requirement lines needs pip 23.1 or newer. The venv has pip {pip};" in said
 
 
 # --- stages that fail
