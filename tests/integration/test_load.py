@@ -486,9 +486,9 @@ def pairs(prefix, base_image, install_once):
         Site(prefix / f"pair-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, install_once))
 
 
-@pytest.fixture(params=BOTH_TOOLS)
+@pytest.fixture(params=TOOLS)
 def pair(request, pairs):
-    """Both modules, for each modules tool."""
+    """Both modules, for each modules tool and syntax."""
     return pairs(request.param)
 
 
