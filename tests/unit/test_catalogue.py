@@ -595,7 +595,7 @@ def test_options_whose_meaning_depends_on_pips_version(read, tmp_path, propertie
 
     ((level, text),) = texts("")
     assert level == "warning"
-    assert text.endswith("The venv has pip not known before installation; to use another version of pip, setuptools or "
+    assert text.endswith("The venv has pip of a version not known yet; to use another version of pip, setuptools or "
                          "wheel, install it in an earlier stage")
     assert texts(", upgrade_pip: true") == []
 

@@ -132,7 +132,7 @@ def check_requirements(container: Container, finding: Creator) -> Iterator[Findi
         yield finding(ERROR, str(error).strip("'\""))
         return
     inside = [normal_name(name) for name in [*container.components, container.package or container.name]]
-    for text in find_mistakes(stages, inside, "not known before installation"):
+    for text in find_mistakes(stages, inside, "of a version not known yet"):
         yield finding(ERROR if "built against torch" in text else WARNING, text)
     for stage in stages:
         for line in stage.requirement_list:
