@@ -166,7 +166,7 @@ def test_the_group_of_shared_files(tmp_path, monkeypatch):
 
     def chown(path, _, group):
         # an open file
-        name = Path(os.readlink(path)).name
+        name = Path(path).readlink().name
         if name.startswith(".theirs"):
             raise PermissionError(1, "Operation not permitted", path)
         owners[name.split(".")[1]] = group
