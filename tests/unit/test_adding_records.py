@@ -323,6 +323,28 @@ def test_an_invalid_version(place, capsys):
     assert files(place) == before
 
 
+@pytest.mark.parametrize("name", ["julia.sif", "latest.sif", "README_backup.sif"])
+def test_names_without_a_version_match_no_family(place, name, capsys):
+    """N3: a family whose file names are only a version takes no other words for versions."""
+    own = place / "own/mine/containers/Bare.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(HEAD.replace("tool-{version}.sif", "'{version}.sif'").replace("name: Tool", "name: Bare"))
+    assert add(name) == 3
+    assert f"no family of the catalogue has images named like {name}" in capsys.readouterr().err
+    assert add(f"tool-{name}") == 3
+
+
+@pytest.mark.parametrize(("options", "review"), [
+    ((), "  # review: the file name has only a version: is it the same software?"), (("--name", "Bare"), "")])
+def test_a_name_that_is_only_a_version_is_a_guess(place, options, review):
+    """N3: other software may have such a file name as well; who has named the software isn't asked."""
+    own = place / "own/mine/containers/Bare.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(HEAD.replace("tool-{version}.sif", "'{version}.sif'").replace("name: Tool", "name: Bare"))
+    assert add("2.0.sif", *options) == 0
+    assert f"  - family: tool{review}\n    version: 2.0\n" in own.read_text()
+
+
 def test_add_keeps_what_a_person_has_written(place, capsys):
     """C-04: with an image that is new, or in the catalogue already, an edited or hand-written easyconfig stays."""
     path = place / "ec/t/Tool/Tool-2.0.eb"

@@ -71,7 +71,7 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
     image = Image(found, version, programs, ask)
     check_file_name(image.file_name)
     candidates = [candidate for document in documents if name in (None, document.name)
-                  for candidate in candidates_in(document, image, family)]
+                  for candidate in candidates_in(document, image, family, bool(name))]
     if candidates:
         return propose_for_family(image, best_of(candidates))
     if family:

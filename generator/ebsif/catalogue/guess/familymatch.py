@@ -1,11 +1,14 @@
 """Find the family of an image: those whose images have such file names, and the best one of them."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.tables import INIT_CONDA, INIT_IMAGE
 
+from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.guess.template import read_fields
 from ebsif.catalogue.records import CatalogueFile
 
@@ -28,12 +31,16 @@ class Candidate:
         return len(self.fields.items() & self.defaults["components"].items())
 
 
-def candidates_in(document: CatalogueFile, image: Any, wanted: Optional[str]) -> Iterator[Candidate]:
-    """Yield the families of a file whose images have such names; families without records only if they are named."""
+def candidates_in(document: CatalogueFile, image: Any, wanted: Optional[str], is_named: bool) -> Iterator[Candidate]:
+    """
+    Yield the families of a file whose images have such names; families without records only if they are wanted.
+
+    `is_named` says that a person has named the software.
+    """
     for family, defaults, fields in families_named(document, image.file_name):
         used = [index for index, record in enumerate(document.containers) if record.family == family]
         if wanted in (None, family) and (used or wanted):
-            doubt = doubt_about(image, defaults)
+            doubt = doubt_about(image, defaults) or (None if wanted or is_named else doubt_about_name(defaults["file"]))
             yield Candidate(document, family, defaults, fields, doubt, max(used, default=-1))
 
 
@@ -58,6 +65,12 @@ def doubt_about(image: Any, defaults: dict) -> Optional[str]:
     if entry_point and entry_point not in image.programs([entry_point]):
         return f"it has no {entry_point}, the entry point of that family"
     return None
+
+
+def doubt_about_name(template: str) -> Optional[str]:
+    """Return why a file name tells no family, or None if it has words of its own."""
+    has_words = re.search(r"[A-Za-z]", PLACEHOLDER.sub("", Path(template).stem))
+    return None if has_words else "the file name has only a version: is it the same software?"
 
 
 def best_of(candidates: Iterable[Candidate]) -> Candidate:

@@ -44,6 +44,9 @@ def pattern_of_field(field: str, dotless: str) -> str:
         return "(?:-([A-Za-z0-9_.+-]+?))?"
     if dotless:
         return "([0-9]+)"
+    if field == "version":
+        # other words (latest, julia) are no versions
+        return "(v?[0-9][A-Za-z0-9_.+]*?)"
     # hyphens separate fields, but versions of components may contain them
     return "([A-Za-z0-9_.+]+?)" if field in Record.model_fields else "([A-Za-z0-9_.+-]+?)"
 
