@@ -1,5 +1,8 @@
 """Files that users bring: requirements.txt, pyproject.toml, environment.yml; for lock files see test_lock_files.py."""
 
+import subprocess
+import sys
+
 import pytest
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import Image
@@ -22,8 +25,40 @@ def test_a_requirements_file(tmp_path):
                             "c @ git+https://example.org/c.git#egg=c", "d <2"]
 
 
+@pytest.mark.parametrize(("text", "lines"), [
+    ("# paths end in a \\\na\nb\n", ["a", "b"]), ("a \\\n  # why \\\n<2\nb\n", ["a", "<2", "b"]),
+    ("a \\\n==1 \\\n\nb  # c \\\nd\n", ["a ==1", "b"])])
+def test_comments_that_end_in_a_backslash(tmp_path, text, lines):
+    """N5: a line of comment does not continue, as for pip, so that nothing that follows is lost."""
+    assert read(tmp_path / "a.txt", text).lines == lines
+    # importing pip changes how this process logs
+    program = ("import sys; from pip._internal.req.req_file import preprocess\n"
+               "for _, line in preprocess(sys.argv[1]):\n    print(line)")
+    said = subprocess.run([sys.executable, "-c", program, text], capture_output=True, text=True, check=True).stdout
+    assert [" ".join(line.split()) for line in said.splitlines()] == lines
+
+
+def test_variables_in_paths(tmp_path, monkeypatch):
+    """N15: expanded as by pip; those of URLs, which may be credentials, and unset ones, stay as they are."""
+    (tmp_path / "my wheels").mkdir()
+    (tmp_path / "my wheels/x.whl").touch()
+    (tmp_path / "my wheels/more.txt").write_text("b\n")
+    monkeypatch.setenv("HERE", str(tmp_path / "my wheels"))
+    monkeypatch.setenv("PIP_WORD", "secret")
+    monkeypatch.setenv("INDEX", "https://secret@example.org")
+    monkeypatch.delenv("UNSET", raising=False)
+    same = ["--index-url https://${PIP_WORD}@example.org/simple", "--index-url ${INDEX}/simple", "a==${UNSET}"]
+    text = "\n".join(["--find-links '${HERE}'", "-r '${HERE}/more.txt'", *same])
+    assert read(tmp_path / "a.txt", text).lines == [f"--find-links '{tmp_path}/my wheels'", "b", *same]
+    (tmp_path / "my wheels").rename(tmp_path / "wheels")
+    monkeypatch.setenv("HERE", "wheels")
+    assert read(tmp_path / "a.txt", "${HERE}/x.whl\n").lines == [f"{tmp_path}/wheels/x.whl"]
+
+
 @pytest.mark.parametrize(("name", "text", "expected"), [
     ("a.txt", "# nothing\n", "names no Python package"),
+    # N15
+    ("a.txt", "-r https://example.org/b.txt\n", "a.txt:1: https://example.org/b.txt is not on this machine: download"),
     ("a.txt", "-r a.txt\n", "includes itself"),
     ("a.txt", "-r 'none.txt\n", "a.txt:1: 'none.txt can't be read: a quotation mark is missing"),
     ("a.txt", "\n-e .\n", "a.txt:2: '-e .' would break the module as soon as the directory is removed"),

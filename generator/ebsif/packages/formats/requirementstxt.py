@@ -1,6 +1,7 @@
 """Read a requirements.txt, and make its lines independent of where it is."""
 
 import codecs
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ LOCAL = re.compile(
     rf"(?P<path>\.(?:[^\s;\[]|{BLANK})*|(?:[^/\s;\[@:]|{BLANK})+/(?:[^\s;\[@:]|{BLANK})*|"
     rf"(?:[^\s;\[@:/]|{BLANK})+\.(?:whl|zip|tar\.\w+))(?P<rest>[\[;\s].*)?")
 # Options with a file, a directory or a URL.
+VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 WITH_PLACE = re.compile(r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-links|editable))"
                         r"(?:\s*=\s*|\s+|(?<=^-[rcfe]))(?P<place>.+)")
 
@@ -37,13 +39,19 @@ def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the lines of a requirements.txt; a backslash at the end joins a line with the next."""
+    """
+    Yield number and text of the lines of a requirements.txt.
+
+    A backslash at the end joins a line with the next, except that of a comment, which also ends what was begun (as in
+    pip).
+    """
     begun, number = "", 1
     for index, line in enumerate(text.splitlines(), 1):
         if not begun:
             number = index
+        is_comment = line.lstrip().startswith("#")
         begun += line.lstrip() if begun else line
-        if line.endswith("\\"):
+        if line.endswith("\\") and not is_comment:
             begun = begun[:-1].rstrip() + " "
             continue
         yield number, begun
@@ -60,12 +68,17 @@ def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> l
     read. Raise RequirementsError if a file is missing, or the module would depend on a directory that may disappear.
     """
     bare = re.sub(r"(^|\s)#.*", "", line).strip()
+    # pip expands variables as well; in a URL it has to, because they may be credentials
+    expanded = VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[0], bare)
+    bare = bare if "://" in expanded else expanded
     if not bare:
         return []
     option, local = WITH_PLACE.fullmatch(bare), LOCAL.fullmatch(bare)
     if option:
         place = first_word(option.group("place"), where)
         name = option.group("option").lstrip("-")[0]
+        if name == "r" and "://" in place:
+            raise RequirementsError(f"{where}: {place} is not on this machine: download it, and name the file")
         if name == "r":
             return lines_of(resolve(folder / place, where), outer)
         if name == "e" and not re.match(r"\w+\+\w+://", place):
