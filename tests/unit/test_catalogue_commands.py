@@ -95,6 +95,27 @@ def test_one_bad_record_does_not_stop_the_others(place):
     assert "is also the module of" in run(place, "render", *MINE, "JAX/0.5.0", status=1).stderr
 
 
+@pytest.mark.parametrize(("change", "problem"), [
+    ("", "neither the record nor its family has a file: add the name of the image"),
+    ("file: 'rel-{release}.sif'", "there is no value for {release} in 'rel-{release}.sif'"),
+    ("file: rel.sif, images: {directories: [{path: '/apps/{x}'}]}", "there is no value for {x} in '/apps/{x}'")])
+def test_an_image_without_a_name_stops_nothing_else(place, change, problem):
+    """N4: whatever makes the path of an image impossible is reported with its line; the other records go on."""
+    (place / "sites/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: /apps}}]}}\n")
+    (place / "sites/mine/containers/Rel.yaml").write_text(
+        f"name: Rel\nfamilies:\n  rel: {{homepage: https://example.org/, init: image{change and f', {change}'}}}\n"
+        "containers:\n  - {family: rel, version: 1.0}\n")
+    line = f"sites/mine/containers/Rel.yaml:5: Rel 1.0: {problem}"
+    result = run(place, "render", *MINE, status=1)
+    assert f"ebsif: {line}" in result.stderr and "3 new" in result.stderr
+    assert line.replace(": Rel", ": error: Rel") in run(place, "check", *MINE, status=1).stdout
+    for command in (["list", "--json"], ["diff", "JAX/0.5.0", "JAX/0.10.0"], ["show", "JAX/0.5.0"]):
+        result = run(place, *command, *MINE, status=int(command[0] == "diff"))
+        assert line in result.stderr and "jax" in result.stdout.lower()
+    for command in (["update"], ["add", "x.sif"], ["docs", "-o", "pages"]):
+        assert f"ebsif: {line}" in run(place, *command, *MINE, status=3).stderr
+
+
 def test_render_keeps_what_a_person_has_written(place):
     """C-04: a hand-written easyconfig, or one edited after it was rendered, is only replaced with --overwrite."""
     run(place, "render", *MINE)

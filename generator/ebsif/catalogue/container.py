@@ -106,6 +106,10 @@ class Container(Record):
             raise RecordError(self, "neither the record nor its family has a file: add the name of the image")
         return self.fill(self.file)
 
+    def require_names(self) -> None:
+        """Raise RecordError if its module or its image has no name, because a placeholder has no value."""
+        _ = self.versionsuffix, self.file_name, self.site and self.image_places
+
     @property
     def place(self) -> str:
         """File and line of its record."""

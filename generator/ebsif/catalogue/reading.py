@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 from pydantic import ValidationError
 
-from ebsif.catalogue.container import Container
+from ebsif.catalogue.container import Container, RecordError
 from ebsif.catalogue.records import CatalogueFile, Family, Record
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError, Problem
@@ -39,7 +39,16 @@ def read_file(path: Path, site: Optional[Site], *extended: Path,
     for place, document, records in documents_in([path, *extended], problems):
         common = {name: Container.of(document.name, document.family_values(name), site, place)
                   for name in document.families}
-        containers += [common[record.family].of_record(record, index) for index, record in records]
+        for index, record in records:
+            container = common[record.family].of_record(record, index)
+            try:
+                container.require_names()
+                containers.append(container)
+            except RecordError as error:
+                problem = Problem(place, container.line_of(), f"{container.name} {container.version}: {error.text}")
+                if problems is None:
+                    raise DocumentError(problem) from None
+                problems.append(problem)
     return containers
 
 
