@@ -460,6 +460,21 @@ def test_a_wrong_file_is_an_error_for_those_who_edit_it(place):
         assert "left out" not in said.stderr
 
 
+@pytest.mark.parametrize(("words", "expected"), [
+    # N16: a variable of the shell that is not set
+    (["--add", ""], "--add names no package: write a name, such as einops"), (["--add", "# rich"], "names no package"),
+    # N24
+    (["--stage", "a=one", "--stage", "a=two"], "--stage a=two: one has that name already: give each stage its own")])
+def test_packages_that_can_not_be_meant(place, words, expected):
+    """N16, N24: no easyconfig without packages, or with two stages of one name, is written."""
+    text = CONTAINERS.replace("image, python", "image, venv: true, python")
+    (place / "sites/mine/containers/JAX.yaml").write_text(text)
+    for name in ("one", "two"):
+        (place / name).write_text(f"{name}\n")
+    result = run(place, "extend", "JAX/0.10.0", *words, "--name", "q", "-n", *MINE, status=3)
+    assert expected in result.stderr and result.stdout == ""
+
+
 @pytest.mark.parametrize("text", ["", "# site: lumi\n", None])
 def test_a_configuration_without_settings_is_none(place, text):
     """F-09 (N21): an empty configuration file, one of comments only, and a home that doesn't exist stop nothing."""

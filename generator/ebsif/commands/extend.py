@@ -196,19 +196,23 @@ def wanted_packages(options: Namespace, container: Container) -> list:
         stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
     else:
         stages, impossible = extending.stages_from(
-            options.requirements, [parse_stage(text) for text in options.stage], container, options.extra,
-            options.group)
+            options.requirements, parse_stages(options.stage), container, options.extra, options.group)
     for text in impossible:
         output.note(text)
     return stages
 
 
-def parse_stage(text: str) -> tuple[str, str]:
-    """Return the name and file of --stage NAME=FILE."""
-    name, sign, file = text.partition("=")
-    if not (name and sign and file):
-        raise ExtendingError(f"--stage {text}: should be NAME=FILE")
-    return name, file
+def parse_stages(texts: list[str]) -> list[tuple[str, str]]:
+    """Return the names and files of each --stage NAME=FILE."""
+    files: dict[str, str] = {}
+    for text in texts:
+        name, sign, file = text.partition("=")
+        if not (name and sign and file):
+            raise ExtendingError(f"--stage {text}: should be NAME=FILE")
+        if name in files:
+            raise ExtendingError(f"--stage {text}: {files[name]} has that name already: give each stage its own")
+        files[name] = file
+    return list(files.items())
 
 
 def change_extension(options: Namespace, names: Names, installation: Installation, is_same: bool) -> int:

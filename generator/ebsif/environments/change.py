@@ -225,6 +225,8 @@ def parse(texts: Iterable[str]) -> list[str]:
         if "/" not in line and not parsed(line):
             raise ChangingError(f"--add '{line}' is not a requirement: write a name, with or without versions, such as "
                                 "'einops>=0.8', or the path of a wheel")
+    if not lines:
+        raise ChangingError("--add names no package: write a name, such as einops")
     return lines
 
 
