@@ -41,6 +41,20 @@ def test_the_partitions_of_this_machine(programs, tmp_path):
         "small": (1, 256, 0), "gpu": (8, 16, 8), "mixed": (4, 16, 4)}
 
 
+@pytest.mark.parametrize(("said", "expected"), [
+    ("true*|4|(null)\n{x}|4|\nnull|4|", ["true", "{x}", "null"]), ("Welcome to the machine\n\n\nsmall|64|", ["small"]),
+    ("empty*|n/a|(null)\nodd\nhalf|1", ["standard"]), ("big*|1K|gpu:8\nsmall|64+|", ["small"])])
+def test_what_sinfo_prints_is_not_trusted(programs, tmp_path, said, expected):
+    """N14: banners, partitions without nodes, numbers in other units, names that mean something in YAML."""
+    program(programs, "sbatch", "")
+    program(programs, "sinfo", said)
+    for name in ("mine", "true", "1e3"):
+        newsite.write(name, tmp_path)
+        profile = site.read(name, [tmp_path])
+        assert (profile.name, [*profile.scheduler.partitions]) == (name, expected)
+        assert profile.scheduler.default_partition == expected[0]
+
+
 @pytest.mark.parametrize(("name", "kind"), [("qsub", "pbs"), ("flux", "flux"), ("other", "slurm")])
 def test_other_schedulers(programs, name, kind, tmp_path):
     """S003-01: the scheduler whose command is here; without one, a partition to be changed."""

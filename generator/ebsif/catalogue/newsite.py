@@ -1,5 +1,6 @@
 """Start the profile of a site: a short file with a comment on each line, filled in from what this machine shows."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -22,7 +23,8 @@ MOUNTS = Path("/proc/self/mounts")
 NOT_FOR_CONTAINERS = ("/boot", "/etc", "/home", "/lib", "/lib64", "/nix", "/opt", "/root", "/tmp", "/usr", "/var")
 
 # A partition of Slurm, CPUs of a node, generic resources of a node; the default partition has an asterisk.
-PARTITIONS = ("sinfo", "--noheader", "--format=%P|%c|%G")
+PARTITIONS = ("sinfo", "--noheader", "--noconvert", "--format=%P|%c|%G")
+PARTITION = re.compile(r"([^\s|]+)\|(\d+)\+?\|(.*)")
 GPUS = re.compile(r"(?:^|,)gpu(?::[^,:(]+)?:(\d+)")
 
 # Seconds that the scheduler may take to answer.
@@ -55,11 +57,17 @@ def text(name: str) -> str:
     kind, reason = scheduler()
     gpu = next((one for one, row in GPU_KINDS.items() if is_there(Path(row.device))), None)
     return environment("ebsif.catalogue").get_template("site.yaml.j2").render(
-        name=name, binds=file_systems() or ["/scratch"],
+        name=quoted(name), binds=file_systems() or ["/scratch"],
         gpu=gpu or "none", gpu_kinds=["none", *GPU_KINDS],
         gpu_reason=f"{GPU_KINDS[gpu].device} is here" if gpu else "this machine has none, compute nodes may have some",
         scheduler=kind or "slurm", schedulers=SCHEDULERS, scheduler_reason=reason,
         partitions=(partitions() if kind == "slurm" else []) or [NodeKind("standard", 1, 4, 0)])
+
+
+def quoted(text: str) -> str:
+    """Return a text as YAML: a name is not always a plain word (true)."""
+    is_word = re.fullmatch(r"\w[\w.-]*", text) and text not in ("true", "false", "null")
+    return text if is_word else json.dumps(text)
 
 
 def file_systems() -> list[str]:
@@ -90,9 +98,13 @@ def partitions() -> list[NodeKind]:
         return []
     kinds: dict[str, tuple[bool, NodeKind]] = {}
     for line in said.splitlines():
-        partition, cpus, resources = line.split("|", 2)
+        found = PARTITION.fullmatch(line.strip())
+        # a banner, or a partition without nodes
+        if not found:
+            continue
+        partition, cpus, resources = found.groups()
         gpus = sum(map(int, GPUS.findall(resources)))
         # a partition with several kinds of nodes has several lines; a plus means that CPUs differ
-        one = NodeKind(partition.rstrip("*"), gpus or 1, max(int(cpus.rstrip("+")) // (gpus or 1), 1), gpus)
+        one = NodeKind(quoted(partition.rstrip("*")), gpus or 1, max(int(cpus) // (gpus or 1), 1), gpus)
         kinds.setdefault(one.name, (not partition.endswith("*"), one))
     return [one for _, one in sorted(kinds.values(), key=lambda pair: pair[0])]
