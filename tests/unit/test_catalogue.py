@@ -273,6 +273,10 @@ def test_parameters_without_a_field(read):
     for name, expected in (("versionsuffix", "from suffix"), ("wrappers", "the field 'wrappers'"), ("A-b", "name")):
         with pytest.raises(yamlerrors.DocumentError, match=f"PyTorch.yaml:.*{expected}"):
             read(head + RECORD + f"    parameters: {{{name}: x}}\n")
+    # N6: EasyBuild would take the text for true, and hide the module
+    for word in ("no", "False", "OFF"):
+        with pytest.raises(yamlerrors.DocumentError, match=rf":23: .*hidden: should be true or false: '{word}"):
+            read(head + RECORD + f"    parameters:\n      hidden: {word}\n")
 
 
 def test_a_parameter_with_its_default_value(read):

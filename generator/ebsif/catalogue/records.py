@@ -58,6 +58,13 @@ def is_parameter(name: str) -> str:
     return name
 
 
+def is_value(value: Any) -> Any:
+    """Return the value of an easyconfig parameter, unless it is a text that was meant as true or false."""
+    if isinstance(value, str) and value.lower() in ("yes", "no", "on", "off", "true", "false"):
+        raise ValueError(f"should be true or false: '{value}' is a text here, and EasyBuild takes any text for true")
+    return value
+
+
 class Archive(Model):
     """Why a container is no longer recommended."""
 
@@ -165,7 +172,7 @@ class ContainerFields(Model):
     usage: Optional[Text] = Field(None, description="usage, shown in the help of the module")
     warnings: list[SingleLine] = Field([], description="warnings, shown at installation and in the help of the module")
     moduleclass: Optional[VersionPart] = Field(None, description="category of the module, as in EasyBuild")
-    parameters: dict[Annotated[str, AfterValidator(is_parameter)], Any] = Field(
+    parameters: dict[Annotated[str, AfterValidator(is_parameter)], Annotated[Any, AfterValidator(is_value)]] = Field(
         {}, description="easyconfig parameters that have no field here, written unchanged: whatis, hidden ...")
     doc: Optional[SingleLine] = Field(None, description="text for the site's list of software")
     why: dict[SingleLine, Annotated[SingleLine, Removable()]] = Field(
