@@ -624,6 +624,21 @@ def test_labels_in_a_family_without_a_suffix(read, tmp_path):
     assert found(read, tmp_path, f"{named}{RECORD}    label: mine\n    suffix: -x\n") == []
 
 
+@pytest.mark.parametrize(("first", "second", "expected"), [
+    ("[latest]", "[new, Latest]", "alias 'Latest' is also a name of PyTorch/2.10-"),
+    ("[]", "[{module}]", "alias '{module}' is also a name of PyTorch/{module}")])
+def test_aliases_of_two_containers(read, tmp_path, first, second, expected):
+    """N12: the module that is installed last would have the alias, or the module itself hides it."""
+    (one,) = read(HEAD + RECORD)
+    second, expected = (text.format(module=one.full_version) for text in (second, expected))
+    other = RECORD.replace("2.10", "2.4.0")
+    records = f"{RECORD}    aliases: {first}\n{other}    aliases: {second}\n"
+    ((level, line, text),) = found(read, tmp_path, HEAD + records)
+    assert (level, line) == ("error", 21) and text.startswith(expected)
+    # its own version, and that of other software, is none
+    assert found(read, tmp_path, f"{HEAD}{RECORD}    aliases: [{one.full_version}, x]\n") == []
+
+
 def test_two_defaults(read, tmp_path):
     """S004-10: the name without a version can stand for one container only; commands would call it ambiguous."""
     second = RECORD.replace("2.10", "2.11")

@@ -160,6 +160,17 @@ def duplicates(containers: Iterable[Container]) -> dict[Container, Container]:
     return found
 
 
+def repeated_aliases(containers: Iterable[Container]) -> Iterator[tuple[Container, str, Container]]:
+    """Yield the aliases that are a module or an alias of another container, too: container, alias, the other one."""
+    containers = list(containers)
+    first = {one.module.lower(): one for one in containers}
+    for container in containers:
+        for alias in container.aliases:
+            other = first.setdefault(f"{container.name}/{alias}".lower(), container)
+            if other is not container:
+                yield container, alias, other
+
+
 def repeated_defaults(containers: Iterable[Container]) -> dict[Container, Container]:
     """Return the containers that are a second default of their name, each with the first one."""
     by_name: dict[str, list[Container]] = {}

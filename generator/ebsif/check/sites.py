@@ -10,7 +10,7 @@ from typing import Optional, Union
 
 from ebsif.catalogue import reading, site
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
-from ebsif.catalogue.selection import duplicates, repeated_defaults
+from ebsif.catalogue.selection import duplicates, repeated_aliases, repeated_defaults
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import Problem
@@ -121,10 +121,13 @@ def check(containers: Sequence[Container], output: Path, profile: Site, options:
 
 
 def repetitions(containers: Sequence[Container]) -> Iterator[Finding]:
-    """Yield a finding for each container with the module of another one, or that is a second default."""
+    """Yield a finding for each container with a name of another one, or that is a second default."""
     for container, other in duplicates(containers).items():
         yield finding_on(container)(ERROR, f"another container has the same name and suffix ({other.place}): give one "
                                     "of them a 'label', because installing one would replace the other")
+    for container, alias, other in repeated_aliases(containers):
+        yield finding_on(container)(ERROR, f"alias '{alias}' is also a name of {other.module} ({other.place}): the one "
+                                    "that is installed last would have it, so remove it from one of them")
     for container, other in repeated_defaults(containers).items():
         yield finding_on(container)(ERROR, f"'default' is true here and in {other.place}, so '{container.name}' is "
                                     "ambiguous: keep one of them")
