@@ -169,15 +169,25 @@ def test_options_that_do_not_fit_the_format(places, capsys):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [(None, "not an installation of a container module"), ("[]", "has no 'image'"),
-     ("{", "can't be read as a lock, which `ebsif lock` writes")],
+     ("{", "can't be read as a lock, which `ebsif lock` writes"),
+     # N9: from other people, or damaged
+     *((json.dumps({**RECORD, **values}), f"damaged: '{wrong}") for values, wrong in [
+         ({"versions": {"ebsif": {}}}, "versions' has"), ({"system": {"distribution": 1}}, "system' has"),
+         ({"image": {"file": "a.sif", "labels": {"a": []}}}, "image: labels' has"),
+         ({"optional_binds": [{}]}, "optional_binds' has"), ({"artifacts": {"einops": "x"}}, "artifacts' has"),
+         ({"artifacts": {"einops": {"file": "x.whl"}}}, "artifacts' has a file without name or SHA256"),
+         ({"artifacts": {"einops": {"sha256": "0"}}}, "artifacts' has a file without name or SHA256"),
+         ({"stages": [{"name": "one", "requirements": [{"name": "x"}]}]}, "stages' has"),
+         ({"stages": [{"name": "one", "requirements": 1}]}, "stages' has")])],
 )
 def test_files_that_are_no_records(places, tmp_path, capsys, content, expected):
-    """the error names file and reason; nothing on standard output, status 3 (use D12.7)."""
+    """N9: the error names file and reason; nothing on standard output, status 3 (use D12.7)."""
     path = tmp_path / "wrong.json"
     if content is not None:
         path.write_text(content)
-    assert main(["diff", places[0], str(path)]) == 3
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert str(path) in printed.err
-    assert expected in printed.err
+    for command in (["diff", places[0], str(path)], ["lock", str(path)], ["lock", str(path), "--format", "sbom"]):
+        assert main(command) == 3
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert str(path) in printed.err
+        assert expected in printed.err

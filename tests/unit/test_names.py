@@ -894,7 +894,8 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     assert f"{name}.eb" in extension.capsys.readouterr().out
     # on the same day, another lock is another module
     record = json.loads((tmp_path / "lock.json").read_text())
-    (tmp_path / "b.json").write_text(json.dumps({**record, "artifacts": {"rich": {}}}))
+    changed = {**record, "artifacts": {"rich": {"file": "x.whl", "sha256": "0" * 64}}}
+    (tmp_path / "b.json").write_text(json.dumps(changed))
     extension.capsys.readouterr()
     # nothing is written, least of all elsewhere
     before = sorted(tmp_path.parent.rglob("*.lock.json*"))

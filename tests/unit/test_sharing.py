@@ -121,10 +121,13 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     ({"venv_name": "../x"}, "the name of a directory"),
     ({"module": {"name": "a\nb"}}, "should be printable"),
     ({"stages": [{"requirements": "x"}]}, "damaged: 'stages' has a wrong type"),
+    ({"stages": [{"name": "a", "requirements": [{"name": "x"}]}]}, "damaged: 'stages' has a wrong type"),
+    ({"stages": [{"name": "a", "requirements": "x", "newer": 1}]}, "in the stage 'a', 'newer' is unknown or wrong"),
+    ({"stages": [{"name": "a", "requirements": "x", "options": [1]}]}, "in the stage 'a', 'options' is unknown or"),
     ({"stages": []}, "there is nothing to repeat"),
 ])
 def test_locks_of_others_are_checked(tmp_path, changes, problem):
-    """E-07, R-06: from a file and from a registry: what is missing or damaged is said, before anything is done."""
+    """E-07, R-06, N9: from a file and from a registry: what is missing or damaged is said, before anything is done."""
     path = tmp_path / "lock.json"
     path.write_text(json.dumps({**RECORD, **changes}))
     with pytest.raises(EbsifError, match=problem):

@@ -90,7 +90,7 @@ class ImageRecord(Fields):
     size: Optional[int] = None  # of the file that the module uses
     mtime_ns: Optional[int] = None
     origin: Optional[str] = None  # the module whose image it is, if that is another one
-    labels: Dict[str, Any] = {}
+    labels: Dict[str, str] = {}
     signers: List[str] = []  # fingerprints of the keys that signed it, which nobody has verified
     verified: List[str] = []  # those that were verified, if the easyconfig asks for that
 
@@ -103,10 +103,10 @@ class Record(Fields):
 
     module: Dict[str, str] = {}  # name, version, versionsuffix
     easyconfig: Optional[str] = None  # path of the file that was installed
-    versions: Dict[str, Any] = {}  # of the software that was used: ebsif, EasyBuild, the runtime ...
+    versions: Dict[str, str] = {}  # of the software that was used: ebsif, EasyBuild, the runtime ...
     image: ImageRecord = ImageRecord(file='')
     image_packages: List[str] = []  # Python packages of the image
-    system: Dict[str, Any] = {}  # distribution and release
+    system: Dict[str, Optional[str]] = {}  # distribution and release
     system_packages: Dict[str, List[str]] = {}  # by kind: deb, rpm, apk
     conda_packages: Dict[str, List[str]] = {}  # by prefix of the environment
     image_list: Dict[str, List[str]] = {}  # by kind: what the image itself lists in /.sbom.json
@@ -136,8 +136,12 @@ class Record(Fields):
         if not isinstance(content, dict) or not isinstance(content.get('image'), dict):
             raise RecordError("not the lock file of an installation (it has no 'image')")
         record = cls.of(content)
-        if not all(isinstance(stage.get('name'), str) for stage in record.stages):
-            raise RecordError("damaged: 'stages' has a wrong type")
+        for stage in record.stages:
+            checked(stage.get('name'), str, 'stages')
+            requirements = stage.get('requirements', '')
+            checked(requirements, List[str] if isinstance(requirements, list) else str, 'stages')
+        if not all({'file', 'sha256'} <= set(artifact) for artifact in record.artifacts.values()):
+            raise RecordError("damaged: 'artifacts' has a file without name or SHA256")
         wrong = [line for _, _, lines in record.package_lists for line in lines if '==' not in line]
         if wrong:
             raise RecordError("damaged: '%s' is not a package and its version" % wrong[0])

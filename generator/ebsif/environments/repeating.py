@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, RECORD, ImageRecord, Record, versions_in
 from easybuild.easyblocks.generic.container.texts import normal_name
+from pydantic import ValidationError
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Stage
@@ -21,6 +22,7 @@ from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
 from ebsif.packages.requirements import names_in
+from ebsif.report.output import escape
 
 
 class RepeatingError(EbsifError):
@@ -63,6 +65,12 @@ def missing_in(record: Record) -> Iterator[str]:
         yield "its packages should be lines like name==version"
     if not is_plain(record.venv_name or "venv"):
         yield "its virtual environment should be the name of a directory"
+    for stage in record.stages:
+        try:
+            Stage.model_validate(stage)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            yield f"in the stage '{escape(stage['name'])}', '{escape(first['loc'][0])}' is unknown or wrong"
     if not all(value.isprintable() for value in record.module.values()):
         yield "name, version and suffix of its module should be printable"
 
