@@ -135,9 +135,17 @@ def test_what_is_not_audited(prefix, database, monkeypatch, capsys):
 
 @pytest.mark.parametrize(("content", "expected"), [
     (None, "can't be read"), ("no zip", "can't be read"), ({}, "no advisories on Python packages"),
-    ({"a.json": "{"}, "a.json in the advisory database is damaged")])
+    ({"a.json": "{"}, "a.json in the advisory database is damaged"),
+    *(({"a.json": json.dumps(entry("", "PYSEC-9", "numpy", events)[1] | more)}, "a.json in the advisory database is")
+      for events, more in [
+          ([{"introduced": 0}], {}), ([{"introduced": "0", "fixed": 2.1}], {}), ([{}, 1], {}),
+          ([{"introduced": "0"}], {"id": 1}), ([], {"affected": {"package": "x"}}),
+          ([], {"affected": [{"package": {"ecosystem": "PyPI"}}]}),
+          ([], {"affected": [{"package": {"ecosystem": "PyPI", "name": "numpy"}, "ranges": [{"events": []}]}]}),
+          ([], {"affected": [{"package": {"ecosystem": "PyPI", "name": "numpy"}, "ranges": [{"type": "ECOSYSTEM"}]}]}),
+      ])])
 def test_files_that_are_no_database(prefix, tmp_path, capsys, content, expected):
-    """I-08: a wrong file is an error, not an audit without findings; status 3."""
+    """I-08, N20: a wrong file is an error, not an audit without findings; status 3."""
     path = tmp_path / "x.zip"
     if isinstance(content, dict):
         with zipfile.ZipFile(path, "w") as archive:

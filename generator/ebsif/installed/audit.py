@@ -67,7 +67,9 @@ def python_packages(record: Record) -> list[tuple[str, str, str]]:
 
 
 def version_of(text: str) -> Optional[Version]:
-    """Return a version, None for a text that isn't one of Python's."""
+    """Return a version, None for a text that isn't one of Python's; raise TypeError for a number, which lost zeros."""
+    if not isinstance(text, str):
+        raise TypeError(text)
     try:
         return Version(text)
     except InvalidVersion:
@@ -156,34 +158,47 @@ def from_database(pins: Iterable[Pin], place: Path) -> dict[Pin, list[Advisory]]
         wanted.setdefault(name, []).append(version)
     found: dict[Pin, list[Advisory]] = {}
     total = 0
-    for entry in entries(place):
-        affected = [one for one in entry.get("affected") or [] if (one.get("package") or {}).get("ecosystem") == "PyPI"]
-        total += bool(affected)
-        for one in [] if entry.get("withdrawn") else affected:
-            name = normal_name(one["package"]["name"])
-            for version in wanted.get(name, []):
-                if is_affected(version, one):
-                    add(found.setdefault((name, version), []), advisory_of(entry, one))
+    for file, entry in entries(place):
+        try:
+            total += read_entry(entry, wanted, found)
+        except (AttributeError, KeyError, TypeError):
+            raise damaged(file) from None
     if not total:
         raise AuditError(f"{place} has no advisories on Python packages in OSV's format: get the file all.zip of the "
                          "ecosystem PyPI")
     return found
 
 
-def entries(place: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a database."""
+def read_entry(entry: Mapping[str, Any], wanted: Mapping[str, list[str]], found: dict[Pin, list[Advisory]]) -> bool:
+    """Add the advisory in an entry on wanted packages, by name; return whether it is on Python packages at all."""
+    affected = [one for one in entry.get("affected") or [] if (one.get("package") or {}).get("ecosystem") == "PyPI"]
+    for one in [] if entry.get("withdrawn") else affected:
+        name = normal_name(one["package"]["name"])
+        for version in wanted.get(name, []):
+            if is_affected(version, one):
+                add(found.setdefault((name, version), []), advisory_of(entry, one))
+    return bool(affected)
+
+
+def damaged(name: str) -> AuditError:
+    """Return the error for an entry of a database that can't be read."""
+    return AuditError(f"{name} in the advisory database is damaged: get a new copy")
+
+
+def entries(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the entries of a database, each with the name of its file."""
     name = place.name
     try:
         with zipfile.ZipFile(place) as archive:
             for name in archive.namelist():
                 entry = json.loads(archive.read(name)) if name.endswith(".json") else None
                 if isinstance(entry, dict) and "id" in entry:
-                    yield entry
+                    yield name, entry
     except (OSError, zipfile.BadZipFile) as error:
         raise AuditError(f"{place} can't be read as an advisory database, which is a zip file: "
                          f"{getattr(error, 'strerror', None) or error}") from error
     except ValueError:
-        raise AuditError(f"{name} in the advisory database is damaged: get a new copy") from None
+        raise damaged(name) from None
 
 
 def is_affected(text: str, affected: Mapping[str, Any]) -> bool:
