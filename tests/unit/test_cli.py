@@ -36,6 +36,8 @@ def run(*arguments, **options):
     (["lock"], "ebsif: no container is named"), (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
     (["list", "--", "x"], "ebsif: unrecognized arguments: x "), (["push"], "ebsif: the following arguments are "),
     (["job", "x", "train.py"], "put -- before arguments for the program"),
+    # N10: the record of a run is no option, so nothing in it is obeyed
+    (["job", "--from", "record.json"], "unrecognized arguments: --from"),
     (["extend", "x", "--robot"], "put -- before options of eb")])
 def test_wrong_use_is_status_2(arguments, words, capsys, monkeypatch):
     """Wrong use: status 2, and an error that is one line."""
