@@ -243,6 +243,9 @@ def test_the_program_is_passed_unchanged(words):
         (["M/1", "--install", "a.eb"], 2, "name either a module or --install EASYCONFIG"),
         (["M/1", "--nodes", "0", "--", "a"], 2, "'0' is not a positive number"),
         (["M/1", "--time", "soon", "--", "a"], 2, "'soon' should be a duration: minutes, "),
+        # N24
+        (["M/1", "--time", "00:00:00", "--", "a"], 2, "'00:00:00' should be longer than 0, which Slurm takes for no"),
+        (["M/1", "--data", "/x:/y:ro", "--", "a"], 2, "--data /x:/y:ro: should be PATH or PATH:/TARGET, without"),
         # use D12.3 to 5
         (["M/1", "--submit", "--", "missing.py"], 3, "missing.py does not exist in "),
         (["M/1", "--", "python"], 3, "name what python should run: train.py, or -m MODULE"),
@@ -266,7 +269,7 @@ def test_the_program_is_passed_unchanged(words):
     ],
 )
 def test_errors_name_cause_and_remedy(arguments, status, expected):
-    """Errors name the problem, the known values and the remedy; status 2 for wrong usage."""
+    """N24: errors name the problem, the known values and the remedy; status 2 for wrong usage."""
     result = run(*arguments, PATH="/nowhere")
     assert (result.returncode, result.stdout) == (status, "")
     assert expected in result.stderr

@@ -105,6 +105,8 @@ def is_duration(text: str) -> str:
         numbers.insert(0, 0)
     hours, minutes, seconds = (*numbers, 0, 0)[:3]
     minutes, seconds = divmod(60 * minutes + seconds, 60)
+    if not (hours or minutes or seconds):
+        raise ValueError("should be longer than 0, which Slurm takes for no limit")
     return f"{hours + minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
 
 

@@ -98,8 +98,10 @@ class Request:
 def parse_data(text: str) -> Data:
     """Return the data that PATH or PATH:/TARGET names; raise UsageError if no container can have the target."""
     parts = re.fullmatch(r"(.+):(/[^:]*)", text, re.DOTALL)
-    if not parts or os.path.exists(text):  # noqa: PTH110 may be in a directory that can't be searched
+    if os.path.exists(text) or not (parts or ":/" in text):  # noqa: PTH110 may be in an unsearchable directory
         return Data(text)
+    if not parts:
+        raise UsageError(f"--data {text}: should be PATH or PATH:/TARGET, without options of the runtime")
     # the job may start elsewhere
     source, target = os.path.abspath(parts[1]), os.path.normpath(parts[2])  # noqa: PTH100 links stay
     if target == "/" or not target.isprintable() or bind_problem(target, templates=False):
