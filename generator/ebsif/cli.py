@@ -129,8 +129,12 @@ def main(arguments=None):
     find_easybuild()
     # the process ends then, so looking for unused objects takes time for nothing (a sixth of `ebsif list`)
     atexit.register(gc.freeze)
-    # in one file with standard error, lines are in the order in which they were printed
-    sys.stdout.reconfigure(line_buffering=True)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # closed by the shell (>&-), so that a file could get its number
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 as long as the process
+    # in one file with standard error, lines are in the order in which they were printed; the locale may be ASCII
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     try:
         try:
             return run(arguments)

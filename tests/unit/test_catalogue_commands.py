@@ -248,14 +248,34 @@ def test_a_closed_pipe(place, arguments):
     assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
 
 
-@pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"]])
+@pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"], ["--help"]])
 def test_a_full_disk(place, arguments):
-    """E-09: output that can't be written is said once, without Python's own complaint at exit."""
+    """E-09, N23: output that can't be written is said once, without Python's own complaint at exit."""
     with Path("/dev/full").open("w") as full:
         result = subprocess.run([EBSIF, *arguments], cwd=place, stdout=full, stderr=subprocess.PIPE, text=True,
                                 check=False, env={"PATH": "/usr/bin:/bin", "HOME": str(place)})
     assert (result.returncode, result.stderr) == (
         3, "ebsif: the disk is full (make room, or choose another directory)\n")
+
+
+@pytest.mark.parametrize("arguments", [["list", "-q", *MINE], ["--help"], ["show", "JAX/0.10.0", *MINE]])
+def test_a_closed_output(place, arguments):
+    """N23: as with `>&-` in the shell; nothing is printed, and nothing else gets the number of standard output."""
+    result = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", EBSIF, *arguments], cwd=place, capture_output=True,
+                            text=True, check=False, env={"PATH": "/usr/bin:/bin", "HOME": str(place)})
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("options", [["--stdout"], ["--diff"]])
+def test_a_locale_without_the_characters(place, options):
+    """N22: what the locale can't express is escaped, as in messages."""
+    path = place / "sites/mine/containers/JAX.yaml"
+    path.write_text(CONTAINERS.replace("families:\n  jax: {", "families:\n  jax: {description: Gr\u00fc\u00dfe, "))
+    result = subprocess.run([EBSIF, "render", *MINE, *options], cwd=place, capture_output=True, text=True, check=False,
+                            env={"PATH": "/usr/bin:/bin", "HOME": str(place), "LC_ALL": "C", "PYTHONUTF8": "0",
+                                 "PYTHONCOERCECLOCALE": "0"})
+    assert result.returncode == int(options == ["--diff"]), result.stderr
+    assert "description = 'Gr\\xfc\\xdfe" in result.stdout
 
 
 def test_easyconfigs_in_other_styles(place):
