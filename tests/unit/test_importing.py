@@ -496,9 +496,11 @@ def test_gpu_options(lumi, tmp_path):
     ("name = (\n", "Parsing easyconfig file failed"),
     (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "the catalogue can't have this name or version"),
     (STRANGE + "modextravars = ['A']\n", "modextravars is not what EasyBuild expects: "),
+    (STRANGE + "skipsteps = True\n", "skipsteps is not what EasyBuild expects: "),
+    (STRANGE.replace("toolchain = SYSTEM", "toolchain = 0"), "x.eb: EasyBuild can't read it: 'int' object has no"),
 ])
 def test_other_easyconfigs(text, expected, lumi, tmp_path):
-    """An error, no traceback."""
+    """N19: an error, no traceback."""
     path = tmp_path / "x.eb"
     path.write_text(text)
     with pytest.raises(easyconfigfile.ImportingError, match=expected):

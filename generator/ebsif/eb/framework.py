@@ -278,6 +278,8 @@ def written_values(path: Path) -> dict[str, Any]:
             return EasyConfigParser(str(path)).get_config_dict()
     except EasyBuildError as error:
         raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+    except (AttributeError, TypeError) as error:  # of a parameter whose type EasyBuild takes for granted
+        raise EasyBuildFailure(f"{path}: EasyBuild can't read it: {error}") from None
 
 
 def check_parameters(easyconfig: "EasyConfig") -> None:

@@ -18,7 +18,8 @@ TYPES: dict[str, tuple[Any, Any]] = {
     **dict.fromkeys(("modluafooter", "homepage", "description", "versionsuffix", "name", "version", "moduleclass",
                      "usage"), (str, str)),
     "modextravars": (dict, str), "files_to_copy": (list, (str, list, tuple)), "postinstallcmds": (list, str),
-    "sanity_check_paths": (dict, str), "sanity_check_commands": (list, object)}
+    "sanity_check_paths": (dict, str), "sanity_check_commands": (list, object),
+    "skipsteps": (list, str)}
 
 
 class ImportingError(EbsifError):
