@@ -14,7 +14,7 @@ import pytest
 from easybuild.easyblocks.generic.container import modulefile
 from easybuild.easyblocks.generic.container.lockfile import Record
 from ebsif.cli import main, parser_of
-from ebsif.commands.options import complete, complete_packages, complete_sites
+from ebsif.commands.options import complete, complete_installed, complete_packages, complete_sites
 from ebsif.environments import repeating
 from ebsif.environments.extending import ExtendingError
 from ebsif.errors import UsageError
@@ -40,6 +40,13 @@ def test_packages_that_the_tab_key_completes(prefix, monkeypatch):
     assert complete_packages("", Namespace(module="other")) == []
     completers = {one.dest: one.completer for one in parser_of("extend")._actions if hasattr(one, "completer")}
     assert (completers["add"], completers["remove"]) == (complete_packages, complete_packages)
+
+
+def test_names_that_the_tab_key_completes(prefix):
+    """N25: the short name of an extension, too, which all examples use."""
+    prefix.install(MINE)
+    assert complete_installed("m") == ["mine"]
+    assert complete_installed("pytorch/2") == [MINE]
 
 
 @pytest.mark.parametrize("columns", [80, 120])

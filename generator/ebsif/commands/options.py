@@ -185,7 +185,10 @@ def complete_installed(prefix: str, **_: object) -> list[str]:
     from ebsif.installed import places
     from ebsif.installed.places import shown
 
-    return beginning_with(prefix, (shown(one) for one in places.known(places.directories_of_modules())))
+    installations = places.known(places.directories_of_modules())
+    # the name of an extension stands for its newest one
+    return beginning_with(prefix, [*map(shown, installations), *(one.extension[0] for one in installations
+                                                                 if one.extension)])
 
 
 def complete_packages(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
