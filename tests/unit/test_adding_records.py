@@ -119,7 +119,7 @@ def test_the_entry_point_decides_between_families():
 
 
 def test_labels_of_new_software():
-    """Admin 3(e): labels provide description and homepage."""
+    """Admin 3(e), N25: labels provide description and homepage."""
     labels = {"org.opencontainers.image.description": "A tool: 'fast'", "org.opencontainers.image.source": "https://x.org/"}
     proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
     assert proposal.new_family["description"] == "A tool: 'fast'"
@@ -128,7 +128,9 @@ def test_labels_of_new_software():
     proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
     assert proposal.new_family["description"] == "Tool in a container." and "description" in proposal.reviews
     # issue 17.5: ignored, because it can't be written to a record
-    for labels in ({}, {"org.opencontainers.image.url": "https://x.org/\x1b]0;\nfamilies: {}"}):
+    # N25: or no link
+    for labels in ({}, *({"org.opencontainers.image.url": text} for text in (
+            "https://x.org/\x1b]0;\nfamilies: {}", "javascript:alert()", "not yet"))):
         proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
         text = writing.text_without_records(proposal)
         assert "    homepage: https://apptainer.org/  # review: a placeholder" in text

@@ -1,5 +1,6 @@
 """Turn an image into a record of the catalogue, from its name and content; guesses are marked for review."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -258,7 +259,8 @@ def python_of(image: Image, name: str, reviews: Fields) -> dict[str, Any]:
 
 def texts_of(found: Inspection, name: str, reviews: Fields) -> Fields:
     """Return homepage and description from an image's labels; placeholders where it has none."""
-    homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))), None)
+    homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))
+                     and re.match("https?://", text)), None)
     if not homepage:
         reviews["homepage"] = "a placeholder, because the image has none: enter that of the software"
     description = line_of(found.labels.get("org.opencontainers.image.description"))
