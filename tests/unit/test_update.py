@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -200,6 +201,21 @@ def test_a_record_without_a_sha256(place, capsys):
     digest = hashlib.sha256(image.name.encode()).hexdigest()
     assert f"note: lumi-multitorch/2.10-rocm-7.0-full-20260807_115122: the record has no SHA256; " \
         f"{image.with_suffix('.md')} states {digest}\n" in capsys.readouterr().out
+
+
+def test_values_below_their_keys(place, capsys):
+    """N13: a record in another form of YAML, whose SHA256 a release states, is read, and others are added to it."""
+    text = place.catalogue.read_text()
+    below = re.sub(r"\{family: (oci-full), version: (\S+), date: (20260807_115122)\}",
+                   r"family:\n      \1\n    version:\n      \2\n    ? date\n    : \3", text)
+    assert below != text
+    place.catalogue.write_text(below)
+    place.state(place.releases / f"lumi-multitorch-{OLD[7]}/lumi-multitorch-full-{OLD[7]}.sif")
+    place.release(NEW)
+    assert place.update("--write") == 0
+    assert "the record has no SHA256" in capsys.readouterr().out
+    after = place.catalogue.read_text()
+    assert after.startswith(below) and "20261101" in after[len(below):]
 
 
 def test_what_a_link_stands_for(place, capsys):
