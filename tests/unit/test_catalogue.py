@@ -1,5 +1,6 @@
 """The catalogue: models, families, rendering, selection by components."""
 
+import ast
 import cProfile
 import functools
 import json
@@ -211,6 +212,17 @@ def test_every_string_survives(read, texts):
         masked_paths=dict.fromkeys(texts))
     # the easyblock may reject what isn't valid
     assert not [text for text in differences(one, easyconfig.render(one)) if "does not read" in text]
+
+
+@pytest.mark.parametrize(("text", "parts"), [
+    ("", [""]), ("ab" * 200, ["ab" * 54, "ab" * 54, "ab" * 54, "ab" * 38]),
+    (",".join(["NAME_OF_A_VARIABLE"] * 8), ["NAME_OF_A_VARIABLE," * 5, ",".join(["NAME_OF_A_VARIABLE"] * 3)]),
+    ("x" * 90 + " \"https://example.org/page\"", ["x" * 90 + " ", '"https://example.org/page"'])])
+def test_long_texts_are_not_cut_within_words(text, parts):
+    """docs F2, N25: variables in a list and addresses stay whole; an empty text is one, too."""
+    code = easyconfig.in_parts(text, 0)
+    assert [ast.literal_eval(line.strip()) for line in code.splitlines()[1:-1]] == parts
+    assert ast.literal_eval(code) == text
 
 
 LINE_ENDS = ("\r", "\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029", "\x00", "\x1b")

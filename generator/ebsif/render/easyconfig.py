@@ -314,17 +314,19 @@ def literal(value: Any, indent: int = 0, used: int = 0) -> str:
 
 
 def in_parts(text: str, indent: int) -> str:
-    """Return a long text as Python code in several lines, which break after blanks and colons if possible."""
+    """Return a long text as Python code in several lines, which break after blanks, commas and colons if possible."""
     inner = " " * (indent + 4)
-    parts, width = [], WIDTH - indent - 12
-    while text:
+    width = WIDTH - indent - 12
+    parts: list[str] = []
+    while text or not parts:
         part = text[:width]
         # escape sequences take more columns
         while len(repr(part)) > width + 4:
             part = part[:-1]
         if len(part) < len(text):
-            end = max(part.rfind(" "), part.rfind(":"))
-            part = part[: end + 1] if end > 0 else part
+            # not within https://
+            ends = [found.end() for found in re.finditer("[ ,]|:(?!//)", text[: len(part) + 2])]
+            part = part[: max((end for end in ends if end <= len(part)), default=len(part))]
         parts.append(part)
         text = text[len(part) :]
     return "\n".join(["(", *(f"{inner}{repr(part)}" for part in parts), " " * indent + ")"])
