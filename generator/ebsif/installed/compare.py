@@ -6,7 +6,7 @@ from typing import Any
 
 from easybuild.easyblocks.generic.container import requirements
 from easybuild.easyblocks.generic.container.lockfile import Record
-from easybuild.easyblocks.generic.container.texts import parse_binds
+from easybuild.easyblocks.generic.container.texts import normal_name, parse_binds
 
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
@@ -33,7 +33,7 @@ def facts(found: Found) -> Facts:
     if isinstance(found, Path):
         return facts_of_parameters(parameters_of(found)) if found.suffix == ".eb" else facts_of_record(lock.read(found))
     known = facts_of_parameters(easyconfig.parameters(found))
-    known["component"] = dict(found.components)
+    known["component"] = {**found.components, found.package or normal_name(found.name): found.version}
     if found.python:
         known["component"]["python"] = found.python
     return known
