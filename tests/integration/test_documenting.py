@@ -144,13 +144,22 @@ def test_one_typed_word_answers(browser, pages):
     assert len(found) < len(everything)
     address = browser.current_url
     type_words(browser, "nothing has this")
-    assert browser.find_element(By.ID, "number").text == "No container fits"
+    # docs A4: what a record doesn't have may be in the image
+    assert browser.find_element(By.ID, "number").text == \
+        "No container is known to fit: the catalogue lists main components only"
     browser.back()
     WebDriverWait(browser, 300).until(lambda it: shown(it) == found)
     browser.get("about:blank")
     browser.get(address)
     assert shown(browser) == found
     assert browser.find_element(By.ID, "words").get_attribute("value") == "vllm AI Factory 2.10"
+    # docs A2: a version that isn't recorded, and the package of a software in containers of another name
+    for word, wanted in (("vllm>=0.8", "vllm>=0.8"), ("pytorch>=2.10", "pytorch>=2.10")):
+        type_words(browser, word)
+        sure, unsure = selection.having(lumi, [selection.parse_requirement(wanted)])
+        assert shown(browser) == {("lumi", one.module) for one in sure}
+        more = f"; {len(unsure)} more may fit, because the version isn't recorded" if unsure else ""
+        assert browser.find_element(By.ID, "number").text.endswith(more) and bool(more) == (word[0] == "v")
     # what only archived containers have is shown at once
     type_words(browser, "rocm 5.4")
     assert shown(browser) <= {("lumi", one.module) for one in settings_containers("lumi") if one.archived}

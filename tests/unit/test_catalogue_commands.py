@@ -212,7 +212,9 @@ def test_list(place):
     assert "0.5.0" not in run(place, "list", *MINE, "--has", "cuda>=12.6").stdout
     # F5: like grep, no match is status 1; an empty array is JSON
     result = run(place, "list", *MINE, "--has", "vllm", status=1)
-    assert result.stdout == "" and result.stderr.startswith("ebsif: no container matches\n")
+    # docs A4: what a record doesn't have may be in the image
+    assert result.stdout == "" and result.stderr.startswith(
+        "ebsif: no container is known to have vllm; the catalogue lists the main components only (`ebsif extend ")
     assert run(place, "list", *MINE, "--has", "vllm", "--json", status=1).stdout == "[]\n"
     # the package that gives a container its name, which may be all that its record knows
     assert [line.split()[-2:] for line in run(place, "list", "--has", "torch").stdout.splitlines()[1:]] == [
@@ -224,7 +226,15 @@ def test_list(place):
     full = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm").stdout.splitlines()[1:]
     assert full
     assert all("-full-" in line or "-plus-" in line for line in full)
-    run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm>=0.8", status=1)
+    # docs A2: which is not to say that it is older
+    may_fit = "more may fit, because the version isn't recorded: ebsif list --has vllm\n"
+    result = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm>=0.8", status=1)
+    assert f"ebsif: {len(full)} {may_fit}" in result.stderr
+    assert may_fit in run(place, "list", "--site", "lumi", "--has", "vllm>=0.8").stderr
+    assert "may fit" not in run(place, "list", "--site", "lumi", "--has", "vllm").stderr
+    # docs A2: the package of a software, in containers of another name
+    assert "lumi-multitorch/2.10" in run(place, "list", "--site", "lumi", "--has", "pytorch>=2.10").stdout
+    assert run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "PyTorch").stdout
     assert "0.4.0" in run(place, "list", *MINE, "--archived").stdout
     # use D12.2: hidden also if selected by name, and marked where shown
     assert run(place, "list", *MINE, "jax").stdout == output
@@ -235,6 +245,14 @@ def test_list(place):
     assert data[0]["components"] == {"cuda": "12.6", "jax": "0.10.0", "python": "3.12"}
     everywhere = json.loads(run(place, "list", "--all-sites", "--json", "--catalogue", "sites").stdout)
     assert {one["site"] for one in everywhere} == {"archer2", "derecho", "local", "lumi", "mine"}
+
+
+def test_diff_shows_the_version_of_the_software(place):
+    """docs A9: as the pages do, under the name of its package."""
+    said = run(place, "diff", *MINE, "JAX/0.5.0", "JAX/0.10.0", status=1).stdout
+    assert "~ component jax 0.5.0 -> 0.10.0\n" in said
+    said = run(place, "diff", "--site", "lumi", "PyTorch/2.7.0", "PyTorch/2.7.1", status=1).stdout
+    assert "~ component torch 2.7.0 -> 2.7.1\n" in said
 
 
 @pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"]])

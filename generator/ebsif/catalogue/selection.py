@@ -76,6 +76,24 @@ def has_keyword(container: Container, requirement: "Requirement") -> bool:
     return not requirement.specifier and normal_name(requirement.name) in map(normal_name, container.keywords)
 
 
+def having(containers: Iterable[Container], wanted: Iterable["Requirement"]) -> tuple[list[Container], list[Container]]:
+    """Return the containers that satisfy requirements, and those that may, because a version isn't recorded."""
+    known = list(containers)
+    packages = {normal_name(one.name): one.package for one in known if one.package}
+    sure, unsure = set(known), set(known)
+    for requirement in wanted:
+        name = normal_name(requirement.name)
+        # PyTorch's package is torch, in containers of another name, too
+        package = parse_requirement(f"{packages.get(name, name)}{requirement.specifier}")
+        keyword = parse_requirement(name)
+        found = {one for one in known if satisfies(one, requirement) or satisfies(one, package)
+                 or has_keyword(one, requirement)}
+        sure &= found
+        unsure &= found | {one for one in known if name not in components_of(one)
+                           and has_keyword(one, keyword)}
+    return [one for one in known if one in sure], [one for one in known if one in unsure - sure]
+
+
 def version_key(version: str) -> tuple:
     """Return the sort key of a version; anything else, such as a commit, comes first."""
     from packaging.version import InvalidVersion, Version

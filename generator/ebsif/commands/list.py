@@ -6,6 +6,7 @@ removing them would free, and their state.
 
 import dataclasses
 import json
+import shlex
 from argparse import ArgumentParser, Namespace
 
 from easybuild.easyblocks.generic.container.texts import format_size
@@ -56,15 +57,15 @@ def run(options: Namespace) -> int:
     wanted = [selection.parse_requirement(text) for text in options.has]
     names = settings.site_names() if options.all_sites else [None]
     containers = settings.containers_of(names)
+    sure, unsure = selection.having(containers, wanted)
     if options.names:
         containers = list(dict.fromkeys(one for name in options.names for one in selection.find(containers, name)))
-    containers = [one for one in containers if all(
-        selection.satisfies(one, requirement) or selection.has_keyword(one, requirement) for requirement in wanted)]
+    containers, unsure = ([one for one in containers if one in some] for some in (sure, unsure))
     hidden = 0
     # a version that is named is listed even if it is archived
     if not (options.archived or any("/" in name for name in options.names)):
         hidden = sum(1 for one in containers if one.archived)
-        containers = [one for one in containers if not one.archived]
+        containers, unsure = ([one for one in some if not one.archived] for some in (containers, unsure))
     containers = selection.newest_first(containers)
     installed = modulestool.have_module_files(one.module for one in containers)
     if options.json:
@@ -76,8 +77,13 @@ def run(options: Namespace) -> int:
              one.site.name][:number] for one in containers])
     is_searched = bool(wanted or options.names or hidden)
     if not containers:
-        output.note("no container matches" if is_searched else
+        output.note(f"no container is known to have {', '.join(options.has)}; the catalogue lists the main components "
+                    "only (`ebsif extend CONTAINER --add NAME` adds a Python package)" if wanted else
+                    "no container matches" if is_searched else
                     "there are no containers yet: add an image with `ebsif add`")
+    if unsure:
+        named = [word for one in wanted for word in ("--has", one.name)]
+        output.note(f"{len(unsure)} more may fit, because the version isn't recorded: ebsif list {shlex.join(named)}")
     if hidden:
         output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
     return FOUND if is_searched and not containers else 0

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
 from ebsif import files, version
 from ebsif.catalogue import selection
@@ -49,7 +49,8 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
     versions = versions_of(everything)
     layout.write(directory, "index.html", "index.html", title=BRAND, number=counted(everything),
                  versions=json.dumps(versions), inside=lambda page: json.dumps(inside_of(page, versions)),
-                 aliases=json.dumps(sorted({page.alias for page in everything if page.alias})),
+                 aliases=json.dumps({page.alias: normal_name(page.container.package) for page in everything
+                                     if page.alias and page.container.package}, sort_keys=True),
                  sites=[(site, *grouped(some)) for site, some in sites], **common)
     for site, some in sites:
         layout.write(directory, f"{site.name}/index.html", "site.html", title=f"Containers on {name_of(site)}",

@@ -6,7 +6,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const filter = document.getElementById("filter");
   // the versions of each component, oldest first; a row holds the indexes of its versions in these lists
   const versions = JSON.parse(filter.dataset.versions);
-  // other names of the same component, which menus leave out
+  // other names of the same component, which menus leave out: PyTorch is torch, in containers of another name, too
   const aliases = JSON.parse(filter.dataset.aliases);
   const rows = Array.from(document.querySelectorAll("#containers tbody tr"), (element) => ({
     element, site: element.dataset.site, archived: element.classList.contains("archived"),
@@ -76,7 +76,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const fits = (row, {word, name, sign, version}) => {
     if (name) {
-      const own = versionOf(row, name);
+      const own = versionOf(row, name in row.inside ? name : aliases[name]);
       return own !== null && (sign[0] !== "<" && sign[0] !== ">" || isDate(own) === isDate(version))
         && tests[sign](own, version);
     }
@@ -86,6 +86,9 @@ document.addEventListener("DOMContentLoaded", () => {
     }
     return row.words.includes(word) || Object.keys(row.inside).some((one) => one.includes(normal(word)));
   };
+
+  // whether a row may have a version that isn't recorded
+  const mayFit = (row, {name, component}) => row.inside[name || component] === null;
 
   const has = (row, {component, least, most}) => {
     if (!(component in row.inside)) return false;
@@ -118,7 +121,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const addCondition = (component = "", least = "", most = "") => {
     const condition = document.getElementById("condition").content.cloneNode(true).firstElementChild;
     const select = condition.querySelector(".component");
-    Object.keys(versions).filter((name) => name === component || !aliases.includes(name))
+    Object.keys(versions).filter((name) => name === component || !(name in aliases))
       .forEach((name) => option(select, name, name));
     select.value = component in versions ? component : "";
     select.addEventListener("change", () => offerVersions(condition));
@@ -153,10 +156,14 @@ document.addEventListener("DOMContentLoaded", () => {
     const names = new Set([...wanted.map(({component}) => component), ...text.map(({name, word}) => name || normal(word))]
       .filter((name) => name in versions));
     const count = {true: [0, 0], false: [0, 0]};
+    let unsure = 0;
     rows.forEach((row) => {
       const shown = (!site || !site.value || row.site === site.value) && wanted.every((one) => has(row, one))
         && text.every((one) => fits(row, one));
       row.element.hidden = !shown;
+      unsure += !shown && !row.archived && (!site || !site.value || row.site === site.value)
+        && wanted.every((one) => has(row, one) || mayFit(row, one))
+        && text.every((one) => fits(row, one) || mayFit(row, one));
       if (shown) mark(row, names);
       count[row.archived][0] += shown;
       count[row.archived][1] += 1;
@@ -176,7 +183,10 @@ document.addEventListener("DOMContentLoaded", () => {
     number.value = isFiltering
       ? `${current} of ${plural(count.false[1], "container")}${old ? `, ${old} archived` : ""}`
       : plural(current, "container");
-    if (isFiltering && !current && !old) number.value = "No container fits";
+    if (isFiltering && !current && !old) {
+      number.value = "No container is known to fit: the catalogue lists main components only";
+    }
+    if (unsure) number.value += `; ${unsure} more may fit, because the version isn't recorded`;
     clear.hidden = share.hidden = !isFiltering;
   };
 
