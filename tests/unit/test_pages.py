@@ -61,6 +61,21 @@ def test_short_names_and_badges(catalogue):
         "PyTorch 2.9", "PyTorch 2.10", "PyTorch 2.10 other"]
 
 
+def test_changes_of_each_kind():
+    """docs A1: full follows full, and torch torch; the first of a kind follows the newest one of another."""
+    containers = [one for one in reading.read(site.read("lumi"), site.SITES / "lumi") if one.name == "lumi-multitorch"]
+    some = entry.pages(containers)
+    by_date = {(page.container.full_version.split("-")[-2], page.date): page for page in some}
+    full, torch = by_date["full", "2026-05-13"], by_date["torch", "2026-05-13"]
+    assert (full.before.full_version, torch.before.full_version) == (
+        "2.10-rocm-7.0-full-20260415_130625", "2.10-rocm-7.0-torch-20260415_130625")
+    assert full.changes == torch.changes == []
+    near = build.neighbors(some)
+    for page, kind in ((full, "full"), (torch, "torch")):
+        assert near[some.index(page)]["newer"] is by_date[kind, "2026-07-31"]
+    assert "plus" not in by_date["plus", "2026-05-13"].before.full_version
+
+
 def test_the_sites_of_the_pages(catalogue, tmp_path, monkeypatch, capsys):
     """The chosen site alone, if there is one; all of them on request."""
     monkeypatch.setattr(build, "build", lambda *_: None)

@@ -19,7 +19,7 @@ from ebsif.catalogue.site import Account, Site
 from ebsif.installed import places
 from ebsif.jobs import job
 from ebsif.publish.pages import layout
-from ebsif.publish.pages.entry import Page, pages, public
+from ebsif.publish.pages.entry import Page, kind_of, pages, public
 from ebsif.render import easyconfig
 from ebsif.report.output import format_count
 
@@ -100,7 +100,8 @@ def neighbors(some: list[Page]) -> list[dict[str, Any]]:
     """Return the previous page and the next one, for each page."""
     by_container = {page.container: page for page in some}
     newer: dict[Optional[Container], Page] = {}
-    for page in some:
+    # those of the same kind first
+    for page in sorted(some, key=lambda page: bool(page.before and kind_of(page.before) != kind_of(page.container))):
         newer.setdefault(page.before, page)
     return [{"previous": by_container.get(page.before) if page.before else None, "newer": newer.get(page.container)}
             for page in some]

@@ -161,7 +161,9 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record
     named: dict[str, list[Container]] = {}
     for container in sorted(known, key=selection.date_key):
         before = named.setdefault(container.name, [])
-        earlier[container] = next((one for one in reversed(before) if one.file_name != container.file_name), None)
+        others = [one for one in reversed(before) if one.file_name != container.file_name]
+        alike = [one for one in others if kind_of(one) == kind_of(container)]
+        earlier[container] = next(iter(alike or others), None)
         before.append(container)
     short = {one: text for some in named.values() for one, text in short_names(some).items()}
     return [Page(one, earlier[one], records.get(one.module), changes(earlier[one], one, records), short[one])
@@ -189,6 +191,11 @@ def short_names(containers: Iterable[Container]) -> dict[Container, str]:
     common = set.intersection(*map(set, parts.values()))
     return {one: " ".join([one.name, one.version, *(part for part in own if part not in common)])
             for one, own in parts.items()}
+
+
+def kind_of(container: Container) -> list[str]:
+    """Return the words of a version suffix, such as full, which tell apart what is updated separately."""
+    return [part for part in suffix_parts(container) if not re.search(r"\d", part)]
 
 
 def suffix_parts(container: Container) -> list[str]:
