@@ -76,6 +76,15 @@ def test_changes_of_each_kind():
     assert "plus" not in by_date["plus", "2026-05-13"].before.full_version
 
 
+def test_a_container_without_python(tmp_path):
+    """docs A6: no example of a training in it."""
+    lumi = site.read("lumi")
+    (one,) = [one for one in reading.read(lumi, site.SITES / "lumi") if one.module == "ccpe/25.09-noRocm-SP6-LUMI"]
+    build.build([(lumi, [one])], tmp_path / "pages")
+    text = (tmp_path / f"pages/lumi/{one.module}.html").read_text()
+    assert "singularity shell" in text and "train.py" not in text
+
+
 def test_the_sites_of_the_pages(catalogue, tmp_path, monkeypatch, capsys):
     """The chosen site alone, if there is one; all of them on request."""
     monkeypatch.setattr(build, "build", lambda *_: None)
