@@ -89,6 +89,9 @@ def test_settings_of_the_site(read):
     assert values["download_instructions"].splitlines() == [
         f"The image is on {lumi.description}, in one of", "/appl/local/containers/easybuild-sif-images",
         "/appl/local/containers/tested-containers", "/appl/local/containers/sif-images"]
+    # docs F3
+    (one,) = read(HEAD + RECORD + "    images: {directories: [{path: /one}]}\n", lumi)
+    assert easyconfig.parameters(one)["download_instructions"] == f"The image is on {lumi.description}, in\n/one"
     (own,) = read(HEAD + RECORD + "    parameters: {download_instructions: Ask us.}\n", lumi)
     assert easyconfig.parameters(own)["download_instructions"] == "Ask us."
     (nowhere,) = read(HEAD + RECORD)

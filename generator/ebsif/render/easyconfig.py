@@ -31,7 +31,7 @@ DEFAULT_VALUES = {
 
 
 # The first words of the download instructions, before the list of directories.
-WHERE = "The image is on {}, in one of"
+WHERE = "The image is on {}, in"
 
 
 class AsItIs(str):
@@ -149,7 +149,8 @@ def instructions(container: Container) -> Optional[str]:
     paths = [str(path.parent) for _, path in container.image_places]
     if not paths or {"download_instructions", "source_urls"} & container.parameters.keys():
         return None
-    return "\n".join([WHERE.format(container.site.description), *paths])
+    where = WHERE.format(container.site.description) + (" one of" if paths[1:] else "")
+    return "\n".join([where, *paths])
 
 
 def signature_keys(container: Container) -> list[str]:
