@@ -211,6 +211,17 @@ def test_a_failure_in_a_file(easybuild, capsys):
     assert capsys.readouterr().err == "  torch: not found\n"
 
 
+def test_a_crash_of_eb(easybuild, capsys):
+    """user 6d: no traceback, and not an empty message: the error with which eb ended, in words."""
+    easybuild("== building...\n", "Looking in links\nTraceback (most recent call last):\n  File \"x.py\", line 1\n"
+              "OSError: [Errno 28] No space left on device\n", status=1)
+    result = running.install([])
+    capsys.readouterr()
+    assert result.message == "eb crashed: the disk is full (make room, or choose another directory)"
+    result.print_program()
+    assert capsys.readouterr().err == ""
+
+
 def test_steps_at_a_terminal(easybuild):
     """E-10: at a terminal of 80 columns the time passes, and what pip prints last is shown in one line."""
     folder = easybuild(RECORDED + SUCCESS)

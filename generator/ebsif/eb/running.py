@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Optional, Union
 
+from easybuild.easyblocks.generic.container.texts import plain_error
+
 from ebsif.eb import framework
 from ebsif.report import output
 from ebsif.report.steps import Now, Steps
@@ -62,14 +64,22 @@ class Result:
 
     def print_program(self) -> None:
         """Print the end of the output of a program that failed, which the message refers to, to standard error."""
-        for line in self.program:
+        for line in [] if self.crash else self.program:
             print(f"  {output.escape(line)}".rstrip(), file=sys.stderr)
 
     @property
     def reason(self) -> str:
         """The message without the name of the easyconfig and of EasyBuild's step."""
         text = re.sub(r"^Installation of \S+ failed: ", "", self.error).strip("'\"")
-        return re.sub(r"^An error was raised during test step: ", "", text).strip("'\"")
+        return re.sub(r"^An error was raised during test step: ", "", text).strip("'\"") or self.crash
+
+    @property
+    def crash(self) -> str:
+        """The error with which eb itself ended, without its traceback; empty if it has reported one."""
+        if self.error or "Traceback (most recent call last):" not in self.program:
+            return ""
+        last = next(line for line in reversed(self.program) if line.strip())
+        return f"eb crashed: {plain_error(re.sub('^OSError: ', '', last.strip()))}"
 
 
 def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
