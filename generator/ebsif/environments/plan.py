@@ -118,10 +118,13 @@ def problem(done: running.Result, container: Container, folder: str) -> str:
             f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
             f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
     reason = done.reason.removesuffix(" See its output above or in the log.")
-    logs = written(folder, "pip.log")
-    if not re.match(r"pip failed in stage|Stage '", reason) or Diagnosis(text, "".join(logs)).machine:
+    diagnosis = Diagnosis(text, "".join(written(folder, "pip.log")))
+    is_of_requirements = re.match(r"pip failed in stage|Stage '", reason) and not diagnosis.machine
+    # without a known cause, only the output tells
+    if not (is_of_requirements and diagnosis.text):
         done.print_program()
-        raise ExtendingError(reason)
+    if not is_of_requirements:
+        raise ExtendingError(reason or done.message)
     return reason
 
 
