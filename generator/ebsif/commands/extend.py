@@ -17,6 +17,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.requirements import stages_of
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
@@ -105,6 +107,11 @@ def configure(parser):
     parser.add_argument("--remove", metavar="PACKAGE", nargs="+", default=[],
                         help="remove packages from an extension, and what only they need"
                         ).completer = complete_packages
+    parser.add_argument("--no-build-isolation", metavar="PACKAGE", nargs="+", default=[],
+                        help="build packages with those of the image that they need, as packages are that are known "
+                             "to need torch")
+    parser.add_argument("--allow-replace", metavar="PACKAGE", nargs="+", default=[],
+                        help="let other versions of these packages of the image be installed, which may break others")
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
                                        "extension that is changed)")
     add_outcome(parser)
@@ -117,6 +124,8 @@ def run(options: Namespace) -> int:
     given = [options.requirements, options.stage, options.from_venv, options.from_lock, options.add or options.remove]
     if sum(map(bool, given)) > 1:
         raise UsageError("--add and --remove can't be combined with the other ways to name packages")
+    if (options.allow_replace or options.no_build_isolation) and (options.from_lock or options.remove):
+        raise UsageError("--allow-replace and --no-build-isolation are for packages that are added")
     if (options.extra or options.group) and not (options.requirements or options.stage):
         raise UsageError("--extra and --group need -r or --stage")
     names = names_of(options)
@@ -155,8 +164,10 @@ def make_new(options: Namespace, extension: Extension) -> int:
 def fill_wheelhouse(options: Namespace) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
     asked = request_of(options)
-    if options.add or options.remove or options.name or options.extra or options.group or \
-            any((asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.installs)):
+    others = (options.add, options.remove, options.name, options.extra, options.group, options.allow_replace,
+              options.no_build_isolation, asked.date, asked.output, asked.image, asked.dry_run, asked.check,
+              asked.installs)
+    if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
         easyconfig = names_of(options).easyconfig(options.module)
@@ -190,16 +201,29 @@ def require_name(options: Namespace) -> None:
 def wanted_packages(options: Namespace, container: Container) -> list:
     """Return the packages that the options name, as stages or lines, and report what can't be installed."""
     if options.add:
-        return requirements.split_into_stages(change.parse(options.add))
+        return allowed(requirements.split_into_stages(change.parse(options.add), needy(options)), options)
     if options.from_venv:
         wanted = venv.read(options.from_venv)
-        stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
+        stages, impossible = requirements.split_into_stages(wanted.lines, needy(options)), wanted.impossible
     else:
         stages, impossible = extending.stages_from(
-            options.requirements, parse_stages(options.stage), container, options.extra, options.group)
+            options.requirements, parse_stages(options.stage), container, options.extra, options.group,
+            needy(options))
     for text in impossible:
         output.note(text)
-    return stages
+    return allowed(stages, options)
+
+
+def needy(options: Namespace) -> list[str]:
+    """Return the normalized names of the packages that are built with those of the image."""
+    return [normal_name(name) for name in options.no_build_isolation]
+
+
+def allowed(wanted: list, options: Namespace) -> list:
+    """Return stages or lines with the packages of the image that pip may replace."""
+    if not options.allow_replace:
+        return wanted
+    return [{**stage, "allow_replace": options.allow_replace} for stage in stages_of(wanted)]
 
 
 def parse_stages(texts: list[str]) -> list[tuple[str, str]]:
@@ -249,7 +273,8 @@ def change_packages(options: Namespace, environment: Environment, container: Con
     if options.remove:
         change.remove(environment, options.remove)
     if options.add:
-        change.add(environment, change.parse(options.add), options.name)
+        change.add(environment, change.parse(options.add), options.name, needy(options))
+        environment.stages[environment.inherited:] = allowed(environment.own, options)
     elif options.requirements or options.stage or options.from_venv:
         change.replace(environment, wanted_packages(options, container), options.name)
     return options.rebuild or environment.changed_by_hand or environment.asked != before
