@@ -546,7 +546,7 @@ def test_a_script_that_can_not_be_written(tmp_path):
 
 
 def test_launchers():
-    """T-08: accelerate is told the numbers of machines and ranks; a person's choice wins; DeepSpeed sees all GPUs."""
+    """T-08 (user 4): accelerate knows machines and ranks; a person's choice wins; DeepSpeed sees all GPUs."""
     text = script("lumi", "--nodes", 2, "--launcher", "accelerate")
     assert "-m accelerate.commands.launch \\\n    --multi_gpu --num_machines=2 --num_processes=16 train.py ||" in text
     assert "export EBSIF_CPU_BIND=0xfe000000000000,0xfe00000000000000," in text

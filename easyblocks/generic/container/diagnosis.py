@@ -27,9 +27,9 @@ class Diagnosis:
     MACHINE = [
         (r"(?:No space left on device|ENOSPC)",
          "the disk is full, in the build directory or where pip keeps its files. Free some space, or choose another "
-         "build directory (eb --buildpath)"),
+         "build directory (EASYBUILD_BUILDPATH)"),
         (r"Disk quota exceeded",
-         "your disk quota is exceeded. Remove files, or choose another build directory (eb --buildpath)"),
+         "your disk quota is exceeded. Remove files, or choose another build directory (EASYBUILD_BUILDPATH)"),
         (r"fatal: unable to access '([^']+)': Could not resolve host",
          "git can't reach \\1: there is no network here, or no such host. Check the URL, or install on a node with "
          "network"),
