@@ -24,7 +24,7 @@ class Easyblock(Reinstall, EasyBlock):
     def __init__(self, root):
         """Build beside an installation directory (Path)."""
         self.directory, self.installdir, self.dry_run = str(root), f"{root}.replace", False
-        self.cfg, self.mod_filepath = {}, f"{root}.lua"
+        self.cfg, self.mod_filepath, self.log = {}, f"{root}.lua", None
 
     def update_config_template_run_step(self):
         """Do nothing: there is no easyconfig."""
@@ -226,6 +226,28 @@ def test_user_software_is_taken_over(tmp_path, earlier, now):
     UserSoftware(str(tmp_path / "now")).take_over(UserSoftware(str(tmp_path / "before")))
     assert sorted(path.name for path in (tmp_path / "now").iterdir()) == sorted(earlier)
     assert {path.read_text() for path in (tmp_path / "now").rglob("*") if path.is_file()} == {"before"}
+
+
+@pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize("merge", [True, False])
+def test_what_users_have_renamed(tmp_path, capsys, merge):
+    """S002-44: what they put aside, as unmake-squashfs advises, is kept, and the output says where."""
+    for name in ("1.0", "1.0.replaced"):
+        installation(tmp_path / name)
+    (tmp_path / "1.0.replaced/user-software").rename(tmp_path / "1.0.replaced/user-software.old")
+    (tmp_path / "1.0.replaced/user-software.squashfs.bak").write_text("mine")
+    easyblock = Easyblock(tmp_path / "1.0")
+    easyblock.installdir = str(tmp_path / "1.0")
+    easyblock.preserve_user_changes(str(tmp_path / "1.0.replaced"), merge=merge)
+    places = [tmp_path / "1.0"] if merge else [tmp_path]
+    kept = sorted(path for place in places for path in place.glob("*user-software.*"))
+    assert [path.name.partition("user-software")[2] for path in kept] == [".old", ".squashfs.bak"]
+    assert (kept[0] / "module.py").read_text() == "a = 1"
+    assert kept[1].read_text() == "mine"
+    # without line breaks
+    said = "".join(capsys.readouterr().out.split())
+    assert all(str(path) in said for path in kept)
+    assert (tmp_path / "1.0/user-software/module.py").exists()
 
 
 @pytest.mark.usefixtures("configuration")

@@ -24,7 +24,7 @@ from easybuild.tools.utilities import trace_msg
 from .framework import EasyBuildExit, exit_status, plain_errors, with_build_option
 from .lockfile import RECORD
 from .install import open_to_readers
-from .usersoftware import UserSoftware
+from .usersoftware import UserSoftware, free_path, move
 
 # exit statuses of steps whose name is not part of EasyBuild's
 STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,
@@ -286,6 +286,7 @@ class Reinstall(MIXIN):
         if not (before.record or merge or earlier == self.installdir):
             return
         self.keep_scripts(before, now, merge)
+        self.keep_renamed(before, now, merge)
         changed = before.changed
         if merge and before.present and before.installed and before.installed == now.installed:
             now.take_over(before)
@@ -332,6 +333,16 @@ class Reinstall(MIXIN):
         if aside:
             print_msg("scripts of the earlier installation that were added or changed by hand are kept at %s (%s)",
                       before.set_scripts_aside(aside, now), ', '.join(aside), log=self.log)
+
+    def keep_renamed(self, before: UserSoftware, now: UserSoftware, merge: bool) -> None:
+        """Keep user software that users have renamed: in place, or next to the installation."""
+        paths = []
+        for name in before.renamed:
+            if not os.path.lexists(now.path(name)):
+                paths.append(now.path(name) if merge else free_path('%s.%s' % (now.prefix, name)))
+                move(before.path(name), paths[-1])
+        if paths:
+            print_msg("user software that was renamed by hand is kept (%s)", ', '.join(paths), log=self.log)
 
 
 def remove_replaced(path: str) -> None:

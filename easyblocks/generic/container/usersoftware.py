@@ -54,6 +54,12 @@ class UserSoftware:
         """Which forms exist: directory, SquashFS file."""
         return [name for name in NAMES if os.path.lexists(self.path(name))]
 
+    @property
+    def renamed(self) -> List[str]:
+        """Names of what users have put aside, as our commands advise: user-software.old, for example."""
+        paths = glob.glob(os.path.join(glob.escape(self.root), DIRECTORY + '*'))
+        return sorted(set(map(os.path.basename, paths)) - set(NAMES))
+
     def fingerprints(self, known: Dict[str, str]) -> Dict[str, str]:
         """Return fingerprints of the forms that exist, by name; the fingerprint of the SquashFS file may be known."""
         return {name: known[name] if name == SQUASHFS and name in known else fingerprint(self.path(name))
@@ -126,7 +132,7 @@ class UserSoftware:
         """Replace user software with user software of another installation: directory, SquashFS file, or both."""
         for name in self.present:
             # the other installation is going to be removed, with what it gets
-            spare = free_path(earlier.path(name) + '.replaced')
+            spare = free_path(earlier.path('.' + name))
             os.rename(self.path(name), spare)
             if os.path.lexists(earlier.path(name)):
                 os.rename(earlier.path(name), self.path(name))
