@@ -155,6 +155,14 @@ def test_changes_without_a_record(tmp_path):
     assert (software.changed, software.own_scripts) == (["user-software"], ["runscripts/mine"])
 
 
+def test_links_are_scripts(tmp_path):
+    """lumi 6: a link that somebody adds to run scripts is one of them, also if it leads to a directory."""
+    software = installation(tmp_path / "1.0")
+    (tmp_path / "1.0/runscripts/library").symlink_to(tmp_path)
+    (tmp_path / "1.0/runscripts/gone").symlink_to("nowhere")
+    assert software.own_scripts == ["runscripts/gone", "runscripts/library"]
+
+
 def test_the_command_to_use_what_was_set_aside(tmp_path):
     """lumi 6: the given command works, whatever the new installation contains."""
     software = installation(tmp_path / "a place" / "1.0")

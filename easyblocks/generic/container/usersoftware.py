@@ -81,8 +81,10 @@ class UserSoftware:
     @property
     def scripts(self) -> Dict[str, str]:
         """Fingerprints of commands and run scripts, by path relative to the installation."""
-        return {os.path.relpath(os.path.join(folder, name), self.root): fingerprint(os.path.join(folder, name))
-                for top in SCRIPT_FOLDERS for folder, _, names in os.walk(self.path(top)) for name in names}
+        paths = [os.path.join(folder, name) for top in SCRIPT_FOLDERS
+                 for folder, folders, names in os.walk(self.path(top))
+                 for name in names + [name for name in folders if os.path.islink(os.path.join(folder, name))]]
+        return {os.path.relpath(path, self.root): fingerprint(path) for path in paths}
 
     @property
     def record(self) -> lockfile.Record:
