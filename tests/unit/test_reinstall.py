@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import venv
+from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import reinstall, usersoftware
@@ -25,6 +26,7 @@ class Easyblock(Reinstall, EasyBlock):
         """Build beside an installation directory (Path)."""
         self.directory, self.installdir, self.dry_run = str(root), f"{root}.replace", False
         self.cfg, self.mod_filepath, self.log = {}, f"{root}.lua", None
+        self.spec = SimpleNamespace(venv="/user-software/venv/pytorch")
 
     def update_config_template_run_step(self):
         """Do nothing: there is no easyconfig."""
@@ -120,8 +122,8 @@ def test_bytecode_is_of_the_file_as_it_is(tmp_path, monkeypatch):
     assert second["two"] == first["two"]
 
 
-def installation(root, scripts=(), record=True):
-    """Return a directory with user software of one file, scripts, and their record."""
+def installation(root, scripts=(), record=True, packages=()):
+    """Return a directory with user software of one file, scripts, and their record with the packages of the image."""
     for folder in ("user-software", "runscripts", "share/ebsif"):
         (root / folder).mkdir(parents=True)
     (root / "user-software/module.py").write_text("a = 1")
@@ -131,7 +133,8 @@ def installation(root, scripts=(), record=True):
     software = UserSoftware(str(root))
     if record:
         text = json.dumps({
-            "image": {"file": "a.sif"}, "user_software": software.fingerprints({}), "scripts": software.scripts})
+            "image": {"file": "a.sif"}, "image_packages": list(packages), "scripts": software.scripts,
+            "user_software": software.fingerprints({})})
         (root / "share/ebsif/lock.json").write_text(text)
     return software
 
@@ -234,6 +237,20 @@ def test_user_software_is_taken_over(tmp_path, earlier, now):
     UserSoftware(str(tmp_path / "now")).take_over(UserSoftware(str(tmp_path / "before")))
     assert sorted(path.name for path in (tmp_path / "now").iterdir()) == sorted(earlier)
     assert {path.read_text() for path in (tmp_path / "now").rglob("*") if path.is_file()} == {"before"}
+
+
+@pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize("version", ["2.6", "2.7"])
+def test_additions_that_were_built_for_another_image(tmp_path, version):
+    """S002-44: they stay in use with the same packages of the image only, although the empty venv is the same."""
+    installation(tmp_path / "1.0.replaced", packages=["torch==2.6"])
+    installation(tmp_path / "1.0", packages=[f"torch=={version}"])
+    (tmp_path / "1.0.replaced/user-software/mine").write_text("built for torch 2.6")
+    easyblock = Easyblock(tmp_path / "1.0")
+    easyblock.installdir = str(tmp_path / "1.0")
+    easyblock.preserve_user_changes(str(tmp_path / "1.0.replaced"), merge=True)
+    (mine,) = tmp_path.glob("1.0*/**/mine")
+    assert (mine.parent == tmp_path / "1.0/user-software") is (version == "2.6")
 
 
 @pytest.mark.usefixtures("configuration")

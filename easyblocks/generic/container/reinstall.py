@@ -273,10 +273,10 @@ class Reinstall(MIXIN):
         """
         Preserve what users have changed in an installation that is about to be removed: user software and scripts.
 
-        If both installations started with the same user software, the earlier one's is moved to the new one, even if
-        unchanged: programs may be running from it. So is changed user software that another easyblock installed, if it
-        works here. Otherwise (another image, other packages) changed user software is set aside, because what was added
-        may not work with the new installation.
+        If both installations started with the same user software and packages of the image, the earlier one's is moved
+        to the new one, even if unchanged: programs may be running from it. So is changed user software that another
+        easyblock installed, if it works here. Otherwise (another image, other packages) changed user software is set
+        aside, because what was added may not work with the new installation.
 
         `earlier` is the directory of that installation. `merge` is true if the new installation is complete, so that
         changes can be moved to it.
@@ -288,7 +288,9 @@ class Reinstall(MIXIN):
         self.keep_scripts(before, now, merge)
         self.keep_renamed(before, now, merge)
         changed = before.changed
-        if merge and before.present and before.installed and before.installed == now.installed:
+        # without requirements it is the same for images with other packages
+        is_same_image = before.record.image_packages == now.record.image_packages
+        if merge and before.present and before.installed and before.installed == now.installed and is_same_image:
             now.take_over(before)
             if changed:
                 print_msg("user software was changed by hand since it was installed; it is kept as it is (%s)",
