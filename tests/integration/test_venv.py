@@ -452,6 +452,27 @@ def test_an_existing_environment(installed_once, tmp_path):
     assert "could not be created" in result.stderr and "Traceback" not in result.stderr
 
 
+def test_a_second_environment_while_one_is_active(environment, tmp_path):
+    """S003-16: it would see the packages of the first one, and lose them with it; so the first is deactivated first."""
+    place, env, use = environment
+    result = place.site.bash(f"{use}make-venv {tmp_path}/second; echo $?")
+    assert result.stdout == "1\n"
+    assert not (tmp_path / "second").exists()
+    assert f"the environment {env} is active" in result.stderr
+    assert "deactivate it first" in result.stderr
+
+
+def test_an_environment_that_was_moved(environment, tmp_path):
+    """S003-16: activation fails, rather than letting pip install into the module; nothing stays of it."""
+    place, env, _ = environment
+    text = (env / "bin/activate").read_text()
+    (tmp_path / "activate").write_text(re.sub(r"_EBSIF_VENV=(\\.|\S)+", f"_EBSIF_VENV={tmp_path}/gone", text))
+    result = place.site.bash(f"{SHOW}\n. {tmp_path}/activate || echo failed\n{SHOW}")
+    before, failed, after = result.stdout.splitlines()
+    assert (failed, after) == ("failed", before)
+    assert f"the environment was made at {tmp_path}/gone, where there is none" in result.stderr
+
+
 def test_an_environment_that_could_not_be_completed(installed_once, tmp_path):
     """S004-09: wherever a full disk stops it, nothing is in the way of the next try. Each time another step fails."""
     small, env = tmp_path / "small", tmp_path / "small/env"

@@ -69,6 +69,14 @@ _ebsif_enter() {
     esac
 }
 
+if [ ! -d "$_EBSIF_VENV" ]; then
+    # the module's python and pip would be used instead
+    echo "the environment was made at $_EBSIF_VENV, where there is none: move it back, or make another one" >&2
+    _ebsif_forget
+    unset -f deactivate
+    return 1
+fi
+
 _EBSIF_PYTHONPATH=${PYTHONPATH+set:$PYTHONPATH}
 # what `deactivate` does with the module: keep, unload or reload
 _EBSIF_AFTERWARDS=keep
