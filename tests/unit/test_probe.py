@@ -1,9 +1,12 @@
 """Images that are refused, by what was found in them."""
 
+import subprocess
 from types import SimpleNamespace
 
 import pytest
+from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.probe import ImageProbe, wanted_libraries
+from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.tools.build_log import EasyBuildError
 
 
@@ -51,10 +54,34 @@ def test_missing_parts_are_refused(found, venv, reasons, remedy):
     assert len(probe(**found).lacks(venv)) == len(reasons)
 
 
-
 @pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("said", ["/lib/x.so." + "9" * 5000, "/etc/shadow\n/x.so.0", "x.so.0.", "\0", "../../x.so.9\n"])
 def test_what_a_hostile_image_says_about_a_library(said):
     """P-03, S001-13: it is compared as a version, and nothing else; no number is too long."""
-    container = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(output=said))
+    container = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(output=f"library {said}"))
     assert wanted_libraries(container, {"/host/x.so.1:/lib/x.so": "if_newer"}) == []
+
+
+class Talking:
+    """A container whose image prints something whenever it starts; programs are those of this machine."""
+
+    def run(self, command, **_):
+        """Run a command."""
+        said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return SimpleNamespace(output="Welcome to the image\n" + said)
+
+
+@pytest.mark.usefixtures("configuration")
+def test_an_image_that_prints_something(tmp_path):
+    """S001-13: it is no library, no program and no file that is masked."""
+    for name in ("bin/tool", "lib/libours.so.1"):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_text("")
+        path.chmod(0o755)
+    binds = {f"/host/{name}:{tmp_path}/lib/{name}": "if_missing" for name in ("libours.so.1", "libtheirs.so.1")}
+    assert wanted_libraries(Talking(), binds) == [f"/host/libtheirs.so.1:{tmp_path}/lib/libtheirs.so.1"]
+    assert Venv(Talking(), str(tmp_path), str(tmp_path)).programs() == ["tool"]
+    masks = Masks(["/etc/passw?"])
+    masks.find(Talking())
+    assert masks.found == {"/etc/passw?": ["/etc/passwd"]}

@@ -65,6 +65,15 @@ def sh_command(name: str, *arguments: str) -> List[str]:
     return ['sh', '-c', '\n'.join(lines), name] + list(arguments)
 
 
+def lines_after(word: str, output: str) -> List[str]:
+    """
+    Return what a program in the image has printed after a word at the beginning of each line.
+
+    Scripts of the image that run when a container starts may print other lines.
+    """
+    return [line[len(word) + 1:] for line in output.splitlines() if line.startswith(word + ' ')]
+
+
 def ebsif_version() -> str:
     """Return the version of ebsif."""
     with open(os.path.join(FILES, 'VERSION')) as text:

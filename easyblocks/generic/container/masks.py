@@ -20,7 +20,7 @@ from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit
 from .image import copy_hashed
-from .install import sh_command
+from .install import lines_after, sh_command
 from .runtime import Container, open_written, run_program
 
 # The overlay with the masks, in an installation.
@@ -101,14 +101,14 @@ class Masks:
         patterns = list(self.patterns)
         self.found = {pattern: [] for pattern in patterns}
         result = container.run(sh_command('find-paths.sh', *patterns), hidden=True, split_stderr=True)
-        for line in result.output.splitlines():
-            kind, value, path = line.split(' ', 2)
-            if kind == 'folder':
-                self.folders[path] = value
-                continue
+        for line in lines_after('folder', result.output):
+            mode, path = line.split(' ', 1)
+            self.folders[path] = mode
+        for line in lines_after('mask', result.output):
+            number, path = line.split(' ', 1)
             self.check_path(path)
-            if path not in self.found[patterns[int(value)]]:
-                self.found[patterns[int(value)]].append(path)
+            if path not in self.found[patterns[int(number)]]:
+                self.found[patterns[int(number)]].append(path)
         nothing = [pattern for pattern in patterns if not self.found[pattern]]
         if nothing:
             raise EasyBuildError("Easyconfig parameter 'masked_paths': nothing in the image matches %s",

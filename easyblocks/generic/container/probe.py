@@ -20,7 +20,7 @@ from easybuild.tools.utilities import trace_msg
 
 from .framework import RunShellCmdError
 from .packages import Packages
-from .install import read_program, sh_command
+from .install import lines_after, read_program, sh_command
 from .parameters import IF_NEWER
 from .runtime import Container, bind_source, bind_target, read_written
 from .texts import value_problem, variable_problem
@@ -309,13 +309,13 @@ def is_library_wanted(container: Container, bind: str, condition: str) -> bool:
     name = os.path.basename(target)
     # the library that the image's loader would find, or a file at the target of the bind
     found = container.run(sh_command('find-library.sh', name, target), hidden=True, split_stderr=True)
-    found = found.output.split('\n')[0]
-    wanted = not found
-    if found and condition == IF_NEWER:
-        host, image = library_version(os.path.realpath(source)), library_version(found)
+    paths = lines_after('library', found.output)
+    wanted = not paths
+    if paths and condition == IF_NEWER:
+        host, image = library_version(os.path.realpath(source)), library_version(paths[0])
         wanted = bool(host and image and image < host)
     trace_msg("host library %s is %s: the image has %s" % (
-        source, 'bound' if wanted else 'not needed', found or 'none'))
+        source, 'bound' if wanted else 'not needed', ''.join(paths) or 'none'))
     return wanted
 
 

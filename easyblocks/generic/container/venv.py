@@ -20,7 +20,7 @@ from easybuild.tools.utilities import nub, trace_msg
 from .diagnosis import Diagnosis
 from .packages import USER_SOFTWARE, Packages
 from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program, write_seen
-from .install import FILES, PACKED, ebsif_version, read_program, sh_command
+from .install import FILES, PACKED, ebsif_version, lines_after, read_program, sh_command
 from .lockfile import InstalledImage
 from .requirements import package_name
 from .stages import Stage
@@ -157,9 +157,9 @@ class Venv:
         Activation scripts are left out. They are listed in the container, because on the host the links to the image's
         Python are broken.
         """
-        names = self.run(sh_command('list-programs.sh', os.path.join(self.path, 'bin')),
-                         hidden=True, split_stderr=True).output.splitlines()
-        return [name for name in names if not name.lower().startswith('activate')]
+        output = self.run(sh_command('list-programs.sh', os.path.join(self.path, 'bin')),
+                          hidden=True, split_stderr=True).output
+        return [name for name in lines_after('program', output) if not name.lower().startswith('activate')]
 
     def compile_bytecode(self, processes: int) -> None:
         """Compile the venv's Python files reproducibly, unless that was done when pip installed the last of them."""

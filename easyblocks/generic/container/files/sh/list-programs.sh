@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# Print the names of the programs in a directory.
+# Print a line `program NAME` for each program in a directory.
 # Usage: DIRECTORY
 for path in "$1"/*; do
     if [ -f "$path" ] && [ -x "$path" ]; then
-        printf '%s\n' "${path##*/}"
+        printf 'program %s\n' "${path##*/}"
     fi
 done
