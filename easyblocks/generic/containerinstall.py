@@ -215,6 +215,9 @@ class ContainerInstall(Reinstall, EasyBlock):
             # the sanity check loads the module, which reads them, before the module is written
             self.write_settings()
             return
+        if not self.image_file:
+            raise EasyBuildError("A container can't be installed in part, as with eb --skip: use `eb --rebuild` "
+                                 "without it, or `eb --module-only --rebuild` to write the module only.")
         if self.spec.signature_keys:
             # before anything in it is run or copied
             keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]

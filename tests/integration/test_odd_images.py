@@ -171,3 +171,15 @@ def test_activation_restores_shell_options(installed_once, tmp_path):
     failed = installed_once.load(module, run, check=False, **dict.fromkeys(status, "3"))
     assert (failed.returncode, failed.stdout) == (3, "")
     assert "\n    local -\n" not in (installed_once.root(module) / "runscripts/init-conda-venv").read_text()
+
+
+def test_an_installation_in_part(place):
+    """S002-44: eb --skip is refused with what to do instead, and the installation stays as it is."""
+    site = place("busybox")
+    path = easyconfig(site, "init = 'none'\n")
+    site.eb(path)
+    result = site.eb(path, "--rebuild", "--skip", check=False)
+    said = result.stdout + result.stderr
+    assert result.returncode and "Traceback" not in said
+    assert "A container can't be installed in part, as with eb --skip" in " ".join(said.split())
+    site.bash("module load Example/1.0 && singularity exec $SIF true")

@@ -48,6 +48,9 @@ LISTED_PACKAGES = {
 # Value of 'wrappers': every program of the venv.
 WRAPPERS_ALL = 'all'
 
+# Steps of EasyBuild without which nothing is installed, or what is recorded is wrong.
+NEEDED_STEPS = ('extract', 'configure', 'build', 'install')
+
 # Kind of parameters that take values of several types, which their check tells apart.
 OTHER = ''
 
@@ -150,6 +153,10 @@ def check_easyconfig(cfg: Any) -> None:
     if re.search(r'[\r\n]', ''.join(map(str, cfg.get_ref('modextravars').values()))):
         raise EasyBuildError("Easyconfig parameter 'modextravars': a value has a line break, which the settings of the "
                              "module can't have: %r", cfg.get_ref('modextravars'))
+    skipped = [step for step in NEEDED_STEPS if step in cfg['skipsteps']]
+    if skipped:
+        raise EasyBuildError("Easyconfig parameter 'skipsteps': a container can't be installed without the step '%s'.",
+                             skipped[0])
     if cfg['buildininstalldir']:
         raise EasyBuildError("Easyconfig parameter 'buildininstalldir' can't be used: temporary files would stay in "
                              "the installation. To build elsewhere, use 'eb --buildpath'.")
