@@ -136,6 +136,17 @@ def test_variables_of_the_easyconfig(tmp_path):
                     "/usr/bin:/bin", *["none"] * 6]
 
 
+def test_blanks_at_the_ends_of_values(tmp_path):
+    """J-01: they belong to the values, as modules set them: of a prompt, for example."""
+    root = install(tmp_path / "root", "Mine/1.0", ("set", "ONE  a "), ("default", "*ENV_PS1 lumi> "),
+                   ("where", "/ TWO b "), ("expand", "THREE $BASE "), ("set", "FOUR "))
+    script = f"source '{root}/share/ebsif/container.sh'; printf '[%s]'"
+    values = '"$ONE" "$APPTAINERENV_PS1" "$TWO" "$THREE" "${FOUR-none}"'
+    said = subprocess.run(["bash", "-c", f"{script} {values}"], capture_output=True, text=True, check=True,
+                          env={"PATH": "/usr/bin:/bin", "BASE": " c"}).stdout
+    assert said == "[ a ][lumi> ][b ][ c ][]"
+
+
 def test_settings_have_no_line_breaks(tmp_path):
     """H18: no value becomes a line of its own."""
     with pytest.raises(EasyBuildError, match="set of the module has a line break"):

@@ -15,6 +15,11 @@ ebsif_set() {
     EBSIF_SET+=${EBSIF_SET:+ }$1
 }
 
+# ebsif_split LINE: set `ebsif_name` and `ebsif_value` to its first word and the rest, whose blanks at the ends count.
+ebsif_split() {
+    ebsif_name=${1%% *} ebsif_value=${1#* }
+}
+
 # ebsif_suggest NAME VALUE: set a variable, for both runtimes if its name begins with *, unless the person has.
 ebsif_suggest() {
     local ebsif_apptainer=${1/#\*/APPTAINER} ebsif_singularity=${1/#\*/SINGULARITY}
@@ -171,7 +176,7 @@ ebsif_find_binds() {
 
 # EasyBuild's part of the module: other modules, and variables that refer to others (expand).
 ebsif_prepare() {
-    local ebsif_name ebsif_value ebsif_expanded ebsif_tool=${LMOD_CMD:-${MODULES_CMD:-}}
+    local ebsif_line ebsif_name ebsif_value ebsif_expanded ebsif_tool=${LMOD_CMD:-${MODULES_CMD:-}}
     while read -r ebsif_name; do
         [[ -z "$ebsif_name" || ":${LOADEDMODULES:-}:" != *":$ebsif_name"[:/]* ]] || ebsif_refuse \
             "This container can't be used together with the module $ebsif_name: unload that first." || return
@@ -182,7 +187,8 @@ ebsif_prepare() {
         [[ ":${LOADEDMODULES:-}:" == *":$ebsif_name"[:/]* ]] || ebsif_refuse \
             "This container needs the module $ebsif_name, which can't be loaded here: load it before you start this." || return
     done <<<"${ebsif_conf[needs]:-}"
-    while read -r ebsif_name ebsif_value; do
+    while IFS= read -r ebsif_line; do
+        ebsif_split "$ebsif_line"
         ebsif_expanded=
         while [[ "$ebsif_value" =~ ^(.*)\$[{]?([A-Za-z_][A-Za-z0-9_]*)[}]?(.*)$ ]]; do
             ebsif_value=${BASH_REMATCH[1]} ebsif_expanded=${!BASH_REMATCH[2]:-}${BASH_REMATCH[3]}$ebsif_expanded
@@ -196,7 +202,7 @@ ebsif_prepare() {
 }
 
 ebsif_load() {
-    local ebsif_image ebsif_user_software='' ebsif_binds='' ebsif_name ebsif_value ebsif_path ebsif_suffix
+    local ebsif_image ebsif_user_software='' ebsif_binds='' ebsif_line ebsif_name ebsif_value ebsif_path ebsif_suffix
     ebsif_find_image || return
     [[ -z "${ebsif_conf[user_software]:-}" ]] || ebsif_find_user_software || return
     ebsif_find_binds || return
@@ -209,14 +215,18 @@ ebsif_load() {
     ebsif_set CONTAINERROOT "$ebsif_root"
     ebsif_set EBSIF_LOADED_MODULE "${ebsif_conf[module]}"
     ebsif_set EBSIF_MOUNTED_USER_SOFTWARE "$ebsif_user_software"
-    while read -r ebsif_name ebsif_value; do
+    while IFS= read -r ebsif_line; do
+        ebsif_split "$ebsif_line"
         [[ -z "$ebsif_name" ]] || ebsif_set "$ebsif_name" "$ebsif_value"
     done <<<"${ebsif_conf[set]:-}"
-    while read -r ebsif_path ebsif_name ebsif_value; do
+    while IFS= read -r ebsif_line; do
+        ebsif_path=${ebsif_line%% *}
+        ebsif_split "${ebsif_line#* }"
         [[ "$ebsif_path" != user_software ]] || ebsif_path=$ebsif_user_software
         [[ ! -e "$ebsif_path" ]] || ebsif_suggest "$ebsif_name" "$ebsif_value"
     done <<<"${ebsif_conf[where]:-}"
-    while read -r ebsif_name ebsif_value; do
+    while IFS= read -r ebsif_line; do
+        ebsif_split "$ebsif_line"
         [[ -z "$ebsif_name" ]] || ebsif_suggest "$ebsif_name" "$ebsif_value"
     done <<<"${ebsif_conf[default]:-}"
     ebsif_extend _BINDPATH , "$ebsif_binds"
@@ -231,12 +241,13 @@ ebsif_load() {
 
 # ebsif_main FILE load|unload
 ebsif_main() {
-    local ebsif_root=${1%/share/ebsif/*} ebsif_key ebsif_value ebsif_list
+    local ebsif_root=${1%/share/ebsif/*} ebsif_line ebsif_name ebsif_value ebsif_list
     local -A ebsif_conf=()
     ebsif_root=${ebsif_root%/bin/..}
     [[ "$ebsif_root" == /* && "$ebsif_root/" != */../* ]] || ebsif_root=$(cd -- "${1%/*}/../.." && pwd)
-    while read -r ebsif_key ebsif_value; do
-        ebsif_conf[$ebsif_key]+=${ebsif_conf[$ebsif_key]:+$'\n'}$ebsif_value
+    while IFS= read -r ebsif_line; do
+        ebsif_split "$ebsif_line"
+        ebsif_conf[$ebsif_name]+=${ebsif_conf[$ebsif_name]:+$'\n'}$ebsif_value
     done <"$ebsif_root/share/ebsif/module.conf" || return
     if [[ "$2" == load && "${CONTAINERROOT:-}" -ef "$ebsif_root" && -n "${EBSIF_LOADED_MODULE:-}" && -f "${SIF:-}" &&
         -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" && (-z "${EBSIF_USER_SOFTWARE:-}" ||
