@@ -539,6 +539,31 @@ def test_a_strict_umask(installation):
     assert stat.S_IMODE((installation / "user-software.squashfs").stat().st_mode) == 0o644
 
 
+def test_posix_mode(installation, monkeypatch):
+    """S002-31: variables of the user that change how programs read their options don't matter."""
+    monkeypatch.setenv("POSIXLY_CORRECT", "1")
+    before = listing(installation / "user-software")
+    assert run(installation, MAKE).returncode == 0
+    shutil.rmtree(installation / "user-software")
+    assert run(installation, UNMAKE).returncode == 0
+    assert listing(installation / "user-software") == before
+    assert not list(installation.glob(".*"))
+
+
+def test_a_directory_that_its_owner_has_closed(installation):
+    """S002-30: a directory without write permission is packed, and unpacked so that it can be changed."""
+    software = installation / "user-software"
+    before = listing(software)
+    software.chmod(0o555)
+    assert run(installation, MAKE).returncode == 0
+    software.chmod(0o755)
+    shutil.rmtree(software)
+    result = run(installation, UNMAKE)
+    assert result.returncode == 0, result.stderr
+    assert listing(software) == before
+    (software / "mine").write_text("mine")
+
+
 def test_a_directory_that_is_a_link(installation, tmp_path):
     """H15: a directory that was moved for quota is packed like others; the link stays."""
     software = installation / "user-software"

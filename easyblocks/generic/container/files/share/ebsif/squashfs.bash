@@ -39,7 +39,7 @@ make_work_directory() {
 
 # remove_directory DIRECTORY: remove it if there is one; directories in it may lack write permission.
 remove_directory() {
-    chmod -R u+rwX -- "$1" 2>/dev/null || true
+    chmod -R -- u+rwX "$1" 2>/dev/null || true
     rm -rf -- "$1"
 }
 
