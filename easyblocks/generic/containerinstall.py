@@ -289,6 +289,10 @@ class ContainerInstall(Reinstall, EasyBlock):
             install_kernel(self.installdir, self.short_mod_name)
         self.record.image = self.image.install(self.image_file, self.src[0]['path'], self.installdir)
         self.record.image.labels = self.probe.labels
+        stale = self.image.stale_modules(self.record.image.sha256 or '')
+        if stale:
+            self.warn("The image differs from that of the earlier installation, which these modules use without a copy "
+                      "of their own. Install them again, too (eb --rebuild): %s" % ', '.join(stale))
         self.write_settings()
         self.install_additions()
         self.record.write_installed(self.installdir)

@@ -110,6 +110,16 @@ def test_who_uses_an_image(family):
     assert f"{elsewhere}/Other/1.0" in extending.sources(other).split(":")
 
 
+def test_an_image_in_use_is_replaced(family):
+    """E-01: modules without a copy are named if another image takes the place of theirs."""
+    images = InstalledImages(str(family / "1.0"), [])
+    image = Image(SimpleNamespace(), None, images)
+    assert image.stale_modules(hashlib.sha256(b"another").hexdigest()) == ["Example/1.0-refer-1"]
+    assert image.stale_modules(hashlib.sha256(CONTENT).hexdigest()) == []
+    images = InstalledImages(str(family / "1.0-refer-1"), [])
+    assert Image(SimpleNamespace(), None, images).stale_modules("0" * 64) == []
+
+
 def test_an_image_in_use_is_not_removed(family):
     """I-09: refused with the names of those that need it."""
     base = places.of_directory(family / "1.0")
@@ -142,11 +152,11 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
         check("none")
     os.utime(image)
     check("1.0")
-    for content in (b"AN image", b"short"):
+    for content, what in ((b"AN image", "its SHA256 is another one"), (b"short", "it has 5 bytes, and had 8")):
         image.write_bytes(content)
         for name in ("1.0", "1.0-refer-1"):
-            with pytest.raises(EasyBuildError, match=rf"a\.sif was changed after Example/{name} had been installed: it "
-                                                     rf"has {len(content)} bytes, and had 8\. Put the earlier"):
+            with pytest.raises(EasyBuildError, match=rf"a\.sif was changed after Example/{name} had been installed: "
+                                                     rf"{what}\. Put the earlier"):
                 check(name)
     # just installed; ignored; another copy is in use
     check("1.0", image={})

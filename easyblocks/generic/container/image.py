@@ -96,6 +96,12 @@ class Image:
         return ImageRecord(file=self.spec.image_name, kind=self.spec.image, mtime_ns=status.st_mtime_ns,
                            resolved=opened.path, size=status.st_size, sha256=sha256, signers=signers(used), **more)
 
+    def stale_modules(self, sha256: str) -> List[str]:
+        """Return the modules that use the image of the earlier installation, if the new one has another SHA256."""
+        earlier = self.others.own
+        return [one.module for one in self.others.images
+                if one.root != earlier.root and one.needs(earlier.own_path) and one.image.sha256 != sha256]
+
     def copy(self, opened: 'OpenImage', target: str) -> str:
         """Copy the image; return its SHA256."""
         size = format_size(os.fstat(opened.file.fileno()).st_size)
@@ -229,9 +235,10 @@ def check_installed_image(installed: InstalledImage) -> None:
         trace_msg("computing the SHA256 of %s, because its time has changed" % path)
         if compute_checksum(path, CHECKSUM_TYPE_SHA256) == installed.image.sha256:
             return
-    raise altered("The image %s was changed after %s had been installed: it has %d bytes, and had %d. Put the earlier "
-                  "image back, or install the module again with `eb --rebuild`." % (
-                      path, installed.module, os.path.getsize(path), size))
+    what = "its SHA256 is another one" if installed.has_size else \
+        "it has %d bytes, and had %d" % (os.path.getsize(path), size)
+    raise altered("The image %s was changed after %s had been installed: %s. Put the earlier image back, or install "
+                  "the module again with `eb --rebuild`." % (path, installed.module, what))
 
 
 def wrong_key(text: str) -> EasyBuildError:
