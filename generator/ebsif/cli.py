@@ -37,7 +37,7 @@ def help_text() -> str:
              "Install container images as environment modules, with EasyBuild."]
     for heading, commands in HEADINGS.items():
         lines += ["", f"{heading}:", *(f"  {name:10} {text}" for name, text in commands.items())]
-    advice = "Run `ebsif COMMAND --help` for the options of a command. `eb` installs modules."
+    advice = "Run `ebsif COMMAND --help` for the options of a command."
     return "\n".join([*lines, "", advice, "", STATUSES])
 
 

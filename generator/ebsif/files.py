@@ -39,6 +39,11 @@ def home() -> Path:
         return Path(os.devnull)
 
 
+def data_folder() -> Path:
+    """Return the directory of what this account has made with ebsif: its catalogue, its easyconfigs."""
+    return Path(os.environ.get("XDG_DATA_HOME") or home() / ".local/share", "ebsif")
+
+
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """

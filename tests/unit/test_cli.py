@@ -31,7 +31,7 @@ def run(*arguments, **options):
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["isntall"], "ebsif: there is no command 'isntall': did you mean installed? "),
+    (["isntall"], "ebsif: there is no command 'isntall': did you mean install or installed? "),
     (["nonsense"], "ebsif: there is no command 'nonsense' "), (["--site", "lumi", "list"], "ebsif: options follow"),
     (["lock"], "ebsif: no container is named"), (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
     (["list", "--", "x"], "ebsif: unrecognized arguments: x "), (["push"], "ebsif: the following arguments are "),
@@ -65,7 +65,7 @@ def test_the_help_lists_commands_below_headings(capsys):
     assert main(["--help"]) == 0
     assert capsys.readouterr().out == said and max(map(len, said.splitlines())) <= 80
     listed = re.findall(r"^  (\w+) +[a-z].*", said.partition("exit status")[0], re.MULTILINE)
-    assert listed == [name for name in COMMANDS if name not in HIDDEN] and len(listed) <= 24
+    assert listed == [name for name in COMMANDS if name not in HIDDEN] and len(listed) <= 25
     assert len(re.findall(r"^[a-z ]+:$", said, re.MULTILINE)) == 5
 
 

@@ -13,6 +13,7 @@ HEADINGS = {
         "diff": "compare two containers or installations",
     },
     "use it": {
+        "install": "install a container of the catalogue as a module",
         "extend": "add your own Python packages on top of a container",
         "upgrade": "move an extension to a newer container",
         "remove": "remove a module that you have installed",

@@ -32,6 +32,10 @@ OLDEST = (5, 1)  # as in setup.cfg
 EASYBLOCKS = ("containerinstall", "containervenv")
 INCLUDED: list[str] = []
 
+# Settings for eb where the modules tool that it would use is missing, and the other one is here (after `session`).
+TOOL: dict[str, str] = {}
+OTHER_TOOL = {"EASYBUILD_MODULES_TOOL": "EnvironmentModules", "EASYBUILD_MODULE_SYNTAX": "Tcl"}
+
 
 class EasyBuildFailure(EbsifError):
     """EasyBuild is missing or failed; the message includes its own."""
@@ -118,8 +122,9 @@ def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
     command = [program(environment), *map(str, arguments)]
     output.command(command)
     with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder:
-        process = subprocess.Popen(command, cwd=folder, env={**environment, **variables}, text=True, errors="replace",
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr)
+        process = subprocess.Popen(command, cwd=folder, env={**environment, **TOOL, **variables}, text=True,
+                                   errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=stderr)
         try:
             yield process
         except SystemExit:
@@ -234,6 +239,11 @@ def parsed_options(arguments: list[str]) -> "EasyBuildOptions":
     # EasyBuild knows the naming scheme of a site only when that is included
     first = options.parse_options(args=[*arguments, "--module-naming-scheme=EasyBuildMNS"], with_include=False)
     INCLUDED[:] = first.options.include_easyblocks or []
+    # EasyBuild's default is Lmod, which many machines don't have
+    if first.options.modules_tool == "Lmod" and not (os.environ.get("LMOD_CMD") or shutil.which("lmod")) and \
+            os.environ.get("MODULES_CMD"):
+        TOOL.update(OTHER_TOOL)
+        os.environ.update(TOOL)
     for kind in ("module_naming_schemes", "toolchains"):
         paths = getattr(first.options, f"include_{kind}")
         if paths:

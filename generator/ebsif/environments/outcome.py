@@ -1,4 +1,8 @@
-"""Write, check and install the easyconfig of an extension, for `ebsif extend`, `ebsif pull` and `ebsif upgrade`."""
+"""
+Write, check and install the easyconfig of an extension, for `ebsif extend`, `ebsif pull` and `ebsif upgrade`.
+
+`ebsif install` installs what is in the catalogue in the same way (`installing.py`).
+"""
 
 import contextlib
 import itertools
@@ -125,8 +129,8 @@ class Extension:
 
 
 def own_folder() -> Path:
-    """Return the directory with the easyconfigs of extensions that this account installs, below its data directory."""
-    return Path(os.environ.get("XDG_DATA_HOME") or files.home() / ".local/share", "ebsif/easyconfigs")
+    """Return the directory with the easyconfigs that this account installs, below its data directory."""
+    return files.data_folder() / "easyconfigs"
 
 
 def make(request: Request, extension: Extension) -> int:
@@ -225,9 +229,9 @@ def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[I
     return date, None
 
 
-def nothing_to_do(installation: Installation) -> int:
-    """Say that an extension is installed already, and how to load it; return the exit status."""
-    output.note(f"{installation.module} has these packages already: nothing to do (--rebuild installs it again)")
+def nothing_to_do(installation: Installation, state: str = "has these packages already") -> int:
+    """Say that a module is installed already, and how to load it; return the exit status."""
+    output.note(f"{installation.module} {state}: nothing to do (--rebuild installs it again)")
     output.hint(f"load it with: {installation.load}")
     return 0
 
@@ -278,13 +282,13 @@ def set_aside(path: Path, kind: str) -> None:
     output.hint(f"the previous {kind} is now {kept}")
 
 
-def install(path: Path, again: bool, more: list[str]) -> int:
+def install(path: Path, again: bool, more: list[str], otherwise: str = ", or choose another --name or --date") -> int:
     """Install an easyconfig, and print how to load the module; return the exit status."""
     place = framework.place_of(path.resolve())
     if place.file.exists() and not again and FORCING.isdisjoint(more) and not is_installed(path, place):
         raise ExtendingError(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
-            "again, or choose another --name or --date")
+            f"again{otherwise}")
     start = time.monotonic()
     try:
         done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more])

@@ -88,6 +88,13 @@ def edited(done: Iterable[Rendered], output: Path) -> list[Path]:
             written.get(str(one.path.relative_to(output))) not in (None, files.digest(one.path))]
 
 
+def require_unedited(one: Rendered, output: Path) -> None:
+    """Raise OverwriteError if a person has written or edited the easyconfig that would be replaced (C-04)."""
+    if edited([one], output):
+        raise files.OverwriteError(f"{one.path} was written or edited by a person: rename or remove it, and run this "
+                                   "command again")
+
+
 def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -> None:
     """Write the easyconfigs that changed, except those to keep; atomically, because eb may be reading them."""
     written = files.read_digests(output / WRITTEN)

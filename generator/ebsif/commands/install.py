@@ -1,0 +1,76 @@
+"""Install containers of the catalogue as modules, with EasyBuild, which needs no configuration for that.
+
+The easyconfig is rendered from the record in the catalogue of the site, or in your own (`ebsif add IMAGE`). The module
+goes where EasyBuild is configured to install, by default ~/.local/easybuild; the last line says how to load it. If the
+module is there, there is nothing to do.
+
+With --all, everything in the catalogue that has no module is installed, except what is archived; what can't be
+installed is reported, and the others are installed.
+"""
+
+from argparse import ArgumentParser, Namespace
+
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
+from ebsif.commands.options import add_dry_run, add_output, add_settings, complete, offer, settings_of
+from ebsif.eb import framework
+from ebsif.environments import installing
+from ebsif.environments.outcome import Request, require_place
+from ebsif.errors import FAILED, EbsifError, UsageError
+from ebsif.files import message_of
+from ebsif.report import output
+
+EXAMPLES = """\
+  ebsif install PyTorch                      # your own record of this name, else the default of the site
+  ebsif install PyTorch/2.7.0 -- --prefix=$HOME/modules
+  ebsif install --all                        # what has no module yet
+  ebsif install --all --rebuild              # and what has changed in the catalogue
+"""
+
+MORE = ("OPTION_OF_eb", "options of eb")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the arguments."""
+    add_settings(parser)
+    offer(complete, parser.add_argument("names", metavar="CONTAINER", nargs="*", help="NAME, NAME/VERSION or a part of "
+                                        "a name"))
+    parser.add_argument("--all", action="store_true", help="install all that has no module yet")
+    parser.add_argument("--rebuild", action="store_true", help="install again what is there; with --all, only what has "
+                        "changed in the catalogue since")
+    add_output(parser, "directory for the easyconfigs (default: ~/.local/share/ebsif/easyconfigs)", overwrite=False)
+    add_dry_run(parser, "only print the easyconfigs")
+
+
+def run(options: Namespace) -> int:
+    """Install modules; return the exit status."""
+    if bool(options.names) == options.all:
+        raise UsageError("name the containers to install (`ebsif list`), or all of them with --all")
+    # also reports mistakes in eb's options or configuration
+    framework.session(tuple(options.more))
+    settings = settings_of(options)
+    containers = settings.containers(settings.site())
+    request = Request(options.command, output=options.output, dry_run=options.dry_run, install=True,
+                      rebuild=options.rebuild, more=tuple(options.more))
+    require_place(request)
+    if options.all:
+        return install_all(containers, request)
+    chosen = [selection.find_one(containers, name) for name in options.names]
+    return max(installing.install(installing.look(one, request), request) for one in dict.fromkeys(chosen))
+
+
+def install_all(containers: list[Container], request: Request) -> int:
+    """Install what has no module, with --rebuild also what has changed; return the exit status."""
+    status, done = 0, 0
+    for container in containers:
+        try:
+            wanted = installing.look(container, request)
+            if container.archived and not wanted.there or wanted.there and not wanted.has_changed:
+                continue
+            status = max(status, installing.install(wanted, request))
+            done += not (wanted.there and not request.again)
+        except (EbsifError, OSError) as error:
+            output.error(f"{container.module_or_version}: {message_of(error)}")
+            status = FAILED
+    output.hint(f"{output.format_count(len(containers), 'container')} in the catalogue, {done} installed now")
+    return status
