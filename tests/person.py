@@ -40,15 +40,19 @@ module use {modules}
 class Person:
     """Somebody at a site, who types what is in scripts."""
 
-    def __init__(self, site, wheels, installs_for_the_site=True):
-        """Have EasyBuild configured to install for the site, or not at all."""
+    def __init__(self, site, wheels, installs_for_the_site=True, has_catalogue=True):
+        """Have EasyBuild configured to install for the site, or not at all, and perhaps a catalogue of one's own."""
         self.site, self.wheels = site, wheels
         self.environment = {"EDITOR": "true"}
         if installs_for_the_site:
             for name, _, value in [option[2:].partition("=") for option in site.eb_options]:
                 self.environment[f"EASYBUILD_{name.upper().replace('-', '_')}"] = value or "1"
+        # /etc/profile may start Lmod
+        init = site.tool.init if site.tool.name == "Lmod" else f"unset BASH_ENV ${{!LMOD_*}}\n{site.tool.init}"
         (site.home / ".bash_profile").write_text(
-            PROFILE.format(init=site.tool.init, venv=site.venv, modules=site.modules))
+            PROFILE.format(init=init, venv=site.venv, modules=site.modules))
+        if not has_catalogue:
+            return
         (site.home / ".config/ebsif").mkdir(parents=True)
         (site.home / ".config/ebsif/config.yaml").write_text(f"catalogues: [{site.prefix}/sites]\n")
         (site.prefix / "sites").mkdir()

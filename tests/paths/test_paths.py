@@ -10,12 +10,15 @@ import hashlib
 import json
 import re
 import shutil
+import sys
 import zipfile
 from importlib.metadata import distribution
+from pathlib import Path
 
-from parts import Installed
+import pytest
+from parts import BOTH_TOOLS, TOOLS, Installed
 from person import Person
-from support import CHECKOUT, make_wheel
+from support import CHECKOUT, Site, make_wheel
 
 BACKEND = """\
 import os
@@ -205,6 +208,34 @@ def test_an_administrator(lumi, wheels, base_image, small_image, registry):
     assert "is in the catalogue already: PyTorch/2.14.0" in said
     assert said.splitlines()[-2].endswith(": unchanged")
     assert (site.work / "pages/index.html").is_file()
+
+
+@pytest.mark.parametrize("tool", BOTH_TOOLS)
+def test_somebody_without_modules_of_ours(tool, tmp_path, small_image, wheels):
+    """V-08: an image where it lies becomes a module: no configuration, nothing copied, and nothing done twice."""
+    person = Person(Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix)), wheels, installs_for_the_site=False,
+                    has_catalogue=False)
+    site, image = person.site, tmp_path / "images/pytorch.sif"
+    image.parent.mkdir()
+    shutil.copy(small_image("laif"), image)
+    person.environment["IMAGES"] = image.parent
+    said = person.types("without-modules")
+    assert f"{image}: the module uses the image where it is; nothing is copied\n" in said
+    assert "\nwith /user-software/venv/pytorch\n" in said
+    assert f"\nimage {image}\n" in said
+    # the steps of `ebsif extend --install`, and a line for a new shell
+    assert re.search(r"^  installing files +\d+ s  image not copied$", said, re.MULTILINE)
+    modules = site.home / ".local/easybuild/modules/all"
+    assert f"load it with: module use {modules} && module load PyTorch/2.10.0\n" in said
+    assert (modules / f"PyTorch/2.10.0{'.lua' if tool.startswith('Lmod') else ''}").is_file()
+    # C-04: nothing in the working directory, and no image anywhere
+    assert [path.name for path in site.work.iterdir()] == ["printed"]
+    assert not list(site.home.rglob("*.sif"))
+    before, _, after = said.partition("container ")
+    assert re.search(r"^PyTorch/2.10.0 +here ", after, re.MULTILINE)
+    assert f"searched in   {image.parent} (stable): found\n" in after
+    assert "PyTorch/2.10.0 is installed already: nothing to do (--rebuild installs it again)\n" in after
+    assert "trying the module" in before and "trying the module" not in after
 
 
 def test_somebody_who_knows_easybuild(site, wheels, base_image):

@@ -11,7 +11,7 @@ import yaml
 from ebsif.catalogue import merge
 from ebsif.catalogue.fieldtypes import DEFAULT_SUFFIX, PLACEHOLDER
 from ebsif.catalogue.records import DEFAULTS, Record, as_parameter
-from ebsif.catalogue.site import Binds, Site
+from ebsif.catalogue.site import Binds, Site, own_catalogue
 from ebsif.catalogue.yamlfile import Loader
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
@@ -159,6 +159,16 @@ class Container(Record):
     def all_binds(self) -> Binds:
         """The binds of the site and of the record."""
         return self.with_site("binds") or Binds()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the record is in this account's own catalogue."""
+        return self.path is not None and self.path.is_relative_to(own_catalogue())
+
+    @property
+    def image_kind(self) -> Optional[str]:
+        """The image of the module: own, central or reference; None if neither record nor site says it."""
+        return self.image or self.site.image
 
     @property
     def image_places(self) -> list[tuple[str, Path]]:

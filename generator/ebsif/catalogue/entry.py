@@ -1,9 +1,13 @@
 """Complete a proposed record: the file that gets it, and the container that it describes, after all checks."""
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.lockfile import IMAGE_CENTRAL
 
 from ebsif.catalogue import reading, writing
 from ebsif.catalogue.container import Container
@@ -12,6 +16,7 @@ from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError
+from ebsif.eb import framework
 
 
 @dataclass(frozen=True)
@@ -25,28 +30,53 @@ class Entry:
 
 
 def complete(proposal: Proposal, file_name: str, settings: Settings, profile: Site, containers: Sequence[Container],
-             programs: Programs, dry_run: bool = False) -> Entry:
-    """Return the entry of a proposed record; nothing is written. Raise AddingError if it is invalid or a repetition."""
+             programs: Programs, image: Optional[Path] = None) -> Entry:
+    """
+    Return the entry of a proposed record; nothing is written. Raise AddingError if it is invalid or a repetition.
+
+    `image` is the file, which a module may use where it is.
+    """
     if proposal.new_family is not None and "moduleclass" not in profile.model_fields_set:
         proposal.new_family["moduleclass"] = profile.moduleclass
         proposal.reviews["moduleclass"] = "a guess: `eb --show-default-moduleclasses` lists others"
-    path, extended = place_of(proposal, settings, profile, dry_run)
+    path, extended = place_of(proposal, settings, profile)
     compare_programs(proposal, container_of(proposal, path, extended, profile), programs)
+    if image and use_in_place(proposal, container_of(proposal, path, extended, profile), image):
+        proposal.in_place = image
     container = container_of(proposal, path, extended, profile)
     check_container(container, containers, proposal, path, file_name)
     return Entry(proposal, path, extended, container)
 
 
-def place_of(proposal: Proposal, settings: Settings, profile: Site, dry_run: bool) -> tuple[Path, list[Path]]:
+def place_of(proposal: Proposal, settings: Settings, profile: Site) -> tuple[Path, list[Path]]:
     """Return the file for the record, and the files that it extends."""
-    own = [*settings.own_directories, *([Path()] if dry_run else [])]
-    if not own:
-        raise AddingError("the catalogue of the project can't be changed where it is installed: name one of your own, "
-                          "--catalogue DIRECTORY (in a clone: generator/ebsif/catalogue/sites)")
-    path = own[0] / profile.name / "containers" / f"{proposal.name}.yaml"
+    path = settings.catalogue / profile.name / "containers" / f"{proposal.name}.yaml"
     chains = reading.chains(*settings.directories_of(profile))
     chain: list[Path] = next((chain for chain in chains if chain[0].name == path.name), [])
     return path, chain[1:] if path in chain else chain
+
+
+def use_in_place(proposal: Proposal, container: Container, image: Path) -> bool:
+    """
+    Let a module use its image where it is, if record or site say so; return whether it does (V-08).
+
+    Where nobody says it, that is so for the records of an account, unless the image is in EasyBuild's source path.
+    """
+    kind = container.image_kind
+    values = proposal.values if proposal.new_family is None else proposal.new_family
+    folder = image.absolute().parent
+    is_elsewhere = container.is_own and not is_one_of(folder, map(Path, framework.source_paths()))
+    if is_elsewhere and not kind:
+        kind = values["image"] = IMAGE_CENTRAL
+    is_known = is_one_of(folder, (path.parent for _, path in container.image_places))
+    if (is_elsewhere or kind == IMAGE_CENTRAL) and not is_known:
+        values["images"] = {"directories": [{"path": str(folder)}]}
+    return kind == IMAGE_CENTRAL
+
+
+def is_one_of(folder: Path, others: Iterable[Path]) -> bool:
+    """Return whether a directory is one of others, perhaps by another path."""
+    return os.path.realpath(folder) in map(os.path.realpath, others)
 
 
 def container_of(proposal: Proposal, path: Path, extended: list[Path], profile: Site) -> Container:

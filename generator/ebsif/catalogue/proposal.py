@@ -1,6 +1,7 @@
 """A proposed record of the catalogue, as YAML with guesses marked for review, and why an image can't be added."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Optional
 
 from ebsif.catalogue.yamltext import as_yaml
@@ -25,13 +26,14 @@ class OtherImage(AddingError):
 
 @dataclass
 class Proposal:
-    """A proposed record, and its family if that is new."""
+    """A proposed record, its family if that is new, and the image file if the module uses it where it is."""
 
     name: str
     family: str
     values: dict
     reviews: dict = field(default_factory=dict)
     new_family: Optional[dict] = None
+    in_place: Optional[Path] = None
 
     @property
     def text(self) -> str:

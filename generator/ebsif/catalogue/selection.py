@@ -242,12 +242,13 @@ def find_one(containers: Iterable[Container], wanted: str) -> Container:
     Return the one container that a name stands for; see `find`.
 
     Archived and labeled ones come only if there is no other. The name of a software stands for the version in
-    EBSIF_VERSION_<NAME>, else for the catalogue's default, else for the newest one (S004-10). Raise CatalogueError,
-    which lists the candidates, if it could be several.
+    EBSIF_VERSION_<NAME>, else for this account's own record, else for the catalogue's default, else for the newest one
+    (S004-10). Raise CatalogueError, which lists the candidates, if it could be several.
     """
     matches = find(containers, with_version(wanted))
     matches = without_label([one for one in matches if not one.archived] or matches)
     if matches[0].name.lower() == wanted.lower():
+        matches = [one for one in matches if one.is_own] or matches
         matches = [one for one in matches if one.default] or matches[:1]
     if len(matches) > 1:
         raise CatalogueError(ambiguous(wanted, [one.module for one in matches]))

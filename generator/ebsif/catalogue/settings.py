@@ -96,8 +96,17 @@ class Settings:
 
     @property
     def own_directories(self) -> list[Path]:
-        """The user's own catalogues, without that of the project."""
-        return [directory for directory in self.directories if directory != site.SITES]
+        """The catalogues that were named or configured: without that of the project, and that of this account."""
+        return [directory for directory in self.directories if directory not in (site.SITES, site.own_catalogue())]
+
+    @property
+    def catalogue(self) -> Path:
+        """The catalogue for new records: the first one that is named, or configured and open; else this account's."""
+        own = self.own_directories
+        # those of options come first
+        is_named = len(own) > len(self.configured[1])
+        return own[0] if is_named else next((one for one in own if os.access(one, os.W_OK | os.X_OK)),
+                                            site.own_catalogue())
 
     @property
     def is_chosen(self) -> bool:
@@ -156,7 +165,9 @@ def read_settings(site_name: Optional[str] = None, catalogues: Iterable[Path] = 
     usual_place = beside(path, configured.output) if configured.output else None
     place = easyconfigs or usual_place
     usual = os.environ.get(site.SITE_VARIABLE) or configured.site
-    return Settings(site_name or usual, (*directories, site.SITES),
+    # first, because its files may extend those of the others
+    own = [one for one in [site.own_catalogue()] if one.is_dir() and one not in directories]
+    return Settings(site_name or usual, (*own, *directories, site.SITES),
                     place or Path("easyconfigs"), bool(place), (usual, tuple(more), usual_place))
 
 

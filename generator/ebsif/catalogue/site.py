@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Optional
 
+from easybuild.easyblocks.generic.container.lockfile import IMAGE_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.tables import GPU_KINDS, NODE, STRIPING
 from pydantic import Field, model_validator
@@ -30,6 +31,7 @@ from ebsif.catalogue.fieldtypes import (
 from ebsif.catalogue.yamlerrors import DocumentError, Problem, invalid
 from ebsif.catalogue.yamlfile import Model, line_of, load, validate
 from ebsif.errors import EbsifError
+from ebsif.files import data_folder
 
 # The profiles of this project.
 SITES = Path(__file__).parent / "sites"
@@ -202,6 +204,9 @@ class Site(Model):
                                 "scheduler"]] = Field(
         [], description="what isn't taken from the extended site; null takes away a single entry of a table")
     images: Images = Field(**TABLE)
+    image: Optional[Annotated[str, OneOf(*IMAGE_KINDS)]] = Field(
+        None, description="image of the modules whose records don't say it: own (a copy, the default), central or "
+                          "reference (the image stays where it is)")
     extension_image: Literal["reference", "own"] = Field(
         "reference", description="image of the extensions that users make: a reference to that of the extended module, "
                                  "or an own copy")
@@ -280,6 +285,11 @@ class Level(NamedTuple):
         """What it doesn't take from the site that it extends; nothing if that is invalid."""
         named = self.content.get("not_inherited") if isinstance(self.content, dict) else None
         return named if isinstance(named, list) else []
+
+
+def own_catalogue() -> Path:
+    """Return the directory of the records that this account makes for itself; it may be missing."""
+    return data_folder() / "catalogue"
 
 
 def names(directories: Iterable[Path] = (SITES,)) -> list[str]:

@@ -81,7 +81,7 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
     places = [path for _, path in container.image_places if is_there(path)]
     folders = missing_in(container, bool(digest))
     if folders:
-        yield finding(ERROR if container.image == "central" else WARNING,
+        yield finding(ERROR if container.image_kind == "central" else WARNING,
                       f"the image {container.file_name} is missing in {' and '.join(map(str, folders))}")
     if places and not container.sha256:
         yield finding(WARNING, f"{places[0]} is accessible, but the record has no sha256")
@@ -102,7 +102,7 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
 def missing_in(container: Container, images: bool) -> list[Path]:
     """Return the directories here that lack an image that should be there; without `images`, only a central one."""
     # one with a source is fetched there
-    if container.source or not (images or container.image == "central") or is_here(container):
+    if container.source or not (images or container.image_kind == "central") or is_here(container):
         return []
     return [path.parent for _, path in container.image_places if is_there(path.parent)]
 

@@ -1,7 +1,12 @@
-"""Add an image to the catalogue of a site: inspect it, write its record, render its easyconfig.
+"""Add an image to the catalogue: inspect it, write its record, render its easyconfig.
 
 The image is a SIF file, or is in a registry, an OCI layout, an archive or on a server; then the record names its source
-with the digest, and `eb` fetches it.
+with the digest, and `eb` fetches it. All SIF files below a directory can be added at once, with what NAME.json, NAME.md
+or NAME.sha256 beside them say.
+
+Without a catalogue of the site (--catalogue, or as configured) that you can write to, the record goes into your own,
+~/.local/share/ebsif/catalogue, where all commands find it. The module then uses the image where it is, unless record or
+site say otherwise ('image'), and `ebsif install` installs it.
 
 The file name determines the family. At a terminal, you are asked for whatever neither the name nor the image tells;
 guesses are marked with 'review' in the record. If there is an error, nothing is written. If the image is in the
@@ -9,6 +14,7 @@ catalogue already, nothing changes; the exit status is 1 if its SHA256 differs f
 """
 
 import os
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from functools import partial
@@ -23,20 +29,26 @@ from ebsif.catalogue.entry import complete
 from ebsif.catalogue.guess import adding
 from ebsif.catalogue.proposal import AddingError, OtherImage
 from ebsif.catalogue.records import CatalogueFile
+from ebsif.catalogue.selection import natural_key
 from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.site import Site
+from ebsif.catalogue.site import Site, own_catalogue
 from ebsif.catalogue.yamltext import as_yaml
 from ebsif.commands.options import add_dry_run, add_settings, settings_of
 from ebsif.eb import framework
-from ebsif.files import OverwriteError, is_there
+from ebsif.environments.outcome import own_folder
+from ebsif.errors import FAILED, EbsifError, UsageError
+from ebsif.files import is_there, message_of
 from ebsif.images import inspection, remote
 from ebsif.images.checksum import sha256 as sha256_of
 from ebsif.images.registry.reference import parse_source
 from ebsif.render import rendering
 from ebsif.report import output
+from ebsif.update.comparison import inspected
 from ebsif.update.sourced import Sourced, fits, is_copy, same_image, sourced
 
 EXAMPLES = """\
+  ebsif add /appl/images/pytorch.sif && ebsif install PyTorch
+  ebsif add /appl/images/                            # all images there
   ebsif add /appl/images/lumi-pytorch-rocm-6.4.4-....sif --site lumi \\
       --catalogue ~/our-containers
   ebsif add julia.sif --name Julia --dry-run
@@ -47,7 +59,8 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
-    parser.add_argument("image", metavar="IMAGE", help=f"a SIF file, or where the image is: {FORMS}")
+    parser.add_argument("image", metavar="IMAGE",
+                        help=f"a SIF file, a directory with SIF files, or where the image is: {FORMS}")
     parser.add_argument("--fetch", metavar="DIRECTORY", type=Path,
                         help="fetch an image that is not here into this directory, and look into it (by default, it is "
                              "fetched only if no family has such images, into EasyBuild's source path)")
@@ -59,6 +72,29 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
+    """Add an image, or all of a directory; return the exit status."""
+    folder = Path(options.image)
+    if not folder.is_dir():
+        return add(options)
+    if options.version or options.fetch:
+        raise UsageError("--version and --fetch are for a single image")
+    # links, such as latest.sif, are other names of images
+    images = [path for path in folder.rglob("*.sif") if not path.is_symlink()]
+    if not images:
+        raise AddingError(f"there is no image below {folder}: files *.sif count, links don't")
+    status = 0
+    for image in sorted(images, key=lambda path: natural_key(str(path))):
+        try:
+            status = max(status, add(Namespace(**{**vars(options), "image": str(image)})))
+        except (EbsifError, OSError) as error:
+            output.error(f"{image}: {message_of(error)}")
+            status = max(status, getattr(error, "status", FAILED))
+    output.hint(f"added: what is new of {output.format_count(len(images), 'image')}; to install all modules: "
+                f"{install_command(settings_of(options), '--all')}")
+    return status
+
+
+def add(options: Namespace) -> int:
     """Add an image; return the exit status."""
     settings = settings_of(options)
     profile = settings.site()
@@ -74,7 +110,7 @@ def run(options: Namespace) -> int:
     if known:
         check_known(known, new.found if new else identified(options.image, known))
         return render_known(meant(known, asked), path, options, settings)
-    found = new.found if new else inspection.inspect(options.image)
+    found = new.found if new else inspected(options.image)
     if not new and options.image.is_symlink():
         output.note(f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
                     "can change")
@@ -82,20 +118,37 @@ def run(options: Namespace) -> int:
     if copy:
         output.note(f"{options.image} {copy}")
     programs = new.programs if new else partial(inspection.programs, found)
-    proposal = adding.propose(found, documents, options.name, options.family, options.version, programs, ask)
+    own = {one.name for one in containers if one.is_own} if is_own(settings) else None
+    proposal = adding.propose(found, documents, options.name, options.family, options.version, programs, ask, own)
+    if proposal.new_family is not None and not options.name:
+        output.note(f"the software is called {proposal.name}, after the name of the file (another name: --name)")
     if options.moving:
         proposal.values["moving"] = True
-    entry = complete(proposal, file_name, settings, profile, containers, programs, options.dry_run)
-    rendered = rendering.render(entry.container, settings.output)
+    in_place = options.image.resolve() if not new and options.image.is_symlink() else path
+    entry = complete(proposal, file_name, settings, profile, containers, programs, None if new else in_place)
+    folder = place_for(settings)
+    rendered = rendering.render(entry.container, folder)
     if options.dry_run:
         before, after = writing.with_records([proposal], entry.path, entry.extended)
         output.print_diff(entry.path, before, after)
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
-    refuse_edited(rendered, settings)
-    writing.write([proposal], entry.path, entry.extended, lambda: rendering.write([rendered], settings.output))
+    rendering.require_unedited(rendered, folder)
+    writing.write([proposal], entry.path, entry.extended, lambda: rendering.write([rendered], folder))
     print(f"{entry.path}:\n{entry.path.read_text(encoding='utf-8') if proposal.new_family else proposal.text}", end="")
-    return print_next_step(rendered, path)
+    if proposal.in_place:
+        output.hint(f"{proposal.in_place}: the module uses the image where it is; nothing is copied")
+    return print_next_step(rendered, path, settings)
+
+
+def is_own(settings: Settings) -> bool:
+    """Return whether this account adds records for itself, not for a site."""
+    return settings.catalogue == own_catalogue()
+
+
+def place_for(settings: Settings) -> Path:
+    """Return the directory for an easyconfig: who adds records for itself has one for that."""
+    return own_folder() if is_own(settings) and not settings.is_place_named else settings.output
 
 
 def from_source(options: Namespace, documents: list[CatalogueFile]) -> Sourced:
@@ -147,23 +200,23 @@ def meant(known: list[Container], asked: dict[str, str]) -> Container:
 
 def render_known(container: Container, path: Optional[Path], options: Namespace, settings: Settings) -> int:
     """Render a record that is there, unless this is a dry run; return 0."""
-    rendered = rendering.render(container, settings.output)
+    folder = place_for(settings)
+    rendered = rendering.render(container, folder)
     if options.dry_run:
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
-    refuse_edited(rendered, settings)
-    rendering.write([rendered], settings.output)
-    return print_next_step(rendered, path)
+    rendering.require_unedited(rendered, folder)
+    rendering.write([rendered], folder)
+    return print_next_step(rendered, path, settings)
 
 
-def refuse_edited(rendered: rendering.Rendered, settings: Settings) -> None:
-    """Raise OverwriteError if a person has written or edited the easyconfig that would be replaced (C-04)."""
-    if rendering.edited([rendered], settings.output):
-        raise OverwriteError(f"{rendered.path} was written or edited by a person: rename or remove it, and run this "
-                             "command again")
+def install_command(settings: Settings, what: str, *more: str) -> str:
+    """Return the command that installs modules of the catalogue, with more options of eb."""
+    words = ["ebsif", "install", what, *settings.options_for(settings.site().name)]
+    return shlex.join([*words, "--", *more] if more else words)
 
 
-def print_next_step(rendered: rendering.Rendered, path: Optional[Path]) -> int:
+def print_next_step(rendered: rendering.Rendered, path: Optional[Path], settings: Settings) -> int:
     """Print how to install the container, and where its image is if it was fetched; return 0."""
     output.hint(f"{rendered.path}: {rendered.state}")
     sources = []
@@ -175,7 +228,9 @@ def print_next_step(rendered: rendering.Rendered, path: Optional[Path]) -> int:
             sources = [f"--sourcepath={path.parent}"]
         if rendered.container.source:
             output.hint(f"{path}: the image, where eb finds it")
-    output.hint(f"install it with: {framework.command([rendered.path, *sources])}")
+    installing = install_command(settings, rendered.container.module, *sources) if is_own(settings) else \
+        framework.command([rendered.path, *sources])
+    output.hint(f"install it with: {installing}")
     return 0
 
 

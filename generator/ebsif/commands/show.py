@@ -220,5 +220,5 @@ def lines(container: Container, installation: Optional[Installation], directory:
         yield from lines_of_use(installation, current.record_of(installation))
         return
     yield "installed", "not here"
-    yield "install", f"eb {for_eb(container, directory)}"
+    yield "install", f"ebsif install {container.module}" if container.is_own else f"eb {for_eb(container, directory)}"
     yield "load", f"module load {container.module}"

@@ -43,7 +43,7 @@ def run(options: Namespace) -> int:
     profile = settings.site()
     documents = settings.documents(profile)
     containers = settings.containers(profile, strict=True)
-    comparison = Comparison(settings, profile, containers, documents, dry_run=not options.write)
+    comparison = Comparison(settings, profile, containers, documents)
     named = places.places_of(profile, documents)
     survey = places.survey(named, comparison.is_image)
     repositories = tags.repositories(comparison)

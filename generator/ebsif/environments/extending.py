@@ -55,7 +55,7 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
     description = container.fill(container.description or container.name).strip()
     description = f"{description.removesuffix(ADDITION)}{ADDITION}"
     # the name of the image does not change with that of the module, nor where it is if the site has it
-    image = container.site.extension_image if container.image != "central" else container.image
+    image = container.site.extension_image if container.image_kind != "central" else "central"
     # the user's module is new and visible, whatever has become of its base
     warnings = [*container.warnings, f"its base {container.archive_message}"] if container.archived else \
         container.warnings

@@ -89,7 +89,7 @@ def of_image(container: Container) -> list[dict[str, Any]]:
         {"sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
          "image_source": container.source, "signature_keys": signature_keys(container),
          "download_instructions": instructions(container), "definition_files": container.definition_files},
-        {"image": container.image, "image_root": image_root(images) if images.directories else None,
+        {"image": container.image_kind, "image_root": image_root(images) if images.directories else None,
          "image_dirs": [container.fill(directory.path) for directory in images.directories]}]
 
 

@@ -56,7 +56,6 @@ class Comparison:
     profile: Site
     containers: list[Container]
     documents: list[CatalogueFile]
-    dry_run: bool = True
     entries: list[Entry] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -123,7 +122,7 @@ class Comparison:
             found = inspected(path)
             programs = partial(inspection.programs, found)
             proposal = adding.propose(found, self.documents, programs=programs)
-            entry = complete(proposal, path.name, self.settings, self.profile, self.containers, programs, self.dry_run)
+            entry = complete(proposal, path.name, self.settings, self.profile, self.containers, programs, path)
             check_place(entry, path)
         except (EbsifError, OSError) as error:
             self.say_unadded(error, path=str(path))
@@ -144,7 +143,7 @@ class Comparison:
             raise AddingError(f"no family has images with such names: `ebsif add {shlex.quote(str(found.source))}` "
                               "fetches it, to look into it; 'ignored' of 'images' leaves it out")
         proposal = adding.propose(found.named(name), self.documents, programs=found.programs)
-        entry = complete(proposal, name, self.settings, self.profile, self.containers, found.programs, self.dry_run)
+        entry = complete(proposal, name, self.settings, self.profile, self.containers, found.programs)
         self.add(entry, name)
         return entry.container
 

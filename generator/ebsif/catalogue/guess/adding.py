@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -10,6 +10,7 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif.catalogue import site
 from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part
 from ebsif.catalogue.guess.familymatch import Candidate, best_of, candidates_in, doubt_about
 from ebsif.catalogue.guess.programs import Programs
@@ -67,8 +68,14 @@ class Image:
 
 
 def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
-            version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None) -> Proposal:
-    """Return the record for an image. Raise AddingError if it has neither a family nor a name, or no version."""
+            version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None,
+            own: Optional[Container[str]] = None) -> Proposal:
+    """
+    Return the record for an image. Raise AddingError if it has neither a family nor a name, or no version.
+
+    An image with a new kind of name gets the family that was used last for the software: if `own` are names, only for
+    these, which an account has records of; the families of a site are made for other images.
+    """
     image = Image(found, version, programs, ask)
     check_file_name(image.file_name)
     candidates = [candidate for document in documents if name in (None, document.name)
@@ -78,12 +85,25 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
     if family:
         raise AddingError(f"no family '{family}' has images named like {image.file_name}: name another one, or leave "
                           "it out and give a --name")
-    name = name or ask("Name of the software (no family of the catalogue has images with such a name)", None)
+    guess = name or guess_name(image.file_name, [document.name for document in documents])
+    name = name or ask("Name of the software (no family of the catalogue has images with such a name)", guess) or guess
     if not name:
         raise AddingError(f"no family of the catalogue has images named like {image.file_name}: give a --name, and a "
                           "family is begun for it")
     same_name = next((document for document in documents if document.name == name and document.containers), None)
-    return propose_for_software(image, same_name) if same_name else propose_new_software(image, name)
+    if same_name and (own is None or name in own):
+        return propose_for_software(image, same_name)
+    return propose_new_software(image, name, same_name.families if same_name else ())
+
+
+def guess_name(file_name: str, known: Iterable[str]) -> Optional[str]:
+    """Return the likely name of the software in an image: the first word of the file name, as catalogues spell it."""
+    spelled = {name.lower(): name for name in [*(path.stem for path in site.SITES.glob("*/containers/*.yaml")), *known]}
+    words = re.match(r"[A-Za-z]+(?:[-_][A-Za-z]+)*", file_name.partition(".")[0])
+    # the longest beginning that is a name
+    parts = re.split(r"[-_]", words[0]) if words else []
+    begins = [words[0][:len("-".join(parts[:number]))] for number in range(len(parts), 0, -1)] if words else []
+    return next((spelled[one.lower()] for one in begins if one.lower() in spelled), parts[0] if parts else None)
 
 
 def check_file_name(name: str) -> None:
@@ -218,8 +238,8 @@ def propose_for_software(image: Image, document: CatalogueFile) -> Proposal:
     return proposal
 
 
-def propose_new_software(image: Image, name: str) -> Proposal:
-    """Return the proposal for new software, with a new family."""
+def propose_new_software(image: Image, name: str, families: Container[str] = ()) -> Proposal:
+    """Return the proposal for new software, with a new family, whose name is not that of another one."""
     found = image.found
     reviews: Fields = {}
     version, review = image.version_of(name)
@@ -230,11 +250,12 @@ def propose_new_software(image: Image, name: str) -> Proposal:
         reviews["file"] = "the name has no version, so it is that of this image alone: the next one needs its own"
     family.update(python_of(image, name, reviews))
     family.update(texts_of(found, name, reviews))
-    values: dict[str, Any] = {"family": name.lower(), "version": version}
+    family_name = name.lower() + "-own" * (name.lower() in families)
+    values: dict[str, Any] = {"family": family_name, "version": version}
     if found.components:
         values["components"] = dict(found.components)
     values.update(identity_of(found))
-    return Proposal(name, name.lower(), values, reviews, new_family=family)
+    return Proposal(name, family_name, values, reviews, new_family=family)
 
 
 def python_of(image: Image, name: str, reviews: Fields) -> dict[str, Any]:

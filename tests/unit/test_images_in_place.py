@@ -1,0 +1,186 @@
+"""Modules for images where they lie: whose catalogue gets the record, and what it says of the image."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from ebsif import cli
+from ebsif.catalogue import reading, selection, settings, site
+from ebsif.catalogue.guess.adding import guess_name
+from ebsif.eb import framework
+from ebsif.environments import extending
+from ebsif.images import inspection
+from ebsif.render import easyconfig
+
+SITE = "name: mine\ndescription: x\n"
+TOOL = """\
+name: Tool
+families:
+  tool: {homepage: https://example.org/, file: "tool-{version}.sif", init: none}
+containers:
+  - {family: tool, version: 1.0}
+"""
+OWN = "data/ebsif/catalogue/mine/containers"
+
+
+def look(path, checksum=True):
+    """Stand for an inspection of an image."""
+    if "damaged" in path.read_text():
+        raise inspection.InspectionError(f"{path} is not a SIF file: no magic")
+    return inspection.Inspection(path=str(path), resolved=str(path.resolve()), size=path.stat().st_size, init="none")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A project with one site, an account without any catalogue, and a directory with images."""
+    monkeypatch.chdir(tmp_path)
+    for name, folder in (("HOME", "home"), ("XDG_DATA_HOME", "data"), ("XDG_CONFIG_HOME", "config")):
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.setenv("EBSIF_SITE", "mine")
+    monkeypatch.setattr(site, "SITES", tmp_path / "project")
+    monkeypatch.setattr(inspection, "inspect", look)
+    monkeypatch.setattr(inspection, "programs", lambda _, names: set(names))
+    monkeypatch.setattr(framework, "source_paths", lambda: [str(tmp_path / "sources")])
+    for name, text in (("mine/site.yaml", SITE), ("mine/containers/Tool.yaml", TOOL)):
+        path = tmp_path / "project" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for folder in ("images", "sources", "site"):
+        (tmp_path / folder).mkdir()
+    return tmp_path
+
+
+def image(place, name, folder="images"):
+    """Write an image; return its path."""
+    path = place / folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(name)
+    return str(path)
+
+
+def parameters(place, name):
+    """Return the parameters of the easyconfig of the newest record with a name."""
+    chosen = settings.read_settings()
+    return easyconfig.parameters(selection.find_one(chosen.containers(chosen.site()), name))
+
+
+def test_a_record_of_ones_own(place, capsys):
+    """V-08: without a catalogue, the record is the account's, extends that of the site, and is what its name means."""
+    path = image(place, "other-tool-9.0.sif")
+    assert cli.main(["add", path, "--name", "Tool"]) == 0
+    said = capsys.readouterr()
+    assert f"{path}: the module uses the image where it is; nothing is copied\n" in said.err
+    assert said.err.endswith("install it with: ebsif install Tool/9.0 --site mine\n") or \
+        said.err.endswith("install it with: ebsif install Tool/9.0\n")
+    text = (place / OWN / "Tool.yaml").read_text()
+    # the families of the site are made for other images
+    assert text.startswith("name: Tool\nextends: true\nfamilies:\n  tool-own:\n    file: other-tool-{version}.sif\n")
+    assert (place / "data/ebsif/easyconfigs/t/Tool/Tool-9.0.eb").is_file()
+    assert sorted(one.name for one in place.iterdir()) == ["data", "images", "project", "site", "sources"]
+    # the next one gets the same family, and an older version is the account's nevertheless
+    assert cli.main(["add", image(place, "other-tool-0.5.sif")]) == 0
+    assert "  - family: tool-own\n    version: 0.5\n" in (place / OWN / "Tool.yaml").read_text()
+    capsys.readouterr()
+    assert cli.main(["list", "tool"]) == 0
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["Tool/9.0", "Tool/1.0", "Tool/0.5"]
+    (place / "project/mine/containers/Tool.yaml").write_text(TOOL.replace("1.0}", "10.0, date: 20260101}"))
+    assert cli.main(["show", "Tool"]) == 0
+    assert "install         ebsif install Tool/9.0\n" in capsys.readouterr().out
+
+
+def test_where_records_go(place):
+    """V-08: a catalogue that is named gets the record, a configured one if it can be written, else the account's."""
+    (place / "config/ebsif").mkdir(parents=True)
+    (place / "config/ebsif/config.yaml").write_text(f"catalogues: [{place}/site]\n")
+    assert settings.read_settings().catalogue == place / "site"
+    (place / "site").chmod(0o500)
+    assert settings.read_settings().catalogue == place / "data/ebsif/catalogue"
+    assert settings.read_settings(None, [place / "site"]).catalogue == place / "site"
+    (place / "site").chmod(0o700)
+    # it is read first, but isn't what `ebsif check` or `ebsif site init` mean by one's own
+    (place / "data/ebsif/catalogue").mkdir(parents=True)
+    read = settings.read_settings()
+    assert read.directories == (place / "data/ebsif/catalogue", place / "site", site.SITES)
+    assert read.own_directories == [place / "site"]
+
+
+@pytest.mark.parametrize(("profile", "folder", "family", "expected"), [
+    # nobody says it: where it is, unless EasyBuild finds the image
+    ("", "images", "", ("central", ["images"])),
+    ("", "sources", "", (None, None)),
+    # site or family say it
+    ("image: own\n", "images", "", ("own", ["images"])),
+    ("image: central\nimages: {directories: [{path: IMAGES}]}\n", "images", "", ("central", ["images"])),
+    ("image: own\n", "images", "image: reference, ", ("reference", ["images"]))])
+def test_what_the_record_says_of_the_image(place, profile, folder, family, expected):
+    """V-08: own, central or reference is data of site and record; a record of one's own says where the image is."""
+    (place / "project/mine/site.yaml").write_text(SITE + profile.replace("IMAGES", str(place / "images")))
+    (place / "project/mine/containers/Tool.yaml").write_text(TOOL.replace("tool: {", f"tool: {{{family}"))
+    assert cli.main(["add", image(place, "tool-2.0.sif", folder)]) == 0
+    written = parameters(place, "Tool")
+    kind, folders = expected
+    # 'own' is the default of the easyblocks
+    assert written.get("image") == (None if kind == "own" else kind)
+    assert written.get("image_dirs") == (folders and [str(place / one) for one in folders])
+    text = (place / OWN / "Tool.yaml").read_text()
+    assert ("image: central" in text) == (not profile and folder == "images")
+    assert ("images:" in text) == (folder == "images" and "directories" not in profile)
+
+
+def test_the_image_of_a_site_stays_where_it_is(place):
+    """V-08: the profile says it once for all records of a site; extensions don't copy it either."""
+    (place / "site/mine/containers").mkdir(parents=True)
+    (place / "site/mine/site.yaml").write_text(
+        f"{SITE}image: central\nextension_image: own\nimages: {{directories: [{{path: {place}/images}}]}}\n")
+    (place / "site/mine/containers/Tool.yaml").write_text(TOOL.replace("init: none", "init: image, venv: true"))
+    chosen = settings.read_settings(None, [place / "site"])
+    (container,) = chosen.containers(chosen.site())
+    assert easyconfig.parameters(container)["image"] == "central"
+    assert extending.extend(container, ["x"], "mine", "1").image == "central"
+
+
+def test_a_directory_of_images(place, capsys):
+    """V-08: a record for each image below a directory, with what its release states; what can't be added is named."""
+    for number, name in enumerate(("tool-2.0", "tool-10.0", "new_thing-1.5", "20260101")):
+        path = Path(image(place, f"{name}.sif", f"images/release-{number}"))
+        path.with_suffix(".md").write_text(f"{'a' * 63}{number}  {path.name}\n")
+        path.with_suffix(".json").write_text(json.dumps({"pip": [{"name": "torch", "version": "2.11.0"}]}))
+    (place / "images/broken-1.0.sif").write_text("damaged")
+    (place / "images/latest.sif").symlink_to("release-0/tool-2.0.sif")
+    assert cli.main(["add", "images"]) == 3
+    said = capsys.readouterr()
+    assert "ebsif: images/broken-1.0.sif: " in said.err and "no magic" in said.err
+    assert "ebsif: images/release-3/20260101.sif: no family of the catalogue has images named like" in said.err
+    assert "what is new of 5 images; to install all modules: ebsif install --all" in said.err
+    records = reading.read(site.read("mine", [site.SITES]), place / "data/ebsif/catalogue/mine", site.SITES / "mine")
+    own = {one.module: one for one in records if one.is_own}
+    assert list(own) == ["Tool/2.0", "Tool/10.0", "new/1.5"]
+    assert [one.sha256[-1] for one in own.values()] == ["0", "1", "2"]
+    assert [str(path) for _, path in own["Tool/10.0"].image_places] == [str(place / "images/release-1/tool-10.0.sif")]
+    # a second time, nothing changes
+    before = {path: path.read_text() for path in (place / OWN).glob("*.yaml")}
+    (place / "images/broken-1.0.sif").unlink()
+    (place / "images/release-3/20260101.sif").unlink()
+    for path in (place / "images").rglob("*-*.sif"):
+        path.with_suffix(".md").unlink()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        (record,) = (one for one in own.values() if one.file_name == path.name)
+        catalogue = place / OWN / f"{record.name}.yaml"
+        before[catalogue] = before[catalogue].replace(record.sha256, digest)
+        catalogue.write_text(before[catalogue])
+    assert cli.main(["add", "images"]) == 0
+    assert {path: path.read_text() for path in (place / OWN).glob("*.yaml")} == before
+    (place / "empty").mkdir()
+    assert cli.main(["add", "empty"]) == 3
+    assert "there is no image below empty: files *.sif count, links don't" in capsys.readouterr().err
+    assert cli.main(["add", "images", "--version", "1"]) == 2
+
+
+@pytest.mark.parametrize(("file_name", "expected"), [
+    ("pytorch.sif", "PyTorch"), ("PYTORCH_2.5.sif", "PyTorch"), ("lumi-multitorch-full-u24r70.sif", "lumi-multitorch"),
+    ("tensorflow2.sif", "TensorFlow"), ("julia-1.10.sif", "julia"), ("my-tool.sif", "My-Tool"), ("2026.sif", None)])
+def test_the_name_of_the_software(file_name, expected):
+    """V-08: the file name tells it, as the project's catalogues or that of the site spell it."""
+    assert guess_name(file_name, ["My-Tool"]) == expected
