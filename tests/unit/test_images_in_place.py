@@ -178,6 +178,29 @@ def test_a_directory_of_images(place, capsys):
     assert cli.main(["add", "images", "--version", "1"]) == 2
 
 
+def test_a_directory_as_of_the_ai_factory(place, monkeypatch):
+    """V-08: releases with NAME.md and NAME.json beside each image, at another place than LUMI's, of LUMI's families."""
+    monkeypatch.setattr(site, "SITES", Path(reading.__file__).parent / "sites")
+    monkeypatch.setenv("EBSIF_SITE", "lumi")
+    release = "u24r71f22m50t211-20261101_120000"
+    for kind in ("full", "torch"):
+        path = Path(image(place, f"lumi-multitorch-{kind}-{release}.sif", f"images/lumi-multitorch-{release}"))
+        path.with_suffix(".md").write_text(f"# Files\n\n{kind[0].encode().hex() * 32}  {path.name}\n")
+        path.with_suffix(".json").write_text(json.dumps({"pip": [{"name": "torch", "version": "2.11.0"}]}))
+    monkeypatch.setattr(inspection, "inspect", lambda path, checksum=True: inspection.Inspection(
+        path=str(path), resolved=str(path.resolve()), size=9, init="venv-in-image",
+        python={"version": "3.12.3", "prefix": "/opt/venv", "base_prefix": "/usr", "packages": {}, "missing": []}))
+    assert cli.main(["add", "images"]) == 0
+    text = (place / "data/ebsif/catalogue/lumi/containers/lumi-multitorch.yaml").read_text()
+    folder = f"{place}/images/lumi-multitorch-{release}"
+    for kind in ("full", "torch"):
+        written = parameters(place, f"lumi-multitorch/2.11-rocm-7.1-{kind}-20261101_120000")
+        assert written["checksums"] == [kind[0].encode().hex() * 32]
+        assert (written["image"], written["image_dirs"]) == ("central", [folder])
+    assert text.startswith("name: lumi-multitorch\nextends: true\ncontainers:\n  - family: rocm-")
+    assert text.count("    components: {rocm: 7.1, libfabric: 2.2}\n") == 2 and "review" not in text
+
+
 @pytest.mark.parametrize(("file_name", "expected"), [
     ("pytorch.sif", "PyTorch"), ("PYTORCH_2.5.sif", "PyTorch"), ("lumi-multitorch-full-u24r70.sif", "lumi-multitorch"),
     ("tensorflow2.sif", "TensorFlow"), ("julia-1.10.sif", "julia"), ("my-tool.sif", "My-Tool"), ("2026.sif", None)])

@@ -64,13 +64,18 @@ def installation(place, version, text):
 def test_all_that_has_no_module(place, installer, capsys):
     """V-08: --all installs what is missing, with --rebuild also what has changed; a failure doesn't stop the others."""
     records = "".join(f"  - {{family: tool, version: {one}}}\n" for one in ("2.0", "3.0", "4.0"))
-    (place / "project/mine/containers/Tool.yaml").write_text(
+    (place / "site/mine/containers").mkdir(parents=True)
+    (place / "site/mine/containers/Tool.yaml").write_text(
         f"{TOOL}{records}  - {{family: tool, version: 5.0, archived: true}}\n")
     (place / "modules").mkdir()
-    same, *_ = reading.read(site.read("mine", [site.SITES]), site.SITES / "mine")
+    # a person means the records of their own
+    assert cli.main(["install", "--all"]) == 0
+    assert "0 containers in the catalogue, 0 installed now\n" in capsys.readouterr().err
+    everything = ["install", "--catalogue", "site", "--all"]
+    same, *_ = reading.read(site.read("mine", [site.SITES]), place / "site/mine")
     installer.there["Tool/1.0"] = [installation(place, "1.0", easyconfig.render(same))]
     installer.there["Tool/4.0"] = [installation(place, "4.0", "other")]
-    assert cli.main(["install", "--all"]) == 3
+    assert cli.main(everything) == 3
     assert [name for name, again, _ in installer.runs] == ["Tool-2.0.eb", "Tool-3.0.eb"]
     said = capsys.readouterr().err
     assert "ebsif: Tool/2.0: the image is damaged\n" in said
@@ -80,7 +85,7 @@ def test_all_that_has_no_module(place, installer, capsys):
     folder = place / "data/ebsif/easyconfigs/t/Tool"
     assert [path.name for path in folder.iterdir()] == ["Tool-3.0.eb"]
     installer.runs.clear()
-    assert cli.main(["install", "--all", "--rebuild", "--", "--debug"]) == 3
+    assert cli.main([*everything, "--rebuild", "--", "--debug"]) == 3
     assert installer.runs[-1] == ("Tool-4.0.eb", True, ["--debug", "--sourcepath=x"])
     assert len(installer.runs) == 3
 

@@ -125,6 +125,11 @@ class Settings:
         is_needed = output and self.is_place_named and os.path.realpath(self.place) not in known
         return words + (["-o", str(self.place)] if is_needed else [])
 
+    @property
+    def is_for_account(self) -> bool:
+        """Whether new records are for this account alone."""
+        return self.catalogue == site.own_catalogue()
+
     def own_site_names(self) -> list[str]:
         """Return the names of the sites in the user's own catalogues, or of all sites without any."""
         if not self.own_directories:

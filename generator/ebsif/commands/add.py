@@ -31,7 +31,7 @@ from ebsif.catalogue.proposal import AddingError, OtherImage
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.selection import natural_key
 from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.site import Site, own_catalogue
+from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamltext import as_yaml
 from ebsif.commands.options import add_dry_run, add_settings, settings_of
 from ebsif.eb import framework
@@ -118,7 +118,7 @@ def add(options: Namespace) -> int:
     if copy:
         output.note(f"{options.image} {copy}")
     programs = new.programs if new else partial(inspection.programs, found)
-    own = {one.name for one in containers if one.is_own} if is_own(settings) else None
+    own = {one.name for one in containers if one.is_own} if settings.is_for_account else None
     proposal = adding.propose(found, documents, options.name, options.family, options.version, programs, ask, own)
     if proposal.new_family is not None and not options.name:
         output.note(f"the software is called {proposal.name}, after the name of the file (another name: --name)")
@@ -141,14 +141,9 @@ def add(options: Namespace) -> int:
     return print_next_step(rendered, path, settings)
 
 
-def is_own(settings: Settings) -> bool:
-    """Return whether this account adds records for itself, not for a site."""
-    return settings.catalogue == own_catalogue()
-
-
 def place_for(settings: Settings) -> Path:
     """Return the directory for an easyconfig: who adds records for itself has one for that."""
-    return own_folder() if is_own(settings) and not settings.is_place_named else settings.output
+    return own_folder() if settings.is_for_account and not settings.is_place_named else settings.output
 
 
 def from_source(options: Namespace, documents: list[CatalogueFile]) -> Sourced:
@@ -228,7 +223,7 @@ def print_next_step(rendered: rendering.Rendered, path: Optional[Path], settings
             sources = [f"--sourcepath={path.parent}"]
         if rendered.container.source:
             output.hint(f"{path}: the image, where eb finds it")
-    installing = install_command(settings, rendered.container.module, *sources) if is_own(settings) else \
+    installing = install_command(settings, rendered.container.module, *sources) if settings.is_for_account else \
         framework.command([rendered.path, *sources])
     output.hint(f"install it with: {installing}")
     return 0

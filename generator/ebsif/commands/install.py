@@ -4,8 +4,9 @@ The easyconfig is rendered from the record in the catalogue of the site, or in y
 goes where EasyBuild is configured to install, by default ~/.local/easybuild; the last line says how to load it. If the
 module is there, there is nothing to do.
 
-With --all, everything in the catalogue that has no module is installed, except what is archived; what can't be
-installed is reported, and the others are installed.
+With --all, everything that has no module is installed, except what is archived: of the catalogue of your site
+(--catalogue, or as configured) if you can write to it, else of your own. What can't be installed is reported, and the
+others are installed.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -54,7 +55,7 @@ def run(options: Namespace) -> int:
                       rebuild=options.rebuild, more=tuple(options.more))
     require_place(request)
     if options.all:
-        return install_all(containers, request)
+        return install_all([one for one in containers if one.is_own or not settings.is_for_account], request)
     chosen = [selection.find_one(containers, name) for name in options.names]
     return max(installing.install(installing.look(one, request), request) for one in dict.fromkeys(chosen))
 
