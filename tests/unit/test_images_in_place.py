@@ -78,6 +78,11 @@ def test_a_record_of_ones_own(place, capsys):
     assert text.startswith("name: Tool\nextends: true\nfamilies:\n  tool-own:\n    file: other-tool-{version}.sif\n")
     assert (place / "data/ebsif/easyconfigs/t/Tool/Tool-9.0.eb").is_file()
     assert sorted(one.name for one in place.iterdir()) == ["data", "images", "project", "site", "sources"]
+    # its easyconfig is written when it is installed
+    capsys.readouterr()
+    assert cli.main(["check", "--quick"]) == 1
+    said = capsys.readouterr().out
+    assert "Tool-1.0.eb does not exist" in said and "Tool-9.0.eb" not in said
     # the next one gets the same family, and an older version is the account's nevertheless
     assert cli.main(["add", image(place, "other-tool-0.5.sif")]) == 0
     assert "  - family: tool-own\n    version: 0.5\n" in (place / OWN / "Tool.yaml").read_text()
@@ -176,6 +181,16 @@ def test_a_directory_of_images(place, capsys):
     assert cli.main(["add", "empty"]) == 3
     assert "there is no image below empty: files *.sif count, links don't" in capsys.readouterr().err
     assert cli.main(["add", "images", "--version", "1"]) == 2
+
+
+def test_updating_ones_own(place, capsys):
+    """V-08: new images of the site's families become records of one's own, to be installed with one command."""
+    (place / "project/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
+    for version in ("1.0", "2.0"):
+        image(place, f"tool-{version}.sif")
+    assert cli.main(["update", "--write"]) == 0
+    assert "written: 1 new record. Next: ebsif install --all\n" in capsys.readouterr().err
+    assert parameters(place, "Tool")["image"] == "central"
 
 
 def test_a_directory_as_of_the_ai_factory(place, monkeypatch):

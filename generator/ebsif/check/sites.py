@@ -165,7 +165,9 @@ def check_easyconfig(container: Container, path: Path, text: str, finding: Creat
         yield finding(ERROR, f"{path} can't be read: {error}")
         return
     if there is None:
-        yield finding(ERROR, f"{path} does not exist: run {command}")
+        # `ebsif install` renders those of one's own records
+        if not container.is_own:
+            yield finding(ERROR, f"{path} does not exist: run {command}")
     elif there != text:
         yield finding(ERROR, f"{path} differs from the catalogue: run {command}, or change the catalogue")
     if len(text.splitlines()) >= LONG and not (container.stages or "binds" in container.not_inherited):

@@ -112,7 +112,8 @@ def print_next_step(comparison: Comparison, is_written: bool) -> None:
     if not (what or comparison.findings):
         output.hint(f"the catalogue of {comparison.profile.name} has all images")
     elif what and is_written:
-        commands = " && ".join(shlex.join(["ebsif", *command, *words]) for command in (["render"], ["check", "--deep"]))
+        steps = [["install", "--all"]] if comparison.settings.is_for_account else [["render"], ["check", "--deep"]]
+        commands = " && ".join(shlex.join(["ebsif", *command, *words]) for command in steps)
         output.hint(f"written: {what}. Next: {commands}")
     elif what:
         output.hint(f"{what}; to write: {shlex.join(['ebsif', 'update', *words, '--write'])}")
