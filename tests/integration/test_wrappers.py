@@ -158,6 +158,22 @@ def test_python_works_through_its_wrapper(wrapped):
     assert output == ["[1, 4, 9]", "/user-software/venv/pytorch/bin/python", "b'1\\n'", "made/bin/python"]
 
 
+def test_environments_that_a_wrapper_does_not_use(wrapped, tmp_path):
+    """user 6e: `python -m venv` says that its programs don't work on the host, and so does a wrapper found instead."""
+    script = "python -m venv --without-pip {0} && source {0}/bin/activate && python -c 'import sys; print(sys.prefix)'"
+    result = loaded(wrapped, script.format(tmp_path / "lost"))
+    assert result.stdout == "/user-software/venv/pytorch\n"
+    assert re.match(r"python: programs of this environment work in the container only; make-venv .*\n"
+                    rf"python: the environment {tmp_path}/lost is not used: .*make-venv.*\n$", result.stderr)
+    script = "make-venv {0} 2>made && source {0}/bin/activate && sleep 0 && python -c 'import sys; print(sys.prefix)'"
+    result = loaded(wrapped, script.format(tmp_path / "mine"))
+    assert (result.stdout, result.stderr) == (f"{tmp_path}/mine\n", "")
+    # the host's, of which nothing is hidden
+    (tmp_path / "host/bin").mkdir(parents=True)
+    (tmp_path / "host/bin/python").symlink_to(sys.executable)
+    assert loaded(wrapped, "python -V", VIRTUAL_ENV=tmp_path / "host").stderr == ""
+
+
 def test_wrappers_in_the_container(wrapped):
     """Inside the container a wrapper runs the program; in another container it prints an error."""
     root = wrapped.prefix / "eb/software/Example/1.0"

@@ -84,6 +84,15 @@ load_module() {
     unset EBSIF_VENV
 }
 
+# warn_of_environment ARGUMENT OF python...: say which environment of `python -m venv` this command doesn't work in.
+warn_of_environment() {
+    [[ "${1:-} ${2:-}" != "-m venv" ]] ||
+        say "programs of this environment work in the container only; make-venv creates one that works on the host, too"
+    # on the host, its python is a link to nothing, so that PATH leads here
+    [[ ! -L "${VIRTUAL_ENV:-/nowhere}/bin/python" || -e "$VIRTUAL_ENV/bin/python" || -d "$VIRTUAL_ENV/host-bin" ]] ||
+        say "the environment $VIRTUAL_ENV is not used: its programs work in the container only (make-venv creates one that works on the host, too)"
+}
+
 # load_or_explain ARGUMENT OF run.bash...: if the commands of this module load it by themselves (wrappers_load), do that and
 # go on; otherwise say what is missing. The runtime's own errors would be less helpful.
 load_or_explain() {
