@@ -472,6 +472,14 @@ def test_the_description_of_a_new_family(lumi, tmp_path):
         assert made.fill(made.description) == text
 
 
+def test_a_description_that_is_a_manual(lumi, tmp_path):
+    """lumi A10: the report names a long text, which describes variables and scripts of the recipe."""
+    for number, expected in ((10, []), (11, ["description, 11 lines: shorten it to what is true of our module"])):
+        text = PIP.replace("COMMANDS", "'true'").replace("= 'x'", f"= {chr(10).join(['SIF is set'] * number)!r}")
+        (found,), _ = imported([written(tmp_path, f"Tool-{number}.eb", text)], tmp_path / str(number), lumi)
+        assert [text for text in found.data if text.startswith("description")] == expected
+
+
 def test_an_easyconfig_without_homepage(lumi, tmp_path):
     """Issue 17.4: import and the written file report it, before render does."""
     text = PIP.replace("COMMANDS", "'true'").replace("'https://example.org'", "''")

@@ -43,6 +43,9 @@ CARRIED = (
     "moduleloadnoconflict", "recursive_module_unload", "build_info_msg", "postinstallmsgs", "unwanted_env_vars",
     "enhance_sanity_check")
 
+# Texts with more lines usually describe scripts and variables of the recipe, which the help of our modules does.
+PARAGRAPH = 10
+
 # Names of components in easyconfigs, and the names of their packages.
 COMPONENTS = {"flashattention": "flash-attn", "flash-attention": "flash-attn", "pytorch": "torch",
               "opencv": "opencv-python", "ray-core": "ray"}
@@ -177,6 +180,9 @@ def read_texts(values: dict[str, Any], result: Imported, source: Source) -> None
             result.leave(source.of(name), f"parameter {name} = {shortened(text)}")
         elif text:
             result.record[name] = text
+            lines = text.count("\n") + 1
+            if lines > PARAGRAPH:
+                result.data.append(f"{name}, {lines} lines: shorten it to what is true of our module")
 
 
 def read_others(values: dict[str, Any], result: Imported, source: Source) -> None:
