@@ -93,9 +93,21 @@ def test_settings_of_the_site(read):
     (one,) = read(HEAD + RECORD + "    images: {directories: [{path: /one}]}\n", lumi)
     assert easyconfig.parameters(one)["download_instructions"] == f"The image is on {lumi.description}, in\n/one"
     (own,) = read(HEAD + RECORD + "    parameters: {download_instructions: Ask us.}\n", lumi)
-    assert easyconfig.parameters(own)["download_instructions"] == "Ask us."
+    # docs F5: a record's are at the same place
+    (group,) = [group for group in easyconfig.parameter_groups(own) if "download_instructions" in group]
+    assert (group["download_instructions"], "sources" in group) == ("Ask us.", True)
     (nowhere,) = read(HEAD + RECORD)
     assert not {"download_instructions", "listed_packages"} & easyconfig.parameters(nowhere).keys()
+
+
+def test_what_the_description_says_of_the_image(read):
+    """docs F4: each component once, in the words of the family, else in a list; no line is too long with its quotes."""
+    record = f"{HEAD}{RECORD}    description: 'PyTorch of {{flavour}}, for ROCm {{rocm!dotless}}.'\n" \
+        "    components: {flavour: mine, rocm: 6.2.4, torch: 2.10, numpy: null}\n"
+    (one,) = read(record)
+    assert easyconfig.description(one) == "PyTorch of mine, for ROCm 624.\nIn the image: torch 2.10."
+    (one,) = read(f"{record}    keywords: [{'a' * 54}, {'b' * 52}]\n")
+    assert max(map(len, easyconfig.render(one).splitlines())) <= 120
 
 
 def test_a_record_contains_only_differences(read):

@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name, without_te
 
 from ebsif.catalogue import merge
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
-from ebsif.catalogue.fieldtypes import Statements
+from ebsif.catalogue.fieldtypes import PLACEHOLDER, Statements
 from ebsif.catalogue.records import WRITTEN_FROM, as_parameter
 from ebsif.catalogue.selection import components_of
 from ebsif.catalogue.site import Binds, Images
@@ -73,7 +73,8 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {"support_level": container.support or container.site.support,
          "warnings": merge.unique(container.warnings, filter(None, [
              driver_problem(container), container.archive_message]))},
-        {**archive(container), **as_it_is(container.parameters)},
+        {**archive(container), **as_it_is({
+            name: value for name, value in container.parameters.items() if name != "download_instructions"})},
         {"aliases": container.aliases},
         {"moduleclass": container.moduleclass or container.site.moduleclass},
     ]
@@ -118,17 +119,19 @@ def of_module(container: Container) -> dict[str, Any]:
 
 
 def description(container: Container) -> str:
-    """Return the description of a container, with its components and keywords."""
-    text = container.fill(container.description or f"{container.name} in a container.").strip()
+    """Return the description of a container, with its keywords and the components that it doesn't name."""
+    template = container.description or f"{container.name} in a container."
+    text, named = container.fill(template).strip(), {name for name, _ in PLACEHOLDER.findall(template)}
     # values of placeholders may make lines too long
     first, *others = text.splitlines()
     if len(f'description = """{first}') >= WIDTH or max(map(len, others), default=0) > WIDTH:
         text = textwrap.fill(text, WIDTH - 20, break_long_words=False, break_on_hyphens=False)
-    inside = ", ".join(f"{name} {version}" for name, version in container.components.items())
+    inside = ", ".join(f"{name} {version}" for name, version in container.components.items() if name not in named)
     # EasyBuild copies the description into the module's `whatis`, which `module keyword` searches
     for title, items in (("In the image", inside), ("Keywords", ", ".join(container.keywords))):
         if items:
-            text += "\n" + textwrap.fill(f"{title}: {items}.", WIDTH, break_long_words=False, break_on_hyphens=False)
+            text += "\n" + textwrap.fill(f"{title}: {items}.", WIDTH - len('"""'), break_long_words=False,
+                                         break_on_hyphens=False)
     return text
 
 
@@ -145,9 +148,11 @@ def image_packages(container: Container) -> dict[str, str]:
 
 
 def instructions(container: Container) -> Optional[str]:
-    """Return what EasyBuild prints if it doesn't find the image; None if that is unknown or the record says it."""
+    """Return what EasyBuild prints if it doesn't find the image: the record's text, or the directories, or None."""
     paths = [str(path.parent) for _, path in container.image_places]
-    if not paths or {"download_instructions", "source_urls"} & container.parameters.keys():
+    if "download_instructions" in container.parameters:
+        return as_it_is(container.parameters["download_instructions"])
+    if not paths or "source_urls" in container.parameters:
         return None
     where = WHERE.format(container.site.description) + (" one of" if paths[1:] else "")
     return "\n".join([where, *paths])
