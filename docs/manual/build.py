@@ -21,7 +21,8 @@ HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 # Marks a directory that contains only our pages, so that the next run may replace it.
 MARKER = ".ebsif-manual"
-PICTURES = (".png", ".svg")
+# Files that are linked as they are: pictures and data. Others get a page.
+COPIED = (".png", ".svg", ".json", ".txt", ".ipynb")
 # The navigation at the top of each page.
 LINKS = [("Users", "for-users.html"), ("Administrators", "for-administrators.html"),
          ("EasyBuild people", "for-easybuild.html"), ("Reference", "reference/commands.html"),
@@ -66,10 +67,10 @@ class Manual:
     def write(self, directory: Path) -> int:
         """Write all pages into an empty directory; return their number."""
         contents = self.contents()
-        pictures = {path for path in self.linked if PurePosixPath(path).suffix in PICTURES}
+        copied = {path for path in self.linked if PurePosixPath(path).suffix in COPIED}
         pages = [page for _, some in contents for page in some]
-        pages += [self.listing(path) for path in sorted(self.linked - pictures)]
-        for path in pictures:
+        pages += [self.listing(path) for path in sorted(self.linked - copied)]
+        for path in copied:
             copy(CHECKOUT / path, directory / path)
         copy(HERE / "templates/manual.css", directory / "manual.css")
         layout.copy_static(directory)
@@ -103,7 +104,9 @@ class Manual:
         made = markdown.render(text, lambda link: self.address(link, name, page))
         if not made.headings:
             raise ManualError(f"{name} has no heading, so its page has no title: begin it with a line like '# Title'")
-        return Page(page, made.title, "document.html", {"html": Markup(made.html)}, made.headings, name)
+        title, end, html = made.html.partition("</h1>")
+        values = {"heading": Markup(title + end), "html": Markup(html)}
+        return Page(page, made.title, "document.html", values, made.headings, name)
 
     def address(self, link: str, name: str, page: str) -> str:
         """Return the address on a page for a link in a document; notes files that it links to."""
@@ -143,7 +146,7 @@ def inline(text: str) -> Markup:
 def address_of(name: str) -> str:
     """Return the address of a file of the project."""
     path = PurePosixPath(name)
-    if path.suffix in PICTURES:
+    if path.suffix in COPIED:
         return name
     if path.suffix != ".md":
         return f"files/{name}.html"
