@@ -7,6 +7,7 @@
 """
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
+import json
 import os
 import stat
 from typing import Any, Dict, List, Optional, Tuple
@@ -24,7 +25,7 @@ from .container.framework import set_search_paths, with_parameter
 from .container.image import Image, OpenImage, check_installed_image, check_note
 from .container.imagefetch import fetch
 from .container.imagesource import ImageSource
-from .container.install import JUPYTER, check_scripts, install_kernel, install_scripts
+from .container.install import JUPYTER, check_scripts, copy_readable, install_kernel, install_scripts
 from .container.install import install_wrappers, wrapped_programs
 from .container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
@@ -33,15 +34,17 @@ from .container.record import InstallRecord, correct_binds, versions_used
 from .container.reinstall import Reinstall
 from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, SET_ENVIRONMENT, constant, variable_lines, write_settings
-from .container.lockfile import IMAGE_CENTRAL, InstalledImage, InstalledImages
+from .container.lockfile import IMAGE_CENTRAL, LAYER, InstalledImage, InstalledImages
 from .container.spec import ContainerSpec
+from .container.systempackages import CHECK_VARIABLE, REPORT
 from .container.trial import NEVERTHELESS, Trial
+from .container.venv import REUSE_VARIABLE
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
-from easybuild.tools.filetools import copy_file
+from easybuild.tools.filetools import copy_file, write_file
 from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
 
@@ -228,7 +231,11 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Start the image, and decide what depends on its contents: masks, host libraries."""
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.spec.image_name)
+            if self.spec.system:
+                dry_run_msg("Adding packages of its system: %s\n" % ', '.join(self.spec.system.names))
             return
+        if self.spec.system:
+            self.add_system_packages()
         if self.masks:
             self.masks.apply(self.container)
         # fails for truncated files and files of another type
@@ -244,6 +251,29 @@ class ContainerInstall(Reinstall, EasyBlock):
                 self.container, self.spec.entry_point, self.tcl_in_lmod)
         self.record.library_binds = wanted_libraries(self.container, self.spec.library_binds)
         self.container.optional_binds += self.record.library_binds
+
+    def add_system_packages(self) -> None:
+        """Add packages of the image's system as a layer, which all that follows sees (V-04)."""
+        target = os.path.join(self.builddir, LAYER)
+        layer = self.spec.system.kept(self.similar_installations, self.image_file.path, target)
+        if not layer:
+            layer = self.spec.system.add(self.container, target, only_check=self.is_check)
+        if layer.sha256:
+            self.container.overlays.append(target)
+        self.record.system_layer = layer
+        # for `ebsif extend --check`
+        write_file(os.path.join(self.builddir, REPORT), json.dumps(vars(layer)))
+
+    @property
+    def similar_installations(self) -> List[InstalledImage]:
+        """The earlier installation, and the one that `ebsif extend` changes: parts of them may stay as they are."""
+        roots = [self.final_installdir, os.environ.get(REUSE_VARIABLE, '')]
+        return [InstalledImage(root) for root in roots if root]
+
+    @property
+    def is_check(self) -> bool:
+        """Whether this only checks what would be installed, and nothing is built on packages of the system."""
+        return CHECK_VARIABLE in os.environ
 
     def build_step(self) -> None:
         """Record what the installation consists of; there is nothing to build."""
@@ -303,6 +333,9 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Install everything besides image and scripts. Derived easyblocks extend this."""
         if self.dry_run:
             return
+        if self.record.system_layer.sha256:
+            self.record.system_layer.image = self.record.image.sha256
+            copy_readable(os.path.join(self.builddir, LAYER), os.path.join(self.installdir, LAYER))
         self.masks.install(self.builddir, self.installdir)
         for name in self.spec.definition_files:
             target = os.path.join(self.installdir, 'share', 'docker-defs', os.path.basename(name))
@@ -335,8 +368,10 @@ class ContainerInstall(Reinstall, EasyBlock):
         if not (self.record or build_option('ignore_checksums')):
             # --sanity-check-only, --module-only
             check_installed_image(InstalledImage(self.installdir))
+        record = self.known_record
         kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD, MODULE_CONF] + [
-            os.path.join('bin', name) for name in self.known_record.wrappers], 'dirs': ['bin']})
+            os.path.join('bin', name) for name in record.wrappers] + [LAYER] * bool(record.system_layer.sha256),
+            'dirs': ['bin']})
         kwargs.setdefault('custom_commands', [self.spec.check_command])
         super().sanity_check_step(*args, **kwargs)
 

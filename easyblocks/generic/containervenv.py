@@ -181,6 +181,11 @@ class ContainerVenv(ContainerInstall):
             self.venv = Venv(self.container, folder, self.spec.venv)
         super().configure_step()
 
+    @property
+    def is_check(self) -> bool:
+        """Whether this only checks what would be installed; stages may be built on packages of the system."""
+        return super().is_check and not self.stages
+
     def build_step(self) -> None:
         """Check that the venv sees the packages of the image, and install the requirements."""
         super().build_step()

@@ -30,8 +30,11 @@ IMAGE_CENTRAL = 'central'
 IMAGE_REFERENCE = 'reference'
 IMAGE_KINDS = (IMAGE_OWN, IMAGE_CENTRAL, IMAGE_REFERENCE)
 
+# The layer with packages of the image's system, in an installation.
+LAYER = 'system-packages.squashfs'
+
 # Where an installed package is; others are in a Conda environment of the image, and have its prefix as their place.
-IN_IMAGE, IN_USER_SOFTWARE = 'image', 'user-software'
+IN_IMAGE, IN_USER_SOFTWARE, IN_LAYER = 'image', 'user-software', 'system-packages'
 
 
 # --- the record
@@ -95,6 +98,31 @@ class ImageRecord(Fields):
     verified: List[str] = []  # those that were verified, if the easyconfig asks for that
 
 
+class LayerRecord(Fields):
+    """What a record says about packages of the image's system that were added as a layer (systempackages.py)."""
+
+    requested: List[str] = []  # names, perhaps NAME=VERSION
+    allow_upgrade: List[str] = []
+    packages: List[str] = []  # all that were added
+    upgraded: Dict[str, List[str]] = {}  # packages of the image: versions before and after
+    debs: Dict[str, str] = {}  # SHA256 of the files that were installed, by name of the package
+    replaced: List[str] = []  # files of the image, for example by other alternatives
+    hidden: List[str] = []  # files of the image that are gone
+    image: Optional[str] = None  # SHA256 of the image that it was made for
+    size: Optional[int] = None  # of the SquashFS file; None if the image has all of the packages
+    sha256: Optional[str] = None
+
+    @property
+    def summary(self) -> str:
+        """The packages that were asked for, with their versions, and how many more there are."""
+        versions = dict(versions_in(self.packages), **{name: new for name, (_, new) in self.upgraded.items()})
+        names = [name.split('=')[0] for name in self.requested]
+        text = ', '.join('%s %s' % (name, versions[name]) if name in versions else '%s (in the image)' % name
+                         for name in names)
+        others = len(set(versions) - set(names))
+        return text + (' (and %d that they need)' % others if others else '')
+
+
 R = TypeVar('R', bound='Record')
 
 
@@ -110,6 +138,7 @@ class Record(Fields):
     system_packages: Dict[str, List[str]] = {}  # by kind: deb, rpm, apk
     conda_packages: Dict[str, List[str]] = {}  # by prefix of the environment
     image_list: Dict[str, List[str]] = {}  # by kind: what the image itself lists in /.sbom.json
+    system_layer: LayerRecord = LayerRecord()
     masks: Dict[str, Any] = {}
     library_binds: List[str] = []
     optional_binds: List[str] = []  # existing sources only
@@ -193,7 +222,11 @@ class Record(Fields):
     def package_lists(self) -> List[Tuple[str, str, List[str]]]:
         """Kind, place and lines of each list of packages; the list in /.sbom.json comes last."""
         lists = [('pypi', IN_IMAGE, self.image_packages), ('pypi', IN_USER_SOFTWARE, self.venv_packages)]
-        lists += [(kind, IN_IMAGE, lines) for kind, lines in sorted(self.system_packages.items())]
+        added = {*self.system_layer.packages,
+                 *('%s==%s' % (name, new) for name, (_, new) in self.system_layer.upgraded.items())}
+        for kind, lines in sorted(self.system_packages.items()):
+            lists += [(kind, place, [line for line in lines if (line in added) == (place == IN_LAYER)])
+                      for place in (IN_IMAGE, IN_LAYER)]
         lists += [('conda', prefix, lines) for prefix, lines in sorted(self.conda_packages.items())]
         return lists + [(kind, IN_IMAGE, lines) for kind, lines in sorted(self.image_list.items())]
 

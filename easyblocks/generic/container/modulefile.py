@@ -77,6 +77,8 @@ class ModuleFile(ModuleSettings):
             sections.append("The image comes from %s." % self.image_record.source)
         if self.image_record.verified:
             sections.append("The image is signed by %s." % ', '.join(self.image_record.verified))
+        if self.record.system_layer.requested:
+            sections.append("System packages added: %s." % self.record.system_layer.summary)
         if spec.masks:
             sections.append('\n'.join(['Files of the image that are masked in the container:'] +
                                       [' - ' + line for line in spec.masks.lines]))

@@ -314,6 +314,12 @@ def masks_problem(_value: Any, spec: Any) -> Optional[str]:
     return None
 
 
+def system_packages_problem(_value: Any, spec: Any) -> Optional[str]:
+    """Check the names of packages of the image's system."""
+    problem: Optional[str] = spec.system.problem
+    return problem
+
+
 def definition_files_problem(paths: Iterable[str], _spec: Any) -> Optional[str]:
     """Check that definition files have different names, since they are kept in one directory."""
     names = [os.path.basename(path) for path in paths]
@@ -466,6 +472,10 @@ CONTAINER_PARAMETERS = {
     'signature_keys': Parameter(
         [], "Files of the public keys of those who may sign the image; it isn't installed without their signature"),
     'support_level': Parameter(None, "How this container is supported, for the help of the module"),
+    'system_packages': Parameter(
+        [], "Packages of the image's distribution to add as a layer: list of names, or {'packages': [...], "
+        "'allow_upgrade': [packages of the image that may get another version]}; NAME=VERSION for a version", OTHER,
+        check=system_packages_problem),
     'warnings': Parameter([], "Texts to show at installation and in the help of the module"),
     'wrappers': Parameter(
         [], "Programs of the container and run scripts that become commands of the module (list of names), '%s' for "

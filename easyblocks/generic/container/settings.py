@@ -32,7 +32,7 @@ whether they set them before or after loading the module.
 | image_remedy, bind_remedy | what to do if there is no image, or the source of a bind is missing |
 | bind | a bind, '?' before optional ones; bind_file: a file with more of them, bind_default: if there is no such file |
 | user_software | whether to look for user software |
-| search_path, overlay | search path in the container; overlay over the image |
+| search_path, overlay | search path in the container; overlays over the image, the last one on top |
 | set, default | a variable, which replaces the person's, or doesn't; `*` is for APPTAINER and SINGULARITY |
 | where | a path (or user_software, if there is any) and a default variable, which is set where that exists |
 | one_container | `replace` if the module replaces another container module that is loaded |
@@ -53,7 +53,7 @@ from .masks import MASKS
 from .parameters import REPLACE
 from .install import write_readable, write_whole
 from .runtime import escape_value
-from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, ImageRecord, Record, image_places
+from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRecord, Record, image_places
 from .schedulers import SCHEDULERS
 from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES
 from .texts import parse_binds
@@ -197,6 +197,9 @@ class ModuleSettings:
         required, optional = parse_binds(spec.bind_file_default)
         for bind in required + ['?' + bind for bind in optional]:
             yield 'bind_default', bind
+        # the last one is on top: masks may hide what is in the layer
+        if self.record.system_layer.sha256:
+            yield 'overlay', '/%s:ro' % LAYER
         if spec.masks:
             yield 'overlay', '/%s:ro' % MASKS
 

@@ -20,6 +20,7 @@ from .packages import USER_SOFTWARE
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL
 from .schedulers import SCHEDULERS
 from .settings import SET_ENVIRONMENT
+from .systempackages import SystemPackages
 from .texts import parse_binds, root_parts
 
 # Constraints that keep pip and uv from replacing packages of the image: relative to the installation, in the container.
@@ -142,6 +143,11 @@ class ContainerSpec:
     def masks(self) -> Masks:
         """The files of the image to hide or replace."""
         return Masks(self.masked_paths)
+
+    @property
+    def system(self) -> SystemPackages:
+        """The packages of the image's system to add."""
+        return SystemPackages(self.system_packages)
 
     @property
     def scripts(self) -> Dict[str, str]:

@@ -35,6 +35,9 @@ ERRORS = {
     errno.ECONNREFUSED: "the connection was refused (check host and port, and whether the server is running)",
 }
 
+# A package of the image's distribution, perhaps with a version. apt gives a minus sign at the end another meaning.
+SYSTEM_PACKAGE = re.compile(r'[a-z0-9][a-z0-9+.-]*[a-z0-9+.](=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?\Z')
+
 VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 
 

@@ -10,7 +10,12 @@ from urllib.parse import urlsplit
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource, is_loopback
 from easybuild.easyblocks.generic.container.tables import place_problem, template_problem
-from easybuild.easyblocks.generic.container.texts import bind_problem, value_problem, variable_problem
+from easybuild.easyblocks.generic.container.texts import (
+    SYSTEM_PACKAGE,
+    bind_problem,
+    value_problem,
+    variable_problem,
+)
 from pydantic import (
     AfterValidator,
     Field,
@@ -35,6 +40,13 @@ def is_line(text: str) -> str:
         raise ValueError("should be one line, without leading or trailing blanks")
     if CONTROL.search(text):
         raise ValueError("should be one line, without control characters")
+    return text
+
+
+def is_system_package(text: str) -> str:
+    """Return the name of a package of the image's distribution, perhaps with a version."""
+    if not SYSTEM_PACKAGE.match(text):
+        raise ValueError(f"'{text}' is not a name of a package of the image's distribution: write NAME or NAME=VERSION")
     return text
 
 
@@ -196,6 +208,7 @@ class Removable:
 
 
 SingleLine = Annotated[str, AfterValidator(is_line)]
+SystemPackageName = Annotated[str, AfterValidator(is_system_package)]
 FileName = Annotated[str, AfterValidator(is_file_name)]
 FilePath = Annotated[str, AfterValidator(is_path)]
 FullPath = Annotated[str, AfterValidator(is_full_path)]

@@ -32,6 +32,7 @@ from ebsif.catalogue.fieldtypes import (
     SingleLine,
     Source,
     Suffix,
+    SystemPackageName,
     Text,
     VersionPart,
 )
@@ -97,6 +98,27 @@ class Stage(Model):
     pre: list[Command] = []
     post: list[Command] = []
     verify: list[Command] = []
+
+
+class SystemPackages(Model):
+    """Packages of the image's distribution; see the easyconfig parameter ``system_packages``."""
+
+    packages: list[SystemPackageName]
+    allow_upgrade: list[SystemPackageName] = []
+
+    @property
+    def parameter(self) -> Union[list[str], dict[str, list[str]]]:
+        """The easyconfig parameter."""
+        return {"packages": self.packages, "allow_upgrade": self.allow_upgrade} if self.allow_upgrade else self.packages
+
+
+def system_of(value: Any) -> SystemPackages:
+    """Return the packages of the system in a field or an easyconfig parameter, which may have any form, or be None."""
+    if isinstance(value, SystemPackages):
+        return value
+    settings = value if isinstance(value, dict) else {"packages": value}
+    return SystemPackages.model_construct(
+        packages=list(settings.get("packages") or []), allow_upgrade=list(settings.get("allow_upgrade") or []))
 
 
 class ContainerFields(Model):
@@ -168,6 +190,9 @@ class ContainerFields(Model):
     conflicts: list[SingleLine] = Field([], description="conflicting modules in addition to those of the site")
     requirements: Union[str, list[SingleLine], list[Stage], None] = Field(
         None, description="Python packages to install")
+    system_packages: Union[list[SystemPackageName], SystemPackages, None] = Field(
+        None, description="packages of the image's distribution to add as a layer: names, NAME=VERSION for a version; "
+                          "allow_upgrade: packages of the image that may get another version")
     support: Optional[SingleLine] = Field(None, description="level of support, shown in the help of the module")
     usage: Optional[Text] = Field(None, description="usage, shown in the help of the module")
     warnings: list[SingleLine] = Field([], description="warnings, shown at installation and in the help of the module")

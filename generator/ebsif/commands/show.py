@@ -20,6 +20,7 @@ from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.explain import explain
+from ebsif.catalogue.records import system_of
 from ebsif.catalogue.summary import as_data, format_components
 from ebsif.commands.options import add_json, add_name, add_settings, names_of, settings_of
 from ebsif.errors import UsageError
@@ -162,6 +163,8 @@ def lines_of_installation(installation: Installation) -> Iterator[tuple[str, obj
 def lines_of_use(installation: Installation, record: lockfile.Record) -> Iterator[tuple[str, object]]:
     """Yield (name, value) for each line about what was added to an installed module, and how to use it."""
     packages = lockfile.versions_in(record.venv_packages)
+    if record.system_layer.requested:
+        yield "system packages", record.system_layer.summary
     yield "added packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "none"
     yield "installed", f"{installation.date.isoformat()} in {installation.root}"
     yield "load", installation.load
@@ -205,6 +208,8 @@ def lines(container: Container, installation: Optional[Installation], directory:
         yield "caches", "per job on the node in " + " or ".join(container.site.caches.node)
         yield "  kept in", " or ".join(container.site.caches.project) or "the home directory (the site names no other)"
     yield "user software", "yes, in a venv" if container.venv else "no"
+    if container.system_packages and not installation:
+        yield "system packages", ", ".join(system_of(container.system_packages).packages)
     wrappers = easyconfig.wrappers(container)
     if wrappers and not installation:
         yield "programs", ", ".join(wrappers) if isinstance(wrappers, list) else "all of its environment"

@@ -19,7 +19,7 @@ from ebsif.installed.places import Installation
 # Parameters that are written from fields, or that another module must not have.
 OWN_FIELD = {
     "easyblock", "name", "version", "versionsuffix", "homepage", "description", "toolchain", "sources", "image",
-    "requirements", "definition_files", "moduleclass", "aliases"}
+    "requirements", "system_packages", "definition_files", "moduleclass", "aliases"}
 
 
 class BaseError(EbsifError):
@@ -59,6 +59,7 @@ def read(path: Path, site: Site) -> Container:
         "description": read["description"], "file": names[0], "sha256": checksum[0] if is_sha256 else None,
         "image": read["image"], "venv": read["easyblock"] == "ContainerVenv", "moduleclass": read["moduleclass"],
         "requirements": requirements_of(path, read.get("requirements")),
+        "system_packages": read.get("system_packages"),
         "definition_files": [definition_file(path, name) for name in read["definition_files"]],
         "parameters": {name: value for name, value in written.items() if name in read and name not in own}}
     neutral = Site(name=site.name, description=site.description, extension_image=site.extension_image)

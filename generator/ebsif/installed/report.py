@@ -117,8 +117,8 @@ def examine(installation: Installation, verify: bool) -> Report:
     elif state == softwarestate.UNPACKED and was_packed:
         report.findings.append(Finding(WARNING, module, "its user software was packed in one file, and is a directory "
                                        f"now, which is slow on a shared file system: pack it with {pack}"))
-    change = softwarestate.change(installation, report.software)
-    report.findings += [change] if change else []
+    report.findings += filter(None, (softwarestate.layer(installation, verify),
+                                     softwarestate.change(installation, report.software)))
     return report
 
 
@@ -170,6 +170,8 @@ def place_of(package: Any) -> str:
     """Return where a package of an image is, in words."""
     if package.kind == "pypi":
         return "image"
+    if package.place == lockfile.IN_LAYER:
+        return f"{lockfile.IN_LAYER}, {package.kind}"
     return f"image, {package.kind}" if package.place == lockfile.IN_IMAGE else f"image, {package.place}"
 
 

@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from typing import Any, Optional
 from urllib.parse import quote
 
-from easybuild.easyblocks.generic.container.lockfile import IN_USER_SOFTWARE, ImageRecord, Package, Record
+from easybuild.easyblocks.generic.container.lockfile import (
+    IN_LAYER,
+    IN_USER_SOFTWARE,
+    ImageRecord,
+    Package,
+    Record,
+)
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 # Name of the file in what is given to others.
@@ -19,10 +25,12 @@ def bill_of_materials(record: Record, seconds: float) -> str:
     Return the bill of materials of an installation, at a time in seconds since 1970.
 
     It lists the module, the image as a container, and every package of the image and of user software, with the SHA256
-    of the file that pip installed, if it is known. The same arguments give the same text.
+    of the file that pip or apt installed, if it is known. The same arguments give the same text.
     """
     image, packages = record.image, record.packages
-    in_image = [package_component(one, {}, record.system) for one in packages if one.place != IN_USER_SOFTWARE]
+    debs = {name: {"sha256": digest} for name, digest in record.system_layer.debs.items()}
+    in_image = [package_component(one, debs if one.place == IN_LAYER else {}, record.system) for one in packages
+                if one.place != IN_USER_SOFTWARE]
     in_venv = [package_component(one, record.artifacts, record.system) for one in packages
                if one.place == IN_USER_SOFTWARE]
     about = component("application", record.module.get("name", image.file), "module", version=record.full_version)
@@ -50,7 +58,7 @@ def bill_of_materials(record: Record, seconds: float) -> str:
 def package_component(package: Package, artifacts: dict[str, dict[str, str]], system: dict[str, Any]) -> dict[str, Any]:
     """Return the component of a package; `artifacts` and `system` are those of the record."""
     kind, place, name, version = package
-    artifact = artifacts.get(normal_name(name))
+    artifact = artifacts.get(normal_name(name) if kind == "pypi" else name)
     # Python packages came first
     reference = place if kind == "pypi" else f"{place}:{kind}"
     return component(

@@ -1,9 +1,13 @@
-"""The user software of an installation: packed or not, changed or not, and the packages in it."""
+"""What was added to the image of an installation: user software, packed or not, changed or not; system packages."""
 
 from dataclasses import dataclass
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.lockfile import LAYER
+
 from ebsif.errors import EbsifError
+from ebsif.files import is_there
+from ebsif.images.checksum import difference, sha256
 from ebsif.installed import lock
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
@@ -63,6 +67,22 @@ def change(installation: Installation, state: Optional[SoftwareState]) -> Option
                        f"again with `{installation.rebuild}`")
     told = f": {', '.join(map(describe, differences))}" if differences else ", but has the same packages"
     return Finding(NOTE, installation.module, f"its user software was changed after the installation{told}")
+
+
+def layer(installation: Installation, verify: bool = False) -> Optional[Finding]:
+    """Return a Finding on the layer with packages of the image's system, if it isn't as it was installed."""
+    record, path = installation.record.system_layer, installation.root / LAYER
+    if not record.sha256:
+        return None
+    problem = None
+    if not is_there(path):
+        problem = "is gone"
+    elif difference(path, record.size, record.sha256, sha256 if verify else None):
+        problem = "is damaged: it isn't what was installed"
+    elif record.image != installation.record.image.sha256:
+        problem = "was made for another image"
+    return Finding(ERROR, installation.module, f"its {LAYER} {problem}: install the module again with "
+                   f"`{installation.rebuild}`") if problem else None
 
 
 def describe(one: lock.Change) -> str:

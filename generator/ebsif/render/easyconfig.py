@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name, without_te
 from ebsif.catalogue import merge
 from ebsif.catalogue.container import CatalogueError, Container, RecordError
 from ebsif.catalogue.fieldtypes import PLACEHOLDER, Statements
-from ebsif.catalogue.records import WRITTEN_FROM, as_parameter
+from ebsif.catalogue.records import WRITTEN_FROM, as_parameter, system_of
 from ebsif.catalogue.selection import components_of
 from ebsif.catalogue.site import Binds, Images
 from ebsif.templating import environment
@@ -69,7 +69,8 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         of_module(container),
         {"wrappers": wrappers(container), "wrappers_load": container.wrappers and container.site.wrappers_load,
          "script_names": container.script_names},
-        {"requirements": as_parameter(container.requirements)},
+        {"system_packages": system_of(container.system_packages).parameter,
+         "requirements": as_parameter(container.requirements)},
         {"support_level": container.support or container.site.support,
          "warnings": merge.unique(container.warnings, filter(None, [
              driver_problem(container), container.archive_message]))},

@@ -157,7 +157,9 @@ local function container()
         for _, pair in all("default") do suggest(pair:match("^(%S+) (.*)$")) end
     end
     extend("_BINDPATH", ",", binds)
-    if conf.overlay or unloading then extend("_OVERLAY", ",", root .. one("overlay")) end
+    local overlays = {}
+    for _, path in all("overlay") do table.insert(overlays, root .. path) end
+    if conf.overlay or unloading then extend("_OVERLAY", ",", table.concat(overlays, ",")) end
     extend("ENV_PREPEND_PATH", ":", one("search_path"))
     -- programs that mount images, so that signals don't end them (share/ebsif/mounter)
     for _, name in ipairs({"squashfuse_ll", "fuse-overlayfs"}) do

@@ -193,7 +193,9 @@ proc container {} {
         }
     }
     extend _BINDPATH , $binds
-    if {[one overlay] ne "" || $unloading} { extend _OVERLAY , $root[one overlay] }
+    set overlays {}
+    foreach path [all overlay] { lappend overlays $root$path }
+    if {$overlays ne {} || $unloading} { extend _OVERLAY , [join $overlays ,] }
     extend ENV_PREPEND_PATH : [one search_path]
     # programs that mount images, so that signals don't end them (share/ebsif/mounter)
     foreach name {squashfuse_ll fuse-overlayfs} {

@@ -230,7 +230,8 @@ ebsif_load() {
         [[ -z "$ebsif_name" ]] || ebsif_suggest "$ebsif_name" "$ebsif_value"
     done <<<"${ebsif_conf[default]:-}"
     ebsif_extend _BINDPATH , "$ebsif_binds"
-    [[ -z "${ebsif_conf[overlay]:-}" ]] || ebsif_extend _OVERLAY , "$ebsif_root${ebsif_conf[overlay]}"
+    [[ -z "${ebsif_conf[overlay]:-}" ]] ||
+        ebsif_extend _OVERLAY , "$ebsif_root${ebsif_conf[overlay]//$'\n'/,$ebsif_root}"
     ebsif_extend ENV_PREPEND_PATH : "${ebsif_conf[search_path]}"
     # programs that mount images, so that signals don't end them (share/ebsif/mounter)
     for ebsif_name in squashfuse_ll fuse-overlayfs; do

@@ -1,0 +1,149 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Pack what has changed in a copy of directories of an image as a layer: a SquashFS file that the runtime mounts over the
+image as an overlay. In it, a character device 0,0 hides the file of the same name (masks.py).
+"""
+import os
+import re
+import stat
+import time
+from typing import Any, Dict, List, Tuple
+
+from easybuild.tools.filetools import copy_file
+
+from .masks import quote
+from .runtime import Container, check_written, run_program
+from .usersoftware import FILE_TIME
+
+# What doesn't belong to the layer: logs and caches, accounts, files of this machine, what only this run needs.
+EXCLUDED = re.compile(r"""(?:
+    (?:var/(?:log|cache|tmp|run|lock|backups)|var/lib/apt/(?:lists|periodic)|usr/local|run)(?:/.*)?
+    |var/lib/apt/extended_states|var/lib/dpkg/(?:lock.*|.*-old|triggers/Lock|updates/.*|.*-new)
+    |etc/(?:passwd|group|shadow|gshadow|subuid|subgid)-?|etc/(?:hosts|hostname|resolv\.conf|localtime|mtab|timezone)
+    |etc/\.pwd\.lock|etc/ld\.so\.cache|usr/sbin/policy-rc\.d|.*\.pyc\.\d+
+    )\Z""", re.VERBOSE)
+
+# zstd first, see make-squashfs; not every mksquashfs and every runtime has it.
+COMPRESSION = (['-comp', 'zstd', '-Xcompression-level', '5'], ['-comp', 'gzip'])
+UNCOMPRESSED = ['-noI', '-noD', '-noF', '-noX']
+
+
+class Layer:
+    """The changes of a copy of directories of an image."""
+
+    def __init__(self, container: Container, root: str, folder: str) -> None:
+        """Remember the state of the copy, `root`; `container` has the image, `folder` is for temporary files."""
+        self.container = container
+        self.root = root
+        self.folder = folder
+        self.staged = os.path.join(folder, 'staged')
+        self.started = time.time() - 1
+        self.before = self.state()
+        self.changed: List[str] = []
+        self.gone: List[str] = []
+
+    def path(self, path: str) -> str:
+        """Return the path of a file in the copy."""
+        return os.path.join(self.root, path)
+
+    def make(self, target: str) -> None:
+        """Find what has changed, and pack it."""
+        self.changed, self.gone = self.differences()
+        self.stage()
+        self.add_linker_cache()
+        self.pack(target)
+
+    @property
+    def replaced(self) -> List[str]:
+        """The files of the image that were replaced, in the image."""
+        return ['/' + path for path in self.changed if path in self.before and not os.path.isdir(self.path(path))]
+
+    def state(self) -> Dict[str, Tuple[int, ...]]:
+        """Return what shows whether a file or directory of the copy has changed, by path."""
+        state: Dict[str, Tuple[int, ...]] = {}
+        for folder, names, files in os.walk(self.root):
+            for name in names + files:
+                path = os.path.join(folder, name)
+                entry = os.lstat(path)
+                state[os.path.relpath(path, self.root)] = (entry.st_mode,) if stat.S_ISDIR(entry.st_mode) else (
+                    entry.st_mode, entry.st_ino, entry.st_ctime_ns)
+        return state
+
+    def differences(self) -> Tuple[List[str], List[str]]:
+        """Return the paths that have changed or are new, and those that are gone (only the top of each tree)."""
+        after = self.state()
+        changed = sorted(path for path, value in after.items()
+                         if self.before.get(path) != value and not EXCLUDED.match(path))
+        gone = sorted(path for path in self.before if path not in after and not EXCLUDED.match(path)
+                      and os.path.dirname(path) in after)
+        return changed, gone
+
+    def stage(self) -> None:
+        """Make a directory with links to the files that have changed."""
+        for path in self.changed:
+            source, target = self.path(path), os.path.join(self.staged, path)
+            entry = os.lstat(source)
+            if stat.S_ISDIR(entry.st_mode):
+                self.add_folder(path)
+            elif stat.S_ISREG(entry.st_mode) or stat.S_ISLNK(entry.st_mode):
+                self.add_folder(os.path.dirname(path))
+                if stat.S_ISREG(entry.st_mode):
+                    # nobody is root here
+                    os.chmod(source, stat.S_IMODE(entry.st_mode) & 0o777)
+                if entry.st_mtime > self.started:
+                    # written just now; the same time in each run
+                    os.utime(source, (FILE_TIME, FILE_TIME), follow_symlinks=False)
+                os.link(source, target, follow_symlinks=False)
+        for path in self.gone:
+            self.add_folder(os.path.dirname(path))
+
+    def add_folder(self, path: str) -> None:
+        """Make a directory of the layer and those above it; they hide those of the image, and have the same modes."""
+        target = os.path.join(self.staged, path)
+        if os.path.isdir(target):
+            return
+        if path:
+            self.add_folder(os.path.dirname(path))
+        os.mkdir(target)
+        os.chmod(target, stat.S_IMODE(os.stat(self.path(path)).st_mode) & 0o1777 | 0o700)
+
+    def pack(self, target: str) -> None:
+        """Write the layer, with the first kind of compression that mksquashfs and the runtime have."""
+        for options in COMPRESSION[:-1]:
+            if not self.squash(target, options, fail_on_error=False).exit_code and \
+                    not self.over_image(target).run(['true'], hidden=True, fail_on_error=False).exit_code:
+                return
+        self.squash(target, COMPRESSION[-1])
+
+    def squash(self, target: str, options: List[str], **kwargs: Any) -> Any:
+        """Run mksquashfs; character devices hide files that are gone (masks.py)."""
+        for folder, _, _ in os.walk(self.staged):
+            os.utime(folder, (FILE_TIME, FILE_TIME))
+        command = ['mksquashfs', self.staged, target, '-noappend', '-all-root', '-no-xattrs', '-no-progress',
+                   '-mkfs-time', str(FILE_TIME)] + options
+        for path in self.gone:
+            command += ['-p', '%s c 000 0 0 0 0' % quote(path)]
+        return run_program(command, hidden=True, **kwargs)
+
+    def over_image(self, layer: str) -> Container:
+        """Return a container with a layer."""
+        container = Container(self.container.runtime, self.container.image, self.folder)
+        container.overlays = [layer]
+        return container
+
+    def add_linker_cache(self) -> None:
+        """Add ld.so.cache, made with the layer over the whole image: the copies lack libraries in other directories."""
+        draft, cache = os.path.join(self.folder, 'draft.squashfs'), os.path.join(self.folder, 'ld.so.cache')
+        self.squash(draft, UNCOMPRESSED)
+        self.over_image(draft).run(['/sbin/ldconfig', '-X', '-C', cache], hidden=True)
+        os.remove(draft)
+        self.add_folder('etc')
+        path = os.path.join(self.staged, 'etc', 'ld.so.cache')
+        copy_file(check_written(cache, self.folder), path)
+        os.chmod(path, 0o644)
+        os.utime(path, (FILE_TIME, FILE_TIME))

@@ -1,0 +1,331 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+Packages of the image's own distribution, as one read-only layer over the image: without root, user namespaces or a
+copy of the image.
+
+First, the image's apt simulates the installation in a plain container, which shows mistakes within seconds. Then the
+image's system directories are copied to $TMPDIR and bound over those of the image, so that apt can write there. It runs
+behind a filter that lets it believe that it is root (files/share/ebsif/as-root.pl). What it has changed becomes a
+SquashFS file, which the runtime mounts as an overlay (layer.py).
+"""
+import difflib
+import os
+import re
+import shutil
+import stat
+import tempfile
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+
+from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_file, mkdir, which, write_file
+from easybuild.tools.utilities import trace_msg
+
+from .framework import EasyBuildExit
+from .install import FILES, sh_command
+from .layer import Layer
+from .lockfile import LAYER, InstalledImage, LayerRecord
+from .runtime import SHOWN_LINES, Container, check_written, run_program
+from .texts import SYSTEM_PACKAGE, format_size
+
+# What would be, or was, added: the part of the record, in the build directory, for `ebsif extend --check`.
+REPORT = 'system-packages.json'
+
+# Set by `ebsif extend --check`: if nothing is built on the packages, they are only looked for.
+CHECK_VARIABLE = 'EBSIF_CHECK'
+
+# Directories that packages write to; those that are symbolic links in the image are left out.
+DIRECTORIES = ('usr', 'etc', 'var', 'bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32')
+
+# Directories that packages expect, which images may lack or which aren't copied; update-alternatives makes links to
+# manual pages, also in images without any.
+EXPECTED = ['usr/local', 'usr/share/doc', 'var/cache/debconf', 'var/lib/apt/lists', 'var/lib/dpkg/updates',
+            'var/lib/dpkg/triggers', 'var/log/apt', 'var/tmp'] + ['usr/share/man/man%d' % part for part in range(1, 10)]
+
+APT = ['-q', '-o', 'APT::Sandbox::User=root', '-o', 'APT::Install-Recommends=false', '-o', 'Acquire::Retries=2',
+       '-o', 'Acquire::http::Timeout=30', '-o', 'Acquire::https::Timeout=30', '-o', 'Acquire::Languages=none',
+       '-o', 'Dpkg::Use-Pty=0', '-o', 'Dpkg::Options::=--force-confold', '-o', 'Dpkg::Options::=--force-unsafe-io']
+
+# The environment of apt: plain messages, no questions, programs of the distribution only.
+ENVIRONMENT = ['env', '-u', 'LD_LIBRARY_PATH', '-u', 'LD_PRELOAD', '-u', 'PYTHONPATH', '-u', 'PYTHONHOME', 'LC_ALL=C',
+               'DEBIAN_FRONTEND=noninteractive', 'PATH=/usr/sbin:/usr/bin:/sbin:/bin']
+
+# Bytes that are free on a disk that is full.
+LITTLE = 20e6
+FULL = re.compile(r'No space left|enough free space|Disk quota exceeded')
+WITHOUT_APT = "Packages of Python from PyPI work with every image (requirements; many bring libraries and programs)."
+
+
+class Changes(NamedTuple):
+    """What apt would change: versions by name, of packages of the image before and after."""
+
+    added: Dict[str, str]
+    upgraded: Dict[str, List[str]]
+
+
+class SystemPackages:
+    """The easyconfig parameter 'system_packages': names, and packages of the image that may be upgraded."""
+
+    def __init__(self, value: Any) -> None:
+        """Store the value, a list of names or a dictionary."""
+        settings = value if isinstance(value, dict) else {'packages': value}
+        self.names: Any = settings.get('packages')
+        self.allow_upgrade: Any = settings.get('allow_upgrade', [])
+        self.others = sorted(set(settings) - {'packages', 'allow_upgrade'})
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self.names)
+
+    @property
+    def problem(self) -> Optional[str]:
+        """What is wrong with the value, if anything."""
+        lists = [self.names, self.allow_upgrade]
+        if self.others or not all(isinstance(one, (list, tuple)) and all(isinstance(name, str) for name in one)
+                                  for one in lists):
+            return " should be a list of names, or {'packages': [...], 'allow_upgrade': [...]}"
+        wrong = [name for one in lists for name in one if not SYSTEM_PACKAGE.match(name)]
+        wrong += [name for name in self.allow_upgrade if '=' in name]
+        return ": not a name of a package: '%s'" % wrong[0] if wrong else None
+
+    def kept(self, installed: Iterable[InstalledImage], image: str, target: str) -> LayerRecord:
+        """Copy the layer of an installation with the same packages and image; return its record, empty without one."""
+        for one in installed:
+            record, path = one.record.system_layer, os.path.join(one.root, LAYER)
+            if record.sha256 and os.path.isfile(path) and record.requested == list(self.names) and \
+                    record.allow_upgrade == list(self.allow_upgrade) and is_made_for(record, one, image):
+                copy_file(path, target)
+                if compute_checksum(target, CHECKSUM_TYPE_SHA256) == record.sha256:
+                    trace_msg("system packages: the layer of %s has the same packages on the same image" % one.module)
+                    return record
+        return LayerRecord()
+
+    def add(self, container: Container, target: str, only_check: bool = False) -> LayerRecord:
+        """Make the layer for the image of a container; return its record, without the SHA256 of the image."""
+        if not which('mksquashfs', log_ok=False, on_error='ignore'):
+            raise EasyBuildError("mksquashfs not found on PATH, but 'system_packages' needs it: install the package "
+                                 "squashfs-tools, or run eb on a node that has it.",
+                                 exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+        folder = os.path.realpath(tempfile.mkdtemp(prefix='system-'))
+        try:
+            if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+                raise EasyBuildError("System packages can't be added: programs can't be started from %s (it is mounted "
+                                     "noexec): set TMPDIR to another directory", os.path.dirname(folder))
+            return Installation(self, container, folder).run(target, only_check)
+        finally:
+            # packages have directories that nobody may write to
+            run_program(['chmod', '-R', 'u+rwX', folder], hidden=True, fail_on_error=False)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_made_for(record: LayerRecord, installed: InstalledImage, image: str) -> bool:
+    """Return whether the layer of an installation was made for an image, which is only read if need be."""
+    if installed.uses(image) and installed.is_unchanged:
+        return record.image == installed.image.sha256
+    return installed.image.size == os.path.getsize(image) and \
+        record.image == compute_checksum(image, CHECKSUM_TYPE_SHA256)
+
+
+class Installation:
+    """Packages that are being installed over copies of the image's directories, in a temporary directory."""
+
+    def __init__(self, wanted: SystemPackages, container: Container, folder: str) -> None:
+        """Prepare a container of its own: binds of the module may hide files of the image's system."""
+        self.wanted = wanted
+        self.folder = folder
+        self.root = os.path.join(folder, 'root')
+        self.packages = os.path.join(folder, 'cache', 'archives')
+        self.container = Container(container.runtime, container.image, folder)
+        self.apt = APT + ['-o', 'Dir::State::Lists=%s/lists' % folder, '-o', 'Dir::Cache=%s/cache' % folder]
+        self.system = ''
+        self.directories: List[str] = []
+        for name in ('root', 'lists/partial', 'cache/archives/partial'):
+            mkdir(os.path.join(folder, name), parents=True)
+
+    def run(self, target: str, only_check: bool) -> LayerRecord:
+        """Make the layer."""
+        self.probe()
+        update = self.update()
+        changes = self.simulate(update)
+        record = LayerRecord(requested=list(self.wanted.names), allow_upgrade=list(self.wanted.allow_upgrade),
+                             packages=['%s==%s' % one for one in sorted(changes.added.items())],
+                             upgraded=changes.upgraded)
+        if not changes.added and not changes.upgraded:
+            trace_msg("system packages: the image has all of these packages; nothing to do")
+            return record
+        trace_msg("system packages: %s" % record.summary)
+        if only_check:
+            return record
+        self.copy()
+        layer = Layer(self.container, self.root, self.folder)
+        self.install()
+        record.debs = self.digests()
+        layer.make(target)
+        record.replaced, record.hidden = layer.replaced, ['/' + path for path in layer.gone]
+        record.size, record.sha256 = os.path.getsize(target), compute_checksum(target, CHECKSUM_TYPE_SHA256)
+        trace_msg("system packages are %s in one file" % format_size(record.size))
+        self.report(record, layer, target)
+        return record
+
+    def path(self, path: str) -> str:
+        """Return the path of a file in the copy of the image's directories."""
+        return os.path.join(self.root, path)
+
+    def command(self, command: List[str], check: bool = True, binds: Iterable[str] = ()) -> Any:
+        """Run a command of the distribution in the image; return the result, of which `output` is all output."""
+        result = self.container.run(ENVIRONMENT + command, binds=list(binds), hidden=True, fail_on_error=False)
+        if check and result.exit_code:
+            raise self.failure("%s failed in the image" % command[0], result.output)
+        return result
+
+    def failure(self, what: str, output: str, remedy: str = '') -> EasyBuildError:
+        """Return the error for a step that failed, with the end of its output."""
+        if FULL.search(output) or shutil.disk_usage(self.folder).free < LITTLE:
+            return EasyBuildError("System packages can't be added: no space left in %s: set TMPDIR to a directory with "
+                                  "room for the image's system directories (/usr without /usr/local, /etc, /var) and "
+                                  "the packages", os.path.dirname(self.folder))
+        lines = output.strip().splitlines()[-SHOWN_LINES:]
+        return EasyBuildError("System packages can't be added: %s:\n%s%s", what, '\n'.join(lines), remedy)
+
+    # --- before anything is copied
+
+    def probe(self) -> None:
+        """Refuse an image without apt."""
+        lines = self.command(sh_command('probe-system.sh', *DIRECTORIES)).output.splitlines()
+        found = [line.split(' ', 1) for line in lines if ' ' in line]
+        self.system = ([value for key, value in found if key == 'name'] + ['unknown'])[0]
+        self.directories = [value for key, value in found if key == 'directory' and value in DIRECTORIES]
+        programs = [value for key, value in found if key == 'program']
+        missing = [name for name in ('apt-get', 'dpkg', 'dpkg-status', 'perl', 'tar') if name not in programs]
+        if not missing:
+            return
+        other = [name for name in ('zypper', 'dnf', 'microdnf', 'yum', 'apk') if name in programs]
+        why = "it has %s, not apt" % other[0] if other and 'apt-get' in missing else "it lacks %s" % ', '.join(missing)
+        raise EasyBuildError("System packages can't be added to this image (%s): %s. %s", self.system, why, WITHOUT_APT)
+
+    def update(self) -> str:
+        """Get the lists of packages; return what apt says."""
+        output: str = self.command(['apt-get'] + self.apt + ['update'], check=False).output
+        # apt-get succeeds if nothing could be fetched
+        if not any('_Packages' in name for name in os.listdir(os.path.join(self.folder, 'lists'))):
+            lines = [line for line in output.splitlines() if line.startswith(('E:', 'W:', 'Err:'))]
+            raise self.failure("the package lists can't be fetched", '\n'.join(lines or output.splitlines()),
+                               "\nIs there a network here, and a proxy (http_proxy) if it needs one?")
+        return output
+
+    def simulate(self, update: str) -> Changes:
+        """Return what would be installed; refuse names that apt doesn't know, and changes of the image's packages."""
+        result = self.command(['apt-get'] + self.apt + ['--simulate', 'install', '--no-upgrade', '--']
+                              + list(self.wanted.names), check=False)
+        output = result.output
+        problems = self.unknown(output)
+        if problems:
+            failed = [line for line in update.splitlines() if line.startswith(('W: Failed', 'E: Failed'))]
+            raise EasyBuildError("Easyconfig parameter 'system_packages': %s", '\n'.join(problems + failed[:5]))
+        if result.exit_code:
+            raise self.failure("apt can't install them", output)
+        changes = Changes({}, {})
+        for name, old, new in re.findall(r'^Inst (\S+) (?:\[(\S+)\] )?\((\S+)', output, re.MULTILINE):
+            if old:
+                changes.upgraded[name] = [old, new]
+            else:
+                changes.added[name] = new
+        refused = sorted(set(changes.upgraded) - set(self.wanted.allow_upgrade))
+        removed = re.findall(r'^Remv (\S+)', output, re.MULTILINE)
+        if refused or removed:
+            raise EasyBuildError("Easyconfig parameter 'system_packages': that would change packages of the image: %s",
+                                 self.refusal(changes, refused, removed))
+        return changes
+
+    def unknown(self, output: str) -> List[str]:
+        """Return a line for each package that apt doesn't know, or not in the wanted version."""
+        names = re.findall(r"^E: (?:Unable to locate package |Package '|Couldn't find any package by (?:glob|regex) ')"
+                           r"([^\s']+)", output, re.MULTILINE)
+        versions = re.findall(r"^E: Version '(\S+)' for '(\S+)' was not found", output, re.MULTILINE)
+        # apt takes these for patterns if there is no package of that name
+        patterns = [name.split('=')[0] for name in self.wanted.names if re.search(r'[.+]', name.split('=')[0])]
+        known: List[str] = []
+        if names or patterns:
+            known = self.command(['apt-cache'] + self.apt + ['pkgnames', '--all-names']).output.split()
+        lines = []
+        for name in sorted(set(names + [name for name in patterns if name not in known])):
+            similar = difflib.get_close_matches(name, known, 3, 0.75)
+            lines.append("no package '%s' in the sources of this image (%s)%s" % (
+                name, self.system, '; did you mean %s?' % ', '.join(similar) if similar else ''))
+        for version, name in versions:
+            policy = self.command(['apt-cache'] + self.apt + ['policy', '--', name]).output
+            there = re.findall(r'^ +(?:\*\*\* )?(\S*\d\S*) \d+$', policy, re.MULTILINE)
+            lines.append("%s has no version %s any more; there is %s" % (name, version, ', '.join(there) or 'none'))
+        return lines
+
+    @staticmethod
+    def refusal(changes: Changes, refused: List[str], removed: List[str]) -> str:
+        """Return what would be changed, and how to allow it."""
+        what = ["%s %s -> %s" % (name, *changes.upgraded[name]) for name in refused]
+        text = ', '.join(what + ["%s would be removed" % name for name in removed])
+        if removed:
+            return text + ". This can't be allowed: take an image that has these packages."
+        return "%s. The archive only has versions that need these. To allow it: 'allow_upgrade': %s in the " \
+            "easyconfig, or %s for ebsif extend" % (
+                text, refused, ' '.join('--allow-upgrade ' + name for name in refused))
+
+    # --- the installation
+
+    def copy(self) -> None:
+        """Copy the system directories of the image, so that they can be written to."""
+        result = self.command(sh_command('copy-system.sh', self.root, *self.directories), check=False)
+        if result.exit_code:
+            raise self.failure("the image's system directories can't be copied", result.output)
+        for folder, names, files in os.walk(self.root):
+            for name in names + files:
+                path = os.path.join(folder, name)
+                mode = os.lstat(path).st_mode
+                if not stat.S_ISLNK(mode) and not mode & stat.S_IWUSR:
+                    # root could write to it
+                    os.chmod(path, stat.S_IMODE(mode) | (stat.S_IRWXU if stat.S_ISDIR(mode) else 0o600))
+        for name in EXPECTED + ['run']:
+            mkdir(self.path(name), parents=True)
+        for name, line in (('shadow', 'root:*:19000:0:99999:7:::\n'), ('gshadow', 'root:*::\n')):
+            if not os.path.exists(self.path('etc/' + name)):
+                write_file(self.path('etc/' + name), line)
+        # no service is started
+        write_file(self.path('usr/sbin/policy-rc.d'), '#!/bin/sh\nexit 101\n', forced=True)
+        os.chmod(self.path('usr/sbin/policy-rc.d'), 0o755)
+
+    def install(self) -> None:
+        """Let apt install the packages in the copies, as if by root."""
+        program = os.path.join(self.folder, 'as-root.pl')
+        copy_file(os.path.join(FILES, 'share', 'ebsif', 'as-root.pl'), program)
+        binds = ['%s:/%s' % (self.path(name).replace(',', '\\,').replace(':', '\\:'), name)
+                 for name in self.directories + ['run']]
+        done = self.command(['perl', program, 'apt-get'] + self.apt + [
+            '--yes', 'install', '--no-upgrade', '--'] + list(self.wanted.names), check=False, binds=binds)
+        if done.exit_code:
+            raise self.failure("the installation failed", done.output)
+        audit = self.command(['perl', program, 'dpkg', '--audit'], binds=binds).output.strip()
+        if audit:
+            raise self.failure("some packages are not configured", audit)
+
+    def digests(self) -> Dict[str, str]:
+        """Return the SHA256 of the packages that were fetched, by their name."""
+        names = [name for name in os.listdir(self.packages) if name.endswith('.deb')]
+        return {name.split('_')[0]: compute_checksum(
+            check_written(os.path.join(self.packages, name), self.folder), CHECKSUM_TYPE_SHA256) for name in names}
+
+    def report(self, record: LayerRecord, layer: Layer, target: str) -> None:
+        """Say what may be a surprise: programs of the image that are others now, and libraries that are missing."""
+        switched = [path for path in record.replaced if path.startswith('/etc/alternatives/')]
+        if switched:
+            trace_msg("system packages: other programs than in the image by these names: %s" % ', '.join(
+                map(os.path.basename, switched)))
+        programs = ['/%s/%s' % (folder, name) for folder in ('usr/bin', 'usr/sbin', 'bin', 'sbin')
+                    if os.path.isdir(os.path.join(layer.staged, folder))
+                    for name in sorted(os.listdir(os.path.join(layer.staged, folder)))]
+        command = ENVIRONMENT + sh_command('find-missing-libraries.sh', *programs)
+        found = layer.over_image(target).run(command, hidden=True, fail_on_error=False)
+        for line in found.output.splitlines():
+            trace_msg("system packages: library not found: %s" % line)

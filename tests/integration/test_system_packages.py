@@ -1,0 +1,276 @@
+"""V-04: packages of the image's own distribution, as one read-only layer; from a repository of the tests."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aptrepository import binds_of, make_deb
+from easybuild.easyblocks.generic.container.install import sh_command
+from easybuild.easyblocks.generic.container.runtime import Container, Runtime
+from easybuild.easyblocks.generic.container.systempackages import LAYER, SystemPackages
+from easybuild.tools.build_log import EasyBuildError
+from parts import TOOLS, Installed, example_site
+from support import Site
+
+GREET = "#!/bin/sh\ncat /usr/share/greet/text /usr/share/greet/secret 2>/dev/null\n:\n"
+TEXT = Installed.TEXT + "masked_paths = ['/usr/share/greet/secret']\nwrappers = ['greet']\n" \
+    "system_packages = ['greet']\nrequirements = [{'pre': ['greet'], 'verify': ['! ls /usr/share/greet/secret']}]\n"
+AS_ROOT = "test $(id -u) = 0\nchown daemon:daemon /usr/share/greet/text\nchmod u+s /usr/share/greet/text\n" \
+    "test -x /usr/sbin/policy-rc.d\nupdate-alternatives --install /usr/bin/hello hello /usr/bin/greet 1\n" \
+    "echo log >/var/log/greet\nmkfifo /tmp/$$ && rm /tmp/$$"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A repository: a package that needs another, some that can't be installed, a newer version of one in the image."""
+    folder = tmp_path_factory.mktemp("repository")
+    make_deb(folder, "greet", "1:1.0-2", {"usr/bin/greet": GREET}, Depends="greet-data", postinst=AS_ROOT)
+    make_deb(folder, "greet-data", files={"usr/share/greet/text": "hello from the layer\n",
+                                          "usr/share/greet/secret": "secret\n"})
+    make_deb(folder, "modern", Depends="hostname (>= 99)")
+    make_deb(folder, "hostname", "99.0", {"usr/bin/hostname": "#!/bin/sh\necho newer\n"}, Essential="yes")
+    make_deb(folder, "rival", Conflicts="media-types")
+    make_deb(folder, "failing", postinst="echo it is broken >&2\nexit 3")
+    return folder
+
+
+@pytest.fixture
+def add(base_image, repository, tmp_path, monkeypatch, configuration):
+    """A function that makes a layer, as eb does; returns its record and path."""
+    monkeypatch.setenv("EBSIF_INSTALL_BIND", binds_of(repository))
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def make(*names, image=base_image, allow_upgrade=()):
+        wanted = SystemPackages({"packages": list(names), "allow_upgrade": list(allow_upgrade)})
+        assert wanted.problem is None
+        layer = tmp_path / "layer.squashfs"
+        return wanted.add(Container(Runtime(), str(image), str(work)), str(layer)), layer
+
+    return make
+
+
+def refused(add, *names, **more):
+    """Return why a layer isn't made."""
+    with pytest.raises(EasyBuildError) as error:
+        add(*names, **more)
+    return error.value.msg
+
+
+@pytest.fixture(scope="module")
+def layered(tmp_path_factory, base_image, repository):
+    """A site whose module has a package of the repository."""
+    site = example_site(tmp_path_factory.mktemp("layered"), base_image)
+    site.eb(site.easyconfig(TEXT), EBSIF_INSTALL_BIND=binds_of(repository))
+    return site
+
+
+def root_of(site):
+    """Return the directory of the installation."""
+    return site.prefix / "eb/software/Example/1.0"
+
+
+def layer_of(site):
+    """Return the part of the record on the layer."""
+    return json.loads((root_of(site) / "share/ebsif/lock.json").read_text())["system_layer"]
+
+
+SEEN = "hello from the layer\n"
+
+
+def test_the_loaded_module_has_the_packages(layered):
+    """V-04: plain `singularity exec $SIF` sees them, below the masks; so do wrappers; unloading undoes it."""
+    script = "module load Example/1.0; {}; module unload Example/1.0; env | grep OVERLAY >&2"
+    for command in ("singularity exec $SIF greet", "apptainer exec $SIF hello", "greet"):
+        result = layered.bash(script.format(command), check=False)
+        assert (result.stdout, result.stderr) == (SEEN, "")
+    # without the modules tool, as kernels and wrappers_load do
+    assert layered.run([root_of(layered) / "bin/with-module", "singularity", "exec", "--no-home",
+                        root_of(layered) / "example.sif", "greet"]).stdout == SEEN
+    overlays = layered.bash("module load Example/1.0; echo $APPTAINER_OVERLAY; echo $SINGULARITY_OVERLAY").stdout
+    assert overlays == f"{root_of(layered)}/{LAYER}:ro,{root_of(layered)}/share/ebsif/masks.squashfs:ro\n" * 2
+
+
+def test_modules_in_tcl_have_the_same_overlays(layered):
+    """V-04: the other modules tool mounts the layer below the masks as well."""
+    site = Site(layered.prefix, TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
+    site.eb(site.prefix / "Example-1.0.eb", "--module-only", "--force")
+    try:
+        result = site.bash("module load Example/1.0; singularity exec $SIF greet\n"
+                           "module unload Example/1.0; env | grep OVERLAY", check=False)
+        assert result.stdout == SEEN
+    finally:
+        (site.modules / "Example/1.0").unlink()
+
+
+def test_the_image_stays_as_it_is(layered, base_image):
+    """V-04: one file beside user software; the image isn't changed, and nobody's account is in the layer."""
+    root = root_of(layered)
+    assert (root / "example.sif").read_bytes() == base_image.read_bytes()
+    assert (root / LAYER).stat().st_mode & 0o777 == 0o644
+    listed = subprocess.run(["unsquashfs", "-lln", root / LAYER], capture_output=True, text=True, check=True).stdout
+    files = {line.split("squashfs-root", 1)[1].split(" -> ")[0]: line.split()[:2]
+             for line in listed.splitlines() if "squashfs-root" in line}
+    assert files["/usr/share/greet/text"] == ["-rw-r--r--", "0/0"]
+    assert {"/usr/bin/greet", "/etc/alternatives/hello", "/etc/ld.so.cache", "/var/lib/dpkg/status"} <= set(files)
+    for path in ("/var/log/greet", "/etc/passwd", "/etc/hosts", "/usr/sbin/policy-rc.d", "/usr/bin/env"):
+        assert path not in files
+    kept = subprocess.run(["apptainer", "exec", "--overlay", f"{root / LAYER}:ro", root / "example.sif", "sh", "-c",
+                           "ldconfig -p | wc -l; dpkg --audit; dpkg -l greet"], capture_output=True, text=True,
+                          check=True).stdout
+    plain = subprocess.run(["apptainer", "exec", root / "example.sif", "sh", "-c", "ldconfig -p | wc -l"],
+                           capture_output=True, text=True, check=True).stdout
+    assert kept.splitlines()[0] == plain.strip()
+    assert kept.splitlines()[-1].startswith("ii  greet")
+
+
+def test_the_record_names_the_packages(layered, repository):
+    """V-04: names, versions and SHA256s are in the record, in the help and in `ebsif show` and the SBOM."""
+    layer, root = layer_of(layered), root_of(layered)
+    assert layer["requested"] == ["greet"]
+    assert layer["packages"] == ["greet==1:1.0-2", "greet-data==1.0"]
+    image = json.loads((root / "share/ebsif/lock.json").read_text())["image"]
+    assert layer["image"] == image["sha256"]
+    sums = subprocess.run(["sha256sum", root / LAYER, repository / "greet_1:1.0-2_all.deb"], capture_output=True,
+                          text=True, check=True).stdout.split()
+    assert (layer["sha256"], layer["debs"]["greet"]) == (sums[0], sums[2])
+    said = "greet 1:1.0-2 (and 1 that they need)"
+    assert f"System packages added: {said}." in layered.bash("module help Example/1.0 2>&1").stdout
+    assert f"system packages {said}\n" in layered.run(["ebsif", "show", root]).stdout
+    bill = json.loads(layered.run(["ebsif", "lock", root, "--format", "sbom"]).stdout)
+    (component,) = [one for one in bill["components"] if one["name"] == "greet"]
+    assert component["version"] == "1:1.0-2"
+    assert component["properties"] == [{"name": "ebsif:place", "value": "system-packages"}]
+    assert component["hashes"][0]["content"] == sums[2]
+    (other,) = [one for one in bill["components"] if one["name"] == "hostname"]
+    assert other["properties"][0]["value"] == "image"
+
+
+def test_installing_again_keeps_the_layer(layered, tmp_path):
+    """V-04: with the same image and the same names, apt isn't asked again, so no network is needed."""
+    before = layer_of(layered)
+    text = (layered.prefix / "Example-1.0.eb").read_text()
+    easyconfig = tmp_path / "Example-1.0.eb"
+    easyconfig.write_text(text.replace("'! ls", "'true', '! ls"))
+    assert layered.eb(easyconfig, "--rebuild", http_proxy="http://127.0.0.1:9").stdout.count("same packages") == 1
+    assert layer_of(layered) == before
+    assert layered.bash("module load Example/1.0; singularity exec $SIF greet").stdout == SEEN
+    # other names
+    easyconfig.write_text(text.replace("['greet']\nreq", "['greet-data']\nreq").replace("'pre': ['greet'], ", ""))
+    failed = layered.eb(easyconfig, "--rebuild", check=False, http_proxy="http://127.0.0.1:9")
+    assert "System packages can't be added: the package lists can't be fetched" in failed.stdout + failed.stderr
+    assert layer_of(layered) == before
+
+
+def test_an_installation_whose_layer_is_wrong(layered):
+    """V-04: `ebsif doctor --installed` says that the layer is gone, damaged, or was made for another image."""
+    def said():
+        result = layered.run(["ebsif", "doctor", "--installed", layered.prefix / "eb"], check=False)
+        return " ".join(result.stdout.split())
+
+    assert LAYER not in said()
+    path, record = root_of(layered) / LAYER, root_of(layered) / "share/ebsif/lock.json"
+    text = record.read_text()
+    path.rename(path.with_suffix(".away"))
+    try:
+        assert f"its {LAYER} is gone: install the module again with" in said()
+        path.write_bytes(b"short")
+        assert f"its {LAYER} is damaged" in said()
+    finally:
+        path.with_suffix(".away").rename(path)
+    content = json.loads(text)
+    content["system_layer"]["image"] = "0" * 64
+    try:
+        record.write_text(json.dumps(content))
+        assert f"its {LAYER} was made for another image" in said()
+    finally:
+        record.write_text(text)
+
+
+# --- what is refused
+
+
+def test_names_that_apt_does_not_know(add, base_image):
+    """V-04: unknown names are refused with similar ones, old versions with those that there are."""
+    text = refused(add, "greeet", "greet-data=0.9", "greet.data")
+    assert "no package 'greeet' in the sources of this image (Debian GNU/Linux 12 (bookworm)); did you mean greet" \
+        in text
+    assert "no package 'greet.data' in" in text
+    assert "greet-data has no version 0.9 any more; there is 1.0" in refused(add, "greet-data=0.9")
+
+
+def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image):
+    """V-04: an upgrade is refused by name; allowed by name it hides what the newer package lacks."""
+    text = refused(add, "modern")
+    assert "that would change packages of the image: hostname 3.23+nmu1 -> 99.0. " in text
+    assert "'allow_upgrade': ['hostname'] in the easyconfig, or --allow-upgrade hostname for ebsif extend" in text
+    assert "media-types would be removed" in refused(add, "rival", allow_upgrade=["media-types"])
+    record, layer = add("modern", allow_upgrade=["hostname"])
+    assert record.upgraded == {"hostname": ["3.23+nmu1", "99.0"]}
+    assert "/usr/bin/dnsdomainname" in record.hidden
+    assert "/usr/bin/hostname" in record.replaced
+    seen = subprocess.run(["apptainer", "exec", "--overlay", f"{layer}:ro", base_image, "sh", "-c",
+                           "hostname; command -v dnsdomainname || echo none"], capture_output=True, text=True,
+                          check=True)
+    assert seen.stdout == "newer\nnone\n"
+
+
+def test_a_package_that_fails(add, tmp_path, monkeypatch):
+    """V-04: its own message is shown, and nothing stays in TMPDIR."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    text = refused(add, "failing")
+    assert text.startswith("System packages can't be added: the installation failed:\n")
+    assert "it is broken" in text
+    assert list(folder.glob("system-*")) == []
+
+
+def test_nothing_to_do(add):
+    """V-04: if the image has all of the packages, there is no layer."""
+    record, layer = add("hostname")
+    assert record.requested == ["hostname"]
+    assert not record.packages and not record.sha256 and not layer.exists()
+
+
+def test_an_image_without_apt(add, small_image):
+    """V-04: the message says why, and what works with every image."""
+    text = refused(add, "greet", image=small_image("busybox"))
+    assert "(busybox): it lacks apt-get, dpkg-status, perl. " in text
+    assert "Packages of Python from PyPI work with every image" in text
+
+
+def test_no_network(add, monkeypatch):
+    """V-04: apt's own words, and what to look at."""
+    monkeypatch.delenv("EBSIF_INSTALL_BIND")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    text = refused(add, "greet")
+    assert text.startswith("System packages can't be added: the package lists can't be fetched:\n")
+    assert "127.0.0.1" in text
+    assert "a proxy (http_proxy) if it needs one?" in text
+
+
+def test_a_directory_for_temporary_files_that_can_not_be_used(add, monkeypatch):
+    """V-04: mounted noexec, or too small: named, with what to do."""
+    real = os.statvfs
+    monkeypatch.setattr(os, "statvfs", lambda path: dataclasses.make_dataclass("Status", ["f_flag"])(
+        real(path).f_flag | os.ST_NOEXEC))
+    assert "(it is mounted noexec): set TMPDIR to another directory" in refused(add, "greet")
+    monkeypatch.setattr(os, "statvfs", real)
+    # what tar says
+    script = "echo 'tar: text: Cannot write: No space left on device'; exit 2"
+    monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.sh_command", lambda name, *arguments: [
+        "sh", "-c", script] if name == "copy-system.sh" else sh_command(name, *arguments))
+    text = refused(add, "greet")
+    assert "no space left in" in text
+    assert "set TMPDIR to a directory with room for the image's system directories" in text
+
+
+def test_mksquashfs_is_missing(add, monkeypatch):
+    """V-04: named before the image is started."""
+    monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.which", lambda *_, **__: None)
+    assert "mksquashfs not found on PATH" in refused(add, "greet")
