@@ -274,3 +274,40 @@ def test_mksquashfs_is_missing(add, monkeypatch):
     """V-04: named before the image is started."""
     monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.which", lambda *_, **__: None)
     assert "mksquashfs not found on PATH" in refused(add, "greet")
+
+
+# --- ebsif extend
+
+CATALOGUE = """\
+name: Base
+families:
+  base: {homepage: https://example.org/, file: example.sif, suffix: -base, init: none, venv: false}
+containers:
+  - {family: base, version: 1.0}
+"""
+
+
+def test_extending_a_module(site, repository, tmp_path):
+    """V-04: --check simulates: names that there aren't, what would come; --install adds it, with no user software."""
+    folder = tmp_path / "sites/local/containers"
+    folder.mkdir(parents=True)
+    (folder / "Base.yaml").write_text(CATALOGUE)
+
+    def extend(*words, status=0):
+        result = site.run(["ebsif", "extend", "Base/1.0", "--catalogue", tmp_path / "sites", "--name", "mine", "--date",
+                           "1", *words, "--", *site.eb_options], check=False, EBSIF_INSTALL_BIND=binds_of(repository))
+        assert result.returncode == status, result.stdout + result.stderr
+        return result
+
+    wrong = extend("--apt", "greeet", "--check", status=1)
+    assert wrong.stdout.startswith("no: Base/1.0-base-mine-1 can't be installed: Easyconfig parameter "
+                                   "'system_packages': no package 'greeet' in the sources of this image (")
+    assert "; did you mean greet" in wrong.stdout
+    # nothing is installed, so nothing fails
+    planned = extend("--apt", "greet", "--apt", "hostname", "failing", "--check")
+    assert planned.stdout.splitlines() == [
+        "+ greet 1:1.0-2     system package, asked for", "= hostname          system package, in the image",
+        "+ failing 1.0       system package, asked for", "+ 1 system package  dependencies",
+        "yes: Base/1.0-base-mine-1 can be installed: 3 system packages"]
+    extend("--apt", "greet", "--install")
+    assert site.bash("module load Base/1.0-base-mine-1; singularity exec $SIF greet").stdout == SEEN + "secret\n"

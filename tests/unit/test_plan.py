@@ -119,7 +119,8 @@ class Eb:
     def __init__(self, packages):
         self.packages, self.easyconfig, self.result = packages, "", running.Result()
 
-    def __call__(self, arguments):
+    def __call__(self, arguments, **variables):
+        assert variables == {"EBSIF_CHECK": "1"}
         self.easyconfig = Path(arguments[0]).read_text()
         # nor does it write into the prefix, which may be somebody else's
         folders = {Path(one.partition("=")[2]).parent for one in map(str, arguments) if one.startswith((

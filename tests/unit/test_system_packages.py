@@ -5,12 +5,16 @@ import types
 import pytest
 from easybuild.easyblocks.generic.container import layer as layers
 from easybuild.easyblocks.generic.container.layer import COMPRESSION, Layer
-from easybuild.easyblocks.generic.container.lockfile import LayerRecord, Record
+from easybuild.easyblocks.generic.container.lockfile import ImageRecord, LayerRecord, Record
 from easybuild.easyblocks.generic.container.parameters import check_parameters
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.tools.build_log import EasyBuildError
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Record as CatalogueRecord
 from ebsif.catalogue.records import system_of
+from ebsif.cli import main
+from ebsif.environments import plan, repeating
+from prefixes import BASE, EASYCONFIG, MINE
 from pydantic import ValidationError
 
 GIT = LayerRecord(requested=["git", "libssl3", "vim", "mail-agent"], packages=["git==1:2.39-1", "git-man==1:2.39-1"],
@@ -82,3 +86,95 @@ def test_compression_that_the_runtime_lacks(tmp_path, monkeypatch):
     container = types.SimpleNamespace(runtime=None, image="x.sif")
     Layer(container, str(tmp_path / "root"), str(tmp_path)).pack("x.squashfs")
     assert [command[-len(options):] for command, options in zip(packed, COMPRESSION)] == list(COMPRESSION)
+
+
+# --- ebsif extend
+
+SYSTEM = EASYCONFIG.replace("requirements = [", "system_packages = ['git', 'vim=2:9']\n\nrequirements = [")
+ONLY = SYSTEM.partition("requirements = [")[0] + "moduleclass = 'ai'\n"
+
+
+@pytest.fixture
+def extended(eb_prefix, capsys):
+    """A function that extends a module, and returns the system packages in the easyconfig, or the error's text."""
+    eb_prefix.install(BASE, text=EASYCONFIG.replace("-mine-20261121", "").partition("requirements = [")[0])
+
+    def extend(*words, status=0):
+        assert main([*words, "-n"]) == status
+        said = capsys.readouterr()
+        if status:
+            return said.err.removeprefix("ebsif: ").strip()
+        values = {"SYSTEM": "SYSTEM"}
+        exec(said.out, values)
+        return values.get("system_packages")
+
+    return extend
+
+
+def test_extending_by_system_packages(extended, eb_prefix):
+    """V-04: --apt alone or with other packages; `name=version`; what may be upgraded; no name of an option of apt."""
+    new = ["extend", BASE, "--name", "other"]
+    assert extended(*new, "--apt", "git", "--apt", "vim=2:9") == ["git", "vim=2:9"]
+    assert extended(*new, "--apt", "git", "vim", "--allow-upgrade", "libssl3", "--add", "rich") == {
+        "packages": ["git", "vim"], "allow_upgrade": ["libssl3"]}
+    assert extended(*new, "--apt", "x;rm", status=3) == "not a name of a package: 'x;rm' (write NAME or NAME=VERSION)"
+    assert "is for the packages of --apt" in extended(*new, "--add", "rich", "--allow-upgrade", "libssl3", status=3)
+    assert extended("extend", BASE, "--remove-apt", "git", status=3).startswith("--remove-apt changes an extension")
+
+
+def test_changing_the_system_packages_of_an_extension(extended, eb_prefix):
+    """V-04: one layer with the union; another version replaces one; removing by name; nothing left is refused."""
+    eb_prefix.install(MINE, text=SYSTEM)
+    assert extended("extend", "mine", "--apt", "graphviz") == ["git", "vim=2:9", "graphviz"]
+    assert extended("extend", "mine", "--apt", "vim=2:10") == ["git", "vim=2:10"]
+    assert extended("extend", "mine", "--remove-apt", "vim", "--add", "rich") == ["git"]
+    assert extended("extend", "mine", "--remove-apt", "vim", "git") is None
+    assert "made without the system package gti; did you mean git? (it was made with: git, vim)" in extended(
+        "extend", "mine", "--remove-apt", "gti", status=3)
+    # on top of it, under another name
+    assert extended("extend", "mine", "--apt", "graphviz", "--name", "more") == ["git", "vim=2:9", "graphviz"]
+    assert extended("extend", "mine", "--add", "rich", "--name", "more") == ["git", "vim=2:9"]
+
+
+def test_an_extension_with_system_packages_only(extended, eb_prefix, capsys):
+    """V-04: it can be changed and upgraded like others; the last package isn't removed."""
+    eb_prefix.install(MINE, text=ONLY, packages=())
+    assert extended("extend", "mine", "--apt", "graphviz") == ["git", "vim=2:9", "graphviz"]
+    assert extended("extend", "mine", "--remove-apt", "git", "vim", status=3).startswith("nothing would be left of")
+    assert main(["extend", "mine", "--apt", "git"]) == 0
+    assert "has these packages already: nothing to do" in capsys.readouterr().err
+
+
+def test_a_new_extension_of_the_same_name(extended, eb_prefix):
+    """V-04: system packages that would be lost are named, as others are."""
+    eb_prefix.install(MINE, text=ONLY, packages=(), system_layer=vars(GIT), stages=[])
+    text = extended("extend", BASE, "--name", "mine", "--apt", "tmux", status=3)
+    assert text.startswith("`mine` exists (") and text.endswith(
+        "; to add to it: ebsif extend mine --apt tmux; otherwise choose another --name")
+
+
+def test_upgrading_keeps_the_names(extended, eb_prefix):
+    """V-04: `ebsif upgrade` installs the same names on the newer image, with those that its container has."""
+    eb_prefix.install(MINE, text=SYSTEM)
+    newer = BASE.replace("20261121", "20270101")
+    eb_prefix.install(newer, text=EASYCONFIG.replace("20261121-mine-20261121", "20270101").replace(
+        "requirements = [", "system_packages = ['tmux']\nrequirements = ["))
+    assert extended("upgrade", "mine", newer) == ["tmux", "git", "vim=2:9"]
+
+
+def test_what_a_check_shows(capsys):
+    """V-04: what was asked for, what the image has, what is upgraded, and how many more; no packages of pip."""
+    plan.show(plan.Plan(system=GIT), types.SimpleNamespace(module="A/1"), "COMMAND")
+    assert capsys.readouterr().out.splitlines() == [
+        "+ git 1:2.39-1      system package, asked for", "= vim               system package, in the image",
+        "= mail-agent        system package, in the image", "+ libssl3 3.0.2     system package, instead of 3.0.1",
+        "+ 1 system package  dependencies", "yes: A/1 can be installed: 3 system packages"]
+
+
+def test_repeating_a_lock_asks_for_the_same_names():
+    """V-04: an environment from a lock gets the system packages of the record, not only those of its container."""
+    container = Container.of("x", {"parameters": {}, "venv_name": None, "system_packages": ["tmux"]}, None, None)
+    record = Record(image=ImageRecord(file="x", sha256="0" * 64), system_layer=GIT, stages=[{"name": "one"}])
+    assert system_of(repeating.repeated(container, record).system_packages).packages == GIT.requested
+    with pytest.raises(repeating.RepeatingError, match="ebsif extend CONTAINER --apt git libssl3 vim mail-agent"):
+        repeating.repeatable(record.replace(stages=[]), "lock.json")

@@ -14,10 +14,9 @@ import stat
 import time
 from typing import Any, Dict, List, Tuple
 
-from easybuild.tools.filetools import copy_file
-
+from .image import copy_hashed
 from .masks import quote
-from .runtime import Container, check_written, run_program
+from .runtime import Container, open_written, run_program
 from .usersoftware import FILE_TIME
 
 # What doesn't belong to the layer: logs and caches, accounts, files of this machine, what only this run needs.
@@ -144,6 +143,7 @@ class Layer:
         os.remove(draft)
         self.add_folder('etc')
         path = os.path.join(self.staged, 'etc', 'ld.so.cache')
-        copy_file(check_written(cache, self.folder), path)
+        with open_written(cache, self.folder) as file:
+            copy_hashed(file, path)
         os.chmod(path, 0o644)
         os.utime(path, (FILE_TIME, FILE_TIME))

@@ -14,6 +14,7 @@ behind a filter that lets it believe that it is root (files/share/ebsif/as-root.
 SquashFS file, which the runtime mounts as an overlay (layer.py).
 """
 import difflib
+import hashlib
 import os
 import re
 import shutil
@@ -29,7 +30,7 @@ from .framework import EasyBuildExit
 from .install import FILES, sh_command
 from .layer import Layer
 from .lockfile import LAYER, InstalledImage, LayerRecord
-from .runtime import SHOWN_LINES, Container, check_written, run_program
+from .runtime import SHOWN_LINES, Container, open_written, run_program
 from .texts import SYSTEM_PACKAGE, format_size
 
 # What would be, or was, added: the part of the record, in the build directory, for `ebsif extend --check`.
@@ -312,9 +313,12 @@ class Installation:
 
     def digests(self) -> Dict[str, str]:
         """Return the SHA256 of the packages that were fetched, by their name."""
-        names = [name for name in os.listdir(self.packages) if name.endswith('.deb')]
-        return {name.split('_')[0]: compute_checksum(
-            check_written(os.path.join(self.packages, name), self.folder), CHECKSUM_TYPE_SHA256) for name in names}
+        found = {}
+        for name in os.listdir(self.packages):
+            if name.endswith('.deb'):
+                with open_written(os.path.join(self.packages, name), self.folder) as file:
+                    found[name.split('_')[0]] = hashlib.sha256(file.read()).hexdigest()
+        return found
 
     def report(self, record: LayerRecord, layer: Layer, target: str) -> None:
         """Say what may be a surprise: programs of the image that are others now, and libraries that are missing."""

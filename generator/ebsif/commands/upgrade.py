@@ -5,9 +5,10 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
 
+from ebsif.catalogue.records import system_of
 from ebsif.commands.options import add_name, add_outcome, add_settings, names_of, request_of, settings_of
 from ebsif.eb import framework
-from ebsif.environments import bases, change, extending
+from ebsif.environments import bases, change, extending, system
 from ebsif.environments.outcome import Extension, make
 from ebsif.installed import compare, places
 
@@ -38,7 +39,8 @@ def run(options: Namespace) -> int:
         raise extending.ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "
                                        "`ebsif extend` on the newer one")
     stages, name, _ = compare.extension_of(path)
-    container = bases.chosen(names, options.module, settings_of(options).site())
+    container = system.joined(bases.chosen(names, options.module, settings_of(options).site()),
+                              system_of(compare.parameters_of(path).get("system_packages")))
     status = make(request_of(options), Extension(container, name, stages))
     root = path.parent.parent
     if (root / lockfile.RECORD).is_file():

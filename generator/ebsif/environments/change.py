@@ -45,7 +45,8 @@ class Environment:
 
     `stages` are what the user asked for, including packages added by hand; the first of them, `inherited` in number,
     are those of the base. `packages` are in user software, and `image` has versions, both by normalized name.
-    `needed_before` are the packages that the stages needed before they were changed.
+    `needed_before` are the packages that the stages needed before they were changed. `has_system`: whether there are
+    packages of the image's distribution, too.
     """
 
     module: str
@@ -55,6 +56,7 @@ class Environment:
     image: dict[str, str]
     python: Optional[str] = None
     changed_by_hand: bool = False
+    has_system: bool = False
     needed_before: frozenset[str] = frozenset()
 
     @property
@@ -292,11 +294,15 @@ def remove(environment: Environment, names: Sequence[str]) -> None:
     own = [stage for stage in environment.own if lines_of(stage)]
     if not any(stage.get("no_build_isolation") for stage in own):
         own = [stage for stage in own if not stage["name"].startswith(BUILD_TOOLS)]
-    if not own:
-        raise ChangingError(f"nothing would be left of {environment.module}: remove it (ebsif remove "
-                            f"{environment.module})")
+    if not own and not environment.has_system:
+        raise nothing_left(environment.module)
     environment.stages[environment.inherited :] = own
     report_removal(environment, [normal_name(name) for name in names])
+
+
+def nothing_left(module: str) -> ChangingError:
+    """Return the error for an extension from which everything would be removed."""
+    return ChangingError(f"nothing would be left of {module}: remove it (ebsif remove {module})")
 
 
 def report_removal(environment: Environment, names: Sequence[str]) -> None:
@@ -342,6 +348,6 @@ def start_from(installation: Installation) -> None:
 
 def simplest(stages: list[dict[str, Any]]) -> list[Any]:
     """Return stages as lines if there is only one, with nothing but requirements."""
-    only, *others = stages
-    return only["requirements"] if not others and only == {
-        "name": "requirements", "requirements": only.get("requirements")} else stages
+    only = stages[0] if len(stages) == 1 else {}
+    is_plain = only and only == {"name": "requirements", "requirements": only.get("requirements")}
+    return only["requirements"] if is_plain else stages

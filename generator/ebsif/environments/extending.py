@@ -40,7 +40,7 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
     `wanted` are stages, lines of a requirements.txt, or the lock of an installation to repeat; name and date become
     part of the version suffix. Raise ExtendingError if the container can't be extended, or a name is not valid there.
     """
-    if not container.venv:
+    if wanted and not container.venv:
         raise ExtendingError(f"{container.module} can't be extended: it has no user software ('venv' in the catalogue, "
                              "the easyblock ContainerVenv in an easyconfig)")
     check_names(name, date)

@@ -17,8 +17,9 @@ from typing import Optional, Union
 
 from ebsif import files
 from ebsif.catalogue.container import Container
+from ebsif.catalogue.records import system_of
 from ebsif.eb import framework, running
-from ebsif.environments import extending, plan
+from ebsif.environments import extending, plan, system
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
@@ -176,8 +177,8 @@ def check_name(request: Request, extension: Extension, added: Sequence[str] = ()
     """
     Say which packages the name of a new extension would no longer stand for, because an earlier one has that name.
 
-    `added` are the packages that the command line adds, which are not meant as all that the extension has: raise
-    ExtendingError if any would be lost.
+    `added` are the options with the packages that the command line adds, which are not meant as all that the extension
+    has: raise ExtendingError if any would be lost.
     """
     # --prefix and others say where it would be
     framework.session(tuple(request.more))
@@ -186,9 +187,11 @@ def check_name(request: Request, extension: Extension, added: Sequence[str] = ()
     if not extensions or extensions[-1].damage:
         return
     earlier = extensions[-1]
-    lost = ", ".join(sorted(names_in(earlier.record.stages) - names_in(list(extension.wanted))))
+    there = {*names_in(list(extension.wanted)), *system.names_of(system_of(extension.base.system_packages).packages)}
+    before = {*names_in(earlier.record.stages), *system.names_of(earlier.record.system_layer.requested)}
+    lost = ", ".join(sorted(before - there))
     if lost and added:
-        raise ExtendingError(f"`{name}` exists ({shown(earlier)}); to add to it: ebsif extend {name} --add "
+        raise ExtendingError(f"`{name}` exists ({shown(earlier)}); to add to it: ebsif extend {name} "
                              f"{shlex.join(added)}; otherwise choose another --name")
     if lost:
         output.note(f"the new `{name}` is made without {lost}, which {shown(earlier)} was made with")

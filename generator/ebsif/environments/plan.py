@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.lockfile import versions_in
+from easybuild.easyblocks.generic.container.lockfile import LayerRecord, versions_in
 from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -40,13 +40,14 @@ class Plan:
     What pip would do: the packages to install, sorted by the reason, then by name, and those that are there.
 
     `there` are packages that were asked for and are in the image, `before` is the number of packages of the extension
-    that is changed which stay. `problem` is why the requirements can't be installed, `artifacts` are the files that
-    pip would install, as `artifacts_in` returns them.
+    that is changed which stay. `system` are the packages of the image's distribution. `problem` is why the packages
+    can't be installed, `artifacts` are the files that pip would install, as `artifacts_in` returns them.
     """
 
     added: list[Addition] = field(default_factory=list)
     there: list[tuple[str, str]] = field(default_factory=list)
     before: int = 0
+    system: LayerRecord = field(default_factory=LayerRecord)
     problem: str = ""
     artifacts: dict[str, dict] = field(default_factory=dict)
     warned: bool = False
@@ -62,6 +63,7 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     """
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.packages import artifacts_in
+    from easybuild.easyblocks.generic.container.systempackages import CHECK_VARIABLE, REPORT
 
     stages = stages_of(as_parameter(container.requirements))
     planned = container.replace(
@@ -71,11 +73,12 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         path.write_text(easyconfig.render(planned), encoding="utf-8")
         # nothing of a check is left, unless the user has another --tmpdir; their --buildpath has no reports
         done = running.install([path, f"--tmpdir={folder}", *options, *framework.only_build(folder, "test"),
-                                "--disable-enforce-checksums", sources(container)])
+                                "--disable-enforce-checksums", sources(container)], **{CHECK_VARIABLE: "1"})
         if done.status:
             return Plan(problem=problem(done, container, folder))
         items = [item for report in written(folder, "report.json") for item in json.loads(report)["install"]]
         pins = written(folder, "constraints.txt")
+        system = [LayerRecord.of(json.loads(report)) for report in written(folder, REPORT, "")]
     before = {normal_name(name): version for name, version in versions_in(kept).items()}
     added = additions([item for item in items if before.get(
         normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])
@@ -83,7 +86,7 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     installed = {normal_name(one.name) for one in added}
     there = sorted((names_in(stages) & image_packages.keys()) - installed - before.keys())
     return Plan(added, [(name, image_packages[name]) for name in there], len(set(before) - installed),
-                artifacts=artifacts_in(items), warned=done.warned)
+                system[0] if system else LayerRecord(), artifacts=artifacts_in(items), warned=done.warned)
 
 
 def additions(items: Iterable[dict]) -> list[Addition]:
@@ -94,7 +97,7 @@ def additions(items: Iterable[dict]) -> list[Addition]:
     return sorted(added, key=lambda package: (REASONS.index(package.why), package.name.lower()))
 
 
-def written(folder: str, name: str) -> list[str]:
+def written(folder: str, name: str, where: str = "stages/*/") -> list[str]:
     """
     Return the texts of the files of that name which the stages of an installation have written below a folder.
 
@@ -104,7 +107,7 @@ def written(folder: str, name: str) -> list[str]:
     from easybuild.tools.build_log import EasyBuildError
 
     try:
-        return [read_written(str(path), folder) for path in Path(folder).glob(f"build/**/stages/*/{name}")]
+        return [read_written(str(path), folder) for path in Path(folder).glob(f"build/**/{where}{name}")]
     except EasyBuildError as error:
         raise ExtendingError(str(error).strip("'\"")) from None
 
@@ -119,11 +122,12 @@ def problem(done: running.Result, container: Container, folder: str) -> str:
             f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
     reason = done.reason.removesuffix(" See its output above or in the log.")
     diagnosis = Diagnosis(text, "".join(written(folder, "pip.log")))
+    is_of_system = reason.startswith("Easyconfig parameter 'system_packages'")
     is_of_requirements = re.match(r"pip failed in stage|Stage '", reason) and not diagnosis.machine
     # without a known cause, only the output tells
-    if not (is_of_requirements and diagnosis.text):
+    if not (is_of_system or is_of_requirements and diagnosis.text):
         done.print_program()
-    if not is_of_requirements:
+    if not (is_of_system or is_of_requirements):
         raise ExtendingError(reason or done.message)
     return reason
 
@@ -133,17 +137,31 @@ def show_packages(plan: Plan) -> None:
     rows = [("+", f"{one.name} {one.version}", one.why) for one in plan.added]
     rows += [("=", f"{name} {version}", "in the image") for name, version in plan.there]
     rows += [("=", output.format_count(plan.before, "package"), "as before")] if plan.before else []
+    rows += system_rows(plan.system)
     width = max((len(package) for _, package, _ in rows), default=0)
     for sign, package, why in rows:
         print(output.escape(f"{sign} {package:<{width}}  {why}"))
+
+
+def system_rows(system: LayerRecord) -> list[tuple[str, str, str]]:
+    """Return the rows on packages of the image's distribution: what was asked for, what changes, how many more."""
+    versions, asked = versions_in(system.packages), [name.partition("=")[0] for name in system.requested]
+    rows = [("+", f"{name} {versions[name]}", "system package, asked for") if name in versions else
+            ("=", name, "system package, in the image") for name in asked if name not in system.upgraded]
+    rows += [("+", f"{name} {new}", f"system package, instead of {old}")
+             for name, (old, new) in system.upgraded.items()]
+    more = len(versions.keys() - set(asked))
+    return rows + ([("+", output.format_count(more, "system package"), "dependencies")] if more else [])
 
 
 def show(plan: Plan, container: Container, command: str) -> None:
     """Print a plan for an extension, the verdict, and the command that installs it."""
     show_packages(plan)
     if not plan.problem:
-        number = len(plan.added) + plan.before
-        print(f"yes: {container.module} can be installed: {output.format_count(number, 'package')}"
+        number, system = len(plan.added) + plan.before, len(plan.system.packages) + len(plan.system.upgraded)
+        counts = [output.format_count(count, what) for count, what in ((number, "package"), (system, "system package"))
+                  if count or what == "package" and not system]
+        print(f"yes: {container.module} can be installed: {' and '.join(counts)}"
               f"{f' ({plan.before} as before)' if plan.before else ''}"
               f"{SEE_WARNING if plan.warned else ''}")
         output.hint(f"install it with: {command}")

@@ -11,9 +11,9 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from pydantic import ValidationError
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import Stage
+from ebsif.catalogue.records import Stage, SystemPackages
 from ebsif.catalogue.site import Site
-from ebsif.environments import bases, plan
+from ebsif.environments import bases, plan, system
 from ebsif.environments.extending import known_image
 from ebsif.environments.plan import REASONS, Addition, Plan
 from ebsif.errors import EbsifError
@@ -46,6 +46,9 @@ def read(path: Path) -> Record:
 
 def repeatable(record: Record, place: object) -> Record:
     """Return a record of that place, which may be somebody else's; raise RepeatingError unless it can be repeated."""
+    if not record.stages and record.system_layer.requested:
+        raise RepeatingError(f"{place} is the lock of a module that only adds packages of the image's system: ebsif "
+                             f"extend CONTAINER --apt {' '.join(record.system_layer.requested)}")
     if not record.stages:
         raise RepeatingError(f"{place} is the lock of a module without packages of its own: there is nothing to repeat")
     wrong = next(missing_in(record), None)
@@ -115,7 +118,9 @@ def repeated(container: Container, record: Record) -> Container:
     """Return a container as the base of the recorded environment: with the same image and path of the venv."""
     parameters = {key: value for key, value in container.parameters.items() if key != "constraints"}
     before = parameters.pop("venv_name", container.venv_name) or container.name.lower()
-    return container.replace(sha256=record.image.sha256, parameters=parameters, venv_name=record.venv_name or before)
+    layer = record.system_layer
+    return system.replaced(container, layer.requested, layer.allow_upgrade).replace(
+        sha256=record.image.sha256, parameters=parameters, venv_name=record.venv_name or before)
 
 
 def has_other_image(container: Container, record: Record) -> bool:
@@ -128,13 +133,17 @@ def adapted(container: Container, record: Record) -> tuple[Container, list[dict[
     there = known_image(container).packages
     pins = [f"{name}=={version}" for name, version in versions_in(record.venv_packages).items()
             if normal_name(name) not in there and name not in venv.TOOLS]
-    return container.replace(parameters={**container.parameters, "constraints": pins}), record.stages
+    layer = record.system_layer
+    more = SystemPackages.model_construct(packages=layer.requested, allow_upgrade=layer.allow_upgrade)
+    return system.joined(container.replace(parameters={**container.parameters, "constraints": pins}), more), \
+        record.stages
 
 
 def is_same(easyconfig: Path, record: Record) -> bool:
     """Return whether an easyconfig, of an installation or with a lock beside it, repeats what is in a record."""
     def identity(one: Record) -> tuple:
-        return one.image.sha256, one.stages, one.venv_packages, one.artifacts, one.venv_name
+        return one.image.sha256, one.stages, one.venv_packages, one.artifacts, one.venv_name, \
+            one.system_layer.requested
 
     places = (easyconfig.parent.parent / RECORD, easyconfig.with_suffix(COPY_SUFFIX))
     return any(identity(lock.read(place)) == identity(record) for place in places if place.is_file())

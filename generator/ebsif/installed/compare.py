@@ -75,8 +75,8 @@ def facts_of_parameters(values: dict[str, Any]) -> Facts:
 def parameters_of(path: Path) -> dict[str, Any]:
     """Return the parameters of an easyconfig, as read by EasyBuild."""
     read = framework.read(path)
-    names = ("name", "version", "versionsuffix", "sources", "wrappers", "requirements", "init", "gpu", "conda_env",
-             *BIND_PARAMETERS, *VARIABLE_PARAMETERS)
+    names = ("name", "version", "versionsuffix", "sources", "wrappers", "requirements", "system_packages", "init",
+             "gpu", "conda_env", *BIND_PARAMETERS, *VARIABLE_PARAMETERS)
     return {name: read[name] for name in names if name in read}
 
 
@@ -93,7 +93,7 @@ def compare(before: Facts, after: Facts) -> list[lock.Change]:
 def extension_of(path: Path) -> tuple[list, str, str]:
     """Return requirements, name and date of an extension from its easyconfig. Raise ComparingError for others."""
     values = parameters_of(path)
-    if not values.get("requirements"):
+    if not values.get("requirements") and not values.get("system_packages"):
         raise ComparingError(f"{path} has no requirements, so there is nothing to upgrade")
     if requirements.lock_of(values["requirements"]):
         raise ComparingError(f"{path} repeats an installation from its lock file, which works only with the same image")
@@ -101,4 +101,4 @@ def extension_of(path: Path) -> tuple[list, str, str]:
     if not named:
         raise ComparingError(f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "
                              "use `ebsif extend` on the newer container")
-    return requirements.stages_or_lines(values["requirements"]), *named.groups()
+    return requirements.stages_or_lines(values["requirements"] or []), *named.groups()

@@ -1,0 +1,69 @@
+"""Packages of the image's distribution that an extension adds (easyconfig parameter 'system_packages')."""
+
+from collections.abc import Sequence
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.texts import SYSTEM_PACKAGE
+
+from ebsif.catalogue.container import Container
+from ebsif.catalogue.records import SystemPackages, system_of
+from ebsif.catalogue.selection import did_you_mean
+from ebsif.errors import EbsifError
+
+
+class SystemPackagesError(EbsifError):
+    """Packages of the system can't be added or removed; the message says why and what to do."""
+
+
+def names_of(packages: Sequence[str]) -> list[str]:
+    """Return the names of packages without the versions that they may have."""
+    return [package.partition("=")[0] for package in packages]
+
+
+def joined(container: Container, more: SystemPackages) -> Container:
+    """Return a container with more packages, in one layer: one that is there gets the version that is wanted now."""
+    before = system_of(container.system_packages)
+    packages = before.packages + more.packages
+    return replaced(container, list(dict(zip(names_of(packages), packages)).values()),
+                    before.allow_upgrade + more.allow_upgrade)
+
+
+def replaced(container: Container, packages: Sequence[str], allowed: Sequence[str]) -> Container:
+    """Return a container with these packages instead of its own; each counts once."""
+    return container.replace(system_packages=SystemPackages.model_construct(
+        packages=list(dict.fromkeys(packages)), allow_upgrade=list(dict.fromkeys(allowed))))
+
+
+def added(container: Container, packages: Sequence[str], allowed: Sequence[str]) -> Container:
+    """Return a container with packages that were typed; raise SystemPackagesError for what is no name."""
+    for name in (*packages, *allowed):
+        if not SYSTEM_PACKAGE.match(name):
+            raise SystemPackagesError(f"not a name of a package: '{name}' (write NAME or NAME=VERSION)")
+    if not packages and not allowed:
+        return container
+    if not packages and not system_of(container.system_packages).packages:
+        raise SystemPackagesError("--allow-upgrade is for the packages of --apt: name one")
+    return joined(container, SystemPackages.model_construct(packages=list(packages), allow_upgrade=list(allowed)))
+
+
+def removed(container: Container, names: Sequence[str], module: str, base: Optional[Container]) -> Container:
+    """Return the container of an extension, the module, without packages; raise SystemPackagesError if it has none."""
+    system = system_of(container.system_packages)
+    inherited = names_of(system_of(base.system_packages).packages) if base else []
+    there = names_of(system.packages)
+    for name in names:
+        if name in inherited:
+            raise SystemPackagesError(f"{name} belongs to the module that {module} extends: remove it there")
+        if name not in there:
+            raise SystemPackagesError(
+                f"{module} was made without the system package {name}{did_you_mean(name, there)}" + (
+                    f" (it was made with: {', '.join(there)})" if there else ""))
+    kept = [one for one in system.packages if names_of([one])[0] not in names]
+    # nothing else needs the upgrade of a package of the image
+    return replaced(container, kept, system.allow_upgrade if kept else [])
+
+
+def own(container: Container, base: Optional[Container]) -> list[str]:
+    """Return the packages that an extension adds to those of its base."""
+    inherited = system_of(base.system_packages).packages if base else []
+    return [one for one in system_of(container.system_packages).packages if one not in inherited]
