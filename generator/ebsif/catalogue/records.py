@@ -103,8 +103,9 @@ class Stage(Model):
 class SystemPackages(Model):
     """Packages of the image's distribution; see the easyconfig parameter ``system_packages``."""
 
-    packages: list[SystemPackageName]
-    allow_upgrade: list[SystemPackageName] = []
+    packages: list[SystemPackageName] = Field(description="names, or NAME=VERSION")
+    allow_upgrade: list[SystemPackageName] = Field(
+        [], description="packages of the image that may get another version")
 
     @property
     def parameter(self) -> Union[list[str], dict[str, list[str]]]:
@@ -191,8 +192,7 @@ class ContainerFields(Model):
     requirements: Union[str, list[SingleLine], list[Stage], None] = Field(
         None, description="Python packages to install")
     system_packages: Union[list[SystemPackageName], SystemPackages, None] = Field(
-        None, description="packages of the image's distribution to add as a layer: names, NAME=VERSION for a version; "
-                          "allow_upgrade: packages of the image that may get another version")
+        None, description="packages of the image's distribution to add as a layer: names, or NAME=VERSION")
     support: Optional[SingleLine] = Field(None, description="level of support, shown in the help of the module")
     usage: Optional[Text] = Field(None, description="usage, shown in the help of the module")
     warnings: list[SingleLine] = Field([], description="warnings, shown at installation and in the help of the module")
