@@ -231,10 +231,8 @@ class ContainerVenv(ContainerInstall):
             self.venv.unpack(taken)
             pip.artifacts.update((self.repeated or InstallRecord()).artifacts)
             return self.venv.packages(), missing
-        reuse = Reuse(self.stages, pins)
-        # packages may need those of the system that were there
-        has_system = set(reuse.record.system_layer.requested) <= set(self.record.system_layer.requested)
-        if pip.fill or not has_system or not reuse.is_possible(self.image_file.path, self.spec.venv_name):
+        reuse = Reuse(self.stages, pins, self.record.system_layer.requested)
+        if pip.fill or not reuse.is_possible(self.image_file.path, self.spec.venv_name):
             return packages, missing
         self.venv.unpack(reuse.squashfs)
         trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(reuse.packages)))

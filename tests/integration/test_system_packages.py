@@ -287,8 +287,12 @@ containers:
 """
 
 
-def test_extending_a_module(site, repository, tmp_path):
-    """V-04: --check simulates: names that there aren't, what would come; --install adds it, with no user software."""
+def test_extending_a_module(site, layered, repository, tmp_path):
+    """
+    V-04: --check simulates: names that there aren't, what would come; --install adds it, also without user software.
+
+    The layer is the same as that of another module with these packages on this image, byte for byte.
+    """
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
     (folder / "Base.yaml").write_text(CATALOGUE)
@@ -311,3 +315,5 @@ def test_extending_a_module(site, repository, tmp_path):
         "yes: Base/1.0-base-mine-1 can be installed: 3 system packages"]
     extend("--apt", "greet", "--install")
     assert site.bash("module load Base/1.0-base-mine-1; singularity exec $SIF greet").stdout == SEEN + "secret\n"
+    made = site.prefix / "eb/software/Base/1.0-base-mine-1" / LAYER
+    assert made.read_bytes() == (root_of(layered) / LAYER).read_bytes()

@@ -139,7 +139,8 @@ def test_a_conda_environment(tmp_path):
     rest = ["msgpack>=1.0", "pyyaml==6.0", "scipy>=1.9,<2"]
     assert wanted.lines == ["opencv-python==4.*", "numpy<2", "torch==2.6", *rest, *pip]
     named = [
-        f"{path}: not known as Python packages; if pip knows them, add them to the pip section: ffmpeg, git 2.4, "
+        f"{path}: not known as Python packages; if pip knows them, add them to the pip section, and if "
+        f"the image's distribution has them, add them with --apt: ffmpeg, git 2.4, "
         "no-such-thing=1",
         f"{path}: versions that pip can't express; add the packages to the pip section: pandas=1.5|2.0",
         f"{path}: variables are not set: A (easyconfigs have the parameter 'container_env')"]

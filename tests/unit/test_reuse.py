@@ -28,10 +28,10 @@ def earlier(tmp_path, monkeypatch):
         "venv_packages": ["einops==0.8.1", "flash-attn==2.8", "pip==24.0"],
         "user_software": {"user-software.squashfs": hashlib.sha256(b"packages").hexdigest()}}
 
-    def reuse(stages=STAGES, pins=PINS, image=image, name="example", **changes):
+    def reuse(stages=STAGES, pins=PINS, image=image, name="example", system=(), **changes):
         (root / "share/ebsif/lock.json").write_text(json.dumps({**recorded, **changes}))
         monkeypatch.setenv("EBSIF_REUSE", str(root))
-        found = Reuse(Stage.from_parameter(stages), pins)
+        found = Reuse(Stage.from_parameter(stages), pins, system)
         return [stage.name for stage in found.missing] if found.is_possible(str(image), name) else None
 
     return reuse
@@ -57,6 +57,13 @@ def with_lines(*lines):
 def test_only_additional_packages_are_installed(earlier, stages, missing):
     """E-03: stages that are there aren't installed again; if anything else is different, all of them are."""
     assert earlier(stages) == missing
+
+
+def test_system_packages_that_were_built_on(earlier):
+    """E-03, V-04: packages may have been built on system packages, so those must be there; more do no harm."""
+    assert earlier(system_layer={"requested": ["git"]}) is None
+    assert earlier(system_layer={"requested": ["git"]}, system=["git=2"]) is None
+    assert earlier(system_layer={"requested": ["git"]}, system=["git", "vim"]) == []
 
 
 def test_everything_else_must_be_the_same(earlier, tmp_path, monkeypatch):

@@ -1,13 +1,16 @@
 """V-04: what of packages of the image's system can be said without an image: names, the record, its summary."""
 
+import hashlib
+import json
 import types
 
 import pytest
 from easybuild.easyblocks.generic.container import layer as layers
 from easybuild.easyblocks.generic.container.layer import COMPRESSION, Layer
-from easybuild.easyblocks.generic.container.lockfile import ImageRecord, LayerRecord, Record
+from easybuild.easyblocks.generic.container.lockfile import LAYER, ImageRecord, InstalledImage, LayerRecord, Record
 from easybuild.easyblocks.generic.container.parameters import check_parameters
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
+from easybuild.easyblocks.generic.container.systempackages import SystemPackages
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Record as CatalogueRecord
@@ -86,6 +89,35 @@ def test_compression_that_the_runtime_lacks(tmp_path, monkeypatch):
     container = types.SimpleNamespace(runtime=None, image="x.sif")
     Layer(container, str(tmp_path / "root"), str(tmp_path)).pack("x.squashfs")
     assert [command[-len(options):] for command, options in zip(packed, COMPRESSION)] == list(COMPRESSION)
+
+
+def test_which_layers_are_kept(tmp_path, configuration):
+    """V-04: only with the same names, on the same image by its SHA256, and unchanged; otherwise apt is asked."""
+    root, image, target = tmp_path / "installed", tmp_path / "image.sif", tmp_path / "kept"
+    (root / "share/ebsif").mkdir(parents=True)
+    image.write_bytes(b"image")
+    (root / LAYER).write_bytes(b"layer")
+    digest = {data: hashlib.sha256(data).hexdigest() for data in (b"image", b"layer")}
+    layer = {"requested": ["git"], "allow_upgrade": [], "image": digest[b"image"], "sha256": digest[b"layer"]}
+
+    def kept(value=("git",), **changes):
+        (root / "share/ebsif/lock.json").write_text(json.dumps({
+            "image": {"file": "image.sif", "size": 5}, "system_layer": {**layer, **changes}}))
+        system = SystemPackages(value if isinstance(value, dict) else list(value))
+        return bool(system.kept([InstalledImage("/none"), InstalledImage(str(root))], str(image), str(target)))
+
+    assert kept()
+    assert target.read_bytes() == b"layer"
+    assert not kept(["git", "vim"])
+    assert not kept(["git=2"])
+    assert not kept({"packages": ["git"], "allow_upgrade": ["libc6"]})
+    assert not kept(image="0" * 64)
+    assert not kept(sha256="0" * 64)
+    image.write_bytes(b"other")
+    assert not kept()
+    image.write_bytes(b"image")
+    (root / LAYER).unlink()
+    assert not kept()
 
 
 # --- ebsif extend

@@ -71,7 +71,7 @@ class Diagnosis:
          "otherwise install '\\1' in an earlier stage first"),
         (r"Cannot find command 'git'",
          "git is missing in the image, so requirements from git repositories can't be installed. Use a release from an "
-         "index, or a wheel built elsewhere"),
+         "index, or a wheel built elsewhere, or add git: system_packages = ['git']"),
         (r"ERROR: (\S+) is not a supported wheel on this platform",
          "the wheel \\1 is for another Python version or another platform than the image's"),
         (r"No matching distribution found for (\S+\+(?:rocm|cu|cpu)[\w.]*)",

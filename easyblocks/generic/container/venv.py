@@ -199,13 +199,18 @@ class Reuse:
     only if the result is the same as from scratch; otherwise everything is installed again, in the same versions.
     """
 
-    def __init__(self, stages: List[Stage], pins: Dict[str, str]) -> None:
-        """Read the record of the earlier installation; the new one has the stages and `pins` (versions by name)."""
+    def __init__(self, stages: List[Stage], pins: Dict[str, str], system: Iterable[str] = ()) -> None:
+        """
+        Read the record of the earlier installation.
+
+        The new one has the stages, `pins` (versions by name), and `system`, packages of the image's distribution.
+        """
         self.installed = InstalledImage(os.environ.get(REUSE_VARIABLE, ''))
         self.record = self.installed.record
         self.squashfs = os.path.join(self.installed.root, SQUASHFS)
         self.artifacts: Dict[str, Any] = self.record.artifacts
         self.stages = stages
+        self.system = set(system)
         self.pins = {normal_name(name): version for name, version in pins.items()}
 
     @property
@@ -225,6 +230,8 @@ class Reuse:
                 and record.venv_name == venv_name
                 and record.versions.get('ebsif') == ebsif_version()
                 and not record.local_files
+                # what was built may need them
+                and self.system.issuperset(record.system_layer.requested)
                 and list(user_software.installed) == [SQUASHFS] and not user_software.changed
                 # root would unpack devices of other accounts
                 and (os.getuid() != 0 or os.stat(self.squashfs).st_uid == 0)
