@@ -17,6 +17,7 @@ from ebsif.catalogue.records import Record as CatalogueRecord
 from ebsif.catalogue.records import system_of
 from ebsif.cli import main
 from ebsif.environments import plan, repeating
+from ebsif.installed import places, report, softwarestate
 from prefixes import BASE, EASYCONFIG, MINE
 from pydantic import ValidationError
 
@@ -118,6 +119,31 @@ def test_which_layers_are_kept(tmp_path, configuration):
     image.write_bytes(b"image")
     (root / LAYER).unlink()
     assert not kept()
+
+
+def test_which_layers_are_wrong(eb_prefix):
+    """V-04: gone, truncated, altered (with --verify), or made for another image: said with what to do."""
+    digest = hashlib.sha256(b"layer").hexdigest()
+    layer = {"requested": ["git"], "image": "0" * 64, "sha256": digest, "size": 5}
+    root = eb_prefix.install(MINE, system_layer=layer)
+    other = eb_prefix.install(BASE, system_layer={**layer, "image": "1" * 64})
+    (other / LAYER).write_bytes(b"layer")
+
+    def problem(root, verify=False):
+        found = softwarestate.layer(places.of_directory(root), verify)
+        return found and found.text.partition(": install the module again with `")[0]
+
+    assert problem(root) == f"its {LAYER} is gone"
+    (root / LAYER).write_bytes(b"lay")
+    assert problem(root) == f"its {LAYER} is damaged: it isn't what was installed"
+    (root / LAYER).write_bytes(b"other")
+    assert problem(root) is None
+    assert problem(root, verify=True) == f"its {LAYER} is damaged: it isn't what was installed"
+    (root / LAYER).write_bytes(b"layer")
+    assert problem(root, verify=True) is None
+    assert problem(other) == f"its {LAYER} was made for another image"
+    found = report.examine(places.of_directory(other), False)
+    assert [one.text for one in found.findings if LAYER in one.text]
 
 
 # --- ebsif extend
