@@ -21,7 +21,7 @@ def make_deb(repository, name, version="1.0", files=(), **fields):
         (tree / "DEBIAN" / script).chmod(0o755)
     for path, text in dict(files).items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
-        (tree / path).write_text(text)
+        (tree / path).write_bytes(text if isinstance(text, bytes) else text.encode())
         (tree / path).chmod(0o755 if "/bin/" in path else 0o644)
     deb = repository / f"{name}_{version}_{control['Architecture']}.deb"
     subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True, capture_output=True)

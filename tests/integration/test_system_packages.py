@@ -31,9 +31,12 @@ def repository(tmp_path_factory):
     make_deb(folder, "greet", "1:1.0-2", {"usr/bin/greet": GREET}, Depends="greet-data", postinst=AS_ROOT)
     make_deb(folder, "greet-data", files={"usr/share/greet/text": "hello from the layer\n",
                                           "usr/share/greet/secret": "secret\n"})
-    make_deb(folder, "modern", Depends="hostname (>= 99)")
+    make_deb(folder, "modern", Depends="hostname (>= 99)",
+             postinst="update-alternatives --install /usr/bin/awk awk /usr/bin/hostname 1000")
     make_deb(folder, "hostname", "99.0", {"usr/bin/hostname": "#!/bin/sh\necho newer\n"}, Essential="yes")
     make_deb(folder, "rival", Conflicts="media-types")
+    program = Path("/bin/ls").read_bytes().replace(b"libselinux.so.1", b"libmissing.so.1")
+    make_deb(folder, "lacking", files={"usr/bin/lacking": program})
     make_deb(folder, "failing", postinst="echo it is broken >&2\nexit 3")
     return folder
 
@@ -185,13 +188,21 @@ def test_names_that_apt_does_not_know(add, base_image):
     assert "greet-data has no version 0.9 any more; there is 1.0" in refused(add, "greet-data=0.9")
 
 
-def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image):
-    """V-04: an upgrade is refused by name; allowed by name it hides what the newer package lacks."""
+def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image, monkeypatch):
+    """
+    V-04: an upgrade is refused by name; allowed by name it hides what the newer package lacks.
+
+    Programs of the image that are others now, and libraries that aren't found, are named.
+    """
+    said = []
+    monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.trace_msg", said.append)
     text = refused(add, "modern")
     assert "that would change packages of the image: hostname 3.23+nmu1 -> 99.0. " in text
     assert "'allow_upgrade': ['hostname'] in the easyconfig, or --allow-upgrade hostname for ebsif extend" in text
     assert "media-types would be removed" in refused(add, "rival", allow_upgrade=["media-types"])
-    record, layer = add("modern", allow_upgrade=["hostname"])
+    record, layer = add("modern", "lacking", allow_upgrade=["hostname"])
+    assert said[-2] == "system packages: other programs than in the image by these names: awk"
+    assert said[-1] == "system packages: a library is missing: libmissing.so.1 of /usr/bin/lacking"
     assert record.upgraded == {"hostname": ["3.23+nmu1", "99.0"]}
     assert "/usr/bin/dnsdomainname" in record.hidden
     assert "/usr/bin/hostname" in record.replaced

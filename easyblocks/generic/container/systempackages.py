@@ -326,10 +326,8 @@ class Installation:
         if switched:
             trace_msg("system packages: other programs than in the image by these names: %s" % ', '.join(
                 map(os.path.basename, switched)))
-        programs = ['/%s/%s' % (folder, name) for folder in ('usr/bin', 'usr/sbin', 'bin', 'sbin')
-                    if os.path.isdir(os.path.join(layer.staged, folder))
-                    for name in sorted(os.listdir(os.path.join(layer.staged, folder)))]
-        command = ENVIRONMENT + sh_command('find-missing-libraries.sh', *programs)
+        names = [name.split('=')[0] for name in self.wanted.names]
+        command = ENVIRONMENT + sh_command('find-missing-libraries.sh', *names)
         found = layer.over_image(target).run(command, hidden=True, fail_on_error=False)
         for line in found.output.splitlines():
-            trace_msg("system packages: library not found: %s" % line)
+            trace_msg("system packages: a library is missing: %s" % line)
