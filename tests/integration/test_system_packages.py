@@ -237,6 +237,12 @@ def test_an_image_without_apt(add, small_image):
     assert "Packages of Python from PyPI work with every image" in text
 
 
+def test_a_truncated_image(add, base_image, tmp_path):
+    """V-04: it is refused as without system packages."""
+    (tmp_path / "short.sif").write_bytes(base_image.read_bytes()[:1_000_000])
+    assert "short.sif is an incomplete SIF file" in refused(add, "greet", image=tmp_path / "short.sif")
+
+
 def test_no_network(add, monkeypatch):
     """V-04: apt's own words, and what to look at."""
     monkeypatch.delenv("EBSIF_INSTALL_BIND")

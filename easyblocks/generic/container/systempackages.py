@@ -30,7 +30,7 @@ from .framework import EasyBuildExit
 from .install import FILES, sh_command
 from .layer import Layer
 from .lockfile import LAYER, InstalledImage, LayerRecord
-from .runtime import SHOWN_LINES, Container, open_written, run_program
+from .runtime import SHOWN_LINES, Container, escape_bind, open_written, run_program
 from .texts import SYSTEM_PACKAGE, format_size
 
 # What would be, or was, added: the part of the record, in the build directory, for `ebsif extend --check`.
@@ -196,7 +196,9 @@ class Installation:
 
     def probe(self) -> None:
         """Refuse an image without apt."""
-        lines = self.command(sh_command('probe-system.sh', *DIRECTORIES)).output.splitlines()
+        # the first start: fails for truncated files and files of another type
+        probed = self.container.run(ENVIRONMENT + sh_command('probe-system.sh', *DIRECTORIES), hidden=True)
+        lines = probed.output.splitlines()
         found = [line.split(' ', 1) for line in lines if ' ' in line]
         self.system = ([value for key, value in found if key == 'name'] + ['unknown'])[0]
         self.directories = [value for key, value in found if key == 'directory' and value in DIRECTORIES]
@@ -301,8 +303,7 @@ class Installation:
         """Let apt install the packages in the copies, as if by root."""
         program = os.path.join(self.folder, 'as-root.pl')
         copy_file(os.path.join(FILES, 'share', 'ebsif', 'as-root.pl'), program)
-        binds = ['%s:/%s' % (self.path(name).replace(',', '\\,').replace(':', '\\:'), name)
-                 for name in self.directories + ['run']]
+        binds = ['%s:/%s' % (escape_bind(self.path(name)), name) for name in self.directories + ['run']]
         done = self.command(['perl', program, 'apt-get'] + self.apt + [
             '--yes', 'install', '--no-upgrade', '--'] + list(self.wanted.names), check=False, binds=binds)
         if done.exit_code:

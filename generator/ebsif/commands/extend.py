@@ -184,8 +184,8 @@ def fill_wheelhouse(options: Namespace) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
     asked = request_of(options)
     others = (options.add, options.remove, changes_system(options), options.name, options.extra, options.group,
-              options.allow_replace, options.no_build_isolation, asked.date, asked.output, asked.image, asked.dry_run, asked.check,
-              asked.installs)
+              options.allow_replace, options.no_build_isolation, asked.date, asked.output, asked.image, asked.dry_run,
+              asked.check, asked.installs)
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
