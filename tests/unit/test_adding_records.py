@@ -332,7 +332,8 @@ def test_names_without_a_version_match_no_family(place, name, capsys):
     own.parent.mkdir(parents=True)
     own.write_text(HEAD.replace("tool-{version}.sif", "'{version}.sif'").replace("name: Tool", "name: Bare"))
     assert add(name) == 3
-    assert f"no family of the catalogue has images named like {name}" in capsys.readouterr().err
+    # the name of the software is that of the file
+    assert f"the version of {name.split('_')[0].removesuffix('.sif')} is in neither" in capsys.readouterr().err
     assert add(f"tool-{name}") == 3
 
 

@@ -701,27 +701,6 @@ def test_packages_are_removed_with_what_only_they_need(extension):
         {"name": "c", "requirements": ["rich"]}]
 
 
-def test_what_pip_may_do_with_the_image(extension, tmp_path, capsys):
-    """user 6a, 6b: S001-19: without an easyconfig to edit, for new extensions and changed ones, and for files."""
-    words = ["--no-build-isolation", "Kernels", "--allow-replace", "numpy"]
-    built = {"name": "built against torch", "requirements": ["kernels==1"], "no_build_isolation": True,
-             "allow_replace": ["numpy"]}
-    values, _ = extension.extend(BASE, "--add", "kernels==1", *words, "--name", "new")
-    assert built in values["requirements"]
-    (tmp_path / "r.txt").write_text("kernels==1\nlightly\n")
-    values, _ = extension.extend(BASE, "-r", "r.txt", *words, "--name", "file")
-    assert values["requirements"][1:] == [
-        {"name": "requirements", "requirements": ["lightly"], "allow_replace": ["numpy"]}, built]
-    values, _ = extension.extend(BASE, "--stage", "one=r.txt", "--no-build-isolation", "kernels", "--name", "stage")
-    assert values["requirements"] == [
-        {"name": "one", "requirements": ["kernels==1", "lightly"], "no_build_isolation": True}]
-    values, _ = extension.extend("mine", "--add", "kernels==1", *words)
-    assert {**built, "name": values["requirements"][-1]["name"]} == values["requirements"][-1]
-    for wrong in (["--from-lock", "x.json"], ["--remove", "rich"]):
-        assert main(["extend", "mine", *wrong, "--allow-replace", "numpy"]) == 2
-        assert "are for packages that are added" in capsys.readouterr().err
-
-
 def test_requirements_are_replaced(extension, tmp_path):
     """E-03, use D5: from a changed file; the same file changes nothing."""
     (tmp_path / "r.txt").write_text("greeting>=1\nnumpy\nrich  # mine\n")

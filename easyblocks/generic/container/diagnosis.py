@@ -67,8 +67,7 @@ class Diagnosis:
         (r"(?s)(?:Getting requirements to build|Preparing metadata|Building wheel|Installing build dependencies)"
          r".*?ModuleNotFoundError: No module named '([\w.]+)'",
          "it needs '\\1' at build time. If the image has it, or an earlier stage installs it, put the package into a "
-         "separate, later stage with 'no_build_isolation': True (ebsif extend ... --no-build-isolation PACKAGE); "
-         "otherwise install '\\1' in an earlier stage first"),
+         "separate, later stage with 'no_build_isolation': True; otherwise install '\\1' in an earlier stage first"),
         (r"Cannot find command 'git'",
          "git is missing in the image, so requirements from git repositories can't be installed. Use a release from an "
          "index, or a wheel built elsewhere, or add git: system_packages = ['git']"),
@@ -130,8 +129,8 @@ class Diagnosis:
                     "version: `ebsif extend ... --add '%s'` with the version that is needed" % (
                         protected[0], reasons, name))
         return ("%s of the image can't be replaced, but: %s. Ask for a version that works with it; or, to replace it "
-                "on purpose, allow it for this stage with 'allow_replace': %s (ebsif extend ... --allow-replace %s)" % (
-                    ', '.join(sorted(set(protected))), reasons, names, ' '.join(names)))
+                "on purpose, allow it for this stage with 'allow_replace': %s" % (
+                    ', '.join(sorted(set(protected))), reasons, names))
 
     @property
     def text(self) -> str:

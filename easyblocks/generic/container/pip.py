@@ -284,9 +284,8 @@ class Pip:
             image = self.protected[name][1]
             if name not in [normal_name(item) for item in stage.allow_replace]:
                 raise EasyBuildError("Stage '%s' installed %s==%s, which hides the image's (%s). Leave it "
-                                     "out, or allow it for this stage with 'allow_replace': ['%s'] (ebsif extend ... "
-                                     "--allow-replace %s)", stage.name, packages[name][0], packages[name][1], image,
-                                     name, name)
+                                     "out, or allow it for this stage with 'allow_replace': ['%s']", stage.name,
+                                     packages[name][0], packages[name][1], image, name)
             trace_msg("%s of the image was replaced: %s -> %s" % (name, image, packages[name][1]))
             # later stages build on this one
             del self.protected[name]

@@ -97,8 +97,8 @@ def remedy(problem: Dict[str, Any]) -> str:
         return "Add these lines to the requirements:\n    %s" % '\n    '.join(problem['lines'])
     text = "Ask for another version of %s, or leave it out" % (problem['culprit'] or problem['names'][0])
     if problem['replace']:
-        text += "; or, to replace packages of the image on purpose, allow it for this stage with 'allow_replace': %s " \
-            "(ebsif extend ... --allow-replace %s)" % (problem['replace'], ' '.join(problem['replace']))
+        text += "; or, to replace packages of the image on purpose, allow it for this stage with 'allow_replace': %s" \
+            % problem['replace']
     return text + "."
 
 

@@ -21,8 +21,6 @@ from argparse import Namespace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.requirements import stages_of
-from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
@@ -116,11 +114,6 @@ def configure(parser):
     parser.add_argument("--remove", metavar="PACKAGE", nargs="+", default=[],
                         help="remove packages from an extension, and what only they need"
                         ).completer = complete_packages
-    parser.add_argument("--no-build-isolation", metavar="PACKAGE", nargs="+", default=[],
-                        help="build packages with those of the image that they need, as packages are that are known "
-                             "to need torch")
-    parser.add_argument("--allow-replace", metavar="PACKAGE", nargs="+", default=[],
-                        help="let other versions of these packages of the image be installed, which may break others")
     parser.add_argument("--apt", metavar="PACKAGE", nargs="+", action="extend", default=[],
                         help="add packages of the image's distribution (Debian, Ubuntu): NAME or NAME=VERSION")
     parser.add_argument("--remove-apt", metavar="PACKAGE", nargs="+", action="extend", default=[],
@@ -139,8 +132,6 @@ def run(options: Namespace) -> int:
     given = [options.requirements, options.stage, options.from_venv, options.from_lock, options.add or options.remove]
     if sum(map(bool, given)) > 1:
         raise UsageError("--add and --remove can't be combined with the other ways to name packages")
-    if (options.allow_replace or options.no_build_isolation) and (options.from_lock or options.remove):
-        raise UsageError("--allow-replace and --no-build-isolation are for packages that are added")
     if (options.extra or options.group) and not (options.requirements or options.stage):
         raise UsageError("--extra and --group need -r or --stage")
     names = names_of(options)
@@ -184,8 +175,7 @@ def fill_wheelhouse(options: Namespace) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
     asked = request_of(options)
     others = (options.add, options.remove, changes_system(options), options.name, options.extra, options.group,
-              options.allow_replace, options.no_build_isolation, asked.date, asked.output, asked.image, asked.dry_run,
-              asked.check, asked.installs)
+              asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.installs)
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
@@ -226,29 +216,16 @@ def require_name(options: Namespace) -> None:
 def wanted_packages(options: Namespace, container: Container) -> list:
     """Return the packages that the options name, as stages or lines, and report what can't be installed."""
     if options.add:
-        return allowed(requirements.split_into_stages(change.parse(options.add), needy(options)), options)
+        return requirements.split_into_stages(change.parse(options.add))
     if options.from_venv:
         wanted = venv.read(options.from_venv)
-        stages, impossible = requirements.split_into_stages(wanted.lines, needy(options)), wanted.impossible
+        stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
     else:
         stages, impossible = extending.stages_from(
-            options.requirements, parse_stages(options.stage), container, options.extra, options.group,
-            needy(options))
+            options.requirements, parse_stages(options.stage), container, options.extra, options.group)
     for text in impossible:
         output.note(text)
-    return allowed(stages, options)
-
-
-def needy(options: Namespace) -> list[str]:
-    """Return the normalized names of the packages that are built with those of the image."""
-    return [normal_name(name) for name in options.no_build_isolation]
-
-
-def allowed(wanted: list, options: Namespace) -> list:
-    """Return stages or lines with the packages of the image that pip may replace."""
-    if not options.allow_replace:
-        return wanted
-    return [{**stage, "allow_replace": options.allow_replace} for stage in stages_of(wanted)]
+    return stages
 
 
 def parse_stages(texts: list[str]) -> list[tuple[str, str]]:
@@ -306,8 +283,7 @@ def change_packages(options: Namespace, environment: Environment, container: Con
     if options.remove:
         change.remove(environment, options.remove)
     if options.add:
-        change.add(environment, change.parse(options.add), options.name, needy(options))
-        environment.stages[environment.inherited:] = allowed(environment.own, options)
+        change.add(environment, change.parse(options.add), options.name)
     elif options.requirements or options.stage or options.from_venv:
         change.replace(environment, wanted_packages(options, container), options.name)
     return options.rebuild or environment.changed_by_hand or environment.asked != before

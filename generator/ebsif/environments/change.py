@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -232,8 +232,8 @@ def parse(texts: Iterable[str]) -> list[str]:
     return lines
 
 
-def add(environment: Environment, lines: Iterable[str], name: str, needy: Collection[str] = ()) -> None:
-    """Add packages, except those that are there already; see `add_lines`."""
+def add(environment: Environment, lines: Iterable[str], name: str) -> None:
+    """Add packages, except those that are there already."""
     asked = set(map(name_in, environment.lines))
     new = []
     for line in lines:
@@ -244,15 +244,15 @@ def add(environment: Environment, lines: Iterable[str], name: str, needy: Collec
             output.note(f"{name_in(line)} {there} is in {environment.module if package else 'the image'} already")
         else:
             new.append(line)
-    add_lines(environment, new, name, needy)
+    add_lines(environment, new, name)
 
 
-def add_lines(environment: Environment, lines: Iterable[str], name: str, needy: Collection[str] = ()) -> None:
+def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None:
     """
     Add requirement lines to the stages of the extension: each replaces the one for the same package.
 
     If a new stage is necessary, it has the name. Raise ChangingError if a locked package would lose its hash: in one
-    call of pip, all packages have one or none. Packages in `needy` are built against the image (`split_into_stages`).
+    call of pip, all packages have one or none.
     """
     left = []
     for line in lines:
@@ -268,7 +268,7 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str, needy: 
         left += [] if places else [line]
     if not left:
         return
-    made = stages_of(requirements.split_into_stages(left, needy))
+    made = stages_of(requirements.split_into_stages(left))
     last = environment.own[-1:] if len(made) == 1 else []
     if last and not set(last[0]) - current.PLAIN and not any("--hash" in line for line in last[0]["requirements"]):
         last[0]["requirements"] += left

@@ -5,7 +5,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -125,23 +125,18 @@ def sources(container: Container) -> str:
 
 
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,
-                extras: Sequence[str] = (), groups: Sequence[str] = (),
-                needy: Collection[str] = ()) -> tuple[list, list[str]]:
-    """
-    Return the stages in one file, or in several files with names (name, path), and messages.
-
-    Packages in `needy` are built against the image (`split_into_stages`).
-    """
+                extras: Sequence[str] = (), groups: Sequence[str] = ()) -> tuple[list, list[str]]:
+    """Return the stages in one file, or in several files with names (name, path), and messages."""
     image = known_image(container)
     if path:
         wanted = requirements.read(Path(path), image, extras, groups)
-        return requirements.split_into_stages(wanted.lines, needy), wanted.impossible
+        return requirements.split_into_stages(wanted.lines), wanted.impossible
     stages, impossible = [], []
     for name, file in per_stage:
         wanted = requirements.read(Path(file), image, extras, groups)
         impossible += wanted.impossible
         stage: dict[str, Any] = {"name": name, "requirements": wanted.lines}
-        made = requirements.split_into_stages(wanted.lines, needy)
+        made = requirements.split_into_stages(wanted.lines)
         if isinstance(made[0], dict):
             stage["no_build_isolation"] = True
         stages.append(stage)

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -60,24 +60,20 @@ def read_format(path: Path, image: Image, extras: Sequence[str], groups: Sequenc
     return Wanted(requirementstxt.lines_of(path, ()))
 
 
-def split_into_stages(lines: list[str], needy: Collection[str] = ()) -> Union[list[str], list[dict]]:
-    """
-    Return requirements as stages if packages are built against torch, which get their own; else unchanged.
-
-    More packages (normalized names) that are built against packages of the image are in `needy`.
-    """
+def split_into_stages(lines: list[str]) -> Union[list[str], list[dict]]:
+    """Return requirements as stages if packages are built against torch, which get their own; else unchanged."""
     options = [line for line in lines if line.startswith("-") and not re.match("-e|--editable", line)]
     asked = [line for line in lines if line not in options]
-    last = [line for line in asked if package_name(line) in {*NEEDS_TORCH, *needy}]
-    if not last:
+    needy = [line for line in asked if package_name(line) in NEEDS_TORCH]
+    if not needy:
         return list(lines)
-    others = [line for line in asked if line not in last]
+    others = [line for line in asked if line not in needy]
     names = {package_name(line) for line in others}
     tools = [name for name in BUILD_TOOLS if name not in names]
     first: list[dict[str, Any]] = [{"name": "requirements", "requirements": [*options, *others]}] if others else []
     return [
         *([{"name": "build tools", "requirements": tools}] if tools else []), *first,
-        {"name": "built against torch", "requirements": [*options, *last], "no_build_isolation": True},
+        {"name": "built against torch", "requirements": [*options, *needy], "no_build_isolation": True},
     ]
 
 
