@@ -197,11 +197,9 @@ class ContainerVenv(ContainerInstall):
             repeated.check_repeatable(image_packages.pins, with_files=not self.squashfs_to_take)
         packages = self.venv.make(self.probe)
         # a venv may have a pip of its own; what ensurepip adds to it (with old Pythons setuptools) may change, too
-        spec = self.spec
-        protected = image_packages.select(
-            lambda name: name != 'pip' and packages[name] == image_packages[name])
-        pins = repeated.pins if repeated else lockfile.versions_in(spec.constraints)
-        self.pip = pip = Pip(self.venv, self.builddir, protected, pins)
+        image = packages.select(lambda name: name != 'pip' and packages[name] == image_packages.get(name))
+        pins = repeated.pins if repeated else lockfile.versions_in(self.spec.constraints)
+        self.pip = pip = Pip(self.venv, self.builddir, image, pins, self.spec.keep_packages)
         for text in find_mistakes(self.stages_for_pip, image_packages, pip_version(packages)):
             self.warn(text)
         packages, missing = self.start_user_software(pip, pins, packages)
@@ -209,6 +207,8 @@ class ContainerVenv(ContainerInstall):
             packages = self.install_stage(pip, stage, packages, is_last=stage is missing[-1])
         self.installed_packages = packages
         self.record_user_software(pip, packages)
+        for text in self.record.replacements:
+            self.warn(text)
 
     def show_build(self) -> None:
         """Show what ``build_step`` would do."""
@@ -248,6 +248,7 @@ class ContainerVenv(ContainerInstall):
         self.record.venv_environment = self.venv.environment
         self.record.stages = [stage.record for stage in self.stages]
         self.record.venv_packages = packages.select(packages.in_user_software).pins
+        self.record.replaced = packages.replaced_in(pip.image)
         self.record.local_files = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
             for stage in self.stages_for_pip for path in stage.local_paths + self.patch_files(stage)
@@ -290,7 +291,7 @@ class ContainerVenv(ContainerInstall):
         if request['names']:
             trace_msg("importing %s" % ', '.join(request['names']))
         run = functools.partial(self.pip.run_active, self.stages_for_pip)
-        return Trial(run, programs, self.venv.python, request if request['names'] else None,
+        return Trial(run, programs, self.venv.python, request if request['names'] or request['older'] else None,
                      gpu_of(packages, self.spec.gpu))
 
     def failed_imports(self, trial: Trial) -> List[str]:

@@ -10,7 +10,7 @@ import pytest
 from easybuild.easyblocks.generic.container.install import read_program
 from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
-from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record import InstallRecord
@@ -57,7 +57,8 @@ class FakeContainer:
     def next_packages(self):
         """Return what installed-packages.py prints."""
         seen = self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
-        return repr({"environment": {"PYTHONPATH": ""}, "purelib": PURELIB, "packages": seen})
+        return repr({"environment": {"PYTHONPATH": ""}, "purelib": PURELIB, "packages": seen, "compiled": [],
+                     "needs": []})
 
 
 @pytest.fixture
@@ -137,12 +138,17 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     numpy, added = ("numpy", "2.0", "/opt/lib"), ("hello", "1.0", PURELIB)
     before = packages(PIP, numpy)
     before.purelib = PURELIB
-    installer = Pip(venv, str(tmp_path), packages(numpy), {"hello": "1.0"})
+    fsspec = ("fsspec", "9.0", "/opt/lib")
+    image = packages(numpy, fsspec)
+    image.compiled = {"numpy"}
+    image.needs = [Need("numpy", "fsspec", "<10,>=1", True), Need("fsspec", "numpy", "<3", True)]
+    installer = Pip(venv, str(tmp_path), image, {"hello": "1.0"})
     (stage,) = Stage.from_parameter([{"name": "own", "requirements": "hello", "pre": ["make it"], "env": {"A": "1"}}])
-    container.seen = [[PIP, numpy], [PIP, numpy, added]]
+    container.seen = [[PIP, numpy, fsspec], [PIP, numpy, fsspec, added]]
     after = installer.install(stage, before, {"FROM_MODULE": "1"}, [])
     assert set(after.added_since(before)) == {"hello"}
-    assert (tmp_path / "stages/own/constraints.txt").read_text() == "numpy==2.0\nhello==1.0\n"
+    assert (tmp_path / "stages/own/constraints.txt").read_text() == \
+        "numpy==2.0\nfsspec<10,>=1\nhello==1.0\n"
     (pre, _, activated), (command, binds, environment) = container.commands[0], container.commands[2]
     assert pre[-1] == "make it"
     assert activated["APPTAINERENV_PREPEND_PATH"] == "/user-software/venv/x/bin:/opt/conda/bin"
@@ -150,8 +156,8 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     assert command[command.index(venv.python):][:4] == [venv.python, "-m", "pip", "install"]
     assert binds == [f"{venv.folder}:/user-software"]
     assert (environment["FROM_MODULE"], environment["SINGULARITYENV_A"]) == ("1", "1")
-    container.seen = [[PIP, ("numpy", "2.0", PURELIB)]]
-    with pytest.raises(EasyBuildError, match=r"installed numpy==2.0, which hides the image's \(2.0\)"):
+    container.seen = [[PIP, ("numpy", "2.0", PURELIB), fsspec]]
+    with pytest.raises(EasyBuildError, match=r"installed numpy==2.0, which hides the image's \(2.0, compiled\)"):
         installer.install(stage, before)
 
 

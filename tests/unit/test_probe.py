@@ -13,7 +13,8 @@ from easybuild.tools.build_log import EasyBuildError
 def probe(version="3.11.2", missing=(), bash="/bin/bash", python3="/usr/bin/python3", runs=True):
     """Return what is known about an image."""
     environment = {"PYTHONPATH": ""}
-    python = {"version": version, "missing": list(missing), "packages": [], "environment": environment, "purelib": "/x"}
+    python = {"version": version, "missing": list(missing), "packages": [], "environment": environment, "purelib": "/x",
+              "compiled": [], "needs": []}
     output = f"said by the image\nbash\t{bash}\npython3\t{python3}\n" + (f"{python!r}\n" if python3 and runs else "")
     return ImageProbe("x.sif", output, "" if runs else "one\ncan't load library\n")
 

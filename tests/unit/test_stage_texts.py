@@ -61,7 +61,7 @@ class FakeContainer:
 
     search_path = ()
     seen = repr({"environment": {"PYTHONPATH": ""}, "purelib": "/user-software/venv/x/lib", "packages": [
-        ("pip", "26.0", "/opt/lib")]})
+        ("pip", "26.0", "/opt/lib")], "compiled": [], "needs": []})
 
     def __init__(self, work_dir):
         self.work_dir = str(work_dir)
@@ -114,7 +114,7 @@ def test_the_log_of_a_stage(tmp_path):
     (folder / "compile.py").write_text(f"open({str(folder / 'pipe')!r})\n")
     assert run(b"two\n", 0, folder, "2") == 0
     pip, _ = fake_pip(tmp_path)
-    assert pip.reasons(str(log), ["install"]) == "\ufffdone\n" * 2 + "two\n" * 5
+    assert pip.log_of(str(log), ["install"]) == "\ufffdone\n" * 2 + "two\n" * 5
 
 
 def test_an_interrupted_stage(tmp_path):

@@ -8,12 +8,20 @@
 Explain why pip failed in a container, and what to do about it.
 """
 import re
-from typing import Collection, List, Tuple
+from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 
 from .texts import normal_name
 
 # pip's message if no index or directory has a suitable version, or none could be read
 NOTHING_FOUND = 'No matching distribution found'
+
+
+def how_to_replace(names: Sequence[str], reasons: Mapping[str, str]) -> str:
+    """Return what to do to replace packages of the image all the same; see `Diagnosis` for the reasons."""
+    # what another package requires can be given up, what is built for the machine is meant twice
+    force = '' if all(' needs ' in reasons.get(normal_name(name), '') for name in names) else ' --force'
+    return ("to replace it on purpose: `ebsif extend ... --replace %s%s` (in an easyconfig, 'allow_replace': %s of "
+            "this stage)" % (' '.join('%s==VERSION' % name for name in names), force, list(names)))
 
 
 class Diagnosis:
@@ -81,16 +89,18 @@ class Diagnosis:
          "and whether it supports the Python of the image"),
     ]
 
-    def __init__(self, output: str, log: str = '', pins: Collection[str] = ()) -> None:
+    def __init__(self, output: str, log: str = '', pins: Collection[str] = (),
+                 reasons: Optional[Mapping[str, str]] = None) -> None:
         """
         Store the output of a failed pip, and the contents of its log file (option --log).
 
         Only the log says why an index returned no packages. `pins` are the normalized names of packages whose versions
-        the easyconfig determines (parameter 'constraints').
+        the easyconfig determines (parameter 'constraints'), `reasons` say why packages of the image can't be replaced.
         """
         self.output = output
         self.log = log
         self.pins = pins
+        self.reasons = reasons or {}
 
     @property
     def package(self) -> str:
@@ -128,9 +138,10 @@ class Diagnosis:
             return ("%s is installed now and keeps its version ('constraints' in the easyconfig), but: %s. For another "
                     "version: `ebsif extend ... --add '%s'` with the version that is needed" % (
                         protected[0], reasons, name))
-        return ("%s of the image can't be replaced, but: %s. Ask for a version that works with it; or, to replace it "
-                "on purpose, allow it for this stage with 'allow_replace': %s" % (
-                    ', '.join(sorted(set(protected))), reasons, names))
+        kept = ["%s of the image (%s)" % (one, self.reasons[name]) if name in self.reasons else "%s of the image" % one
+                for one, name in sorted({one: normal_name(re.split('[=<>!~;]', one)[0]) for one in protected}.items())]
+        return ("%s can't be replaced, but: %s. Ask for a version that works with it; or, %s" % (
+            ', '.join(kept), reasons, how_to_replace(names, self.reasons)))
 
     @property
     def text(self) -> str:

@@ -150,6 +150,7 @@ class Record(Fields):
     # with user software:
     stages: List[Dict[str, Any]] = []
     venv_packages: List[str] = []
+    replaced: List[Dict[str, Any]] = []  # packages of the image that others hide, see Packages.replaced_in
     artifacts: Dict[str, Dict[str, str]] = {}  # name and SHA256 of the files that pip installed, by normalized name
     local_files: Dict[str, str] = {}  # SHA256 of local files that stages refer to, by path
     venv_environment: Dict[str, str] = {}
@@ -219,6 +220,11 @@ class Record(Fields):
         return normalized(self.venv_packages)
 
     @property
+    def replacements(self) -> List[str]:
+        """What replaces packages of the image, and what that breaks, one text for each."""
+        return [replacement(**one) for one in self.replaced]
+
+    @property
     def package_lists(self) -> List[Tuple[str, str, List[str]]]:
         """Kind, place and lines of each list of packages; the list in /.sbom.json comes last."""
         lists = [('pypi', IN_IMAGE, self.image_packages), ('pypi', IN_USER_SOFTWARE, self.venv_packages)]
@@ -244,6 +250,15 @@ class Package(NamedTuple):
     place: str
     name: str
     version: str
+
+
+def replacement(name: str, version: str, image: str, breaks: List[str], wanted: List[str], affects: List[str]) -> str:
+    """Return in words that a package replaces the image's, and what that breaks; see Packages.replaced_in."""
+    parts = ["%s %s instead of the image's %s" % (name, version, image)]
+    parts += ["because " + ', '.join(wanted)] if wanted else []
+    parts += ["which breaks what is required: " + ', '.join(breaks)] if breaks else []
+    parts += ["which could affect what fits: " + ', '.join(affects)] if affects else []
+    return '; '.join(parts)
 
 
 def versions_in(lines: Iterable[str]) -> Dict[str, str]:

@@ -82,6 +82,9 @@ class ModuleFile(ModuleSettings):
         if spec.masks:
             sections.append('\n'.join(['Files of the image that are masked in the container:'] +
                                       [' - ' + line for line in spec.masks.lines]))
+        if self.record.replaced:
+            sections.append('\n'.join(["Packages of the image that are replaced:"] + [
+                " - " + text for text in self.record.replacements]))
         sections += ["Warning: %s" % text for text in spec.warnings]
         if spec.support_level:
             sections.append("Support: %s" % spec.support_level)

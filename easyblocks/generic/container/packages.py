@@ -9,7 +9,7 @@ The Python packages that an interpreter in the container sees.
 """
 import ast
 import re
-from typing import Any, Callable, Collection, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 
@@ -41,6 +41,19 @@ NCCL_PACKAGE = re.compile(r'nvidia-nccl-cu\d+\Z')
 XGBOOST = 'xgboost'
 
 
+class Need(NamedTuple):
+    """
+    What an installed package requires of another one (normalized name): any version if `versions` is empty.
+
+    It fits if the version that is installed is one of them.
+    """
+
+    name: str
+    on: str
+    versions: str
+    fits: bool
+
+
 class Packages(Dict[str, Tuple[str, str, str]]):
     """Packages by normalized name: (name, version, directory in the container)."""
 
@@ -48,6 +61,9 @@ class Packages(Dict[str, Tuple[str, str, str]]):
     python_path = ''
     # the directory in the container where pip installs packages for the interpreter
     purelib = ''
+    # normalized names of packages with compiled parts, and what packages require of each other
+    compiled: Collection[str] = ()
+    needs: Collection[Need] = ()
 
     @staticmethod
     def read(text: str) -> Dict[str, Any]:
@@ -57,22 +73,75 @@ class Packages(Dict[str, Tuple[str, str, str]]):
     @classmethod
     def from_output(cls, text: str) -> 'Packages':
         """Return the packages listed by share/ebsif/installed-packages.py."""
+        return cls.from_listing(cls.read(text))
+
+    @classmethod
+    def from_listing(cls, seen: Dict[str, Any]) -> 'Packages':
+        """Return the packages in what that program has found."""
         packages = cls()
-        seen = cls.read(text)
         packages.python_path = seen['environment']['PYTHONPATH']
         packages.purelib = seen['purelib']
         for name, version, directory in seen['packages']:
             # Python imports the first one on sys.path
             packages.setdefault(normal_name(name), (name, version, directory))
+        packages.compiled = seen['compiled']
+        packages.needs = [Need(*one) for one in seen['needs']]
         return packages
 
     def select(self, wanted: Callable[[str], bool]) -> 'Packages':
         """Return the packages whose normalized name satisfies a condition."""
-        return Packages((name, self[name]) for name in self if wanted(name))
+        chosen = Packages((name, self[name]) for name in self if wanted(name))
+        chosen.compiled, chosen.needs = self.compiled, self.needs
+        return chosen
 
     def in_user_software(self, name: str) -> bool:
         """Return whether a package belongs to user software, not to the image."""
         return self[name][2].startswith(USER_SOFTWARE + '/')
+
+    def bound(self, listed: Collection[str] = ()) -> Dict[str, str]:
+        """
+        Return which packages belong to the machine, and why, by normalized name (S001-19).
+
+        Others are pure Python: another version of them can't be built for the wrong machine. `listed` are the names of
+        those that the site keeps as well.
+        """
+        reasons = {}
+        for name, (_, version, _) in self.items():
+            label = version.partition('+')[2]
+            if built_for(name, version, self) or label:
+                reasons[name] = "built for this machine%s" % (label and " (+%s)" % label)
+            elif name in self.compiled:
+                reasons[name] = "compiled"
+            elif name in map(normal_name, listed):
+                reasons[name] = "kept by the site ('keep_packages')"
+        return reasons
+
+    def needed_by(self, names: Collection[str]) -> List[Need]:
+        """Return what some packages, by normalized name, require of the others that are installed."""
+        return [need for need in self.needs if normal_name(need.name) in names and need.on not in names]
+
+    def replaced_in(self, image: 'Packages') -> List[Dict[str, Any]]:
+        """
+        Return the packages of the image that user software hides with another version, for the record.
+
+        Each has its name, both versions, and texts on what requires it: what it breaks; of the others, what user
+        software wants, and what in the image it could affect.
+        """
+        found = []
+        for name in sorted(image):
+            if name == 'pip' or name not in self or not self.in_user_software(name) or self[name][1] == image[name][1]:
+                continue
+            wanted = [need for need in self.needs if need.on == name and need.versions]
+            own = [need for need in wanted if self.in_user_software(normal_name(need.name))]
+            found.append({'name': self[name][0], 'version': self[name][1], 'image': image[name][1],
+                          'breaks': [self.text_of(need) for need in wanted if not need.fits],
+                          'wanted': [self.text_of(need) for need in wanted if need.fits and need in own],
+                          'affects': [self.text_of(need) for need in wanted if need.fits and need not in own]})
+        return found
+
+    def text_of(self, need: Need) -> str:
+        """Return what a package requires in words."""
+        return "%s %s needs %s%s" % (need.name, self[normal_name(need.name)][1], need.on, need.versions)
 
     def other_than(self, wanted: Dict[str, str]) -> List[str]:
         """Return which packages are missing or have another version than wanted, one clause for each."""

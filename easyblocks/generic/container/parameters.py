@@ -489,6 +489,9 @@ VENV_PARAMETERS = {
     'constraints': Parameter(
         [], "Exact versions (name==version) of packages that pip may install, for example the versions of an "
         "earlier installation", check=constraints_problem),
+    'keep_packages': Parameter(
+        [], "Packages of the image that requirements can't replace, besides those that are compiled or built for the "
+        "machine"),
     'requirements': Parameter(
         None, "Python packages to install: the text of a requirements.txt, a list of its lines, a list of stages "
         "(dictionaries), {'lock': FILE} to repeat an installation, or {'lock': FILE, 'squashfs': FILE} to take its "

@@ -11,15 +11,15 @@ import json
 import os
 import re
 import shlex
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Optional, Sequence, Set, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, extract_file, mkdir, remove_file
 from easybuild.tools.utilities import nub, trace_msg
 
-from .diagnosis import NOTHING_FOUND, Diagnosis
+from .diagnosis import NOTHING_FOUND, Diagnosis, how_to_replace
 from .framework import RunShellCmdError
-from .packages import Packages, artifacts_in, constraint_lines, digest_of, pip_version
+from .packages import Need, Packages, artifacts_in, constraint_lines, digest_of, pip_version
 from .requirements import package_name
 from .runtime import escape_bind, inject_variables, read_written, write_seen
 from .install import read_program, sh_command
@@ -44,19 +44,33 @@ BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 
                'poetry-core', 'pybind11', 'scikit-build', 'scikit-build-core', 'setuptools', 'setuptools-rust',
                'setuptools-scm', 'wheel')
 
+# The file of a package in what pip prints: each version that it has looked at.
+FILE = re.compile(r'^ *(?:Processing|Downloading|Using cached) (?:\S*/)?([\w.]+)-(\d[^-\s]*?)'
+                  r'(?:-\S*\.whl|\.tar\.gz|\.zip)\b', re.MULTILINE)
+
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
 
 
 class Pip:
-    """Installs stages into a venv in a container, and protects the packages of the image."""
+    """
+    Installs stages into a venv in a container, and protects those packages of the image that belong to the machine.
 
-    def __init__(self, venv: Venv, work_dir: str, protected: Packages, pins: Dict[str, str]) -> None:
-        """Store what all stages share."""
+    The others are preferred: pip takes the image's version of a package where that fits what is asked for, else it
+    installs another one into user software (V-03).
+    """
+
+    def __init__(self, venv: Venv, work_dir: str, image: Packages, pins: Dict[str, str],
+                 kept: Collection[str] = ()) -> None:
+        """Store what all stages share; `kept` are the names of packages of the image that the site keeps."""
         self.venv = venv
         # for what pip reads and writes; visible under the same path in the container
         self.work_dir = work_dir
-        # packages of the image that can't be replaced; removed from it once a stage was allowed to replace them
-        self.protected = protected
+        # packages of the image, and why some can't be replaced, by normalized name, unless a stage was allowed to
+        self.image = image
+        self.bound = image.bound(kept)
+        self.replaced: Set[str] = set()
+        # packages of which pip has looked at several versions, by normalized name
+        self.looked_at: Set[str] = set()
         # exact versions to install, by name; empty to let pip choose
         self.pins = pins
         # file name and SHA256 of each file that pip installed, by normalized package name; empty with pip before 22.2
@@ -127,17 +141,29 @@ class Pip:
 
     def write_constraints(self, stage: Stage) -> str:
         """Write the constraints that protect the packages of the image, and the pinned versions; return the path."""
-        replaced = [normal_name(name) for name in stage.allow_replace]
         wanted = {normal_name(name): (name, version) for name, version in self.pins.items()}
-        lines = self.protected.select(lambda name: name not in replaced and name not in wanted).constraints
+        free = self.replaced.union(wanted, map(normal_name, stage.allow_replace))
+        lines = self.image.select(lambda name: name in self.bound and name not in free).constraints
+        lines += [need.on + need.versions for need in self.limits if need.on not in free]
         path = os.path.join(self.folder(stage), 'constraints.txt')
         self.write(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
         return path
 
     @property
+    def limits(self) -> List[Need]:
+        """What packages that can't be replaced require of the others: no other version of these may break them."""
+        return [need for need in self.image.needed_by(self.bound) if need.versions and need.fits]
+
+    @property
+    def reasons(self) -> Dict[str, str]:
+        """Why packages of the image can't have any other version, or not every one, by normalized name."""
+        limits = {need.on: self.image.text_of(need) for need in self.limits if need.on in self.image}
+        return dict(limits, **self.bound)
+
+    @property
     def user_constraints(self) -> List[str]:
         """Constraints that protect the packages of the image when users run pip or uv."""
-        return self.protected.select(lambda name: name not in BUILD_TOOLS).constraints
+        return self.image.select(lambda name: name in self.bound and name not in BUILD_TOOLS).constraints
 
     def index_options(self, stage: Stage) -> List[str]:
         """Return pip's options for indexes and other package sources."""
@@ -181,15 +207,19 @@ class Pip:
         """
         log = os.path.join(self.folder(stage), 'pip.log')
         try:
-            self.venv.run(sh_command('run-logged.sh', log, *afterwards + tuple(self.command + arguments)), **where)
+            done = self.venv.run(sh_command('run-logged.sh', log, *afterwards + tuple(self.command + arguments)),
+                                 **where)
         except RunShellCmdError as err:
             pins = {normal_name(name) for name in self.pins}
             output = err.output or ''
-            logged = self.reasons(log, arguments, **where) if NOTHING_FOUND in output else ''
-            diagnosis = Diagnosis(output, logged, pins)
+            logged = self.log_of(log, arguments, **where) if NOTHING_FOUND in output else ''
+            diagnosis = Diagnosis(output, logged, pins, self.reasons)
             package = " (while processing %s)" % diagnosis.package if diagnosis.package else ''
             raise EasyBuildError("pip failed in stage '%s'%s%s. See its output above or in the log.",
                                  stage.name, package, ': ' + diagnosis.text if diagnosis.text else '')
+        files = {(normal_name(name), version) for name, version in FILE.findall(done.output or '')}
+        names = [name for name, _ in files]
+        self.looked_at.update(name for name in names if names.count(name) > 1)
 
     def run_active(self, stages: List[Stage], command: List[str], **kwargs: Any) -> Any:
         """Run a command with the venv active, which can ask the indexes of stages for packages."""
@@ -198,7 +228,7 @@ class Pip:
         return self.venv.run(command, environment=self.venv.activated(environment),
                              binds=nub(sum(map(self.binds, stages), [])), **kwargs)
 
-    def reasons(self, log: str, arguments: List[str], **where: Any) -> str:
+    def log_of(self, log: str, arguments: List[str], **where: Any) -> str:
         """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""
         self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, hidden=True, **where)
         return read_written(log, self.work_dir)
@@ -278,17 +308,14 @@ class Pip:
 
         Constraints keep pip from installing another version, but not from installing the same version again.
         """
-        for name in sorted(self.protected):
-            if not packages.in_user_software(name):
-                continue
-            image = self.protected[name][1]
+        # later stages build on this one
+        self.replaced.update(filter(packages.in_user_software, self.image))
+        for name in sorted(self.replaced & set(self.bound)):
             if name not in [normal_name(item) for item in stage.allow_replace]:
-                raise EasyBuildError("Stage '%s' installed %s==%s, which hides the image's (%s). Leave it "
-                                     "out, or allow it for this stage with 'allow_replace': ['%s']", stage.name,
-                                     packages[name][0], packages[name][1], image, name)
-            trace_msg("%s of the image was replaced: %s -> %s" % (name, image, packages[name][1]))
-            # later stages build on this one
-            del self.protected[name]
+                raise EasyBuildError("Stage '%s' installed %s==%s, which hides the image's (%s, %s). Leave it out; or, "
+                                     "%s", stage.name, packages[name][0], packages[name][1], self.image[name][1],
+                                     self.bound[name], how_to_replace([name], self.bound))
+            del self.bound[name]
 
 
 def version_tuple(version: str) -> Tuple[int, ...]:

@@ -13,6 +13,7 @@ import shlex
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .requirements import package_name
+from .diagnosis import how_to_replace
 from .packages import gpu_label
 from .install import IMPORTS, read_program, sh_command
 from .texts import normal_name
@@ -72,6 +73,7 @@ class Trial:
                   % (', '.join(one['names']), one['error']) for one in self.problems if self.gpu in one['gpu']]
         if self.failure:
             found.append("the packages can't be tried: %s" % self.failure)
+        found += self.imports.get('older', [])
         slow = self.imports.get('slow')
         return found + (["not tried, because importing takes too long: %s" % ', '.join(slow)] if slow else [])
 
@@ -97,8 +99,7 @@ def remedy(problem: Dict[str, Any]) -> str:
         return "Add these lines to the requirements:\n    %s" % '\n    '.join(problem['lines'])
     text = "Ask for another version of %s, or leave it out" % (problem['culprit'] or problem['names'][0])
     if problem['replace']:
-        text += "; or, to replace packages of the image on purpose, allow it for this stage with 'allow_replace': %s" \
-            % problem['replace']
+        text += "; or, " + how_to_replace(sorted(problem['replace']), problem['replace'])
     return text + "."
 
 
@@ -125,7 +126,10 @@ def asked_for(stages: List[Any], packages: Any, pip: Any, tried: Dict[str, str])
             if name in packages and not lines.get(name) and packages[name][1] != tried.get(name):
                 lines[name] = '' if '/' in line or name in map(normal_name, pip.pins) else re.split(r'\s--', line)[0]
                 options[name] = pip.index_options(stage) + shlex.split(' '.join(more)) if lines[name] else []
-    kept = [line.split('==', 1) for line in pip.user_constraints]
+    # of which pip has looked at several versions
+    older = sorted(name for name in pip.looked_at if name in packages and packages.in_user_software(name))
+    everywhere: List[str] = sum(map(pip.index_options, stages), []) if older else []
     return {'names': sorted(lines), 'lines': {name: line for name, line in lines.items() if line},
-            'options': {name: words for name, words in options.items() if words},
-            'kept': {normal_name(name): version for name, version in kept}}
+            'options': dict(dict.fromkeys(older, everywhere), **{
+                name: words for name, words in options.items() if words}),
+            'kept': pip.reasons, 'older': older}

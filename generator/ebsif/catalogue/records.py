@@ -156,6 +156,9 @@ class ContainerFields(Model):
     signature_keys: Optional[list[FilePath]] = Field(
         None, description="files of the public keys of those who may sign the image, overriding the site; "
                           "[] for an image without a signature")
+    keep_packages: list[SingleLine] = Field(
+        [], description="packages of the image that requirements can't replace, in addition to those of the site, and "
+                        "to those that are compiled or built for the machine")
     components: dict[VersionPart, Annotated[VersionPart, Removable()]] = Field(
         {}, description="components in the image and their versions")
     python_packages: Optional[list[VersionPart]] = Field(

@@ -235,6 +235,9 @@ class Site(Model):
     signature_keys: list[FullPath] = Field(
         [], description="files of the public keys of those who may sign images, full paths; other images aren't "
                         "installed")
+    keep_packages: list[SingleLine] = Field(
+        [], description="packages of images that requirements can't replace, besides those that are compiled or built "
+                        "for the machine")
     listed_packages: Literal["all", "user_software", "none"] = Field(
         "all", description="Python packages that modules list as extensions (module spider, module avail)")
     wrappers_load: bool = Field(

@@ -166,6 +166,8 @@ def lines_of_use(installation: Installation, record: lockfile.Record) -> Iterato
     if record.system_layer.requested:
         yield "system packages", record.system_layer.summary
     yield "added packages", ", ".join(f"{name} {version}" for name, version in packages.items()) or "none"
+    for text in record.replacements:
+        yield "replaced", text
     yield "installed", f"{installation.date.isoformat()} in {installation.root}"
     yield "load", installation.load
     programs = installation.programs

@@ -124,6 +124,14 @@ def sources(container: Container) -> str:
     return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *folders])))
 
 
+def no_image(container: Container) -> ExtendingError:
+    """Return the error that the image of a container isn't found."""
+    places = [str(path.parent) for _, path in container.image_places]
+    return ExtendingError(
+        f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
+        f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
+
+
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,
                 extras: Sequence[str] = (), groups: Sequence[str] = ()) -> tuple[list, list[str]]:
     """Return the stages in one file, or in several files with names (name, path), and messages."""

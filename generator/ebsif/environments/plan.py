@@ -16,7 +16,7 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import as_parameter
 from ebsif.eb import framework, running
-from ebsif.environments.extending import ExtendingError, sources
+from ebsif.environments.extending import ExtendingError, no_image, sources
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
@@ -62,7 +62,7 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     version (F-10). Raise ExtendingError if the check itself fails: no image, no network, eb refuses its options.
     """
     # imports EasyBuild
-    from easybuild.easyblocks.generic.container.packages import artifacts_in
+    from easybuild.easyblocks.generic.container.packages import Packages, artifacts_in
     from easybuild.easyblocks.generic.container.systempackages import CHECK_VARIABLE, REPORT
 
     stages = stages_of(as_parameter(container.requirements))
@@ -77,12 +77,12 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         if done.status:
             return Plan(problem=problem(done, container, folder))
         items = [item for report in written(folder, "report.json") for item in json.loads(report)["install"]]
-        pins = written(folder, "constraints.txt")
+        seen = [Packages.from_output(text) for text in written(folder, "packages.txt")]
         system = [LayerRecord.of(json.loads(report)) for report in written(folder, REPORT, "")]
     before = {normal_name(name): version for name, version in versions_in(kept).items()}
     added = additions([item for item in items if before.get(
         normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])
-    image_packages = {normal_name(name): version for name, version in versions_in("".join(pins).split()).items()}
+    image_packages = {name: one[name][1] for one in seen for name in one if not one.in_user_software(name)}
     installed = {normal_name(one.name) for one in added}
     there = sorted((names_in(stages) & image_packages.keys()) - installed - before.keys())
     return Plan(added, [(name, image_packages[name]) for name in there], len(set(before) - installed),
@@ -116,10 +116,7 @@ def problem(done: running.Result, container: Container, folder: str) -> str:
     """Return why requirements can't be installed; raise ExtendingError if it isn't because of the requirements."""
     text = "\n".join([*done.program, done.error])
     if "Couldn't find file" in text:
-        places = [str(path.parent) for _, path in container.image_places]
-        raise ExtendingError(
-            f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
-            f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
+        raise no_image(container)
     reason = done.reason.removesuffix(" See its output above or in the log.")
     diagnosis = Diagnosis(text, "".join(written(folder, "pip.log")))
     is_of_system = reason.startswith("Easyconfig parameter 'system_packages'")

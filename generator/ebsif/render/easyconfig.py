@@ -100,6 +100,7 @@ def of_python(container: Container) -> dict[str, Any]:
     is_named = container.venv and container.venv_name != container.name.lower()
     return {"init": container.init, "conda_env": conda_env(container), "entry_point": container.entry_point,
             "venv_name": container.venv_name if is_named else None,
+            "keep_packages": keep_packages(container) if container.venv else [],
             "image_packages": {**python_of(container), **image_packages(container)}}
 
 
@@ -157,6 +158,11 @@ def instructions(container: Container) -> Optional[str]:
         return None
     where = WHERE.format(container.site.description) + (" one of" if paths[1:] else "")
     return "\n".join([where, *paths])
+
+
+def keep_packages(container: Container) -> list[str]:
+    """Return the packages of the image that can't be replaced, besides those that are built for the machine."""
+    return merge.unique(container.site.keep_packages, container.keep_packages)
 
 
 def signature_keys(container: Container) -> list[str]:

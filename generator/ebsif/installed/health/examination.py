@@ -21,7 +21,8 @@ from ebsif.report.steps import Now, Steps
 ON_DISK: Sequence[Sequence[Callable]] = ((files.state,), (files.module_file,), (files.binds, files.wheels))
 IN_CONTAINER: Sequence[Sequence[Callable]] = (
     (running.load,), (running.start,),
-    (running.imports, hardware.driver, hardware.provider, hardware.plugin, hardware.mpi, hardware.mpi_backend))
+    (running.imports, running.replaced, hardware.driver, hardware.provider, hardware.plugin, hardware.mpi,
+     hardware.mpi_backend))
 WORKERS = 8  # at most: each is a container, which may import torch
 
 

@@ -5,6 +5,9 @@ import os
 import re
 from collections.abc import Iterator
 
+from easybuild.easyblocks.generic.container.lockfile import replacement, versions_in
+from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.trial import remedy
 from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE
 
@@ -81,6 +84,17 @@ def imports(one: Subject) -> Iterator[Finding]:
         yield one.warning(f"{', '.join(missing)}: in the record of the installation, but no longer there. Install the "
                           f"module again with `{one.rebuild}`, or, if this is what you want, write an easyconfig of "
                           f"the module as it is now with `ebsif lock {one.module} --format eb`")
+
+
+def replaced(one: Subject) -> Iterator[Finding]:
+    """Which packages of the image are hidden by others, perhaps installed by hand, and what do these break?"""
+    if "listing" not in one.python:
+        return
+    image = Packages((normal_name(name), (name, version, ""))
+                     for name, version in versions_in(one.record.image_packages).items())
+    for found in Packages.from_listing(one.python["listing"]).replaced_in(image):
+        finding = one.warning if found["breaks"] else one.note
+        yield finding(replacement(**found))
 
 
 def last_line(text: str) -> str:

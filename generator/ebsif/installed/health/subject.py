@@ -150,7 +150,8 @@ class Subject:
         """Start the container once and read the image; return the CompletedProcess."""
         script = "look() {\n" + PROBE.read_text(encoding="utf-8") + PYTHON_AFTER
         packages = {"image_packages": self.record.image_packages, "venv_packages": self.record.venv_packages}
-        result = self.run("sh", "-c", script, "sh", json.dumps(packages), read_program(IMPORTS),
+        programs = (read_program(IMPORTS), read_program("installed-packages.py"))
+        result = self.run("sh", "-c", script, "sh", json.dumps(packages), *programs,
                           text=(PROGRAMS / "inside.py").read_text(encoding="utf-8"))
         for line in result.stdout.splitlines():
             name, tab, value = line.partition("\t")
@@ -171,13 +172,13 @@ found=$(look </dev/null)
 printf '%s\\n' "$found"
 python=$(command -v python || command -v python3)
 [ -z "$python" ] || {
-    request=$1 imports=$2
+    request=$1 imports=$2 listing=$3
     set --
     while IFS='	' read -r kind path; do
         [ "$kind" != network-plugin ] || set -- "$@" "$path"
     done <<END
 $found
 END
-    exec "$python" - "$request" "$imports" "$@" <&3
+    exec "$python" - "$request" "$imports" "$listing" "$@" <&3
 }
 """

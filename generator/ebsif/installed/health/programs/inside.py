@@ -1,8 +1,8 @@
 """Run in the container by `ebsif doctor` and ReFrame: import packages, and describe MPI, NCCL and libfabric.
 
-Usage: python - RECORD IMPORTS [PLUGIN]..., where IMPORTS is the text of the easyblocks' program that imports packages.
-RECORD is JSON with the packages in the record of an installation; for "-", the record is standard input, and versions
-are compared with it. The last line of standard output is JSON.
+Usage: python - RECORD IMPORTS [LISTING [PLUGIN]...], where IMPORTS and LISTING are the texts of the easyblocks'
+programs that import and list packages. RECORD is JSON with the packages in the record of an installation; for "-", the
+record is standard input, and versions are compared with it. The last line of standard output is JSON.
 """
 import ctypes
 import json
@@ -94,7 +94,7 @@ def interfaces(paths):
 def look_around():
     """Return what there is for communication, in the process that has imported the packages."""
     return {"torch": look_at_torch(), "mpi": look_at_mpi(), "fabric": look_at_fabric(),
-            "communication": loaded_libraries(), "needed": interfaces(sys.argv[3:])}
+            "communication": loaded_libraries(), "needed": interfaces(sys.argv[4:])}
 
 
 def versions_in(record, key):
@@ -123,6 +123,10 @@ image, own = versions_in(record, "image_packages"), versions_in(record, "venv_pa
 optional = [name for name in KEY_PACKAGES if name in image and name not in own]
 found = imports["try_packages"](sorted(own), optional, afterwards=look_around, limit=LIMIT)
 found.update(found.pop("afterwards") or {}, version=".".join(map(str, sys.version_info[:3])))
+for text in sys.argv[3:4]:
+    listing = {}  # type: dict
+    exec(text, listing)  # noqa: S102
+    found["listing"] = listing["description"]()
 if sys.argv[1] == "-":
     found["differences"] = differences(dict(image, **own))
 print("python\t%s" % json.dumps(found))

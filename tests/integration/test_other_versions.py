@@ -1,0 +1,80 @@
+"""Other versions of packages than the image's: on purpose, or because what was asked for needs them."""
+
+import json
+import re
+
+import pytest
+from parts import example_site, wheel_settings
+from support import make_wheel
+from test_extending import CATALOGUE
+
+MODULE = "Base/1.0-20250101-mine-20260101"
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """Wheels that want other versions of what the image has: fsspec, sympy, numpy."""
+    folder = tmp_path_factory.mktemp("wheels")
+    make_wheel(folder, "datasets", "2.14.4")
+    make_wheel(folder, "datasets", "3.6.0", ["fsspec<=2025.3.0,>=2023.1.0"], "import fsspec\n")
+    make_wheel(folder, "evaluate", "0.4", ["datasets>=2"])
+    make_wheel(folder, "fsspec", "2025.3.0")
+    make_wheel(folder, "fsspec", "2022.1.0")
+    make_wheel(folder, "sympy", "1.12")
+    make_wheel(folder, "algebra", "1.0")
+    make_wheel(folder, "algebra", "2.0", ["sympy<1.13"])
+    make_wheel(folder, "fresh", "1.0")
+    make_wheel(folder, "fresh", "2.0", ["numpy<1"])
+    make_wheel(folder, "numpy", "1.0")
+    make_wheel(folder, "torch", "3.0")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, pytorch_image, wheels):
+    """A site with a catalogue of one container, the example image; returns a function that runs ebsif there."""
+    folder = tmp_path_factory.mktemp("place")
+    site = example_site(folder, pytorch_image)
+    containers = folder / "sites/local/containers"
+    containers.mkdir(parents=True)
+    (containers / "Base.yaml").write_text(CATALOGUE)
+
+    def run(*words, status=0):
+        more = ("--catalogue", folder / "sites") if words[0] == "extend" else ()
+        end = ("--", *site.eb_options) if words[0] == "extend" else ()
+        result = site.run(["ebsif", *words, *more, *end], check=False, **wheel_settings(wheels),
+                          MODULEPATH=site.modules)
+        assert result.returncode == status, result.stdout + result.stderr
+        return " ".join(result.stdout.split()), " ".join(result.stderr.split())
+
+    run.site = site
+    return run
+
+
+def record_of(place, module):
+    """Return the record of an installed module."""
+    return json.loads((place.site.prefix / "eb/software" / module / "share/ebsif/lock.json").read_text())
+
+
+def test_what_was_asked_for_comes_first(place):
+    """
+    V-03 (user 2b): the newest version of what was asked for, with the version of a pure Python package that it needs.
+
+    What is compiled stays, with what it requires; the output says which packages are older for that reason, and why.
+    """
+    _, said = place("extend", "Base/1.0", "--add", "evaluate", "fresh", "algebra", "--name", "mine", "--date",
+                    "20260101", "--install")
+    record = record_of(place, MODULE)
+    assert record["venv_packages"] == [
+        "algebra==1.0", "datasets==3.6.0", "evaluate==0.4", "fresh==1.0", "fsspec==2025.3.0"]
+    fsspec = ("fsspec 2025.3.0 instead of the image's 2026.9.0; because datasets 3.6.0 needs "
+              "fsspec<=2025.3.0,>=2023.1.0; which could affect what fits: torch 2.13.0+cpu needs fsspec>=0.8.5")
+    assert fsspec in said
+    assert "fresh 1.0 and not 2.0 was installed, because the image has numpy 2.4.6 (compiled), and fresh 2.0 needs " \
+        "numpy<1" in said
+    assert re.search(r"algebra 1\.0 and not 2\.0 was installed, because the image has sympy 1\.\S+ \(torch "
+                     r"2\.13\.0\+cpu needs sympy>=1\.13\.3\), and algebra 2\.0 needs sympy<1\.13", said)
+    # from now on
+    assert fsspec in place("show", MODULE)[0]
+    assert fsspec in " ".join(place.site.bash(f"module help {MODULE} 2>&1").stdout.split())
+    assert f"note: {MODULE}: {fsspec}" in place("doctor", "--installed", MODULE, "--verbose")[0]
