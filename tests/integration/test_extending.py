@@ -69,7 +69,8 @@ def test_what_can_not_be_imported(place, site, tmp_path):
               "vision 0.28 was built for another torch than the one here, 2.13.0+cpu. Add these lines to the "
               "requirements:\n    --extra-index-url https://download.pytorch.org/whl/cpu\n    vision==0.28+cpu\n")
     fresh = re.compile(r"`import fresh` fails \(AttributeError: module 'os' has no attribute 'nothing'\): fresh 1.0 "
-                       r"and not 2.0 was installed, because the image has numpy 2\.\S+ \(fresh 2.0 needs numpy<1\)\. ")
+                       r"and not 2.0 was installed, because the image has numpy 2\.\S+ \(compiled\), and fresh 2.0 "
+                       r"needs numpy<1\. ")
     assert f"no: {MODULE} can't be installed: Stage 'requirements': " in result.stdout
     assert vision in result.stdout
     assert fresh.search(result.stdout)
@@ -136,7 +137,8 @@ def test_checking_before_installing(place, site, wheels, base_image):
     finally:
         (wheels / "numpy-1.0-py3-none-any.whl").unlink()
     assert re.match(rf"no: {MODULE} can't be installed: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the "
-                    r"image can't be replaced, but: The user requested numpy<2\. .*'allow_replace': \['numpy'\]", said)
+                    r"image \(compiled\) can't be replaced, but: The user requested numpy<2\. .*--replace "
+                    r"numpy==VERSION --force.*'allow_replace': \['numpy'\]", said)
     assert not list(site.work.glob("*.eb"))
     (site.sources / "example.sif").unlink()
     error = place("-r", "requirements.txt", "--check", *more, status=3).stderr
@@ -212,7 +214,7 @@ def test_stages_of_a_users_own(place, site):
     (["-r", "none.txt"], 3, "the file none.txt does not exist"),
     (["--stage", "a"], 3, "--stage a: should be NAME=FILE"),
     (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b' is not valid in a version suffix"),
-    ([], 2, "one of the arguments -r/--requirements --stage --from-venv --from-lock --add --apt is required"),
+    ([], 2, "one of the arguments -r/--requirements --stage --from-venv --from-lock --add --replace --apt is required"),
     (["--wheelhouse", "wheels", "--check"], 2, "--wheelhouse collects the wheels of an easyconfig as it is: leave out"),
     (["-r", "requirements.txt", "--add", "a"], 2, "--add and --remove can't be combined with the other ways"),
 ])

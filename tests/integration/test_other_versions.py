@@ -78,3 +78,47 @@ def test_what_was_asked_for_comes_first(place):
     assert fsspec in place("show", MODULE)[0]
     assert fsspec in " ".join(place.site.bash(f"module help {MODULE} 2>&1").stdout.split())
     assert f"note: {MODULE}: {fsspec}" in place("doctor", "--installed", MODULE, "--verbose")[0]
+
+
+def test_replacing_with_open_eyes(place):
+    """
+    V-01: a table of what requires another version, before anything is installed, and then a confirmation.
+
+    The module is made if the person goes on; record, help, show, pages and doctor name what it breaks.
+    """
+    words = ("extend", "Base/1.0", "--replace", "sympy==1.12", "--name", "old", "--date", "20260101", "--install")
+    table, said = place(*words, status=3)
+    assert "PACKAGE WHERE REQUIRES VERDICT torch 2.13.0+cpu image sympy>=1.13.3 breaks 1 package in image and " \
+        "extension requires what is replaced; it breaks 1 of them" in table
+    assert re.search(r"nothing was installed, because there is no terminal to ask on: to go on, ebsif extend Base/1.0 "
+                     r"--replace sympy==1.12 .* --install .*--yes -- ", said)
+    module = "Base/1.0-20250101-old-20260101"
+    assert not (place.site.prefix / "eb/software" / module).exists()
+    place(*words, "--yes")
+    breaks = re.compile(r"sympy 1\.12 instead of the image's 1\.\S+; which breaks what is required: torch "
+                        r"2\.13\.0\+cpu needs sympy>=1\.13\.3")
+    (one,) = record_of(place, module)["replaced"]
+    assert (one["name"], one["version"], one["breaks"]) == (
+        "sympy", "1.12", ["torch 2.13.0+cpu needs sympy>=1.13.3"])
+    assert breaks.search(place("show", module)[0])
+    assert breaks.search(" ".join(place.site.bash(f"module help {module} 2>&1").stdout.split()))
+    assert re.search(rf"warning: {module}: {breaks.pattern}", place("doctor", "--installed", module)[0])
+    # a change keeps it, and its packages count, too
+    table, _ = place("extend", "old", "--add", "evaluate", "--replace", "fsspec==2022.1.0", "--dry-run")
+    assert "'allow_replace': ['sympy', 'fsspec']" in table
+    (eb,) = (place.site.prefix / "eb/software" / module / "easybuild").glob("*.eb")
+    assert "'allow_replace': ['sympy']" in eb.read_text()
+
+
+def test_what_belongs_to_the_machine_needs_force(place):
+    """V-02, S001-19: a compiled package, or one built for the machine, is refused with the reason; --force means it."""
+    words = ("extend", "Base/1.0", "--name", "forced", "--date", "20260101", "--dry-run", "--replace")
+    for package, reason in (("numpy==1.0", "numpy 2.4.6 can't be replaced: it is compiled"), (
+            "torch==3.0", r"torch 2.13.0+cpu can't be replaced: it is built for this machine (+cpu)")):
+        text, said = place(*words, package, status=3)
+        assert f"{reason}, and what was built with it may fail" in said
+        assert f"--replace '{package}' --force" in said
+        assert not text
+        assert f"'allow_replace': ['{package[:5]}']" in place(*words, package, "--force")[0]
+    assert "say by which version" in place(*words, "numpy<2", "--force", status=3)[1]
+    assert "nowhere is not in the image of Base/1.0-20250101: use --add" in place(*words, "nowhere==1", status=3)[1]

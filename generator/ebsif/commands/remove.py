@@ -10,13 +10,20 @@ exit status is 1 if you don't confirm.
 """
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 from easybuild.easyblocks.generic.container.texts import format_size
 
-from ebsif.commands.options import INSTALLED, add_dry_run, complete_installed, names_of, offer
+from ebsif.commands.options import (
+    INSTALLED,
+    add_dry_run,
+    add_yes,
+    complete_installed,
+    confirmed,
+    names_of,
+    offer,
+)
 from ebsif.environments import kernels
 from ebsif.errors import FOUND
 from ebsif.files import is_there
@@ -47,7 +54,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--users", metavar="DIRECTORY", action="append", default=[],
                         help="also search this prefix of EasyBuild or directory of modules for modules that use the "
                              "image (repeatable); for administrators whose users install elsewhere")
-    parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
+    add_yes(parser)
 
 
 def run(options: Namespace) -> int:
@@ -67,7 +74,9 @@ def run(options: Namespace) -> int:
         output.note(MADE_WITH_IT)
     if options.dry_run:
         return 0
-    if not options.yes and not confirmed():
+    if not options.yes and not confirmed("Remove all this?", removal.RemovalError(
+            "nothing was removed, because there is no terminal to ask on: add --yes to remove all this without "
+            "confirmation")):
         output.note("nothing was removed")
         return FOUND
     for newest, older in earlier.items():
@@ -110,12 +119,3 @@ def show(planned: removal.Removal) -> None:
         print(f"  {path}: additional names of the module")
     for text in planned.kept:
         output.note(f"kept: {text}")
-
-
-def confirmed() -> bool:
-    """Return whether the user confirms; raise RemovalError without a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise removal.RemovalError("nothing was removed, because there is no terminal to ask on: add --yes to remove "
-                                   "all this without confirmation")
-    print("Remove all this? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

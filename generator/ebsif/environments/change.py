@@ -270,7 +270,8 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
         return
     made = stages_of(requirements.split_into_stages(left))
     last = environment.own[-1:] if len(made) == 1 else []
-    if last and not set(last[0]) - current.PLAIN and not any("--hash" in line for line in last[0]["requirements"]):
+    if last and not set(last[0]) - {*current.PLAIN, "allow_replace"} and not any(
+            "--hash" in line for line in last[0]["requirements"]):
         last[0]["requirements"] += left
         return
     environment.stages = [{**stage, "requirements": list(stage["requirements"])}
@@ -291,6 +292,8 @@ def remove(environment: Environment, names: Sequence[str]) -> None:
             raise ChangingError(why_not_removable(environment, name, text))
         for stage in stages:
             stage["requirements"] = [line for line in stage["requirements"] if name_in(line) != name]
+            allowed = [one for one in stage.pop("allow_replace", []) if normal_name(one) != name]
+            stage.update({"allow_replace": allowed} if allowed else {})
     own = [stage for stage in environment.own if lines_of(stage)]
     if not any(stage.get("no_build_isolation") for stage in own):
         own = [stage for stage in own if not stage["name"].startswith(BUILD_TOOLS)]

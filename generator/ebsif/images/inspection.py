@@ -208,6 +208,23 @@ def read_python(found: Inspection) -> None:
         found.init = INIT_IMAGE if own["prefix"] == own["base_prefix"] else INIT_VENV_IN_IMAGE
 
 
+def python_of(path: Path) -> dict[str, Any]:
+    """
+    Return what the easyblocks' program installed-packages.py prints for the Python of an image.
+
+    Raise InspectionError if the image can't be started, or has no Python.
+    """
+    check_file(path)
+    resolved = path.resolve()
+    found = Inspection(path=str(path.absolute()), resolved=str(resolved), size=resolved.stat().st_size)
+    read_system(found)
+    read_python(found)
+    if not found.python:
+        raise InspectionError(f"no Python can be started in {path}")
+    packages = [[name, version, ""] for name, version in found.python["packages"].items()]
+    return {**found.python, "packages": packages}
+
+
 def programs(found: Inspection, names: Collection[str]) -> set[str]:
     """Return those of the names or paths that are programs in an image."""
     folder = f"{found.python['prefix']}/bin" if found.python else "/bin"
