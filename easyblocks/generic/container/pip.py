@@ -45,7 +45,7 @@ BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 
                'setuptools-scm', 'wheel')
 
 # The file of a package in what pip prints: each version that it has looked at.
-FILE = re.compile(r'^ *(?:Processing|Downloading|Using cached) (?:\S*/)?([\w.]+)-(\d[^-\s]*?)'
+FILE = re.compile(r'^ *(?:Processing|Downloading|Using cached) (?:.*/)?([\w.]+)-(\d[^-\s]*?)'
                   r'(?:-\S*\.whl|\.tar\.gz|\.zip)\b', re.MULTILINE)
 
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
