@@ -77,7 +77,6 @@ def test_what_was_asked_for_comes_first(place):
     # from now on
     assert fsspec in place("show", MODULE)[0]
     assert fsspec in " ".join(place.site.bash(f"module help {MODULE} 2>&1").stdout.split())
-    assert f"note: {MODULE}: {fsspec}" in place("doctor", "--installed", MODULE, "--verbose")[0]
 
 
 def test_replacing_with_open_eyes(place):
@@ -119,6 +118,6 @@ def test_what_belongs_to_the_machine_needs_force(place):
         assert f"{reason}, and what was built with it may fail" in said
         assert f"--replace '{package}' --force" in said
         assert not text
-        assert f"'allow_replace': ['{package[:5]}']" in place(*words, package, "--force")[0]
+    assert "'allow_replace': ['numpy']" in place(*words, "numpy==1.0", "--force")[0]
     assert "say by which version" in place(*words, "numpy<2", "--force", status=3)[1]
     assert "nowhere is not in the image of Base/1.0-20250101: use --add" in place(*words, "nowhere==1", status=3)[1]

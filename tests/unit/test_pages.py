@@ -101,6 +101,8 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
     """
     Issue 25, point 1: the packages of installed modules are on their pages and in the filter, with the differences.
 
+    V-01: and what replaces packages of the image, with what that breaks.
+
     Installations of other images, and damaged records, count for nothing; where they are isn't published.
     """
     image = {"sha256": "0" * 64, "size": 4_000_000_000, "signers": ["ABCDEF"],
@@ -108,7 +110,9 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
     eb_prefix.install(OLD, image={"file": "a-20260101.sif", **image}, image_packages=["numpy==2.0", "torch==2.9.0"])
     hostile = "<img/src=x/onerror=alert(1)>==1"
     eb_prefix.install(NEW, image={"file": "a-20260601_120000.sif", **image, "signers": []},
-                      image_packages=["numpy==2.1", "torch==2.10.0", hostile])
+                      image_packages=["numpy==2.1", "torch==2.10.0", hostile], replaced=[{
+                          "name": "sympy", "version": "1.12", "image": "1.14", "wanted": [], "affects": [],
+                          "breaks": ["torch 2.10.0 needs sympy>=1.13"]}])
     eb_prefix.install(read(catalogue)[2].module, image={"file": "another.sif"})
     result = run_ebsif(["docs", "-o", "pages", "--site", "mine", "--catalogue", catalogue], tmp_path,
                        {"MODULEPATH": eb_prefix.modules, "HOME": tmp_path, "PATH": "/usr/bin:/bin"})
@@ -118,7 +122,8 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
         *reversed(read(catalogue)[:2]), read(catalogue)[2]))
     for text in ("numpy</span> <span class=\"version\">2.1<", "<del>− numpy 2.0</del><ins>+ numpy 2.1</ins>",
                  "<ins>+ &lt;img/src=x/onerror=alert(1)&gt; 1</ins>", "<dd>BSD-3-Clause</dd>", "4.0 GB", "0" * 64,
-                 "<dd>The image is not signed.</dd>",
+                 "<dd>The image is not signed.</dd>", "sympy 1.12 instead of the image&#39;s 1.14; which breaks what "
+                 "is required: torch 2.10.0 needs sympy&gt;=1.13.</p>",
                  "<span>einops <span class=\"unseen\">(user software)</span></span>"):
         assert text in page, text
     assert page.count("<li><span>torch</span>") == 1

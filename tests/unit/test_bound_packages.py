@@ -1,0 +1,135 @@
+"""Which packages of an image belong to the machine, and how others may be replaced. No image is needed."""
+
+import ast
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.packages import Need, Packages
+from easybuild.easyblocks.generic.container.pip import FILE
+from ebsif.catalogue import site
+from ebsif.catalogue.container import Container
+from ebsif.commands import options
+from ebsif.environments import change, replacing
+from ebsif.environments.change import Environment
+from ebsif.errors import UsageError
+from ebsif.packages.venv import Package
+from ebsif.render import easyconfig
+from support import CONTAINER_FILES
+
+IMAGE = Packages({name: (name, version, "/opt") for name, version in (
+    ("torch", "2.7.1+rocm6.2.4"), ("numpy", "2.4"), ("nvidia-cublas-cu12", "12.1"), ("fsspec", "2026.9"),
+    ("sympy", "1.14"), ("vllm-tools", "1.0"))})
+IMAGE.compiled = {"torch", "numpy"}
+IMAGE.needs = [Need("torch", "sympy", ">=1.13.3", True), Need("fsspec", "sympy", "", True)]
+
+
+def test_what_belongs_to_the_machine():
+    """S001-19, V-02: what is compiled, labelled, of CUDA or ROCm, or listed by the site; each with its reason."""
+    assert IMAGE.bound(["vLLM_tools"]) == {
+        "torch": "built for this machine (+rocm6.2.4)", "numpy": "compiled",
+        "nvidia-cublas-cu12": "built for this machine", "vllm-tools": "kept by the site ('keep_packages')"}
+
+
+def test_what_a_package_says_of_itself(tmp_path):
+    """S001-19: compiled is what lists shared objects, has some in its modules, or says nothing; and what it needs."""
+    def package(name, record=None, modules="", more=()):
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        info.joinpath("METADATA").write_text(f"Name: {name}\nVersion: 1.0\n" + "".join(more))
+        if record:
+            info.joinpath("RECORD").write_text(record)
+        if modules:
+            info.joinpath("top_level.txt").write_text(modules)
+
+    package("pure", "pure.py,,\npure/data.so.txt,,\n", more=[
+        "Requires-Dist: listed<1\n", "Requires-Dist: Walked>=1; python_version > '3'\n", "Requires-Dist: absent\n",
+        "Requires-Dist: single; python_version < '3'\n", "Requires-Dist: single; extra == 'x'\n",
+        "Requires-Dist: single (bad]\n"])
+    package("listed", "listed/_C.cpython-311-x86_64-linux-gnu.so,sha256=x,1\n")
+    package("versioned", "versioned/lib/libx.so.12,sha256=x,1\n")
+    package("walked", modules="walked\n")
+    (tmp_path / "walked/deep").mkdir(parents=True)
+    (tmp_path / "walked/deep/x.so").touch()
+    package("single", modules="single\n")
+    (tmp_path / "single.py").touch()
+    package("unknown")
+    program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
+    said = ast.literal_eval(subprocess.run([sys.executable, "-"], input=program, text=True, capture_output=True,
+                                           check=True, env={"PYTHONPATH": str(tmp_path)}).stdout)
+    ours = {"pure", "listed", "versioned", "walked", "single", "unknown"}
+    assert ours & set(said["compiled"]) == {"listed", "versioned", "walked", "unknown"}
+    assert [need for need in said["needs"] if need[0] in ours] == [
+        ["pure", "listed", "<1", False], ["pure", "walked", ">=1", True]]
+
+
+def test_how_a_conflict_is_explained():
+    """V-02, V-03: each kept package with its reason; only what belongs to the machine needs --force."""
+    reasons = {"numpy": "compiled", "sympy": "torch 2.7 needs sympy>=1.13.3"}
+    text = Diagnosis("    The user requested sympy==1.12\n    The user requested (constraint) sympy>=1.13.3\n", "", (),
+                     reasons).text
+    assert "sympy>=1.13.3 of the image (torch 2.7 needs sympy>=1.13.3) can't be replaced, but: The user requested " \
+        "sympy==1.12." in text
+    assert "`ebsif extend ... --replace sympy==VERSION`" in text
+    text = Diagnosis("    x 1.0 depends on numpy<1\n    The user requested (constraint) numpy==2.4\n", "", (),
+                     reasons).text
+    assert "numpy==2.4 of the image (compiled) can't be replaced, but: x 1.0 depends on numpy<1." in text
+    assert "--replace numpy==VERSION --force`" in text
+
+
+@pytest.mark.parametrize(("line", "expected"), [
+    ("  Downloading datasets-3.6.0-py3-none-any.whl (491 kB)", ("datasets", "3.6.0")),
+    ("  Using cached open_clip_torch-2.14.4-py3-none-any.whl.metadata (19 kB)", ("open_clip_torch", "2.14.4")),
+    ("Processing /my wheels/fresh-1.0-cp311-cp311-linux_x86_64.whl (from x)", ("fresh", "1.0")),
+    ("  Downloading https://x.org/a/b/zope.interface-5.0.tar.gz (1 MB)", ("zope.interface", "5.0")),
+    ("Processing /home/me/project", None), ("Requirement already satisfied: numpy in /opt", None)])
+def test_versions_that_pip_looks_at(line, expected):
+    """V-03: they are in what any pip prints; only several of one package cost a question to the index."""
+    found = FILE.findall(line)
+    assert found == ([expected] if expected else [])
+
+
+def test_stages_that_may_replace():
+    """V-01: the version takes the place of the package's line, else it is added; each stage may replace it."""
+    assert replacing.allow(["a[x]>1", "b"], ["A==3", "c==1"]) == [
+        {"name": "requirements", "requirements": ["A[x]==3", "b", "c==1"], "allow_replace": ["a", "c"]}]
+    built = {"name": "built", "requirements": ["flash-attn"], "no_build_isolation": True}
+    assert [stage["requirements"] for stage in replacing.allow([built], ["a==1"])] == [["a==1"], ["flash-attn"]]
+    assert replacing.allow([], ["a==1"])[0]["requirements"] == ["a==1"]
+    environment = Environment("m", replacing.allow(["b"], ["a==3"]), 0, {"a": Package("a", "3", "a==3", None)},
+                              {"a": "1"})
+    change.remove(environment, ["a"])
+    assert environment.stages == [{"name": "requirements", "requirements": ["b"]}]
+
+
+def test_who_requires_what():
+    """V-01: packages of the image and of the extension; not those that are replaced, too, or hidden by another one."""
+    own = {"mine": Package("mine", "2.0", None, None, ("sympy<2", "sympy; extra == 'x'", "numpy"))}
+    assert replacing.dependents("sympy", IMAGE, own, ["sympy"]) == [
+        ["fsspec 2026.9", "image", "sympy"], ["torch 2.7.1+rocm6.2.4", "image", "sympy>=1.13.3"],
+        ["mine 2.0", "extension", "sympy<2"]]
+    assert replacing.dependents("sympy", IMAGE, {"fsspec": own["mine"]}, ["sympy", "torch"]) == [
+        ["mine 2.0", "extension", "sympy<2"]]
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("y\n", True), ("Yes\n", True), ("\n", False), ("", False)])
+def test_a_confirmation(monkeypatch, capsys, answer, expected):
+    """V-01: asked at a terminal; elsewhere the error says what to add."""
+    with pytest.raises(UsageError, match="add --yes"):
+        options.confirmed("Install it?", UsageError("add --yes"))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: answer))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert options.confirmed("Install it?", UsageError("add --yes")) is expected
+    assert capsys.readouterr().err == "Install it? [y/N] "
+
+
+def test_packages_that_the_site_keeps(tmp_path):
+    """S001-19: those of the site and of the record are a parameter of modules with user software."""
+    mine = site.Site(name="mine", description="x", keep_packages=["transformers"])
+    values = {"version": "1", "file": "a.sif", "homepage": "https://example.org/", "venv": True,
+              "keep_packages": ["trl", "transformers"]}
+    assert easyconfig.parameters(Container.of("A", values, mine, tmp_path))["keep_packages"] == ["transformers", "trl"]
+    values["venv"] = False
+    assert "keep_packages" not in easyconfig.parameters(Container.of("A", values, mine, tmp_path))
