@@ -25,6 +25,8 @@ def wheels(tmp_path_factory):
     make_wheel(folder, "algebra", "2.0", ["sympy<1.13"])
     make_wheel(folder, "fresh", "1.0")
     make_wheel(folder, "fresh", "2.0", ["numpy<1"])
+    make_wheel(folder, "app", "1.0")
+    make_wheel(folder, "app", "2.0", ["fresh>=2"])
     make_wheel(folder, "numpy", "1.0")
     make_wheel(folder, "torch", "3.0")
     return folder
@@ -62,11 +64,11 @@ def test_what_was_asked_for_comes_first(place):
 
     What is compiled stays, with what it requires; the output says which packages are older for that reason, and why.
     """
-    _, said = place("extend", "Base/1.0", "--add", "evaluate", "fresh", "algebra", "--name", "mine", "--date",
+    _, said = place("extend", "Base/1.0", "--add", "evaluate", "fresh", "algebra", "app", "--name", "mine", "--date",
                     "20260101", "--install")
     record = record_of(place, MODULE)
     assert record["venv_packages"] == [
-        "algebra==1.0", "datasets==3.6.0", "evaluate==0.4", "fresh==1.0", "fsspec==2025.3.0"]
+        "algebra==1.0", "app==1.0", "datasets==3.6.0", "evaluate==0.4", "fresh==1.0", "fsspec==2025.3.0"]
     fsspec = ("fsspec 2025.3.0 instead of the image's 2026.9.0; because datasets 3.6.0 needs "
               "fsspec<=2025.3.0,>=2023.1.0; which could affect what fits: torch 2.13.0+cpu needs fsspec>=0.8.5")
     assert fsspec in said
@@ -74,6 +76,8 @@ def test_what_was_asked_for_comes_first(place):
         "numpy<1" in said
     assert re.search(r"algebra 1\.0 and not 2\.0 was installed, because the image has sympy 1\.\S+ \(torch "
                      r"2\.13\.0\+cpu needs sympy>=1\.13\.3\), and algebra 2\.0 needs sympy<1\.13", said)
+    assert "app 1.0 and not 2.0 was installed, because pip finds no versions that fit it, the image and all else" \
+        in said
     # from now on
     assert fsspec in place("show", MODULE)[0]
     assert fsspec in " ".join(place.site.bash(f"module help {MODULE} 2>&1").stdout.split())
