@@ -46,9 +46,9 @@ class ContainerVenv(ContainerInstall):
     Support for installing a container image with user software: a Python venv that sees the packages of the image.
 
     At installation, in addition to ContainerInstall: the venv is created in the container, in the build directory
-    (which can be on a fast local file system), bound at /user-software. With 'requirements', pip installs them with the
-    packages of the image as constraints, and the result becomes one SquashFS file. Without, user-software is installed
-    as a directory, to which users can add packages and which make-squashfs packs.
+    (which can be on a fast local file system), bound at /user-software. With 'requirements', pip installs them with
+    those packages of the image as constraints that belong to the machine, and the result becomes one SquashFS file.
+    Without, user-software is installed as a directory, to which users can add packages and which make-squashfs packs.
 
     At module load, on the node: user-software.squashfs is mounted read-only at /user-software; if there is none, the
     directory user-software is bound there read-write; if there is none either, the image is used as it is.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.requirements import stages_of
+from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
@@ -51,7 +51,8 @@ def allows(text: str, version: str) -> bool:
 
 def allow(wanted: Sequence[Any], lines: Sequence[str]) -> list[dict]:
     """Return stages, made of stages or lines, that may replace packages of the image by those in lines."""
-    stages = [{**stage, "requirements": list(stage.get("requirements") or [])} for stage in stages_of(wanted)]
+    stages = [{**stage, "requirements": requirement_text(stage.get("requirements")).splitlines()}
+              for stage in stages_of(wanted)]
     for line in lines:
         places = [(stage, number) for stage in stages for number, one in enumerate(stage["requirements"])
                   if name_in(one) == name_in(line)]
