@@ -216,8 +216,8 @@ def fill_wheelhouse(options: Namespace) -> int:
 def require_packages(options: Namespace) -> None:
     """Raise UsageError if a new extension would have no packages or no name."""
     if not any((options.requirements, options.stage, options.from_venv, options.add, options.replace, options.apt)):
-        raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add --replace --apt is "
-                         "required")
+        raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add --replace --apt "
+                         "is required")
     require_name(options)
 
 
