@@ -344,12 +344,17 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def install_wrappers(self) -> None:
         """Install the wrappers: commands that run a program in the container."""
-        install_wrappers(self.wrappers, self.installdir)
-        self.record.wrappers = self.wrappers
+        self.record.wrappers = sorted(set(self.wrappers + self.added_wrappers))
+        install_wrappers(self.record.wrappers, self.installdir)
+
+    @property
+    def added_wrappers(self) -> List[str]:
+        """Names of wrappers besides those of the easyconfig. Derived easyblocks extend this."""
+        return []
 
     @property
     def wrappers(self) -> List[str]:
-        """Names of the wrappers of this installation."""
+        """Names of the wrappers that the easyconfig asks for."""
         if self.all_programs is None:
             self.all_programs = self.programs() if self.spec.wraps_all else []
         return sorted(set(self.spec.wrapped + self.all_programs))

@@ -67,6 +67,8 @@ class ContainerVenv(ContainerInstall):
         # versions of the packages of an earlier installation that were taken as they are, by normalized name
         self.kept_packages: Dict[str, str] = {}
         self.pip: Any = None
+        # programs of the packages that were asked for
+        self.asked_programs: List[str] = []
 
     @property
     def repeated(self) -> Optional[InstallRecord]:
@@ -206,6 +208,7 @@ class ContainerVenv(ContainerInstall):
         for stage in missing:
             packages = self.install_stage(pip, stage, packages, is_last=stage is missing[-1])
         self.installed_packages = packages
+        self.asked_programs = self.venv.asked_programs(packages)
         self.record_user_software(pip, packages)
         for text in self.record.replacements:
             self.warn(text)
@@ -356,6 +359,11 @@ class ContainerVenv(ContainerInstall):
         command = [os.path.join(self.installdir, 'bin', 'make-squashfs'), '-r', '-d', self.venv.folder,
                    '-p', str(self.cfg.parallel)]
         self.venv.squash(command, os.path.join(self.installdir, SQUASHFS))
+
+    @property
+    def added_wrappers(self) -> List[str]:
+        """Names of the programs of what was asked for, which become commands of the module (V-06)."""
+        return [name for name in self.asked_programs if name not in self.spec.commands]
 
     def programs(self) -> List[str]:
         """The programs of the venv, except programs that can't be wrappers."""

@@ -17,6 +17,12 @@ from .texts import normal_name
 
 USER_SOFTWARE = '/user-software'
 
+# What builds packages. Until pip 25.3, PIP_CONSTRAINT also applies to build requirements, so users' pip gets no
+# constraints for these; neither do their programs become commands of the module.
+BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 'meson-python', 'ninja', 'pip',
+               'poetry-core', 'pybind11', 'scikit-build', 'scikit-build-core', 'setuptools', 'setuptools-rust',
+               'setuptools-scm', 'wheel')
+
 # Names (PEP 508) and versions (PEP 440, appendix B) that pip can parse. Linux distributions give some of their Python
 # packages other versions, like '2.22.1ubuntu1'.
 NAME = re.compile(r'[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?\Z', re.IGNORECASE)

@@ -19,7 +19,7 @@ from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import NOTHING_FOUND, Diagnosis, how_to_replace
 from .framework import RunShellCmdError
-from .packages import Need, Packages, artifacts_in, constraint_lines, digest_of, pip_version
+from .packages import BUILD_TOOLS, Need, Packages, artifacts_in, constraint_lines, digest_of, pip_version
 from .requirements import package_name
 from .runtime import escape_bind, inject_variables, read_written, write_seen
 from .install import read_program, sh_command
@@ -38,11 +38,6 @@ OWN_FILES = ('PIP_CONFIG_FILE', 'NETRC')
 
 # A text stops at the first command that fails, also within a pipe (`make | tee log`).
 BASH = ['bash', '-e', '-o', 'pipefail', '-c']
-
-# Until pip 25.3, PIP_CONSTRAINT also applies to build requirements; these constraints are for them.
-BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 'meson-python', 'ninja', 'pip',
-               'poetry-core', 'pybind11', 'scikit-build', 'scikit-build-core', 'setuptools', 'setuptools-rust',
-               'setuptools-scm', 'wheel')
 
 # The file of a package in what pip prints: each version that it has looked at.
 FILE = re.compile(r'^ *(?:Processing|Downloading|Using cached) (?:.*/)?([\w.]+)-(\d[^-\s]*?)'

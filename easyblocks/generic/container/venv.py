@@ -8,8 +8,10 @@
 Create, pack and inspect the venv of user software in a container; start from the user software of an earlier
 installation.
 """
+import csv
 import glob
 import os
+import re
 from typing import Any, Dict, Iterable, List, Optional
 
 from easybuild.base import fancylogger
@@ -18,9 +20,11 @@ from easybuild.tools.filetools import remove_dir
 from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import Diagnosis
-from .packages import USER_SOFTWARE, Packages
-from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program, write_seen
-from .install import FILES, PACKED, ebsif_version, lines_after, read_program, sh_command
+from .packages import BUILD_TOOLS, USER_SOFTWARE, Packages
+from .parameters import FILE_NAME
+from .runtime import (
+    SHOWN_LINES, escape_bind, escape_value, inject_variables, read_written, run_program, write_seen)
+from .install import FILES, NEEDED_ON_HOST, PACKED, ebsif_version, lines_after, read_program, sh_command
 from .lockfile import InstalledImage
 from .requirements import package_name
 from .stages import Stage
@@ -160,6 +164,16 @@ class Venv:
         output = self.run(sh_command('list-programs.sh', os.path.join(self.path, 'bin')),
                           hidden=True, split_stderr=True).output
         return [name for name in lines_after('program', output) if not name.lower().startswith('activate')]
+
+    def asked_programs(self, packages: Packages) -> List[str]:
+        """Return the programs of the packages that pip was asked for, which it marks, from its lists of their files."""
+        found: List[str] = []
+        for mark in glob.glob(os.path.join(glob.escape(self.site_packages(packages)), '*.dist-info', 'REQUESTED')):
+            package = normal_name(os.path.basename(os.path.dirname(mark)).split('-')[0])
+            lines = read_written(mark.replace('REQUESTED', 'RECORD'), self.folder).splitlines()
+            paths = [row[0] for row in csv.reader(lines) if row and package not in BUILD_TOOLS]
+            found += [os.path.basename(path) for path in paths if re.match(r'(\.\./)+bin/%s\Z' % FILE_NAME, path)]
+        return [name for name in sorted(set(found)) if name not in NEEDED_ON_HOST]
 
     def compile_bytecode(self, processes: int) -> None:
         """Compile the venv's Python files reproducibly, unless that was done when pip installed the last of them."""
