@@ -3,12 +3,14 @@
 import base64
 import dataclasses
 import hashlib
+import io
 import os
 import pty
 import re
 import signal
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -39,6 +41,23 @@ def blocks(name, language="bash"):
 def examples(number):
     """Return the number of examples to try for a property; fewer in `make check`, which should be quick."""
     return min(number, int(os.environ.get("EBSIF_TEST_EXAMPLES", number)))
+
+
+# a build backend that needs two packages: one of an earlier stage, and packaging, which the image has
+BACKEND = """
+import zipfile
+import packaging
+import {needs}
+
+def build_wheel(folder, *_):
+    name = "{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
+        wheel.writestr("{name}.py", "built_with = {needs!r}")
+        wheel.writestr("{name}-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n")
+        wheel.writestr("{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\n")
+        wheel.writestr("{name}-1.0.dist-info/RECORD", "")
+    return name
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +226,37 @@ def make_wheel(folder, name, version="1.0", requires=(), module_text="", scripts
         for file, text in files.items():
             wheel.writestr(file, text)
     return path
+
+
+def project_files(name, needs):
+    """Return the files of a source distribution that imports `needs` while it's built."""
+    return {
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "backend.py": BACKEND.format(name=name, needs=needs),
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+    }
+
+
+def make_sdist(folder, name, needs):
+    """Write such a source distribution to a folder."""
+    make_archive(Path(folder) / f"{name}-1.0.tar.gz", f"{name}-1.0", project_files(name, needs))
+
+
+def make_native_sdist(folder, name, compiler):
+    """Write a source distribution that starts a compiler while it's built."""
+    backend = BACKEND.format(name=name, needs="subprocess").replace("import packaging\n", "").replace(
+        "def build_wheel(folder, *_):", f"def build_wheel(folder, *_):\n    subprocess.run([{compiler!r}])")
+    make_archive(Path(folder) / f"{name}-1.0.tar.gz", f"{name}-1.0",
+                 {**project_files(name, "subprocess"), "backend.py": backend})
+
+
+def make_archive(path, top, files):
+    """Write texts by file name to an archive, below one directory."""
+    with tarfile.open(path, "w:gz") as archive:
+        for file, text in files.items():
+            info = tarfile.TarInfo(f"{top}/{file}")
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
 
 
 def at_terminal(command, environment, folder, lines):

@@ -1,5 +1,6 @@
 """From a requirements.txt to a module: ebsif extend."""
 
+import json
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import Image
 from parts import wheel_settings
-from support import make_wheel
+from support import make_native_sdist, make_sdist, make_wheel
 
 MODULE = "Base/1.0-20250101-mine-20260101"
 CATALOGUE = """\
@@ -85,6 +86,35 @@ def test_what_can_not_be_imported(place, site, tmp_path):
     make_wheel(tmp_path, "vision", "0.28+cpu", ["torch==2.13.0"], more={"vision_c.so": ""})
     (site.work / "good.txt").write_text("torch\ntower\nvision==0.28+cpu\n")
     place("-r", "good.txt", "--check", "--", *site.eb_options, packages=tmp_path)
+
+
+def test_builds_against_the_image(place, site, wheels, tmp_path):
+    """
+    V-05: what needs a package of the image to build is built without isolation by itself, and the output says so.
+
+    A missing compiler is named, by --check too. Commands after an installation need no easyconfig: bash runs them as
+    they were typed. S000-03. V-06: a program of what was asked for is a command of the module.
+    """
+    own = tmp_path / "own"
+    own.mkdir()
+    make_sdist(own, "kernels", needs="numpy")
+    make_wheel(own, "board", module_text="def main(): print('in', __file__)\n", scripts={"board": "board:main"})
+    make_native_sdist(own, "native", "x86_64-linux-gnu-g++")
+    post = "python -c 'import kernels' && echo \"$VIRTUAL_ENV\" >\"/user-software/a b\""
+    more = ("--", *site.eb_options)
+    said = place("--add", "kernels", "native", "--no-build-isolation", "--check", *more, status=1, packages=own).stdout
+    assert re.search(r"^no: \S+ can't be installed: pip failed in stage 'requirements' \(while processing native\S*\): "
+                     r"its build needs the compiler x86_64-linux-gnu-g\+\+, which the container doesn't have\. ", said,
+                     re.MULTILINE)
+    check = "test -s '/user-software/a b'"
+    said = place("--add", "kernels", "board", "--post", post, "--verify", check, "--install", *more,
+                 packages=own).stderr
+    assert re.search(r"^  installing packages +\d+ s  kernels\S* built without isolation", said, re.MULTILINE)
+    record = json.loads((site.prefix / "eb/software" / MODULE / "share/ebsif/lock.json").read_text())
+    assert record["stages"] == [
+        {"name": "requirements", "requirements": "kernels\nboard\n", "post": [post], "verify": [check]}]
+    # V-06
+    assert site.bash(f"module load {MODULE}; board").stdout.startswith("in /user-software/venv/base/lib")
 
 
 def test_the_easyconfig_belongs_to_the_user(place, site):

@@ -4,11 +4,9 @@ import base64
 import contextlib
 import hashlib
 import http.server
-import io
 import json
 import re
 import subprocess
-import tarfile
 import threading
 import zipfile
 from pathlib import Path
@@ -16,50 +14,18 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 from parts import Installed, example_site, wheel_settings
-from support import CHECKOUT, CONTAINER_FILES, make_wheel
+from support import (
+    BACKEND,
+    CHECKOUT,
+    CONTAINER_FILES,
+    make_archive,
+    make_sdist,
+    make_wheel,
+    project_files,
+)
 
 TEXT = Installed.TEXT
 SECRETS = ["S3cr3tPw1", "S3cr3tPw2", "S3cr3tPw3"]
-
-# a build backend that needs two packages: one of an earlier stage, and packaging, which the image has
-BACKEND = """
-import zipfile
-import packaging
-import {needs}
-
-def build_wheel(folder, *_):
-    name = "{name}-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
-        wheel.writestr("{name}.py", "built_with = {needs!r}")
-        wheel.writestr("{name}-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n")
-        wheel.writestr("{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\n")
-        wheel.writestr("{name}-1.0.dist-info/RECORD", "")
-    return name
-"""
-
-
-def project_files(name, needs):
-    """Return the files of a source distribution that imports `needs` while it's built."""
-    return {
-        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
-        "backend.py": BACKEND.format(name=name, needs=needs),
-        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-    }
-
-
-def make_sdist(folder, name, needs):
-    """Write such a source distribution to a folder."""
-    make_archive(folder / f"{name}-1.0.tar.gz", f"{name}-1.0", project_files(name, needs))
-
-
-def make_archive(path, top, files):
-    """Write texts by file name to an archive, below one directory."""
-    with tarfile.open(path, "w:gz") as archive:
-        for file, text in files.items():
-            info = tarfile.TarInfo(f"{top}/{file}")
-            info.size = len(text.encode())
-            archive.addfile(info, io.BytesIO(text.encode()))
-
 
 def make_packages(folder):
     """Write the packages that most tests install."""
@@ -273,7 +239,7 @@ def test_a_package_missing_at_build_time_is_explained(failing):
     text, _ = failing("missing")
     assert "pip failed in stage 'kernel stage' (while processing" in text
     assert "kernels" in text
-    assert "'no_build_isolation': True" in text
+    assert "neither the image nor an earlier stage has. Install 'faketorch' in an earlier stage" in text
 
 
 def test_a_failing_stage_stops_the_later_ones(failing):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from account import OWN_MOUNTS
 from parts import TOOLS
-from support import CONTAINER_FILES, Site, make_wheel
+from support import CONTAINER_FILES, Site, make_native_sdist, make_sdist, make_wheel
 
 # prints everything in the shell that activation may change, on one line
 SHOW = 'printf "%s|" "$PATH" "${PYTHONPATH-unset}" "${SIF-none}" "$LOADEDMODULES" "$(declare -f deactivate)"; echo'
@@ -308,6 +308,31 @@ def test_pip_by_hand_says_what_can_not_be_imported(installed_once, tmp_path):
                                     "    PIP_CONSTRAINT= pip install -U 'fresh>0'",
                                     # which still fails
                                     *answers["vision"]]
+
+
+def test_pip_by_hand_says_why_a_build_fails(installed_once, tmp_path):
+    """V-05 (user 6a): in an environment of make-venv; the command that the hint names works."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    make_sdist(wheels, "kernels", needs="numpy")
+    make_native_sdist(wheels, "native", "nvcc")
+    options = pip_options(wheels)
+    result = installed_once.load(installed_once.WRITABLE, f"""
+        exec 2>&1
+        make-venv {tmp_path}/env; source {tmp_path}/env/bin/activate
+        echo "== kernels"; pip install {options} kernels
+        echo "== native";  pip install {options} native
+        echo "== again";   pip install --no-build-isolation {options} kernels; python -c 'import kernels'
+    """)
+    answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
+    said = {name: re.findall("^hint: (.*)", answer, re.MULTILINE) for name, answer in answers.items()}
+    assert said["kernels"] == [
+        "a build needs packaging, which is here, but isolated builds don't see it. To build without isolation:",
+        f"    pip install --no-build-isolation {options} kernels"], answers["kernels"]
+    assert said["native"][-1].startswith(
+        "its build needs the CUDA compiler (nvcc): the container has none, or CUDA_HOME doesn't name its directory. ")
+    assert said["again"] == []
+    assert "Successfully installed kernels-1.0" in answers["again"]
 
 
 def test_constraints_for_user_software(installed):

@@ -650,6 +650,29 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys
         assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]
 
 
+def test_commands_after_an_installation(extension, capsys):
+    """V-05: for bash, as they were typed, after the last stage; a later change keeps them. A name has a default."""
+    commands = ["--post", "echo $HOME >'a b'", "--verify", "true", "--verify", "x", "--no-build-isolation"]
+    own = {"no_build_isolation": True, "post": ["echo $HOME >'a b'"], "verify": ["true", "x"]}
+    values, _ = extension.extend("mine", "--add", "lightly", *commands)
+    assert values["requirements"] == [
+        {"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich", "lightly"], **own}]
+    # also without packages, and not twice
+    values, _ = extension.extend("mine", *commands)
+    extension.install(f"requirements = {values['requirements']!r}\n", ["greeting", "hello", "rich", "http"], LATER)
+    assert main(["extend", "mine", *commands, "-n"]) == 0
+    assert "has these packages already: nothing to do" in capsys.readouterr().err
+    values, _ = extension.extend("mine", "--add", "lightly", "--verify", "y")
+    assert values["requirements"] == [
+        {"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich"], **own},
+        {"name": "requirements (mine)", "requirements": ["lightly"], "verify": ["y"]}]
+    extension.prefix.install(BASE)
+    values, _ = extension.extend(BASE, "--add", "einops", "greeting", "numpy", "rich", "flash-attn", "--post", "x")
+    assert [stage.get("post") for stage in values["requirements"]] == [None, None, ["x"]]
+    assert values["versionsuffix"].endswith("-mine-20261122.2")
+    assert "leave out --post, --verify" in extension.extend("--from-lock", "l.json", "--post", "x", status=2)[1]
+
+
 def test_another_version_of_a_package_with_extras(extension):
     """E-03: it keeps its extras, unless others are asked for, and so what they need, in the image's Python."""
     extension.root = extension.install("requirements = ['greeting[more]>=1']\n", ["greeting", "hello", "rich", "http"],

@@ -307,13 +307,42 @@ def test_editable_directories_are_refused(line):
          "pip got another file of a==1 than the locked file: its sha256 is 56cd, not 12ab."),
         ("ERROR: In --require-hashes mode, all requirements must have their versions pinned with ==. These do not:\n"
          "    b<3 from https://x/b.whl (from a==1->-r x (line 10))\n", "with exact version and hash, and b<3 is not"),
+        ("      error: [Errno 2] No such file or directory: 'x86_64-linux-gnu-g++'",
+         "its build needs the compiler x86_64-linux-gnu-g++, which the container doesn't have"),
+        ("    error: command 'gcc-12' failed: No such file or directory", "needs the compiler gcc-12, which"),
+        ("    error: command '/usr/bin/gcc' failed with exit code 1", ""),
+        ("OSError: CUDA_HOME environment variable is not set. Please set it", "CUDA_HOME doesn't name its directory"),
+        ("No CMAKE_CXX_COMPILER could be found.", "its build needs a compiler, which the container doesn't have"),
         ("something nobody has seen before", ""),
     ],
 )
 def test_pips_errors_are_explained(output, expected):
-    """S000-08 (git), defects E9 (certificates), E-12 (hashes), and others: disk, quota, network, index, platform."""
+    """S000-08 (git), E9 (certificates), E-12 (hashes), V-05 (compilers); disk, quota, network, index, platform."""
     text = Diagnosis(output).text
     assert expected in text if expected else text == ""
+
+
+@pytest.mark.parametrize(("output", "name"), [
+    ("error: subprocess-exited-with-error\n\n  ModuleNotFoundError: No module named 'torch.utils'", "torch"),
+    ("error: backend-unavailable\n╰─> ModuleNotFoundError: No module named 'packaging'", "packaging"),
+    ("ModuleNotFoundError: No module named 'pip'", "")])
+def test_what_a_build_can_not_import(output, name):
+    """V-05: what pip says of a build, in the words of different versions; not what it says of itself."""
+    assert Diagnosis(output).missing_module == name
+
+
+def test_programs_of_what_was_asked_for(tmp_path):
+    """V-06: of packages that pip marks, whatever their programs are made of; none that the host needs."""
+    _, venv = fake_pip(tmp_path)
+    packages = Packages.from_output(FakeContainer.seen)
+    for name, mark, files in (
+            ("board-1.0", "REQUESTED", ["../../../bin/board", "../../../bin/env", "board/bin/x", "../../../bin/-x"]),
+            ("needed-1.0", "INSTALLER", ["../../../bin/needed"]), ("ninja-1.0", "REQUESTED", ["../../../bin/ninja"])):
+        folder = tmp_path / f"user-software/venv/x/lib/{name}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / mark).touch()
+        (folder / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files))
+    assert venv.asked_programs(packages) == ["board"]
 
 
 @pytest.mark.parametrize(("error", "package"), [

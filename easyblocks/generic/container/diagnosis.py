@@ -7,9 +7,11 @@
 """
 Explain why pip failed in a container, and what to do about it.
 """
+import os
 import re
 from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 
+from .builds import missing_module, missing_tool
 from .texts import normal_name
 
 # pip's message if no index or directory has a suitable version, or none could be read
@@ -74,8 +76,11 @@ class Diagnosis:
          "a requirement can't be read: \\1"),
         (r"(?s)(?:Getting requirements to build|Preparing metadata|Building wheel|Installing build dependencies)"
          r".*?ModuleNotFoundError: No module named '([\w.]+)'",
-         "it needs '\\1' at build time. If the image has it, or an earlier stage installs it, put the package into a "
-         "separate, later stage with 'no_build_isolation': True; otherwise install '\\1' in an earlier stage first"),
+         "it needs '\\1' at build time, which neither the image nor an earlier stage has. Install '\\1' in an earlier "
+         "stage (ebsif extend --stage first=FILE --stage second=FILE); this one is then built without isolation"),
+        (r"BackendUnavailable: Cannot import '(\w+)",
+         "it is built without isolation, and neither the image nor an earlier stage has '\\1', which builds it. "
+         "Install '\\1' in an earlier stage (ebsif extend --stage first=FILE --stage second=FILE)"),
         (r"Cannot find command 'git'",
          "git is missing in the image, so requirements from git repositories can't be installed. Use a release from an "
          "index, or a wheel built elsewhere, or add git: system_packages = ['git']"),
@@ -110,7 +115,7 @@ class Diagnosis:
         before = self.output.split('error: subprocess-exited-with-error')[0]
         found = re.findall(r'^\s*(?:Collecting|Processing|Building wheels? for) (?:collected packages: )?(\S+)', before,
                            re.MULTILINE)
-        return found[-1].rstrip(',') if found else ''
+        return os.path.basename(found[-1].rstrip(',')) if found else ''
 
     @property
     def library(self) -> str:
@@ -148,7 +153,13 @@ class Diagnosis:
         """The cause and what to do about it; empty if the output matches nothing in the table."""
         if self.conflict:
             return self.conflict
-        return self.machine or self.meaning_in(self.REQUIREMENTS)
+        return self.machine or missing_tool(self.output) or self.meaning_in(self.REQUIREMENTS)
+
+    @property
+    def missing_module(self) -> str:
+        """The module that the build of a package can't import; empty if pip failed otherwise."""
+        failed = re.search(r"error: (?:subprocess-exited-with-error|backend-unavailable).*", self.output, re.DOTALL)
+        return missing_module(failed.group()) if failed else ''
 
     @property
     def machine(self) -> str:

@@ -197,6 +197,9 @@ class Pip:
         """
         Run pip for a stage, then list packages and compile bytecode (see run-logged.sh); explain why pip fails.
 
+        If a package can't be built because it needs another one that is there, which builds in isolation don't see, the
+        packages of this stage are built without isolation (V-05).
+
         What pip prints is also in pip.log, where `ebsif` sees how far it is. That is not pip's own log: pip would write
         a line for each file of each page that it reads, which takes as long as everything else while it resolves.
         """
@@ -207,6 +210,13 @@ class Pip:
         except RunShellCmdError as err:
             pins = {normal_name(name) for name in self.pins}
             output = err.output or ''
+            first = Diagnosis(output)
+            if not stage.no_build_isolation and self.has_module(first.missing_module, **where):
+                trace_msg("building %s again without isolation: it needs %s, which is there (to save the first "
+                          "attempt: 'no_build_isolation')" % (first.package, first.missing_module))
+                stage.no_build_isolation = True
+                self.run(stage, arguments[:1] + stage.build_options + arguments[1:], afterwards, **where)
+                return
             logged = self.log_of(log, arguments, **where) if NOTHING_FOUND in output else ''
             diagnosis = Diagnosis(output, logged, pins, self.reasons)
             package = " (while processing %s)" % diagnosis.package if diagnosis.package else ''
@@ -215,6 +225,12 @@ class Pip:
         files = {(normal_name(name), version) for name, version in FILE.findall(done.output or '')}
         names = [name for name, _ in files]
         self.looked_at.update(name for name in names if names.count(name) > 1)
+
+    def has_module(self, name: str, **where: Any) -> bool:
+        """Return whether a module can be imported in the venv, from the image or user software."""
+        code = 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)'
+        return bool(name) and self.venv.run([self.venv.python, '-c', code, name], fail_on_error=False, hidden=True,
+                                            **where).exit_code == 0
 
     def run_active(self, stages: List[Stage], command: List[str], **kwargs: Any) -> Any:
         """Run a command with the venv active, which can ask the indexes of stages for packages."""

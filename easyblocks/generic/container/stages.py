@@ -198,8 +198,9 @@ def find_mistakes(stages: List[Stage], image_packages: Collection[str], pip_vers
             yield ("stage '%s': %s is built against torch, which is in the same stage, so it may not be there yet. Put "
                    "torch into an earlier stage" % (stage.name, builds))
         if builds and not stage.no_build_isolation:
-            yield ("stage '%s': %s is built against torch, but builds of this stage are isolated from it. Put it into "
-                   "a stage of its own with 'no_build_isolation': True" % (stage.name, builds))
+            yield ("stage '%s': %s is built against torch, but builds of this stage are isolated from it, so it may "
+                   "be built twice, or without what needs torch. Put it into a stage of its own with "
+                   "'no_build_isolation': True" % (stage.name, builds))
         # without isolation pip doesn't install them
         missing = [name for name in NEEDED_WITHOUT_ISOLATION if name not in available]
         if stage.no_build_isolation and names and missing:

@@ -19,6 +19,7 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import remove_dir
 from easybuild.tools.utilities import nub, trace_msg
 
+from . import builds
 from .diagnosis import Diagnosis
 from .packages import BUILD_TOOLS, USER_SOFTWARE, Packages
 from .parameters import FILE_NAME
@@ -117,9 +118,12 @@ class Venv:
 
     def add_hints(self, packages: Packages) -> None:
         """Add modules that explain pip's errors to a venv whose Python sees these packages."""
+        folder = self.site_packages(packages)
         for path in sorted(glob.glob(os.path.join(glob.escape(FILES), 'site-packages', 'ebsif_*'))):
             with open(path) as text:
-                write_seen(os.path.join(self.site_packages(packages), os.path.basename(path)), text.read(), self.folder)
+                write_seen(os.path.join(folder, os.path.basename(path)), text.read(), self.folder)
+        with open(builds.__file__) as text:
+            write_seen(os.path.join(folder, 'ebsif_builds.py'), text.read(), self.folder)
 
     def add_pip(self) -> None:
         """Replace the commands of the venv's own pip by commands that explain pip's errors."""

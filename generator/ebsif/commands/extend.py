@@ -22,6 +22,7 @@ that its stages install. Nothing is installed.
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile
 
@@ -66,7 +67,10 @@ EXAMPLES = """\
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --check
   # write the easyconfig and install it
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --install
-  ebsif extend PyTorch/2.7.0 --add einops 'rich>=14' --name mine --install
+  ebsif extend PyTorch/2.7.0 --add einops 'rich>=14' --install
+  # a command after the installation, and one that must succeed then
+  ebsif extend PyTorch/2.7.0 --add nltk --post 'python -m nltk.downloader -d $VIRTUAL_ENV/nltk_data punkt' --install
+  ebsif extend PyTorch/2.7.0 --add einops --verify 'python -c "import einops"' --install
   # change the extension `mine`
   ebsif extend mine --add lightly --install
   ebsif extend mine --remove lightly --install
@@ -92,6 +96,9 @@ EXAMPLES = """\
   # collect wheels, for an installation without network access
   ebsif extend PyTorch-mine.eb --wheelhouse ~/wheels
 """
+
+# the name of an extension that gets none
+NAME = "mine"
 
 MORE = ("OPTION_OF_eb", "options of eb")
 
@@ -135,7 +142,15 @@ def configure(parser):
     parser.add_argument("--force", action="store_true",
                         help="with --replace: also of packages that are compiled or built for the machine")
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
-                                       "extension that is changed)")
+                                       f"extension that is changed, else {NAME})")
+    parser.add_argument("--post", metavar="COMMAND", action="append", default=[],
+                        help="a command for bash in the container, after the packages are installed (repeatable)")
+    parser.add_argument("--verify", metavar="COMMAND", action="append", default=[],
+                        help="a command for bash in the container that must succeed then, or nothing is installed "
+                             "(repeatable)")
+    parser.add_argument("--no-build-isolation", action="store_true",
+                        help="build packages with those that are there; without this option, only if an isolated build "
+                             "has failed for lack of one")
     add_outcome(parser)
     add_yes(parser)
 
@@ -149,12 +164,16 @@ def run(options: Namespace) -> int:
         raise UsageError("--add and --remove can't be combined with the other ways to name packages")
     if options.replace and options.from_lock:
         raise UsageError("--from-lock repeats an installation exactly: leave out --replace")
+    if options.from_lock and commands_of(options):
+        raise UsageError("--from-lock installs exactly what is locked: leave out --post, --verify and "
+                         "--no-build-isolation")
     if (options.extra or options.group) and not (options.requirements or options.stage):
         raise UsageError("--extra and --group need -r or --stage")
     names = names_of(options)
     if options.from_lock:
         if changes_system(options):
             raise UsageError("--from-lock installs what is in the lock: change system packages afterwards")
+        options.name = options.name or NAME
         return repeat(options, names)
     base = names.find(options.module)
     if isinstance(base, Path) and (base.parent.parent / lockfile.RECORD).is_file():
@@ -173,7 +192,7 @@ def run(options: Namespace) -> int:
         return change_extension(options, names, installation, is_same)
     container = bases.chosen(names, options.module, settings_of(options).site())
     container = system.added(container, options.apt, options.allow_upgrade)
-    wanted = wanted_packages(options, container)
+    wanted = extending.with_commands(wanted_packages(options, container), commands_of(options))
     if not is_accepted(options, container, {}):
         return FOUND
     for installation in places.known(places.directories_of_modules(), container.module)[:1]:
@@ -193,8 +212,9 @@ def make_new(options: Namespace, extension: Extension) -> int:
 def fill_wheelhouse(options: Namespace) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
     asked = request_of(options)
-    others = (options.add, options.remove, options.replace, changes_system(options), options.name, options.extra,
-              options.group, asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.installs)
+    others = (options.add, options.remove, options.replace, changes_system(options), options.name, commands_of(options),
+              options.extra, options.group, asked.date, asked.output, asked.image, asked.dry_run, asked.check,
+              asked.installs)
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
@@ -214,11 +234,11 @@ def fill_wheelhouse(options: Namespace) -> int:
 
 
 def require_packages(options: Namespace) -> None:
-    """Raise UsageError if a new extension would have no packages or no name."""
+    """Raise UsageError if a new extension would have no packages; give it a name."""
     if not any((options.requirements, options.stage, options.from_venv, options.add, options.replace, options.apt)):
         raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add --replace --apt "
                          "is required")
-    require_name(options)
+    options.name = options.name or NAME
 
 
 def changes_system(options: Namespace) -> bool:
@@ -226,10 +246,10 @@ def changes_system(options: Namespace) -> bool:
     return any((options.apt, options.remove_apt, options.allow_upgrade))
 
 
-def require_name(options: Namespace) -> None:
-    """Raise UsageError if a new extension has no name."""
-    if not options.name:
-        raise UsageError("--name is required for a new extension (it becomes part of the module's name)")
+def commands_of(options: Namespace) -> dict[str, Any]:
+    """Return the properties of stages that options set: commands are for bash, as they were typed."""
+    named = {"post": options.post, "verify": options.verify, "no_build_isolation": options.no_build_isolation}
+    return {name: value for name, value in named.items() if value}
 
 
 def wanted_packages(options: Namespace, container: Container) -> list:
@@ -306,7 +326,8 @@ def change_extension(options: Namespace, names: Names, installation: Installatio
             options.date = options.date or date
     else:
         container = system.added(container, options.apt, options.allow_upgrade)
-        environment.stages = extending.append(environment.stages, wanted_packages(options, container), options.name)
+        wanted = extending.with_commands(wanted_packages(options, container), commands_of(options))
+        environment.stages = extending.append(environment.stages, wanted, options.name)
     extension = Extension(change.pinned(container, environment), options.name, change.simplest(environment.stages),
                           environment.pins)
     change.start_from(installation)
@@ -332,12 +353,12 @@ def change_packages(options: Namespace, environment: Environment, container: Con
     if options.replace:
         environment.stages[environment.inherited:] = replacing.allow(
             environment.own, replacing.parse(options.replace))
+    environment.stages[environment.inherited:] = extending.with_commands(environment.own, commands_of(options))
     return options.rebuild or environment.changed_by_hand or environment.asked != before
 
 
 def repeat(options: Namespace, names: Names) -> int:
     """Install what a lock says; return the exit status."""
-    require_name(options)
     request = request_of(options)
     require_place(request)
     framework.session(tuple(options.more))

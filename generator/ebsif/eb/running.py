@@ -38,7 +38,8 @@ LOG = re.compile(r"== Results of the build can be found in the log file\(s\) (.*
 STEP = re.compile(r"== (.*)\.\.\.$")
 TRACE = "  >> "
 # messages of the easyblocks that stay on the line of a step
-RESULTS = {r"(\d+ packages? added)$": "{}", r"packages of .* that stay as they are: (\d+)$": "{} taken over",
+RESULTS = {r"(\d+ packages? added)$": "{}", r"building (\S+) again without isolation": "{} built without isolation",
+           r"packages of .* that stay as they are: (\d+)$": "{} taken over",
            "the image is (not copied): ": "image {}", "user software is (.*) in one file$": "{} packed"}
 COPYING = re.compile(r"copying (/.*) to (/.*) \(")
 # how warnings of what is installed begin

@@ -70,9 +70,9 @@ class Environment:
         return [line for stage in self.stages for line in lines_of(stage)]
 
     @property
-    def asked(self) -> list[tuple]:
+    def asked(self) -> list[dict[str, Any]]:
         """What was asked for, to compare: the stages without comments."""
-        return [(stage.get("name"), lines_of(stage)) for stage in self.stages]
+        return [{**stage, "requirements": lines_of(stage)} for stage in self.stages]
 
     @property
     def pins(self) -> list[str]:

@@ -82,6 +82,23 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
     return joined
 
 
+def with_commands(wanted: list, properties: dict[str, Any]) -> list:
+    """
+    Return stages or lines with properties of stages.
+
+    Packages of all stages are built without isolation; commands run after the last one, after those that it has.
+    """
+    if not properties:
+        return wanted
+    stages = stages_of(wanted)
+    for stage in stages if "no_build_isolation" in properties else ():
+        stage["no_build_isolation"] = True
+    for name in properties.keys() - {"no_build_isolation"}:
+        before = stages[-1].get(name) or []
+        stages[-1][name] = [*before, *(command for command in properties[name] if command not in before)]
+    return stages
+
+
 def of_name(module: str, name: str) -> dict[str, Installation]:
     """Return the installed extensions of a module with a name, by date, the newest one last."""
     extensions = {one.extension[1]: one for one in places.everything()
