@@ -78,8 +78,13 @@ def check_the_first_week(said, mine):
 
 
 def check_the_modules(person, mine):
-    """E-03, C-04: an earlier module stays, others keep their versions, and the working directory stays clean."""
+    """
+    E-03, C-04: an earlier module stays, others keep their versions, and the working directory stays clean.
+
+    V-07: an environment is that of the newest extension.
+    """
     site = person.site
+    assert f"_EBSIF_MODULE={mine.rpartition('-')[0]} " in (site.home / "dev/bin/activate").read_text()
     assert [path.name for path in site.work.glob("*.eb*")] == [f"{mine.replace('/', '-')}.2.eb"]
     own = site.home / ".local/easybuild/software"
     records = [json.loads((own / f"{mine}{number}/share/ebsif/lock.json").read_text())

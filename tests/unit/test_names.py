@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from argparse import Namespace
@@ -956,6 +957,30 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     assert extension.extend("--from-lock", "b.json", "--name", "x")[0]["venv_name"] == "torch"
     (tmp_path / "b.json").write_text(json.dumps({**record, "stages": []}))
     assert "there is nothing to repeat" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]
+
+
+def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
+    """V-07: of an extension that is named without its date; not of one that is being installed, or of another name."""
+    roots = {}
+    for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10", f"{MINE[:-9]}-too-20261130", f"{MINE[:-9]}-20270101"):
+        roots[module] = root = prefix.install(module)
+        (root / "interpreter").mkdir()
+        (root / "interpreter/python").write_text('#!/bin/sh\necho "$0" "$@"\n')
+        (root / "interpreter/python").chmod(0o755)
+    (roots.pop(f"{MINE[:-9]}-20270101") / "share/ebsif/lock.json").unlink()
+    modulerc = prefix.modules / f"{MINE.partition('/')[0]}/.modulerc.lua"
+    name = MINE[:-9]
+    modulerc.write_text(f'module_version("{LATER}.10", "{name.partition("/")[2]}")\n')
+    path = tmp_path / "a b"
+    for text, newest in (("mine", f"{LATER}.10"), (name, f"{LATER}.10"), (LATER, LATER)):
+        assert main(["python", text, "--write", str(path)]) == 0
+        done = subprocess.run([path, "-c", "1 2"], capture_output=True, text=True, check=True)
+        assert done.stdout == f"{roots[newest]}/interpreter/python -c 1 2\n"
+    assert main(["python", "mine", "--write", str(path)]) == 0
+    for module in (f"{LATER}.10", f"{LATER}.2", LATER, MINE):
+        (roots[module] / "share/ebsif/lock.json").unlink()
+    done = subprocess.run([path], capture_output=True, text=True, check=False)
+    assert done.returncode and done.stderr.endswith("the module was removed\n")
 
 
 def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):

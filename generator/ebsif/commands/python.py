@@ -6,7 +6,8 @@ variables that loading the module here would give.
 With --command, print the command line of the runtime that does what loading the module here and now would do.
 
 With --write, write a short file that starts it, which also knows the user software (EBSIF_USER_SOFTWARE) and the
-environment of make-venv that are in use now.
+environment of make-venv that are in use now. By the name of an extension without its date, the file always starts the
+newest one.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from ebsif.commands.options import add_name, names_of
 from ebsif.installed import interpreter, places, runtimecommand
+from ebsif.installed.names import undated
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -42,7 +44,7 @@ def run(options: Namespace) -> int:
         installation = places.with_module_file(installation)
         print(runtimecommand.command_line(installation.module, installation.use))
     elif options.write:
-        interpreter.write(installation, options.write)
+        interpreter.write(installation, options.write, undated(installation, options.module))
         print(options.write.absolute())
         output.hint("choose this file as interpreter")
     else:

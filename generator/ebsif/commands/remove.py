@@ -70,7 +70,7 @@ def run(options: Namespace) -> int:
     plans = plan(names, places.with_module_files(modules), options.users, has_newer=options.older)
     for planned in plans:
         show(planned)
-    if any(is_there(planned.installation.root / "bin/make-venv") for planned in plans):
+    if not options.older and any(is_there(planned.installation.root / "bin/make-venv") for planned in plans):
         output.note(MADE_WITH_IT)
     if options.dry_run:
         return 0
@@ -80,7 +80,8 @@ def run(options: Namespace) -> int:
         output.note("nothing was removed")
         return FOUND
     for newest, older in earlier.items():
-        kernels.follow(newest, older)
+        kernels.follow(newest.root, shown(newest), [
+            folder for one in older for folder in kernels.of_installation(one.root)])
     for planned in plans:
         with working("removing"):
             removal.remove(planned)

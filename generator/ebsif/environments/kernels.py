@@ -25,7 +25,7 @@ from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUAS
 from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter, places
-from ebsif.installed.names import Names
+from ebsif.installed.names import Names, undated
 from ebsif.installed.places import Installation, shown
 from ebsif.packages.venv import packages
 from ebsif.report import output
@@ -114,13 +114,17 @@ def of_installation(root: Path) -> list[Path]:
             if Path(os.path.realpath(kernel.program)).is_relative_to(os.path.realpath(root))]
 
 
-def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[Path]]:
-    """Return the installation with a name, or that of an environment of make-venv, and the environment."""
+def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[Path], str]:
+    """
+    Return the installation with a name, or that of an environment of make-venv, the environment, and its module.
+
+    The module of an extension that is named without its date has none either.
+    """
     venv = Path(text).expanduser().absolute() if text else None
     if not venv or not files.is_there(venv / "host-bin"):
         installation = names.installation(text)
         active = None if text else interpreter.environment_on(installation)
-        return installation, Path(active) if active else None
+        return installation, Path(active) if active else None, undated(installation, text) or shown(installation)
     line = MODULE.search((venv / "bin/activate").read_text(encoding="utf-8", errors="replace"))
     remedy = f"extend-venv-activate {shlex.quote(str(venv))} MODULE"
     if not line:
@@ -131,7 +135,7 @@ def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[P
     if not isinstance(thing, Installation):
         raise KernelError(f"{venv} is an environment of the module {module}: no container module '{module}' is "
                           f"installed here. To correct the name: {remedy}")
-    return thing, venv
+    return thing, venv, undated(thing, module) or shown(thing)
 
 
 def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]) -> Kernel:
@@ -141,10 +145,9 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     Its default name follows from module, environment or user software. Raise KernelError if the module can't run
     kernels, has no ipykernel, or the name belongs to another kernel.
     """
-    installation, venv = subject(names, text)
+    installation, venv, module = subject(names, text)
     software = os.environ.get(USER_SOFTWARE_VARIABLE)
     own = Path(software).absolute() if software else None
-    module = shown(installation)
     where = venv or own
     # Jupyter only knows lower case
     name = name.lower() if name else kernel_name(f"{module}-{where.name}" if where else module)
@@ -175,14 +178,18 @@ def write(kernel: Kernel, module: str) -> None:
         str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or "")))
 
 
-def follow(newest: Installation, earlier: Iterable[Installation]) -> None:
-    """Let this account's kernels of earlier extensions start in the newest one (V-07)."""
-    program = Path(os.path.abspath(newest.root)) / INTERPRETER  # noqa: PTH100 links stay
-    folders = [folder for installation in earlier for folder in of_installation(installation.root)]
+def of_name(module: str) -> list[Path]:
+    """Return the directories of this account's kernels of an extension that was named without its date."""
+    return [kernel.folder for kernel in installed(user_folder()) if kernel.module == module]
+
+
+def follow(root: Path, module: str, folders: Iterable[Path]) -> None:
+    """Let kernels in these directories start in the installation of a module (V-07)."""
+    program = Path(os.path.abspath(root)) / INTERPRETER  # noqa: PTH100 links stay
     for kernel in filter(None, map(read, folders)):
-        if files.is_there(program) and not kernel.folder.is_symlink():
-            write(replace(kernel, program=program), shown(newest))
-            output.note(f"the kernel {kernel.folder.name} starts {shown(newest)} now")
+        if files.is_there(program) and kernel.program != program and not kernel.folder.is_symlink():
+            write(replace(kernel, program=program), module)
+            output.note(f"the kernel {kernel.folder.name} starts {module} now")
 
 
 def make_room_for(kernel: Kernel) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.install import INTERPRETER
+from easybuild.easyblocks.generic.container.lockfile import RECORD
 
 from ebsif import files
 from ebsif.errors import EbsifError
@@ -43,8 +44,21 @@ def environment_on(installation: Installation) -> Optional[str]:
     return active if active and installation.is_loaded and is_there(Path(active, "host-bin")) else None
 
 
-def write(installation: Installation, path: Path) -> None:
-    """Write a file that starts the interpreter as it is used here; raise InterpreterError if there is another file."""
+# how a file finds the newest extension of a name (V-07)
+NEWEST = """\
+ebsif_newest=$(for ebsif_one in {start}-[0-9]*; do
+    [[ ! "$ebsif_one" =~ -[0-9]{{8}}([.][0-9]+)?$ || ! -e "$ebsif_one/{record}" ]] || printf '%s\\n' "$ebsif_one"
+done | sort -V | tail -n 1)
+exec "${{ebsif_newest:?the module was removed}}/{interpreter}" "$@"
+"""
+
+
+def write(installation: Installation, path: Path, newest: Optional[str] = None) -> None:
+    """
+    Write a file that starts the interpreter as it is used here; raise InterpreterError if there is another file.
+
+    `newest` is the name of an extension without its date, if the file should always start the newest one.
+    """
     interpreter = of(installation)
     if is_there(path):
         require_replaceable(path)
@@ -55,8 +69,13 @@ def write(installation: Installation, path: Path) -> None:
     variables = {"EBSIF_USER_SOFTWARE": own and os.path.abspath(own),  # noqa: PTH100 links stay
                  "EBSIF_VENV": environment_on(installation)}
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value]
-    text = f"{''.join(lines)}exec {shlex.quote(str(interpreter))} \"$@\"\n"
-    files.replace(path, f"#!/bin/bash -p\n# Python of {installation.module}; {WRITTEN}\n{SEAL}{digest(text)}\n{text}")
+    start = f"exec {shlex.quote(str(interpreter))} \"$@\"\n"
+    module = installation.module
+    if newest:
+        module, root = newest, str(interpreter).removesuffix(f"/{INTERPRETER}").rpartition("-")[0]
+        start = NEWEST.format(start=shlex.quote(root), record=RECORD, interpreter=INTERPRETER)
+    text = f"{''.join(lines)}{start}"
+    files.replace(path, f"#!/bin/bash -p\n# Python of {module}; {WRITTEN}\n{SEAL}{digest(text)}\n{text}")
     files.make_executable(path)
 
 

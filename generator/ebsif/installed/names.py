@@ -248,8 +248,13 @@ class Names:
         thing = self.find(text)
         if isinstance(thing, Path):
             raise NamingError(f"{thing} is a file: name a module")
-        short = places.undated(thing) if isinstance(thing, Installation) and text else None
-        return short if short and plain(str(text)) != plain(thing.module) else thing.module
+        return (isinstance(thing, Installation) and undated(thing, text)) or thing.module
+
+
+def undated(installation: Installation, text: Optional[str]) -> Optional[str]:
+    """Return the name for `module load` of an extension that is named without its date; None for others (V-07)."""
+    is_dated = not text or plain(text) == plain(installation.module) or "/" in text and is_there(Path(text))
+    return None if is_dated else places.undated(installation)
 
 
 def installations(names: Names, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:

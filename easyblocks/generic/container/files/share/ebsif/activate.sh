@@ -16,12 +16,13 @@ _ebsif_remove() {
     if [ -n "$_ebsif_rest" ]; then export "$1=$_ebsif_rest"; else unset "$1"; fi
 }
 
-# LIST: whether the module is one of these modules. It may have been hidden, with a dot, or made visible since.
+# LIST: whether the module is one of these modules. It may have been hidden, with a dot, or made visible since; that of an
+# extension may be without its date.
 _ebsif_is_in() {
     set -- ":$1" "$_EBSIF_MODULE"
     set -- "${1//\/./\/}" "${2//\/./\/}"
     case "$1:" in
-        *":$2:"* | *":$2/"*) ;;
+        *":$2:"* | *":$2/"* | *":$2-"[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][.:]*) ;;
         *) return 1 ;;
     esac
 }

@@ -1,0 +1,75 @@
+"""An extension that is changed: its name without date goes on meaning the newest one, and programs are commands."""
+
+import json
+import shlex
+
+import pytest
+from parts import Installed
+from person import Person
+from support import make_wheel
+
+PROGRAM = """\
+import os, sys
+
+def main():
+    print("board", __version__, sys.argv[1:], os.path.exists("/.singularity.d"))
+__version__ = {!r}
+"""
+# the module without its date
+MINE = f"{Installed.WRITABLE}-mine"
+
+
+@pytest.fixture
+def person(installations, tmp_path):
+    """Somebody with Environment Modules (tests/paths has Lmod), and packages that have programs."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for version in ("1.0", "2.0"):
+        make_wheel(wheels, "board", version, ["needed"], PROGRAM.format(version), {"board": "board:main"})
+    make_wheel(wheels, "needed", scripts={"needed-too": "needed:main"})
+    make_wheel(wheels, "ipykernel", scripts={"start-shell": "ipykernel:main"})
+    return Person(installations("EnvironmentModules-Tcl").copy(tmp_path, Installed.WRITABLE), wheels)
+
+
+def test_an_extension_that_is_changed(person):
+    """
+    V-06: programs of what was asked for are commands of the module, also after --add; no others, and none of ours.
+
+    V-07: after a change, and without the earlier module, NAME/VERSION-mine is the newest for load, job, kernel,
+    interpreter and make-venv. Neither --check nor --name is needed.
+    """
+    root = person.site.prefix / "eb/software"
+    first = person.run("ebsif", "extend", Installed.WRITABLE, "--add", "board<2", "ipykernel", "--install")
+    assert f" && module load {MINE}-" in first.stderr
+    (earlier,) = root.glob(f"{MINE}-*")
+    assert json.loads((earlier / "share/ebsif/lock.json").read_text())["wrappers"] == ["board"]
+    said = person.in_shell(f"""
+        module load {MINE}
+        board a 'b c'
+        type needed-too >/dev/null 2>&1 || echo no others
+        make-venv ~/env >&2
+        module unload Example
+        ebsif python mine --write ~/bin/python-mine >&2
+        ebsif kernel install mine --name mine >&2
+    """)
+    assert said.stdout.splitlines() == ["board 1.0 ['a', 'b c'] True", "no others"]
+    changed = person.run("ebsif", "extend", "mine", "--add", "board==2.0", "--install")
+    assert f"the kernel mine starts {MINE} now" in changed.stderr
+    (newest,) = set(root.glob(f"{MINE}-*")) - {earlier}
+    kernel = json.loads((person.site.home / ".local/share/jupyter/kernels/mine/kernel.json").read_text())
+    assert (kernel["argv"][0], kernel["display_name"]) == (
+        f"{newest}/interpreter/python", f"Example 1.0 ({MINE.partition('-')[2]})")
+    person.run("ebsif", "remove", "mine", "--older", "--yes")
+    said = person.in_shell(f"""
+        shown() {{ "$@" -c 'import board; print(board.__version__)'; }}
+        module load {MINE}; board; module unload Example
+        shown ~/bin/python-mine
+        shown {shlex.quote(kernel["argv"][0])}
+        EBSIF_VENV=~/env shown ~/bin/python-mine
+        source ~/env/bin/activate; shown python; deactivate; echo "${{SIF-none}}"
+        module load Example/{newest.name}; source ~/env/bin/activate; shown python; deactivate
+        [ -z "$SIF" ] || echo still loaded
+        ebsif job mine -- board | grep '^module load'
+    """)
+    assert said.stdout.splitlines() == [
+        "board 2.0 [] True", *["2.0"] * 4, "none", "2.0", "still loaded", f"module load {MINE}"], said.stderr
