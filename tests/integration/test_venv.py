@@ -330,7 +330,7 @@ def test_pip_by_hand_says_why_a_build_fails(installed_once, tmp_path):
         "a build needs packaging, which is here, but isolated builds don't see it. To build without isolation:",
         f"    pip install --no-build-isolation {options} kernels"], answers["kernels"]
     assert said["native"][-1].startswith(
-        "its build needs the CUDA compiler (nvcc): the container has none, or CUDA_HOME doesn't name its directory. ")
+        "a build needs the CUDA compiler (nvcc): the container has none, or CUDA_HOME doesn't name its directory. ")
     assert said["again"] == []
     assert "Successfully installed kernels-1.0" in answers["again"]
 

@@ -308,11 +308,12 @@ def test_editable_directories_are_refused(line):
         ("ERROR: In --require-hashes mode, all requirements must have their versions pinned with ==. These do not:\n"
          "    b<3 from https://x/b.whl (from a==1->-r x (line 10))\n", "with exact version and hash, and b<3 is not"),
         ("      error: [Errno 2] No such file or directory: 'x86_64-linux-gnu-g++'",
-         "its build needs the compiler x86_64-linux-gnu-g++, which the container doesn't have"),
+         "a build needs the compiler x86_64-linux-gnu-g++, which the container doesn't have"),
+        ("    /bin/sh: 1: g++: not found", "a build needs the compiler g++, which"),
         ("    error: command 'gcc-12' failed: No such file or directory", "needs the compiler gcc-12, which"),
         ("    error: command '/usr/bin/gcc' failed with exit code 1", ""),
         ("OSError: CUDA_HOME environment variable is not set. Please set it", "CUDA_HOME doesn't name its directory"),
-        ("No CMAKE_CXX_COMPILER could be found.", "its build needs a compiler, which the container doesn't have"),
+        ("No CMAKE_CXX_COMPILER could be found.", "a build needs a compiler, which the container doesn't have"),
         ("something nobody has seen before", ""),
     ],
 )

@@ -22,7 +22,9 @@ TOOLS = (
      "the ROCm compiler (hipcc): the container has none, or ROCM_HOME doesn't name its directory"),
     (r"(?:No such file or directory: |unable to execute |[Cc]ommand )'(%s)'(?!.* failed with exit)" % COMPILER,
      "the compiler \\1, which the container doesn't have"),
-    (r"No CMAKE_(C|CXX|Fortran)_COMPILER could be found|Unknown compiler\(s\): \[\['?(\w+)",
+    (r"\bsh: (?:(?:line )?\d+: )?(%s): (?:command )?not found" % COMPILER,
+     "the compiler \\1, which the container doesn't have"),
+    (r"No CMAKE_(?:C|CXX|Fortran)_COMPILER could be found|Unknown compiler\(s\): ",
      "a compiler, which the container doesn't have"),
     (r"can't find Rust compiler|Cargo, the Rust package manager, is not installed",
      "the compiler of Rust (cargo), which the container doesn't have"),
@@ -34,7 +36,8 @@ def missing_tool(output: str) -> str:
     for pattern, meaning in TOOLS:
         found = re.search(pattern, output)
         if found:
-            return "its build needs %s. Use a wheel of it, or an image that has the compiler" % found.expand(meaning)
+            return ("a build needs %s. Use a wheel of the package, or an image that has the compiler"
+                    % found.expand(meaning))
     return ''
 
 
