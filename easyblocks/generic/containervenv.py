@@ -25,7 +25,7 @@ from .container.install import NEEDED_ON_HOST, set_mode, write_readable
 from .container.record import InstallRecord
 from .container.requirements import lock_of, squashfs_of
 from .container.runtime import host_variables
-from .container.spec import CONSTRAINTS, VenvSpec
+from .container.spec import CONSTRAINTS, OVERRIDES, VenvSpec
 from .container.schedulers import SCHEDULERS
 from .container.stages import Stage, find_mistakes
 from .container.trial import Trial, asked_for, gpu_of
@@ -324,8 +324,10 @@ class ContainerVenv(ContainerInstall):
             copy_dir(self.venv.folder, target, symlinks=True)
             # copying the mode drops the set-gid bit inherited from the parent directory
             share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))
-        constraints = ''.join(line + '\n' for line in self.pip.user_constraints)
-        write_readable(os.path.join(self.installdir, CONSTRAINTS), constraints)
+        constraints = self.pip.user_constraints
+        overrides = ["%s ; python_version < '0'" % line.split('==')[0] for line in constraints]
+        for name, lines in ((CONSTRAINTS, constraints), (OVERRIDES, overrides)):
+            write_readable(os.path.join(self.installdir, name), ''.join(line + '\n' for line in lines))
         if self.repeated:
             self.repeated.check_repeated(self.record)
         super().install_additions()

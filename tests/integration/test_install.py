@@ -226,7 +226,7 @@ def test_nothing_of_the_installing_user(site, wheels, tmp_path):
         site.easyconfig(TEXT + 'requirements = """greeting"""\n'), **wheel_settings(wheels),
         APPTAINER_BIND="/does/not/exist", SINGULARITY_BINDPATH="/does/not/exist",
         APPTAINERENV_PREPEND_PATH="/nowhere", PYTHONPATH=tmp_path, PYTHONUSERBASE=tmp_path / "base",
-        VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere", PIP_CONSTRAINT="/nowhere", UV_CONSTRAINT="/nowhere",
+        VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere", PIP_CONSTRAINT="/nowhere", UV_OVERRIDE="/nowhere",
     )
     assert {"greeting==1.0", "hello==1.0"} <= set(lock(site.prefix / "eb/software/Example/1.0")["venv_packages"])
     # S003-14: PYTHONPATH and PYTHONUSERBASE of the host

@@ -110,9 +110,8 @@ def test_everything_in_the_container_uses_the_environment(installed_once, tmp_pa
         python {program} 'python {program}; eval "$pip"'
         start-shell -c 'echo $VIRTUAL_ENV $(which python pip)'
         singularity exec $SIF which python
-        uv pip install -q {pip_options(folder)} --no-deps fits
+        uv pip install -q {pip_options(folder)} fits
         singularity exec $SIF python -c 'import mine, fits; print(mine.__file__, fits.__file__)'
-        ! uv pip install -q {pip_options(folder)} wants
         deactivate
         singularity exec $SIF which python
     """)
@@ -121,7 +120,6 @@ def test_everything_in_the_container_uses_the_environment(installed_once, tmp_pa
         *[f"{env} {env}/bin/python {env}/bin/pip"] * 3, f"{env}/bin/python",
         f"{site_packages}/mine.py {site_packages}/fits.py", "/user-software/venv/pytorch/bin/python",
     ], result.stderr
-    assert "APPTAINERENV_UV_CONSTRAINT= SINGULARITYENV_UV_CONSTRAINT=" in result.stderr
     assert sorted(path for path in user_software.rglob("*") if "__pycache__" not in path.parts) == before
 
 
@@ -278,6 +276,42 @@ def test_packages_of_the_image_are_protected_from_pip_by_hand(installed_once, tm
     assert "hint: numpy " in result.stderr
 
 
+def test_packages_of_the_image_are_protected_from_uv(installed_once, tmp_path, folder):
+    """
+    G-03 (user 5): uv chooses the newest versions on top of the packages of the image, and adds none of them.
+
+    It refuses what pip refuses, with the command that overrides it, and says what doesn't fit the image.
+    """
+    make_wheel(folder, "accelerate", "0.0.1")
+    make_wheel(folder, "accelerate", "2.0", requires=["fits[more]>=1", "numpy>=1.17"])
+    (tmp_path / "file.txt").write_text("mine\nnumpy == 99.0  # other\n")
+    options = pip_options(folder)
+    wheel = shlex.quote(f"{folder}/numpy-99.0-py3-none-any.whl")
+    requests = ("accelerate mine", "numpy", "'numpy<2'", wheel, f"-r {tmp_path}/file.txt", "wants")
+    script = "".join(f"""
+        echo "== {request}"; uv pip install {options} {request}; echo status $?
+    """ for request in requests)
+    result = installed_once.load(installed_once.WRITABLE, f"""
+        exec 2>&1
+        make-venv {tmp_path}/env
+        cp "{os.environ['EBSIF_TEST_UV']}" {tmp_path}/env/bin/uv
+        source {tmp_path}/env/bin/activate
+        {script}
+        echo "== on purpose"
+        APPTAINERENV_UV_OVERRIDE= SINGULARITYENV_UV_OVERRIDE= uv pip install {options} 'numpy>98'; echo status $?
+    """)
+    answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
+    assert [answers[name].split()[-1] for name in answers] == ["0", "0", "1", "1", "1", "1", "0"], result.stdout
+    assert re.findall(r"^ \+ (\S+)", answers["accelerate mine"], re.MULTILINE) == [
+        "accelerate==2.0", "fits==1.0", "mine==1.0"]
+    for request in requests[2:5]:
+        assert re.search(r"^hint: numpy 2\S+ is a package of the image, built for this machine", answers[request], re.M)
+        assert f"hint:     UV_OVERRIDE= uv pip install {options} {request}\n" in answers[request]
+    assert re.search(r"^hint: wants 1.0 needs numpy >= 99, but numpy 2\S+ is a package of the image and is kept",
+                     answers["wants"], re.MULTILINE)
+    assert " + numpy==99.0\n" in answers["on purpose"]
+
+
 def test_pip_by_hand_says_what_can_not_be_imported(installed_once, tmp_path):
     """F-10 (user 2): in an environment of make-venv; with the command that helps."""
     wheels = tmp_path / "wheels"
@@ -337,16 +371,18 @@ def test_pip_by_hand_says_why_a_build_fails(installed_once, tmp_path):
 
 def test_constraints_for_user_software(installed):
     """G-03: set in the container for pip and uv, without build tools; a user's value wins."""
-    show = "singularity exec $SIF printenv PIP_CONSTRAINT UV_CONSTRAINT"
-    file = "/runscripts/image-constraints.txt"
+    show = "singularity exec $SIF printenv PIP_CONSTRAINT UV_OVERRIDE"
+    file, uv = "/runscripts/image-constraints.txt", "/runscripts/image-overrides.txt"
     for module in (installed.WRITABLE, installed.SQUASHED):
-        assert installed.load(module, show).stdout.split() == [file, file]
+        assert installed.load(module, show).stdout.split() == [file, uv]
         lines = (installed.root(module) / file[1:]).read_text().splitlines()
         names = [line.split("==")[0] for line in lines]
         assert "numpy" in names
         assert not {"pip", "setuptools", "wheel", "greeting"} & set(names)
+        left_out = (installed.root(module) / uv[1:]).read_text().splitlines()
+        assert left_out == [f"{name} ; python_version < '0'" for name in names]
     for own in ("PIP_CONSTRAINT", "APPTAINERENV_PIP_CONSTRAINT"):
-        assert installed.output(installed.WRITABLE, show, **{own: "/mine"}).split() == ["/mine", file]
+        assert installed.output(installed.WRITABLE, show, **{own: "/mine"}).split() == ["/mine", uv]
 
 
 def plain_module(site, folder):

@@ -156,7 +156,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     assert list(one.module_file.lines())[:9] == [
         ("start", "PYTHONNOUSERSITE=1"), ("start", f"PYTHONUSERBASE={NO_USER_BASE}"), ("start", "WITH_CONDA=true"),
         ("start", "WITH_CONDA_VENV=true"), ("start_file", "PIP_CONSTRAINT=/runscripts/image-constraints.txt"),
-        ("start_file", "UV_CONSTRAINT=/runscripts/image-constraints.txt"), ("start_drop", "PYTHONHOME"),
+        ("start_file", "UV_OVERRIDE=/runscripts/image-overrides.txt"), ("start_drop", "PYTHONHOME"),
         ("start_unset", "PIP_USER"), ("cache_reads", " ".join(sorted(READ_FOR_CACHES)))]
     assert spec.own_environment == {"WITH_VENV": "mine", "OWN": "1"}
     assert "PIP_USER" not in spec.container_environment

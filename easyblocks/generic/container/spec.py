@@ -25,7 +25,8 @@ from .texts import parse_binds, root_parts
 
 # Constraints that keep pip and uv from replacing packages of the image: relative to the installation, in the container.
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
-CONSTRAINTS_INSIDE = '/' + CONSTRAINTS
+# the same for uv, which takes the packages of a virtual environment only: it leaves these out
+OVERRIDES = os.path.join('runscripts', 'image-overrides.txt')
 
 # Takes the host's modules out of the environment, for images with modules of their own.
 WITHOUT_HOST_MODULES = 'share/ebsif/without-host-modules.bash'
@@ -261,7 +262,7 @@ class VenvSpec(ContainerSpec):
     PARAMETERS = dict(CONTAINER_PARAMETERS, **VENV_PARAMETERS)
     SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
     # keep pip and uv from replacing packages of the image
-    start_files = dict.fromkeys(['PIP_CONSTRAINT', 'UV_CONSTRAINT'], CONSTRAINTS_INSIDE)
+    start_files = {'PIP_CONSTRAINT': '/' + CONSTRAINTS, 'UV_OVERRIDE': '/' + OVERRIDES}
     MODULE_DECIDES = dict(
         ContainerSpec.MODULE_DECIDES, VIRTUAL_ENV="it names the venv of user software; 'venv_name' changes its name")
 
