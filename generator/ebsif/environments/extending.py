@@ -88,9 +88,9 @@ def with_commands(wanted: list, properties: dict[str, Any]) -> list:
 
     Packages of all stages are built without isolation; commands run after the last one, after those that it has.
     """
-    if not properties:
-        return wanted
     stages = stages_of(wanted)
+    if not (properties and stages):
+        return wanted
     for stage in stages if "no_build_isolation" in properties else ():
         stage["no_build_isolation"] = True
     for name in properties.keys() - {"no_build_isolation"}:
