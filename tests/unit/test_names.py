@@ -903,6 +903,20 @@ def test_an_environment_for_another_image(extension, tmp_path):
     record["venv_packages"].append("numpy==1.0")
     (tmp_path / "b.json").write_text(json.dumps(record))
     values, said = extension.extend(MINE, "--from-lock", "b.json", "--name", "theirs")
+def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):
+    """E-08: packages added with pip stay when a file replaces the requirements, unless it names them itself."""
+    extension.prefix.add(extension.root, "byhand", "3.0")
+    (tmp_path / "r.txt").write_text("numpy\n")
+    values, said = extension.extend("mine", "-r", "r.txt")
+    assert values["requirements"] == ["numpy", "byhand==3.0"]
+    assert "byhand==3.0" in values["constraints"] and "taken along: byhand==3.0" in said
+    (tmp_path / "locked.txt").write_text(f"numpy==2.0 --hash=sha256:{'0' * 64}\n")
+    assert [one["requirements"] for one in extension.extend("mine", "-r", "locked.txt")[0]["requirements"]] == [
+        [f"numpy==2.0 --hash=sha256:{'0' * 64}"], ["byhand==3.0"]]
+    (tmp_path / "r.txt").write_text("Byhand>=2\n")
+    assert extension.extend("mine", "-r", "r.txt")[0]["requirements"] == ["Byhand>=2"]
+
+
     assert values["requirements"].split() == ["greeting>=1", "numpy", "rich"]
     # not the version of a package that this image has
     assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0", "http==1.0"]

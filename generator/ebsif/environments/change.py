@@ -45,8 +45,8 @@ class Environment:
 
     `stages` are what the user asked for, including packages added by hand; the first of them, `inherited` in number,
     are those of the base. `packages` are in user software, and `image` has versions, both by normalized name.
-    `needed_before` are the packages that the stages needed before they were changed. `has_system`: whether there are
-    packages of the image's distribution, too.
+    `by_hand` are the lines of the packages added by hand, `needed_before` the packages that the stages needed before
+    they were changed. `has_system`: whether there are packages of the image's distribution, too.
     """
 
     module: str
@@ -57,6 +57,7 @@ class Environment:
     python: Optional[str] = None
     changed_by_hand: bool = False
     has_system: bool = False
+    by_hand: Sequence[str] = ()
     needed_before: frozenset[str] = frozenset()
 
     @property
@@ -176,7 +177,7 @@ def add_changes_by_hand(environment: Environment, before: Mapping[str, str]) -> 
                                    for line in line_now(text, environment, changed, before)]}
         for stage in environment.stages]
     added = {name: package for name, package in packages.items() if name not in before}
-    lines = lines_for(added)
+    environment.by_hand = lines = lines_for(added)
     if lines:
         output.note(f"{environment.module} has packages that were added by hand, which are taken along: "
                     f"{', '.join(lines)}")
@@ -279,12 +280,14 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
 
 
 def replace(environment: Environment, wanted: list, name: str) -> None:
-    """Replace the packages of the extension with others: stages, or lines of a requirements.txt."""
+    """Replace what was asked for with stages, or lines of a requirements.txt; packages added by hand stay (E-08)."""
     environment.stages = extending.append(environment.stages[: environment.inherited], wanted, name)
 
 
 def remove(environment: Environment, names: Sequence[str]) -> None:
     """Remove packages, and the stages that were there for them; raise ChangingError if one isn't the extension's."""
+    asked = requirements.names_in(wanted)
+    add_lines(environment, [line for line in environment.by_hand if name_in(line) not in asked], "by hand")
     for text in names:
         name = normal_name(text)
         stages = [stage for stage in environment.own if name in map(name_in, stage["requirements"])]
