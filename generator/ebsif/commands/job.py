@@ -118,6 +118,11 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str
     values.update(scheduler=tuple(options.scheduler), data=tuple(map(job.parse_data, options.data)))
     if options.install:
         request = job.Request("", (f"install-{Path(options.install).name}",), **values)
+        without_effect = [job.option(field) for field in dataclasses.fields(job.Request)[2:] if
+                          field.name not in job.OF_INSTALLATION and values[field.name] != field.default]
+        if without_effect:
+            raise UsageError(f"an installation runs on one node, without {' or '.join(without_effect)} (--scheduler "
+                             "adds any option of the scheduler)")
         more = [*framework.finding_easyblocks(has_own=True), *options.more]
         return job.install_script(options.install, more, request, profile)
     command = job.python_program(options.more)

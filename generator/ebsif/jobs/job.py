@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Optional
 
@@ -31,6 +31,9 @@ STARTERS = ("srun", "mpirun", "mpiexec", *RUNTIMES, *LAUNCHERS[1:])
 # Options of accelerate that choose how it distributes a program.
 ACCELERATE_KINDS = ("--config_file", "--cpu", "--multi_gpu", "--tpu", "--use_deepspeed", "--use_fsdp",
                     "--use_megatron_lm")
+
+# Fields of a request that count for an installation.
+OF_INSTALLATION = ("name", "account", "partition", "time", "cpus_per_task", "memory", "scheduler")
 
 # Options of launchers after which the program is any executable.
 NO_PYTHON = ("--no-python", "--no_python")
@@ -141,7 +144,7 @@ def check(request: Request, site: Site, tasks: int, gpus: int, time: str) -> Non
     """Raise JobError if a request is impossible at a site."""
     if gpus and site.gpu == "none":
         raise JobError(f"the site {site.name} has no GPUs: remove --gpus-per-node")
-    if gpus and tasks > gpus and not request.starts_ranks:
+    if gpus and tasks > gpus:
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
     if request.signal and request.signal >= seconds(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
@@ -180,14 +183,18 @@ def arguments(request: Request, site: Site, catalogues: Sequence[str] = ()) -> l
     words = [request.module, "--site", site.name, *catalogues]
     for field in fields(Request)[2:]:
         value = getattr(request, field.name)
-        option = f"--{field.name.replace('_', '-')}"
         if value is True:
-            words.append(option)
+            words.append(option(field))
         elif isinstance(value, tuple):
-            words += [f"{option}={item}" for item in value]
+            words += [f"{option(field)}={item}" for item in value]
         elif value != field.default:
-            words += [option, str(value)]
+            words += [option(field), str(value)]
     return [*words, "--", *request.command]
+
+
+def option(field: Field) -> str:
+    """Return the option of ``ebsif job`` for a field of a request."""
+    return f"--{field.name.replace('_', '-')}"
 
 
 def seconds(time: str) -> int:
