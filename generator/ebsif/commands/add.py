@@ -105,7 +105,7 @@ def add(options: Namespace) -> int:
         options.image = Path(options.image)
         check_place(options.image, profile, options.moving)
     path = new.path if new else options.image
-    file_name = new.found.file_name if new else options.image.resolve().name
+    file_name = new.found.file_name if new else Path(os.path.realpath(options.image)).name
     known = [one for one in containers if one.file_name == file_name]
     if known:
         check_known(known, new.found if new else identified(options.image, known))
@@ -162,7 +162,7 @@ def from_source(options: Namespace, documents: list[CatalogueFile]) -> Sourced:
 
 def identified(path: Path, known: list[Container]) -> inspection.Inspection:
     """Return an image file with what tells it from others; it is read if a record has a SHA256."""
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
     sha256 = sha256_of(target) if any(one.sha256 for one in known) else None
     size = target.stat().st_size
     return inspection.Inspection(path=str(path), resolved=str(target), size=size, init="", sha256=sha256)

@@ -1,6 +1,7 @@
 """Compare the catalogue of a site with the images in directories, and propose records for those it doesn't have."""
 
 import contextlib
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -102,7 +103,7 @@ class Comparison:
         # a link that a record names is meant
         links = [link for link in survey.links if link.name not in self.known]
         # an image in two directories counts once
-        for path in dict.fromkeys([*survey.images, *(link.resolve() for link in links)]):
+        for path in dict.fromkeys([*survey.images, *map(target_of, links)]):
             if path.name not in self.known and is_there(path):
                 self.propose(path)
         for link in links:
@@ -188,7 +189,7 @@ class Comparison:
 
     def name_link(self, link: Path) -> None:
         """Say what a link stands for, and that it may change (R-12)."""
-        target = link.resolve()
+        target = target_of(link)
         if not target.is_file():
             self.say(WARNING, f"is a link to {target}, which does not exist: remove it, or correct it", link)
             return
@@ -199,6 +200,11 @@ class Comparison:
         module = f", of {records[0].module}" if records else ", which is not in the catalogue"
         self.say(NOTE, f"is a link to {target}{module} ({digest}). The link can change, so records name the file",
                  link)
+
+
+def target_of(link: Path) -> Path:
+    """Return what a link leads to; of links that lead to each other, one of them (pathlib raises an error)."""
+    return Path(os.path.realpath(link))
 
 
 def inspected(path: Path) -> Inspection:
