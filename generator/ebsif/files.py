@@ -44,6 +44,11 @@ def data_folder() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or home() / ".local/share", "ebsif")
 
 
+def expanded(text: str) -> Path:
+    """Return a path with ~ and ~account expanded, except those of unknown accounts (pathlib raises an error)."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111
+
+
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """

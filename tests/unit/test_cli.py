@@ -16,7 +16,8 @@ from ebsif import files
 from ebsif.catalogue import settings
 from ebsif.cli import check_python, main, parser_of
 from ebsif.commands import COMMANDS, HIDDEN, MOVED, STATUSES
-from ebsif.errors import USAGE, EbsifError
+from ebsif.errors import FAILED, USAGE, EbsifError
+from ebsif.images.registry.login import login_for
 from ebsif.installed import doctor
 from ebsif.report import output
 from ebsif.report.findings import Finding
@@ -127,8 +128,17 @@ def test_an_account_without_a_home_directory(monkeypatch):
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
     assert not settings.configuration_path().exists()
+    assert login_for("registry.example") is None
     with pytest.raises(OSError, match="/dev/null"):
         (files.home() / ".cache").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("arguments", [
+    ["pull", "oci:~nobody-here/x:1"], ["kernel", "install", "~nobody-here"], ["show", "~nobody-here/x.sif"]])
+def test_the_home_directory_of_nobody(arguments, capsys):
+    """an account that doesn't exist: no traceback."""
+    assert main(arguments) == FAILED
+    assert "~nobody-here" in capsys.readouterr().err
 
 
 def test_devices_and_pipes_are_not_replaced(tmp_path):

@@ -120,7 +120,7 @@ def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[P
 
     The module of an extension that is named without its date has none either.
     """
-    venv = Path(text).expanduser().absolute() if text else None
+    venv = files.expanded(text).absolute() if text else None
     if not venv or not files.is_there(venv / "host-bin"):
         installation = names.installation(text)
         active = None if text else interpreter.environment_on(installation)

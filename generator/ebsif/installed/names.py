@@ -18,7 +18,7 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.selection import natural_key, plain
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
-from ebsif.files import is_there
+from ebsif.files import expanded, is_there
 from ebsif.installed import imagestate, places
 from ebsif.installed.places import Installation, shown
 from ebsif.report import output
@@ -275,10 +275,7 @@ def loaded() -> Installation:
 
 def file_of(text: str) -> Union[Installation, Path, None]:
     """Return the installation or file at a path, None for other texts; raise NamingError if it doesn't exist."""
-    try:
-        path = Path(text).expanduser()
-    except RuntimeError:  # an unknown user
-        path = Path(text)
+    path = expanded(text)
     if is_there(path / lockfile.RECORD):
         return places.of_directory(path)
     if path.is_file() and ("/" in text or path.suffix in SUFFIXES):

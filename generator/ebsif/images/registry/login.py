@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Optional
 
 from easybuild.easyblocks.generic.container.imagesource import DOCKER_HUB
 
+from ebsif import files
+
 # What Docker Hub is called in login files.
 DOCKER_HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", DOCKER_HUB)
 
@@ -57,7 +59,7 @@ def login_files() -> list[Path]:
     for name in ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTH_FILE"):
         if os.environ.get(name):
             return [Path(os.environ[name])]
-    own, home = os.environ.get("APPTAINER_CONFIGDIR"), Path.home()
+    own, home = os.environ.get("APPTAINER_CONFIGDIR"), files.home()
     docker = Path(os.environ.get("DOCKER_CONFIG") or home / ".docker")
     return [Path(own or home / ".apptainer") / "docker-config.json",
             Path(os.environ.get("SINGULARITY_CONFIGDIR") or home / ".singularity") / "docker-config.json",

@@ -1,11 +1,11 @@
 """Names of images and artefacts in registries and OCI layout directories, and the repositories that they name."""
 
-from pathlib import Path
 from typing import Union
 
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, OCI, ON_DISK, ImageSource
 
+from ebsif import files
 from ebsif.errors import EbsifError
 from ebsif.images.registry.client import RegistryRepository
 from ebsif.images.registry.layout import Layout
@@ -39,6 +39,6 @@ def parse_source(text: str) -> ImageSource:
     """
     kind, _, rest = text.partition(":")
     try:
-        return ImageSource.parse(f"{kind}:{Path(rest).expanduser().absolute()}" if kind in ON_DISK and rest else text)
+        return ImageSource.parse(f"{kind}:{files.expanded(rest).absolute()}" if kind in ON_DISK and rest else text)
     except ValueError as error:
         raise InvalidReference(f"{Credentials.mask(text)} {error}") from None
