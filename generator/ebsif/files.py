@@ -217,9 +217,10 @@ def digests(directory: Path) -> dict[str, str]:
 
 def read_digests(listed: Path) -> dict[str, str]:
     """Return the digests in a list of files, by path relative to its directory; none if it doesn't exist."""
-    lines = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
+    lines = listed.read_text(encoding="utf-8", errors="replace").splitlines() if listed.is_file() else []
     listed_digests = {name: number for number, _, name in (line.partition("  ") for line in lines)}
-    return {name: listed_digests[name] for name in listed_digests if not {"..", "/"} & set(Path(name).parts)}
+    return {name: listed_digests[name] for name in listed_digests
+            if Path(name).parts and not {"..", "/"} & set(Path(name).parts)}
 
 
 def move_files(source: Path, target: Path) -> None:

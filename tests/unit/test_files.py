@@ -81,3 +81,14 @@ def test_a_list_of_files_that_names_others(tmp_path):
         (made / "new").touch()
     assert (tmp_path / "mine").exists()
     assert (tmp_path / "made/new").exists()
+
+
+def test_a_damaged_list_of_files(tmp_path):
+    """C-04: without it, nothing tells who has written the files: they are only replaced on request."""
+    for overwrite in (False, True):
+        (tmp_path / "new").write_text("mine")
+        (tmp_path / ".ebsif-docs").write_bytes(b"\xff\xfe")
+        with contextlib.nullcontext() if overwrite else pytest.raises(files.OverwriteError), \
+                files.filled(tmp_path, "docs", overwrite) as made:
+            (made / "new").touch()
+        assert (tmp_path / "new").read_text() == ("" if overwrite else "mine")
