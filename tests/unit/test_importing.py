@@ -505,12 +505,13 @@ def test_gpu_options(lumi, tmp_path):
     (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "the catalogue can't have this name or version"),
     (STRANGE + "modextravars = ['A']\n", "modextravars is not what EasyBuild expects: "),
     (STRANGE + "skipsteps = True\n", "skipsteps is not what EasyBuild expects: "),
+    (f"# J\xf6rg\n{STRANGE}", "x.eb: the file is not encoded in UTF-8: save it as UTF-8"),
     (STRANGE.replace("toolchain = SYSTEM", "toolchain = 0"), "x.eb: EasyBuild can't read it: 'int' object has no"),
 ])
 def test_other_easyconfigs(text, expected, lumi, tmp_path):
     """N19: an error, no traceback."""
     path = tmp_path / "x.eb"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(easyconfigfile.ImportingError, match=expected):
         recipe.read(path, lumi)
 
@@ -587,6 +588,8 @@ def test_the_command(tmp_path):
     assert run("-q", "-o", "out", *everything, status=0).stderr == ""
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mpi4py.yaml", "rocm.yaml"]
     assert "out/rocm.yaml exists, so nothing was written" in run("-o", "out", names["rocm"][0], status=3).stderr
+    (tmp_path / "out/mpi4py.yaml").write_bytes(b"# J\xf6rg\n")
+    assert "out/mpi4py.yaml exists, so nothing was written" in run("-o", "out", names["mpi4py"][0], status=3).stderr
     assert "several names" in run("-o", "one.yaml", *everything, status=3).stderr
     run("-o", "one.yaml", *names["rocm"], status=0)
     assert (tmp_path / "one.yaml").read_text() == (tmp_path / "out/rocm.yaml").read_text()

@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
 
 def write(texts: dict[Path, str]) -> None:
     """Write files, or none if one of them exists with other content."""
-    there = [str(path) for path, text in texts.items() if path.exists() and path.read_text(encoding="utf-8") != text]
+    there = [str(path) for path, text in texts.items() if path.exists() and path.read_bytes() != text.encode()]
     if there:
         raise ImportingError(f"{', '.join(there)} exists, so nothing was written: choose another --output")
     for path, text in texts.items():

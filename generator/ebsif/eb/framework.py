@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # One thread at a time reads easyconfigs.
 READING = threading.Lock()
 OLDEST = (5, 1)  # as in setup.cfg
+# what is wrong with an easyconfig that EasyBuild can't read, perhaps because of a name in a comment
+NO_TEXT = ": the file is not encoded in UTF-8: save it as UTF-8"
 
 # Our easyblocks, and the easyblocks that EasyBuild's configuration includes (known after `session`).
 EASYBLOCKS = ("containerinstall", "containervenv")
@@ -271,6 +273,8 @@ def read(path: Union[str, Path]) -> "EasyConfig":
             return EasyConfig(str(path))
         except EasyBuildError as error:
             raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+        except UnicodeDecodeError:
+            raise EasyBuildFailure(f"{path}{NO_TEXT}") from None
 
 
 def written_values(path: Path) -> dict[str, Any]:
@@ -288,6 +292,8 @@ def written_values(path: Path) -> dict[str, Any]:
             return EasyConfigParser(str(path)).get_config_dict()
     except EasyBuildError as error:
         raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+    except UnicodeDecodeError:
+        raise EasyBuildFailure(f"{path}{NO_TEXT}") from None
     except (AttributeError, TypeError) as error:  # of a parameter whose type EasyBuild takes for granted
         raise EasyBuildFailure(f"{path}: EasyBuild can't read it: {error}") from None
 
