@@ -159,6 +159,16 @@ def test_files_that_are_no_database(prefix, tmp_path, capsys, content, expected)
     assert said.count("x.zip") == 1 or isinstance(content, dict)
 
 
+def test_a_database_that_is_damaged(prefix, database, capsys):
+    """I-08: compressed content of which some bytes are others."""
+    with zipfile.ZipFile(database, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.json", json.dumps(ENTRIES) * 9)
+    content = database.read_bytes()
+    database.write_bytes(content[:40] + bytes(byte ^ 255 for byte in content[40:42]) + content[42:])
+    assert main(["installed", "--audit", "--database", str(database)]) == 3
+    assert capsys.readouterr().err.endswith("a.json in the advisory database is damaged: get a new copy\n")
+
+
 class Service(http.server.BaseHTTPRequestHandler):
     """A service on this machine with OSV's interface, which knows one advisory."""
 

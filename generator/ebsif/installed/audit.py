@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -197,7 +198,7 @@ def entries(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     except (OSError, zipfile.BadZipFile) as error:
         raise AuditError(f"{place} can't be read as an advisory database, which is a zip file: "
                          f"{getattr(error, 'strerror', None) or error}") from error
-    except ValueError:
+    except (ValueError, zlib.error):
         raise damaged(name) from None
 
 
