@@ -61,6 +61,14 @@ def test_packages_of_an_environment(environment):
     assert mine.startswith("mine 1.0: installed in development mode (pip install -e) from file:///home/me/mine")
 
 
+@pytest.mark.parametrize("origin", [[], {"url": "git", "vcs_info": "git"}, {"url": "git", "vcs_info": {"vcs": "git"}},
+                                    {"url": "https://example.org", "dir_info": []}])
+def test_damaged_origins(origin):
+    """E-08: they count as unknown."""
+    assert venv.requirement("a", "1.0", json.dumps(origin)) == (
+        "a==1.0", "its direct_url.json can't be read: this version comes from the package index")
+
+
 def test_a_wheel_in_a_closed_directory(monkeypatch):
     """E-08: of an administrator, for example: that its users can't look for it is no error."""
     def denied(path, **_):

@@ -137,13 +137,14 @@ def requirement(name: str, version: str, direct_url: str) -> tuple[Optional[str]
         return exact, None
     try:
         origin = json.loads(direct_url)
-        url, source = origin["url"], origin.get("vcs_info")
+        url, source = str(origin["url"]), origin.get("vcs_info")
+        commit = f"{source['vcs']}+{url}@{source['commit_id']}" if source else ""
         editable = origin.get("dir_info", {}).get("editable")
         part = f"#subdirectory={quote(origin['subdirectory'])}" if "subdirectory" in origin else ""
     except (ValueError, KeyError, TypeError, AttributeError):
         return exact, "its direct_url.json can't be read: this version comes from the package index"
-    if source:
-        return f"{name} @ {source['vcs']}+{url}@{source['commit_id']}{part}", None
+    if commit:
+        return f"{name} @ {commit}{part}", None
     if editable:
         return None, f"installed in development mode (pip install -e) from {url}, not taken over"
     if not url.startswith("file:"):
