@@ -38,6 +38,18 @@ def test_comments_that_end_in_a_backslash(tmp_path, text, lines):
     assert [" ".join(line.split()) for line in said.splitlines()] == lines
 
 
+def test_several_options_in_a_line(tmp_path):
+    """Defects D2: pip reads all of them; blanks and hyphens in quotation marks are part of a value."""
+    for name in ("wheels", "my -wheels"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "b.txt").write_text("b\n")
+    text = ("-f wheels --no-index\n--no-index --find-links='my -wheels' -r b.txt -c b.txt\n"
+            "-e git+https://a/b --config-settings c=d\n-i https://${A}@b/-c --pre\n")
+    assert read(tmp_path / "a.txt", text).lines == [
+        f"-f {tmp_path}/wheels", "--no-index", "--no-index", f"--find-links '{tmp_path}/my -wheels'", "b",
+        f"-c {tmp_path}/b.txt", "-e git+https://a/b --config-settings c=d", "-i https://${A}@b/-c", "--pre"]
+
+
 def test_variables_in_paths(tmp_path, monkeypatch):
     """N15: expanded as by pip; those of URLs, which may be credentials, and unset ones, stay as they are."""
     (tmp_path / "my wheels").mkdir()

@@ -19,6 +19,10 @@ LOCAL = re.compile(
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 WITH_PLACE = re.compile(r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-links|editable))"
                         r"(?:\s*=\s*|\s+|(?<=^-[rcfe]))(?P<place>.+)")
+# Between the options of a line, outside of quotation marks.
+BETWEEN = re.compile(r"""\s+(?=--?[a-z](?:[^'"]|'[^']*'|"[^"]*")*\Z)""")
+# A line whose other options are those of its package.
+EDITABLE = re.compile(r"-e|--editable")
 
 
 def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
@@ -73,6 +77,9 @@ def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> l
     bare = bare if "://" in expanded else expanded
     if not bare:
         return []
+    options = BETWEEN.split(bare) if bare.startswith("-") and not EDITABLE.match(bare) else []
+    if len(options) > 1:
+        return [one for option in options for one in lines_for(option, where, folder, outer)]
     option, local = WITH_PLACE.fullmatch(bare), LOCAL.fullmatch(bare)
     if option:
         place = first_word(option.group("place"), where)
