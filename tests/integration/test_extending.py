@@ -122,7 +122,10 @@ def test_the_easyconfig_belongs_to_the_user(place, site):
     said = place("-r", "requirements.txt")
     path = site.work / "Base-1.0-20250101-mine-20260101.eb"
     assert said.stdout == f"{path.name}\n"
-    assert said.stderr.splitlines()[-2:] == [f"install it with: eb {path.name}", f"then: module load {MODULE}"]
+    install, then = said.stderr.splitlines()[-2:]
+    assert install == f"install it with: eb {path.name}"
+    # EasyBuild's default directory, which a new shell doesn't search
+    assert re.fullmatch(rf"then: module use \S+/modules/all && module load {re.escape(MODULE)}", then)
     text = path.read_text()
     assert text.startswith("# Written by `ebsif extend`: yours to change.\n")
     assert "requirements = ['greeting', 'numpy']\n" in text

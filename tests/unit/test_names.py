@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -842,6 +843,9 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
                 "ebsif: no space left\nThe log is /tmp/eb-1/easybuild.log\n")
             assert (files(), files(own)) == (["lock.json"], [])
         assert main(commands[0]) == 0
+        # user 3: a new shell doesn't search EasyBuild's default directory
+        then = extension.capsys.readouterr().err.splitlines()[-1]
+        assert re.fullmatch(rf"then: module use \S+/modules/all && module load {re.escape(LATER)}", then)
         before = files()
         assert len(before) == 2
         assert main([*commands[0], "--install", "-o", "."]) == 3

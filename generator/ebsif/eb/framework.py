@@ -67,7 +67,8 @@ def load_command(directory: Optional[Path], module: str) -> str:
 def is_own(directory: Path) -> bool:
     """Return whether a new shell may not search a directory of modules: it's this account's, or not on MODULEPATH."""
     searched = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
-    return os.path.realpath(directory) not in searched or directory.stat().st_uid == os.getuid()
+    return os.path.realpath(directory) not in searched or (
+        directory.is_dir() and directory.stat().st_uid == os.getuid())
 
 
 def command(arguments: Iterable[Union[str, Path]]) -> str:

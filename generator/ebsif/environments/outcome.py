@@ -171,7 +171,7 @@ def make(request: Request, extension: Extension) -> int:
     for one in (*beside, path):
         print(one)
     output.hint(f"install it with: {framework.command([path])}")
-    output.hint(f"then: module load {extension.module(date)}")
+    output.hint(f"then: {framework.place_of(path.resolve()).load}")
     return 0
 
 
