@@ -726,6 +726,25 @@ def test_packages_are_removed_with_what_only_they_need(extension):
         {"name": "c", "requirements": ["rich"]}]
 
 
+def test_a_package_from_elsewhere(extension, tmp_path):
+    """E-03: a URL, a repository or a wheel instead of a version: in its place, and not held at the earlier version."""
+    (tmp_path / "rich-2.0-py3-none-any.whl").touch()
+    wheel = f"{tmp_path}/rich-2.0-py3-none-any.whl"
+    for added, line in (("rich @ https://example.org/rich-2.0.zip",) * 2, ("git+https://example.org/rich.git",) * 2,
+                        ("./rich-2.0-py3-none-any.whl", wheel), (f"file://{wheel}",) * 2):
+        values, _ = extension.extend("mine", "--add", added)
+        assert values["requirements"] == ["greeting>=1", "numpy", line]
+        assert values["constraints"] == ["greeting==1.0", "http==1.0"]
+    # as long as it stays there, nothing else changes
+    extension.install(f"requirements = ['greeting', '{wheel}']\n", ["greeting", "hello", "rich"], OTHER)
+    assert extension.extend("other", "--add", "lightly")[0]["constraints"] == [
+        "greeting==1.0", "hello==1.0", "rich==1.0"]
+    assert extension.extend("other", "--remove", "rich")[0]["requirements"] == ["greeting"]
+    extension.install("requirements = ['rich[more]']\n", ["rich"], f"{BASE}-third-20261121")
+    assert extension.extend("third", "--add", wheel)[0]["requirements"] == [f"{wheel}[more]"]
+    assert extension.extend("third", "--add", f"{wheel}[less]")[0]["requirements"] == [f"{wheel}[less]"]
+
+
 def test_requirements_are_replaced(extension, tmp_path):
     """E-03, use D5: from a changed file; the same file changes nothing."""
     (tmp_path / "r.txt").write_text("greeting>=1\nnumpy\nrich  # mine\n")

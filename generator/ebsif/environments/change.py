@@ -45,8 +45,9 @@ class Environment:
 
     `stages` are what the user asked for, including packages added by hand; the first of them, `inherited` in number,
     are those of the base. `packages` are in user software, and `image` has versions, both by normalized name.
-    `by_hand` are the lines of the packages added by hand, `needed_before` the packages that the stages needed before
-    they were changed. `has_system`: whether there are packages of the image's distribution, too.
+    `by_hand` are the lines of the packages added by hand; `lines_before` are all lines before the stages were changed,
+    and `needed_before` the packages that they needed. `has_system`: whether there are packages of the image's
+    distribution, too.
     """
 
     module: str
@@ -58,6 +59,7 @@ class Environment:
     changed_by_hand: bool = False
     has_system: bool = False
     by_hand: Sequence[str] = ()
+    lines_before: frozenset[str] = frozenset()
     needed_before: frozenset[str] = frozenset()
 
     @property
@@ -83,8 +85,10 @@ class Environment:
                 if name not in changing and "/" not in (package.line or "")]
 
     def suits(self, line: str) -> bool:
-        """Return whether the installed version of a package satisfies a requirement line."""
+        """Return whether the installed version of a package satisfies a requirement line; not another URL or path."""
         package, wanted = self.packages.get(name_in(line)), parsed(line)
+        if not (wanted and not wanted.url) and line not in self.lines_before:
+            return not package
         return not (package and wanted) or wanted.specifier.contains(package.version, prereleases=True)
 
     def needed_by(self, lines: Iterable[str]) -> dict[str, Package]:
@@ -144,6 +148,7 @@ def environment_of(installation: Installation, container: Container, names: Name
     environment = Environment(installation.module, stages, inherited, packages, record.image_versions,
                               record.versions.get("python"))
     add_changes_by_hand(environment, record.venv_versions)
+    environment.lines_before = frozenset(environment.lines)
     environment.needed_before = frozenset(environment.needed_by(environment.lines))
     return environment
 

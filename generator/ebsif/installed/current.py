@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.lockfile import Record
-from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.installed.places import Installation
@@ -93,7 +92,7 @@ def pinned(text: str, left: dict[str, Package], in_image: set[str]) -> list[str]
         return [line] if line else []
     match = re.fullmatch(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?P<extras>\[[^\]]*\])?\s*(?:[=<>!~(][^;@]*)?"
                          r"(?P<marker>;.*)?", line)
-    name = normal_name(match.group("name")) if match else package_name(line)
+    name = normal_name(match.group("name")) if match else requirements.name_in(line)
     what, _, hashes = line.partition(" --hash=")
     if hashes and name in left:
         if normal_name(what) not in (normal_name(left[name].line or ""), normal_name(f"{name}=={left[name].version}")):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_lines, package_name
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 FORMATS = "requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml"
 BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
+# The path or URL of a wheel, whose file name begins with that of the package.
+WHEEL = re.compile(r"[^\s@]*/([A-Za-z0-9_.]+)-[^/\s]*\.whl\b")
 
 
 # --- files
@@ -87,12 +90,13 @@ def lines_of(stage: dict[str, Any]) -> list[str]:
 
 def name_in(line: str) -> str:
     """Return the normalized package name of a requirement line; empty for comments and options."""
-    return next(map(package_name, package_lines(line)), "")
+    wheel = WHEEL.match(line)
+    return normal_name(wheel[1]) if wheel else next(map(package_name, package_lines(line)), "")
 
 
 def names_in(wanted: Any) -> set[str]:
     """Return the normalized names of the packages in stages, or in lines of a requirements.txt."""
-    return set(map(package_name, package_lines(wanted)))
+    return set(map(name_in, package_lines(wanted)))
 
 
 def parsed(line: str) -> "Optional[Requirement]":
@@ -112,7 +116,8 @@ def extras_in(line: str) -> set[str]:
 
 def with_extras(line: str, extras: set[str]) -> str:
     """Return a requirement line for another version of a package, with the extras that were asked for before."""
-    requirement = parsed(line)
-    if not extras or not requirement or requirement.extras:
+    requirement, wheel = parsed(line), WHEEL.match(line)
+    end = wheel.end() if wheel else len(requirement.name) if requirement else 0
+    if not (extras and end) or (requirement.extras if requirement else line[end:].startswith("[")):
         return line
-    return f"{requirement.name}[{','.join(sorted(extras))}]{line.strip()[len(requirement.name):]}"
+    return f"{line.strip()[:end]}[{','.join(sorted(extras))}]{line.strip()[end:]}"
