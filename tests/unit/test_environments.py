@@ -61,6 +61,13 @@ def test_packages_of_an_environment(environment):
     assert mine.startswith("mine 1.0: installed in development mode (pip install -e) from file:///home/me/mine")
 
 
+def test_an_environment_of_two_pythons(tmp_path):
+    """`python -m venv --upgrade` leaves the packages of the earlier Python."""
+    for version in ("3.9", "3.12"):
+        package(tmp_path / f"lib/python{version}/site-packages", "a", version)
+    assert venv.read(tmp_path).lines == ["a==3.12"]
+
+
 @pytest.mark.parametrize("origin", [[], {"url": "git", "vcs_info": "git"}, {"url": "git", "vcs_info": {"vcs": "git"}},
                                     {"url": "https://example.org", "dir_info": []}])
 def test_damaged_origins(origin):

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import files
+from ebsif.catalogue.selection import natural_key
 from ebsif.packages.formats.wanted import RequirementsError, Wanted
 
 # every new venv has these ...
@@ -90,7 +91,9 @@ def opened(path: Path) -> Iterator[Path]:
 
 def site_packages(folder: Path, path: Path) -> Path:
     """Return the directory of packages of the environment in a folder; raise RequirementsError unless there is one."""
-    places = {place.parents[2]: place for pattern in PACKAGES for place in sorted(folder.glob(pattern))}
+    # of an environment that was upgraded, the newest Python
+    places = {place.parents[2]: place for pattern in PACKAGES
+              for place in sorted(folder.glob(pattern), key=lambda one: natural_key(str(one)))}
     # user software of a module: its venv, whatever else somebody has put there
     roots = [root for root in places if root.parent == folder / "venv"] or list(places)
     if not roots:
