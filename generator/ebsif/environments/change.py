@@ -287,12 +287,12 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
 def replace(environment: Environment, wanted: list, name: str) -> None:
     """Replace what was asked for with stages, or lines of a requirements.txt; packages added by hand stay (E-08)."""
     environment.stages = extending.append(environment.stages[: environment.inherited], wanted, name)
+    asked = requirements.names_in(wanted)
+    add_lines(environment, [line for line in environment.by_hand if name_in(line) not in asked], "by hand")
 
 
 def remove(environment: Environment, names: Sequence[str]) -> None:
     """Remove packages, and the stages that were there for them; raise ChangingError if one isn't the extension's."""
-    asked = requirements.names_in(wanted)
-    add_lines(environment, [line for line in environment.by_hand if name_in(line) not in asked], "by hand")
     for text in names:
         name = normal_name(text)
         stages = [stage for stage in environment.own if name in map(name_in, stage["requirements"])]
