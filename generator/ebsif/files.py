@@ -12,6 +12,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Union
 
 from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 
@@ -42,6 +43,11 @@ def home() -> Path:
 def data_folder() -> Path:
     """Return the directory of what this account has made with ebsif: its catalogue, its easyconfigs."""
     return Path(os.environ.get("XDG_DATA_HOME") or home() / ".local/share", "ebsif")
+
+
+def is_directory(path: Union[str, Path]) -> bool:
+    """Return whether a path is a directory that can be reached (older versions of pathlib raise an error if not)."""
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def expanded(text: str) -> Path:

@@ -154,7 +154,7 @@ def test_what_can_not_be_pushed_or_pulled(mine, theirs, registry, tmp_path, base
                     "file:application/vnd.sylabs.sif.layer.v1.sif"], check=True, cwd=tmp_path, capture_output=True)
     failed = ebsif(theirs, "pull", f"oras://{name}", check=False)
     assert failed.stderr.endswith(
-        f"\nebsif: oras://{name} is not an environment that `ebsif push` has written: an image? `ebsif add "
+        f"ebsif: oras://{name} is not an environment that `ebsif push` has written: an image? `ebsif add "
         f"oras://{name}` adds it to the catalogue\n")
 
 

@@ -165,7 +165,8 @@ def test_environments_that_a_wrapper_does_not_use(wrapped, tmp_path):
     assert result.stdout == "/user-software/venv/pytorch\n"
     assert re.match(r"python: programs of this environment work in the container only; make-venv .*\n"
                     rf"python: the environment {tmp_path}/lost is not used: .*make-venv.*\n$", result.stderr)
-    script = "make-venv {0} 2>made && source {0}/bin/activate && sleep 0 && python -c 'import sys; print(sys.prefix)'"
+    script = ("make-venv {0} 2>{0}.log && source {0}/bin/activate && sleep 0 && "
+              "python -c 'import sys; print(sys.prefix)'")
     result = loaded(wrapped, script.format(tmp_path / "mine"))
     assert (result.stdout, result.stderr) == (f"{tmp_path}/mine\n", "")
     # the host's, of which nothing is hidden

@@ -926,6 +926,14 @@ def test_an_environment_for_another_image(extension, tmp_path):
     record["venv_packages"].append("numpy==1.0")
     (tmp_path / "b.json").write_text(json.dumps(record))
     values, said = extension.extend(MINE, "--from-lock", "b.json", "--name", "theirs")
+    assert values["requirements"].split() == ["greeting>=1", "numpy", "rich"]
+    # not the version of a package that this image has
+    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0", "http==1.0"]
+    assert values["versionsuffix"].endswith("-20261121-theirs-20261122")
+    assert f"{BASE} has another image than b.json: the packages in b.json are installed in the same versions, except " \
+        "those that the image already has" in said
+
+
 def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):
     """E-08: packages added with pip stay when a file replaces the requirements, unless it names them itself."""
     extension.prefix.add(extension.root, "byhand", "3.0")
@@ -938,14 +946,6 @@ def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):
         [f"numpy==2.0 --hash=sha256:{'0' * 64}"], ["byhand==3.0"]]
     (tmp_path / "r.txt").write_text("Byhand>=2\n")
     assert extension.extend("mine", "-r", "r.txt")[0]["requirements"] == ["Byhand>=2"]
-
-
-    assert values["requirements"].split() == ["greeting>=1", "numpy", "rich"]
-    # not the version of a package that this image has
-    assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0", "http==1.0"]
-    assert values["versionsuffix"].endswith("-20261121-theirs-20261122")
-    assert f"{BASE} has another image than b.json: the packages in b.json are installed in the same versions, except " \
-        "those that the image already has" in said
 
 
 def test_an_environment_of_somebody_else(extension, tmp_path):

@@ -171,7 +171,7 @@ def read_settings(site_name: Optional[str] = None, catalogues: Iterable[Path] = 
     place = easyconfigs or usual_place
     usual = os.environ.get(site.SITE_VARIABLE) or configured.site
     # first, because its files may extend those of the others
-    own = [one for one in [site.own_catalogue()] if one.is_dir() and one not in directories]
+    own = [one for one in [site.own_catalogue()] if files.is_directory(one) and one not in directories]
     return Settings(site_name or usual, (*own, *directories, site.SITES),
                     place or Path("easyconfigs"), bool(place), (usual, tuple(more), usual_place))
 

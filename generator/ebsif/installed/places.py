@@ -324,14 +324,14 @@ class Search:
     def add(self, text: str) -> None:
         """Search a directory of any kind, or several separated by colons, without those that don't exist."""
         parts = [part for part in text.split(":") if part]
-        if is_directory(text):
+        if files.is_directory(text):
             self.add_directory(Path(text))
             return
         if len(parts) < 2:
             raise UsageError(f"{text or repr(text)} is not a directory: name a prefix of EasyBuild, a directory of "
                              "modules, or an installation")
         for part in parts:
-            if is_directory(part):
+            if files.is_directory(part):
                 self.add_directory(Path(part))
             else:
                 # MODULEPATH often has such entries, and modules tools skip them
@@ -342,7 +342,7 @@ class Search:
         path = path.absolute()
         if is_there(path / lockfile.RECORD):
             self.add_root(path)
-        elif is_directory(path / SOFTWARE) or is_directory(path / MODULES):
+        elif files.is_directory(path / SOFTWARE) or files.is_directory(path / MODULES):
             self.add_modules(path / MODULES)
             self.add_software(path / SOFTWARE)
         elif not self.add_software(path):
@@ -398,7 +398,7 @@ class Search:
 
 def is_place(text: str) -> bool:
     """Return whether a text means a directory, or several, and not a name."""
-    return not text or text.startswith(("/", ".")) or ":" in text or is_directory(text)
+    return not text or text.startswith(("/", ".")) or ":" in text or files.is_directory(text)
 
 
 def is_search(texts: Sequence[str]) -> bool:
@@ -406,14 +406,9 @@ def is_search(texts: Sequence[str]) -> bool:
     return not texts or any(is_place(text) and not is_there(Path(text, lockfile.RECORD)) for text in texts)
 
 
-def is_directory(path: Union[str, Path]) -> bool:
-    """Return whether a path is a directory that can be reached (older versions of pathlib raise an error if not)."""
-    return os.path.isdir(path)  # noqa: PTH112
-
-
 def is_closed(path: Path) -> bool:
     """Return whether this account may not look into a directory."""
-    return is_directory(path) and not os.access(path, os.R_OK | os.X_OK)
+    return files.is_directory(path) and not os.access(path, os.R_OK | os.X_OK)
 
 
 def unreadable(path: Union[str, Path], reason: Optional[int] = errno.EACCES) -> Finding:
