@@ -30,7 +30,7 @@ proc set_variable {name value} {
 proc suggest {name value} {
     global names replaced
     set earlier [expr {[dict exists $replaced EBSIF_SET] ? [dict get $replaced EBSIF_SET] : {}}]
-    set variables [lsort -unique [list [regsub {^\*} $name APPTAINER] [regsub {^\*} $name SINGULARITY]]]
+    set variables [lsort -unique [list [string map {* APPTAINER} $name] [string map {* SINGULARITY} $name]]]
     foreach variable $variables {
         if {[env_of $variable] ne "" && ($variable in $names || $variable ni $earlier)} { return }
     }
@@ -46,7 +46,9 @@ proc extend {name separator items} {
             fail "[string toupper $variable]$name has a line break: modules tools run the rest of it. Unset it."
         }
         # Lmod drops the slash, which means the same
-        if {$in_lmod} { set $variable [regsub -all {image-src=/(?=$|,)} [set $variable] image-src=] }
+        if {$in_lmod && [string match *image-src=/* [set $variable]]} {
+            set $variable [regsub -all {image-src=/(?=$|,)} [set $variable] image-src=]
+        }
     }
     foreach {runtime mine other} [list APPTAINER $apptainer $singularity SINGULARITY $singularity $apptainer] {
         set variable $runtime$name
@@ -120,14 +122,17 @@ proc find_user_software {} {
 proc add_bind {binds line where} {
     global root
     upvar $binds found
-    regexp {^\s*(\??)\s*(.*?)\s*$} $line all optional bind
+    set bind [string trim $line]
+    set optional [string match {\?*} $bind]
+    if {$optional} { set bind [string trimleft [string range $bind 1 end]] }
     if {$bind eq "" || [string match #* $bind]} { return }
     if {[string match ./* $bind]} { set bind [escape $root][string range $bind 1 end] }
-    regexp {^(?:\\[,:]|[^:])*} $bind source
-    set source [string map {\\: : \\, ,} $source]
+    # patterns of Tcl take longer to compile than all of this: a colon that is escaped doesn't end the source
+    set source [lindex [split [string map {\\: \0 \\, ,} $bind] :] 0]
+    set source [string map {\0 :} $source]
     if {[file exists $source]} {
         lappend found $bind
-    } elseif {$optional eq ""} {
+    } elseif {!$optional} {
         fail "This container needs $source, which doesn't exist on this node. $where"
     }
 }
