@@ -9,6 +9,7 @@ ebsif extend Example/1.0 -r requirements.txt --name mine --install
 ebsif extend mine --add byhand
 ebsif extend mine --add byhand --install 2>&1 | tee printed
 ebsif list --mine
+ebsif extend mine --replace packaging==25.0 --check
 module spider byhand
 eval "$(sed -n 's/^load it with: //p' printed)"
 make-venv ~/dev

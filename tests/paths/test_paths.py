@@ -58,6 +58,8 @@ def check_the_first_week(said, mine):
     assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
     assert f"the commands of {mine} hide those of this machine: unload the module" in said
     assert f"{mine} has these packages already: nothing to do" in said
+    # V-01
+    assert re.search(r"packaging 25\.0 instead of the image's 26", said)
     assert f"install it with: module unload {mine}; eb {mine.replace('/', '-')}.2.eb\n" in said
     # F-06: not only this shell's MODULEPATH has it
     assert re.search(rf"the earlier module stays as it is: module use /\S+ && module load {mine} \(to remove it: ebsif "
@@ -151,6 +153,7 @@ def test_a_researcher(installed_once, tmp_path, registry):
     """S001-05, S002-52, E-13: first day, second week, third month: from requirements.txt to a loaded module."""
     wheels = shutil.copytree(installed_once.wheels, tmp_path / "wheels")
     make_wheel(wheels, "lightly")
+    make_wheel(wheels, "packaging", version="25.0")
     make_wheel(wheels, "ipykernel")
     for name in ("pytest", "iniconfig", "packaging", "pluggy", "pygments"):
         wheel_of_installed(name, wheels)

@@ -98,6 +98,9 @@ def test_stages_that_may_replace():
     built = {"name": "built", "requirements": ["flash-attn"], "no_build_isolation": True}
     assert [stage["requirements"] for stage in replacing.allow([built], ["a==1"])] == [["a==1"], ["flash-attn"]]
     assert replacing.allow([], ["a==1"])[0]["requirements"] == ["a==1"]
+    # pip wants hashes for all packages of a stage, or for none
+    assert [stage["requirements"] for stage in replacing.allow(["b==1 --hash=sha256:0"], ["a==1", "c==1"])] == [
+        ["a==1", "c==1"], ["b==1 --hash=sha256:0"]]
     environment = Environment("m", replacing.allow(["b"], ["a==3"]), 0, {"a": Package("a", "3", "a==3", None)},
                               {"a": "1"})
     change.remove(environment, ["a"])

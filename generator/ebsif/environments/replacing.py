@@ -59,10 +59,13 @@ def allow(wanted: Sequence[Any], lines: Sequence[str]) -> list[dict]:
         for stage, number in places:
             stage["requirements"][number] = with_extras(line, extras_in(stage["requirements"][number]))
         if not places:
-            others = [stage for stage in stages if not stage.get("no_build_isolation")]
+            # with hashes, pip wants them for all packages of a stage
+            others = [stage for stage in stages if not stage.get("no_build_isolation")
+                      and not any("--hash" in one for one in stage["requirements"])]
             if not others:
-                stages.insert(0, {"name": "replacements", "requirements": []})
-            (others or stages)[0]["requirements"].append(line)
+                others = [{"name": "replacements", "requirements": []}]
+                stages = others + stages
+            others[0]["requirements"].append(line)
     names = list(map(name_in, lines))
     for stage in stages:
         stage["allow_replace"] = list(dict.fromkeys([*stage.get("allow_replace", []), *names]))
