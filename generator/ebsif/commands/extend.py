@@ -1,7 +1,8 @@
 """Add your own packages on top of a container: write an easyconfig, check it, install it. Change it later.
 
-The new module has its own name, so it never replaces the module of the plain container. The packages in the image
-(torch, mpi4py and all others) are not changed. Packages that are built against torch get a stage of their own.
+The new module has its own name, so it never replaces the module of the plain container, and the image isn't changed.
+Its packages that are compiled or built for the machine (torch, numpy, mpi4py) keep their versions. Packages that are
+built against torch get a stage of their own.
 
 If CONTAINER is an extension, and --name is not another one, the extension itself is changed: all other packages keep
 their versions.
