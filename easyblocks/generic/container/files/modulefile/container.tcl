@@ -12,6 +12,11 @@ proc env_of {name} {
     global known
     return [expr {[dict exists $known $name] ? [dict get $known $name] : ""}]
 }
+# the first word of a text, and the rest (patterns of Tcl take long to compile)
+proc parted {text} {
+    set at [string first " " $text]
+    return [list [string range $text 0 $at-1] [string range $text $at+1 end]]
+}
 proc escape {path} { return [string map {, \\, : \\:} $path] }
 proc fail {text} {
     global loading
@@ -127,7 +132,7 @@ proc add_bind {binds line where} {
     if {$optional} { set bind [string trimleft [string range $bind 1 end]] }
     if {$bind eq "" || [string match #* $bind]} { return }
     if {[string match ./* $bind]} { set bind [escape $root][string range $bind 1 end] }
-    # patterns of Tcl take longer to compile than all of this: a colon that is escaped doesn't end the source
+    # a colon that is escaped does not end the source
     set source [lindex [split [string map {\\: \0 \\, ,} $bind] :] 0]
     set source [string map {\0 :} $source]
     if {[file exists $source]} {
@@ -163,8 +168,8 @@ proc container {} {
     global root conf unloading names
     set path $root/share/ebsif/module.conf
     foreach line [expr {[file readable $path] ? [lines_of $path] : {}}] {
-        set at [string first " " $line]
-        if {$at > 0} { dict lappend conf [string range $line 0 $at-1] [string range $line $at+1 end] }
+        lassign [parted $line] key value
+        if {$key ne ""} { dict lappend conf $key $value }
     }
     if {!$unloading && [one module] eq ""} {
         fail "The installation $root is missing on this node, damaged, or closed to you: ask whoever installed it, or\
@@ -184,18 +189,13 @@ proc container {} {
         set_variable CONTAINERROOT $root
         set_variable EBSIF_LOADED_MODULE [module-info name]
         set_variable EBSIF_MOUNTED_USER_SOFTWARE $user_software
-        foreach pair [all set] {
-            regexp {^(\S+) (.*)$} $pair all name value
-            set_variable $name $value
-        }
+        foreach pair [all set] { set_variable {*}[parted $pair] }
         foreach words [all where] {
-            regexp {^(\S+) (\S+) (.*)$} $words all path name value
+            lassign [parted $words] path pair
+            lassign [parted $pair] name value
             if {[file exists [expr {$path eq "user_software" ? $user_software : $path}]]} { suggest $name $value }
         }
-        foreach pair [all default] {
-            regexp {^(\S+) (.*)$} $pair all name value
-            suggest $name $value
-        }
+        foreach pair [all default] { suggest {*}[parted $pair] }
     }
     extend _BINDPATH , $binds
     set overlays {}
@@ -203,9 +203,11 @@ proc container {} {
     if {$overlays ne {} || $unloading} { extend _OVERLAY , [join $overlays ,] }
     extend ENV_PREPEND_PATH : [one search_path]
     # programs that mount images, so that signals don't end them (share/ebsif/mounter)
-    foreach name {squashfuse_ll fuse-overlayfs} {
-        if {$unloading || [file isfile /usr/bin/$name]} { prepend-path PATH $root/share/ebsif/mounters/$name }
+    set mounters {}
+    foreach name {fuse-overlayfs squashfuse_ll} {
+        if {$unloading || [file isfile /usr/bin/$name]} { lappend mounters $root/share/ebsif/mounters/$name }
     }
+    if {[llength $mounters]} { prepend-path PATH [join $mounters :] }
     # of a module written by hand in whose place this one is
     if {[string first $root/runscripts:/runscripts [env_of SINGULARITY_BIND]] >= 0} {
         if {$unloading} { setenv SINGULARITY_BIND "" } else { unsetenv SINGULARITY_BIND }
