@@ -248,6 +248,7 @@ def test_stages_of_a_users_own(place, site):
     (["--stage", "a"], 3, "--stage a: should be NAME=FILE"),
     (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b' is not valid in a version suffix"),
     ([], 2, "one of the arguments -r/--requirements --stage --from-venv --from-lock --add --replace --apt is required"),
+    (["-r", "requirements.txt", "--force"], 2, "--force is for --replace; to install a module again: --rebuild"),
     (["--wheelhouse", "wheels", "--check"], 2, "--wheelhouse collects the wheels of an easyconfig as it is: leave out"),
     (["-r", "requirements.txt", "--add", "a"], 2, "--add and --remove can't be combined with the other ways"),
 ])

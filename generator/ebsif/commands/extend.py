@@ -165,6 +165,8 @@ def run(options: Namespace) -> int:
         raise UsageError("--add and --remove can't be combined with the other ways to name packages")
     if options.replace and options.from_lock:
         raise UsageError("--from-lock repeats an installation exactly: leave out --replace")
+    if options.force and not options.replace:
+        raise UsageError("--force is for --replace; to install a module again: --rebuild")
     if options.from_lock and commands_of(options):
         raise UsageError("--from-lock installs exactly what is locked: leave out --post, --verify and "
                          "--no-build-isolation")
