@@ -6,6 +6,7 @@ import os
 import pytest
 from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.stages import Stage
+from ebsif.catalogue import site
 
 BASE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
 MINE = f"{BASE}-mine-20261121"
@@ -32,6 +33,15 @@ requirements = [
 ]
 
 moduleclass = 'ai'
+"""
+
+SITE = "name: mine\ndescription: x\n"
+TOOL = """\
+name: Tool
+families:
+  tool: {homepage: https://example.org/, file: "tool-{version}.sif", init: none}
+containers:
+  - {family: tool, version: 1.0}
 """
 
 
@@ -94,3 +104,18 @@ def eb_prefix(tmp_path, monkeypatch):
     monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (made.software, made.modules))
     monkeypatch.chdir(tmp_path)
     return made
+
+
+@pytest.fixture
+def tool_site(tmp_path, monkeypatch):
+    """A project with the site SITE and the record TOOL, and an account without configuration; returns the directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, folder in (("HOME", "home"), ("XDG_DATA_HOME", "data"), ("XDG_CONFIG_HOME", "config")):
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.setenv("EBSIF_SITE", "mine")
+    monkeypatch.setattr(site, "SITES", tmp_path / "project")
+    for name, text in (("mine/site.yaml", SITE), ("mine/containers/Tool.yaml", TOOL)):
+        path = tmp_path / "project" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path

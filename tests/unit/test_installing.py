@@ -9,37 +9,15 @@ from ebsif.eb import framework
 from ebsif.environments import outcome
 from ebsif.installed import places
 from ebsif.render import easyconfig
-
-SITE = "name: mine\ndescription: x\n"
-TOOL = """\
-name: Tool
-families:
-  tool: {homepage: https://example.org/, file: "tool-{version}.sif", init: none}
-containers:
-  - {family: tool, version: 1.0}
-"""
+from prefixes import SITE, TOOL
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A project with one site and one record, and an account without configuration."""
-    monkeypatch.chdir(tmp_path)
-    for name, folder in (("HOME", "home"), ("XDG_DATA_HOME", "data"), ("XDG_CONFIG_HOME", "config")):
-        monkeypatch.setenv(name, str(tmp_path / folder))
-    monkeypatch.setenv("EBSIF_SITE", "mine")
-    monkeypatch.setattr(site, "SITES", tmp_path / "project")
-    (tmp_path / "project/mine/containers").mkdir(parents=True)
-    (tmp_path / "project/mine/site.yaml").write_text(SITE)
-    (tmp_path / "project/mine/containers/Tool.yaml").write_text(TOOL)
-    return tmp_path
-
-
-@pytest.fixture
-def installer(place, monkeypatch):
+def installer(tool_site, monkeypatch):
     """What `ebsif install` gives to eb; modules are where the tests say."""
     runs, there = [], {}
     monkeypatch.setattr(framework, "session", lambda *_: None)
-    monkeypatch.setattr(framework, "prefix", lambda: (place / "software", place / "modules"))
+    monkeypatch.setattr(framework, "prefix", lambda: (tool_site / "software", tool_site / "modules"))
     monkeypatch.setattr(outcome.extending, "sources", lambda _: "--sourcepath=x")
     monkeypatch.setattr(places, "known", lambda _, name=None: there.get(name, []))
 
@@ -53,28 +31,28 @@ def installer(place, monkeypatch):
     return Namespace(runs=runs, there=there)
 
 
-def installation(place, version, text):
+def installation(tool_site, version, text):
     """Return the installation of a version from an easyconfig with this text."""
-    root = place / f"software/Tool/{version}"
+    root = tool_site / f"software/Tool/{version}"
     (root / "easybuild").mkdir(parents=True)
     (root / f"easybuild/Tool-{version}.eb").write_text(text)
-    return places.Installation(root, f"Tool/{version}", place / "modules/Tool" / version, place / "modules")
+    return places.Installation(root, f"Tool/{version}", tool_site / "modules/Tool" / version, tool_site / "modules")
 
 
-def test_all_that_has_no_module(place, installer, capsys):
+def test_all_that_has_no_module(tool_site, installer, capsys):
     """V-08: --all installs what is missing, with --rebuild also what has changed; a failure doesn't stop the others."""
     records = "".join(f"  - {{family: tool, version: {one}}}\n" for one in ("2.0", "3.0", "4.0"))
-    (place / "site/mine/containers").mkdir(parents=True)
-    (place / "site/mine/containers/Tool.yaml").write_text(
+    (tool_site / "site/mine/containers").mkdir(parents=True)
+    (tool_site / "site/mine/containers/Tool.yaml").write_text(
         f"{TOOL}{records}  - {{family: tool, version: 5.0, archived: true}}\n")
-    (place / "modules").mkdir()
+    (tool_site / "modules").mkdir()
     # a person means the records of their own
     assert cli.main(["install", "--all"]) == 0
     assert "0 containers in the catalogue, 0 installed now\n" in capsys.readouterr().err
     everything = ["install", "--catalogue", "site", "--all"]
-    same, *_ = reading.read(site.read("mine", [site.SITES]), place / "site/mine")
-    installer.there["Tool/1.0"] = [installation(place, "1.0", easyconfig.render(same))]
-    installer.there["Tool/4.0"] = [installation(place, "4.0", "other")]
+    same, *_ = reading.read(site.read("mine", [site.SITES]), tool_site / "site/mine")
+    installer.there["Tool/1.0"] = [installation(tool_site, "1.0", easyconfig.render(same))]
+    installer.there["Tool/4.0"] = [installation(tool_site, "4.0", "other")]
     assert cli.main(everything) == 3
     assert [name for name, again, _ in installer.runs] == ["Tool-2.0.eb", "Tool-3.0.eb"]
     said = capsys.readouterr().err
@@ -82,7 +60,7 @@ def test_all_that_has_no_module(place, installer, capsys):
     assert "Tool/4.0 is installed already, though its record has changed since: nothing to do (--rebuild " in said
     assert "Tool/1.0" not in said and "5 containers in the catalogue, 1 installed now\n" in said
     # C-04: the easyconfig of the failed attempt is gone
-    folder = place / "data/ebsif/easyconfigs/t/Tool"
+    folder = tool_site / "data/ebsif/easyconfigs/t/Tool"
     assert [path.name for path in folder.iterdir()] == ["Tool-3.0.eb"]
     installer.runs.clear()
     assert cli.main([*everything, "--rebuild", "--", "--debug"]) == 3
@@ -90,19 +68,20 @@ def test_all_that_has_no_module(place, installer, capsys):
     assert len(installer.runs) == 3
 
 
-def test_one_that_is_named(place, installer, capsys):
+def test_one_that_is_named(tool_site, installer, capsys):
     """V-08: nothing to do if it is there; --dry-run writes nothing; an edited easyconfig stays."""
-    (place / "modules").mkdir()
+    (tool_site / "modules").mkdir()
     assert cli.main(["install", "tool", "--dry-run"]) == 0
     assert capsys.readouterr().out.startswith("# Rendered by ebsif from the catalogue of the site mine")
-    assert not (place / "data").exists() and not installer.runs
+    assert not (tool_site / "data").exists() and not installer.runs
     assert cli.main(["install", "tool"]) == 0
-    path = place / "data/ebsif/easyconfigs/t/Tool/Tool-1.0.eb"
+    path = tool_site / "data/ebsif/easyconfigs/t/Tool/Tool-1.0.eb"
     path.write_text(path.read_text() + "# mine\n")
     assert cli.main(["install", "tool"]) == 3
     assert "Tool-1.0.eb was written or edited by a person" in capsys.readouterr().err
     assert cli.main(["install", "tool", "-o", "elsewhere"]) == 0
-    installer.there["Tool/1.0"] = [installation(place, "1.0", (place / "elsewhere/t/Tool/Tool-1.0.eb").read_text())]
+    written = (tool_site / "elsewhere/t/Tool/Tool-1.0.eb").read_text()
+    installer.there["Tool/1.0"] = [installation(tool_site, "1.0", written)]
     installer.runs.clear()
     assert cli.main(["install", "tool"]) == 0
     assert not installer.runs
@@ -115,12 +94,12 @@ def test_one_that_is_named(place, installer, capsys):
     assert cli.main(["install", "nothing"]) == 3
 
 
-def test_an_image_that_may_be_another_one_tomorrow(place, installer, capsys):
+def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, capsys):
     """V-08, R-12: `ebsif install` refuses, as `ebsif render` does."""
-    (place / "project/mine/site.yaml").write_text(
-        f"{SITE}images: {{directories: [{{path: {place}/images, stability: moving}}]}}\n")
-    (place / "images").mkdir()
-    (place / "images/tool-1.0.sif").touch()
+    (tool_site / "project/mine/site.yaml").write_text(
+        f"{SITE}images: {{directories: [{{path: {tool_site}/images, stability: moving}}]}}\n")
+    (tool_site / "images").mkdir()
+    (tool_site / "images/tool-1.0.sif").touch()
     assert cli.main(["install", "tool"]) == 3
     assert "Tool/1.0 can't be installed: " in capsys.readouterr().err
     assert not installer.runs

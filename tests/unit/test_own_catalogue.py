@@ -12,15 +12,8 @@ from ebsif.eb import framework
 from ebsif.environments import extending
 from ebsif.images import inspection
 from ebsif.render import easyconfig
+from prefixes import SITE, TOOL
 
-SITE = "name: mine\ndescription: x\n"
-TOOL = """\
-name: Tool
-families:
-  tool: {homepage: https://example.org/, file: "tool-{version}.sif", init: none}
-containers:
-  - {family: tool, version: 1.0}
-"""
 OWN = "data/ebsif/catalogue/mine/containers"
 
 
@@ -32,23 +25,14 @@ def look(path, checksum=True):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(tool_site, monkeypatch):
     """A project with one site, an account without any catalogue, and a directory with images."""
-    monkeypatch.chdir(tmp_path)
-    for name, folder in (("HOME", "home"), ("XDG_DATA_HOME", "data"), ("XDG_CONFIG_HOME", "config")):
-        monkeypatch.setenv(name, str(tmp_path / folder))
-    monkeypatch.setenv("EBSIF_SITE", "mine")
-    monkeypatch.setattr(site, "SITES", tmp_path / "project")
     monkeypatch.setattr(inspection, "inspect", look)
     monkeypatch.setattr(inspection, "programs", lambda _, names: set(names))
-    monkeypatch.setattr(framework, "source_paths", lambda: [str(tmp_path / "sources")])
-    for name, text in (("mine/site.yaml", SITE), ("mine/containers/Tool.yaml", TOOL)):
-        path = tmp_path / "project" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    monkeypatch.setattr(framework, "source_paths", lambda: [str(tool_site / "sources")])
     for folder in ("images", "sources", "site"):
-        (tmp_path / folder).mkdir()
-    return tmp_path
+        (tool_site / folder).mkdir()
+    return tool_site
 
 
 def image(place, name, folder="images"):
