@@ -22,10 +22,10 @@ test-versions: ## install and use a module with every version of EasyBuild, modu
 	@scripts/test-versions
 
 test-nightly: ## run the tests of other people's programs and rare combinations, which are not part of `make test`
-	@scripts/test -m nightly
+	@scripts/test -m 'nightly or hypothesis' --hypothesis-profile=search
 
 test-faults: ## run all fault and hostile-input tests, with kill -9 at every point (about an hour)
-	@scripts/test tests/faults -m '' --every-point --dist=load --faults-report=.demo/faults.json
+	@scripts/test tests/faults -m '' --hypothesis-profile=search --every-point --dist=load --faults-report=.demo/faults.json
 
 faults-report: ## show the outcome of each fault as a table, and write .demo/faults.json
 	@scripts/test tests/faults --quiet --faults-report=.demo/faults.json

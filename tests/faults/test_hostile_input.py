@@ -8,20 +8,21 @@ import resource
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from ebsif.catalogue import site, writing, yamlerrors, yamlfile
 from ebsif.catalogue.guess import adding
 from ebsif.catalogue.records import CatalogueFile
-from ebsif.errors import EbsifError
+from ebsif.errors import EbsifError, UsageError
 from ebsif.images import inspection
 from ebsif.jobs import job
-from ebsif.jobs.job import Data
+from ebsif.jobs.job import Data, parse_data
 from ebsif.packages import requirements
 from ebsif.render import easyconfig
 from ebsif_command import run_ebsif
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from parts import TOOLS, Installed, wheel_settings
 from support import CONTAINER_FILES, Site
@@ -291,6 +292,16 @@ def test_labels_at_a_terminal(tmp_path, fault):
 # --- batch scripts
 
 
+def bound(words):
+    """Return the data (list of Data) that --data binds to /data for files with these names, as far as it takes them."""
+    taken = []
+    for word in words:
+        with suppress(UsageError):
+            taken.append(parse_data(f"{word}:/data"))
+    return taken
+
+
+@example(words=[": "])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=TEXTS)
 def test_batch_scripts(place, words):
@@ -303,7 +314,7 @@ def test_batch_scripts(place, words):
         shim.chmod(0o755)
     (place / "seen").unlink(missing_ok=True)
     # the script ends before srun if data is missing
-    for data in (tuple(map(Data, words)), tuple(Data(word, "/data") for word in words), ()):
+    for data in (tuple(map(Data, words)), tuple(bound(words)), ()):
         text = job.script(job.Request(module=words[0], command=("train.py", *words), data=data), site.read("local"))
         # too long for an argument of bash
         (place / "script").write_text(f"module() {{ :; }}\nSIF=x\n{text}")
