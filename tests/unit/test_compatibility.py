@@ -32,8 +32,15 @@ def test_the_table_is_the_record():
     # a release needs a record of its own
     assert {row["ebsif"] for row in rows} == {(CONTAINER_FILES / "VERSION").read_text().strip()}
     assert all(re.fullmatch(r"[0-9a-f]{7,}(-dirty)?", row["commit"]) for row in rows)
-    # a step that was left out isn't shown as one that works
+    # a step that was left out is neither recorded nor shown as one that works
+    assert {row["version"] for row in rows if "without" in record.tried_version(row)} == {"3.6", "3.7", "3.8"}
     assert {row["version"] for row in rows if set(row["steps"]) != set(record.STEPS)} == {"3.6", "3.7", "3.8"}
+
+
+def test_a_version_that_fails_is_shown_as_such():
+    """W-05: the table has the steps that failed or were left out of each version."""
+    steps = {**dict.fromkeys(record.STEPS[1:-1], record.WORKS), "install": record.FAILS}
+    assert record.tried_version({"version": "1.0", "steps": steps}) == "1.0 (fails: install; without commands)"
 
 
 def test_versions_are_those_that_setup_allows():

@@ -11,7 +11,7 @@ PAGE = CHECKOUT / "docs/compatibility.md"
 # What is done with each version, in this order.
 STEPS = ("install", "rebuild", "load", "run", "unload", "search", "commands")
 PARTS = ("EasyBuild", "Lmod (Lua)", "Lmod (Tcl)", "Environment Modules", "Apptainer", "Python")
-WORKS, FAILS, NOT_SUPPORTED = "works", "FAILS", "-"
+WORKS, FAILS = "works", "FAILS"
 TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
 
 
@@ -29,12 +29,19 @@ def write(rows):
 
 
 def table(rows):
-    """Return rows as a table in Markdown, followed by a line that says with what the versions were tried."""
-    lines = [("", "version", *STEPS, "ebsif"), ("---",) * (len(STEPS) + 3)]
-    lines += [(row["part"], row["version"], *(row["steps"].get(step, NOT_SUPPORTED) for step in STEPS),
-               f"{row['ebsif']}, {row['commit']}") for row in rows]
+    """Return rows as a table in Markdown, a line for each part, followed by when they were recorded and with what."""
+    tried = {part: [tried_version(row) for row in rows if row["part"] == part] for part in PARTS}
+    lines = [("part", "versions"), ("---", "---"), *((part, ", ".join(tried[part])) for part in PARTS)]
     text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     others = sorted({f"{part} {version}" for row in rows for part, version in row["with"].items()})
     days = sorted({row["date"] for row in rows})
     period = " to ".join(dict.fromkeys((days[0], days[-1])))
     return f"{text}\nRecorded {period}; the other parts were {', '.join(others)}.\n"
+
+
+def tried_version(row):
+    """Return the version of a row, with the steps that didn't work or were left out."""
+    failed = [step for step in STEPS if row["steps"].get(step) == FAILS]
+    left_out = [step for step in STEPS if step not in row["steps"]]
+    notes = [f"{heading} {', '.join(steps)}" for heading, steps in (("fails:", failed), ("without", left_out)) if steps]
+    return f"{row['version']} ({'; '.join(notes)})" if notes else row["version"]
