@@ -23,6 +23,7 @@ import imports  # noqa: E402
 import installers  # noqa: E402
 import installing  # noqa: E402
 import kernels  # noqa: E402
+import layers  # noqa: E402
 import module_tools  # noqa: E402
 import packing  # noqa: E402
 import trees  # noqa: E402
@@ -33,7 +34,7 @@ BENCHMARKS = {
     "install": installing.example, "extension": installing.extension, "change": installing.change,
     "image": installing.images,
     "squashfs": packing.measure, "wrapper": wrappers.spawn, "python": wrappers.python,
-    "kernel": kernels.start,
+    "kernel": kernels.start, "layer": layers.measure,
     "modules": module_tools.measure, "start": command_line.start, "render": command_line.render,
     "import": imports.measure, "distributed": distributed.measure,
     "trees": trees.measure, "installers": installers.compare,
