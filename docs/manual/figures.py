@@ -1,4 +1,4 @@
-"""The figures of docs/performance.md: its tables and plots, made from the record of the benchmarks."""
+"""The figures of docs/performance.md: its table and plots, made from the record of the benchmarks."""
 
 import dataclasses
 import re
@@ -24,14 +24,26 @@ class Plot:
     without: str = "^$"
 
 
-# The blocks of the page with times, and the benchmarks that they show; the first ones also have a plot.
+# The plots of the page.
 PLOTS = {
     "install": Plot("Installing a module (shorter is better)", ("install", "extension", "change", "image")),
     "wrapper": Plot("Starting a command of the module (shorter is better)", ("wrapper",), "^wrapper, above"),
     "modules": Plot("Loading and unloading a module (shorter is better)", ("modules",), "^load and"),
 }
-OTHERS = {"python": ("python", "kernel"), "commands": ("start", "render"), "files": ("squashfs", "import"),
-          "distributed": ("distributed",), "trees": ("trees",), "installers": ("installers",)}
+# The rows of the table: benchmark, and the contender that ebsif is compared with.
+TABLE = (
+    ("install of the example", "hand-written recipe"),
+    ("extension of the installed example", "hand-written recipe"),
+    ("one more package in an extension", "all packages again"),
+    ("install of an image of 4 GB", "cp and an empty run of eb"),
+    ("packing 20000 files", "mksquashfs, one processor"),
+    ("import, cold (local disk)", "directory"),
+    ("wrapper, to finished python", "apptainer exec"),
+    ("kernel, to the first reply", "apptainer exec"),
+    ("4 ranks, srun to all-reduce", "python, by hand"),
+    ("10,000 modules, Lmod-Lua: load", "a module of any software"),
+    ("10,000 modules, EnvironmentModules-Tcl: load", "a module of any software"),
+)
 
 
 def rows(runs: list[record.Run], names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
@@ -42,39 +54,30 @@ def rows(runs: list[record.Run], names: tuple[str, ...] = ()) -> list[dict[str, 
 
 def in_units(seconds: float, sign: str = "") -> str:
     """Return a time in readable units."""
-    return f"{seconds:{sign}.1f} s" if abs(seconds) >= 1 else f"{seconds * 1000:{sign}.1f} ms"
+    if abs(seconds) >= 1:
+        return f"{seconds:{sign}.1f} s"
+    return f"{seconds * 1000:{sign}.{0 if abs(seconds) >= 0.01 else 1}f} ms"
 
 
 def compared(some: list[dict[str, Any]]) -> str:
-    """Return a table in Markdown of the rows that are compared with another contender."""
-    lines = ["| what | compared with | ours | theirs | ratio | difference | target |", "|---|---|---|---|---|---|---|"]
-    for row in some:
-        if row["against"]:
-            theirs = next((one["seconds"] for one in some
-                           if (one["benchmark"], one["contender"]) == (row["benchmark"], row["against"])), None)
-            who = "" if row["contender"] == "ebsif" else f": {row['contender']}"
-            lines.append(f"| {row['benchmark']}{who} | {row['against']} | {in_units(row['seconds'])} "
-                         f"| {in_units(theirs) if theirs else ''} | {row['ratio']:.3f} "
-                         f"| {in_units(row['difference'], '+')} | {target(row)} |")
+    """Return a table in Markdown of the most important times, ours and those that they are compared with."""
+    lines = ["| task | compared with | time | time of ebsif |", "|---|---|---|---|"]
+    for task, against in TABLE:
+        for row in some:
+            if (row["benchmark"], row["against"]) == (task, against) and row["contender"] != "ebsif, no imports":
+                theirs = next(one["seconds"] for one in some
+                              if (one["benchmark"], one["contender"]) == (task, against))
+                lines.append(f"| {task} | {against} | {in_units(theirs)} | {in_units(row['seconds'])} |")
     return "\n".join(lines)
 
 
-def target(row: dict[str, Any]) -> str:
-    """Return the target of a row and whether it is reached."""
-    return f"{row['target']}{'' if row['reached'] else ': **missed**'}" if row["target"] else ""
-
-
-def measured(some: list[dict[str, Any]]) -> str:
-    """Return a table in Markdown of all times: the tasks, and who did them."""
-    lines = ["| what | who | median | runs | |", "|---|---|---|---|---|"]
-    seen = set()
-    for row in some:
-        key = row["benchmark"], row["contender"]
-        if key not in seen:
-            lines.append(f"| {row['benchmark']} | {row['contender']} | {in_units(row['seconds'])} | {row['runs']} "
-                         f"| {row['note']} |")
-        seen.add(key)
-    return "\n".join(lines)
+def targets(some: list[dict[str, Any]]) -> str:
+    """Return how many targets are reached, and a list in Markdown of those that are missed."""
+    reached = [row["reached"] for row in some if row["target"]]
+    lines = [f"- {row['benchmark']}{'' if row['contender'] == 'ebsif' else ': ' + row['contender']}: "
+             f"{in_units(row['difference'], '+')} against {row['against']}, a ratio of {row['ratio']:.3f} "
+             f"(target: {row['target']})" for row in some if row["target"] and not row["reached"]]
+    return "\n".join([f"{reached.count(True)} targets are reached, {reached.count(False)} are missed:", "", *lines])
 
 
 def groups(plot: Plot, some: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
@@ -95,17 +98,13 @@ def picture(plot: Plot, some: list[dict[str, Any]]) -> str:
 def block(name: str, runs: list[record.Run]) -> str:
     """Return the content of a block of the page."""
     if name == "runs":
-        return "\n".join(f"- {', '.join(dict.fromkeys(row['name'] for row in run.results))}: {run}" for run in runs)
+        return "\n".join(f"- {place}: " + "; ".join(str(run) for run in runs if run.place == place)
+                         for place in dict.fromkeys(run.place for run in runs))
+    if name == "table":
+        return compared(rows(runs))
     if name == "targets":
-        return compared([row for row in rows(runs) if row["name"] != "installers"])
-    some = rows(runs, PLOTS[name].names if name in PLOTS else OTHERS[name])
-    if not some:
-        return "Not measured in the recorded runs."
-    if name not in PLOTS:
-        return measured(some)
-    bars = "; ".join(f"{task}: " + ", ".join(f"{who} {in_units(row['seconds'])}" for who, row in found.items())
-                     for task, found in groups(PLOTS[name], some))
-    return f"![{PLOTS[name].title}. {bars}]({PICTURE.format(name).removeprefix('docs/')})\n\n{measured(some)}"
+        return targets(rows(runs))
+    return f"![{PLOTS[name].title}]({PICTURE.format(name).removeprefix('docs/')})"
 
 
 def made(runs: list[record.Run], page: str) -> dict[str, str]:

@@ -35,13 +35,17 @@ class Run:
     machine: dict[str, Any]
     results: list[dict[str, Any]]
 
-    def __str__(self) -> str:
-        """Describe date, commit and machine in a line."""
+    @property
+    def place(self) -> str:
+        """The machine, in a line."""
         machine = self.machine
-        load = f"; load at the start {machine['load']:.1f}" if "load" in machine else ""
-        return (f"{self.date}, commit {self.commit}: {machine['processor']}, {machine['cpus']} CPUs, "
-                f"{machine['memory']} GB, {machine['file system']}, Linux {machine['kernel']}, "
-                f"Python {machine['python']}, {machine['runtime']}{load}")
+        return (f"{machine['processor']}, {machine['cpus']} CPUs, {machine['memory']} GB, {machine['file system']}, "
+                f"Linux {machine['kernel']}, Python {machine['python']}, {machine['runtime']}")
+
+    def __str__(self) -> str:
+        """Describe what was measured when, in a line."""
+        load = f", load {self.machine['load']:.1f}" if "load" in self.machine else ""
+        return f"{', '.join(dict.fromkeys(row['name'] for row in self.results))} ({self.date}, {self.commit}{load})"
 
 
 def read(checkout: Path = CHECKOUT) -> list[Run]:

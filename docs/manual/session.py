@@ -34,6 +34,7 @@ export EASYBUILD_PREFIX=$HOME/eb
 mkdir -p "$HOME/eb/modules/all"
 module use "$HOME/eb/modules/all"
 cd "$HOME"
+echo 'import torch' >train.py
 while IFS= read -r -u 3 command; do
     printf '\\e[1;32m$\\e[0m %s\\n' "$command"
     eval "$command" || exit
@@ -45,9 +46,9 @@ done 3<"$1"
 def commands() -> list[str]:
     """Return the commands of the README that load, use and extend a module."""
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    first, second = re.findall(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[:2]
-    # what sets up the demo takes minutes, and says nothing of use
-    return [line for line in (first + second).splitlines() if not line.startswith(("make ", "source "))]
+    first = re.search(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    # without the comments
+    return [line.partition("  # ")[0].rstrip() for line in first[1].splitlines()]
 
 
 def record(file: Path) -> "pyte.Screen":
@@ -61,13 +62,14 @@ def record(file: Path) -> "pyte.Screen":
     if not process:
         os.environ.update(TERM="xterm-256color", COLUMNS=str(COLUMNS), LINES=str(LINES))
         os.execvp("bash", ["bash", "--noprofile", "--norc", "-c", SHOW, "bash", str(file)])
+    output = b""
     while True:
         try:
-            output = os.read(terminal, 65536)
+            output += os.read(terminal, 65536)
         except OSError:
             # Linux: everything that had the terminal open has ended
             break
-        stream.feed(output)
+    stream.feed(output.replace(os.fsencode(Path.home()), b"~"))
     if os.waitpid(process, 0)[1]:
         sys.exit("\n".join(["a command failed:", *(line.rstrip() for line in screen.display if line.strip())]))
     return screen

@@ -52,7 +52,7 @@ def prepared(folder):
     -------
     site : Site
     theirs : Path
-        The recipe of today for the example.
+        The hand-written recipe for the example.
     install : function
         Installs an easyconfig, with more options and variables for eb if given.
     """
@@ -100,11 +100,11 @@ def unused(folder):
 
 def compared(benchmark, install, theirs, ours, target, notes):
     """
-    Install a recipe of today, and our easyconfig with and without the import of what was asked for.
+    Install a hand-written recipe, and our easyconfig with and without the import of what was asked for.
 
     The recipe imports nothing, so the target is for the same work: for eb with --skip-test-step.
     """
-    recipe, alike = "recipe of today", "ebsif, no imports"
+    recipe, alike = "hand-written recipe", "ebsif, no imports"
     times = in_turn({recipe: lambda: install(theirs), "ebsif": lambda: install(ours),
                      alike: lambda: install(ours, "--skip-test-step")}, runs=3)
     found = rows(benchmark, {name: times[name] for name in (recipe, "ebsif")}, "ebsif", {recipe: None}, notes())
@@ -118,7 +118,7 @@ def example(folder):
     _, theirs, install = prepared(folder)
     return compared("install of the example", install, theirs, EXAMPLE, 0.4, lambda: {
         "ebsif": "also: SHA256, constraints, compiled in parallel, SquashFS read back, lock, checks, imports",
-        "recipe of today": "gzip on one processor, two copies of the image"})
+        "hand-written recipe": "gzip on one processor, two copies of the image"})
 
 
 def extension(folder):
@@ -134,7 +134,7 @@ def extension(folder):
         (base,) = (path for path in software.iterdir() if not path.name.endswith(("-mine", "-theirs")))
         (mine,), (hand, *_) = software.glob("*-mine"), folder.glob("places/*/installed/software/PyTorch/*-theirs")
         return {"ebsif": f"{disk_use(base, mine) - disk_use(base):.0f} MB on disk, without the image of the base",
-                "recipe of today": f"{disk_use(hand):.0f} MB on disk"}
+                "hand-written recipe": f"{disk_use(hand):.0f} MB on disk"}
 
     return compared("extension of the installed example", install, theirs, ours, 0.3, notes)
 
@@ -186,8 +186,9 @@ def images(folder):
         def ours(site=site):
             eb(site, folder / "image.eb", "--rebuild")
 
-        times = in_turn({"cp and eb doing nothing": nothing, "ebsif": ours}, runs=5 if size < 1 else 3)
-        found += rows(f"install of an image of {size} GB", times, "ebsif", {"cp and eb doing nothing": ("ratio", 1.3)},
+        copying = "cp and an empty run of eb"
+        times = in_turn({copying: nothing, "ebsif": ours}, runs=5 if size < 1 else 3)
+        found += rows(f"install of an image of {size} GB", times, "ebsif", {copying: ("ratio", 1.3)},
                       {"ebsif": "also: SHA256, scripts, started once in the container, lock, checks"})
         shutil.rmtree(site.prefix)
     return found

@@ -38,14 +38,18 @@ def clone(tmp_path_factory, demo):
 
 def test_the_commands_of_the_readme(clone):
     """S003-24, S002-72 (in part): every command of the README works, in the order given; its module can be shared."""
-    load, extend, catalogue = blocks("README.md")
+    use, demo, catalogue = blocks("README.md")
     # the fixture has run it
-    assert load.startswith("make demo\nsource .demo/env.sh\n")
-    output = run(load.partition("\n")[2] + extend + catalogue, clone)
+    make, source = demo.splitlines()
+    assert make == "make demo"
+    added = """
+        module load PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121-mine
+        singularity exec $SIF python -c 'import einops; print(einops.__file__)'
+    """
+    output = run(f"{source}\n{use}{catalogue}{added}", clone)
     assert "/user-software/venv/pytorch/lib/python3.11/site-packages/einops/__init__.py\n" in output
     assert list(clone.glob("my-easyconfigs/p/PyTorch/PyTorch-2.7.0-*.eb"))
-    module = clone / "eb/modules/all/PyTorch"
-    assert (module / "2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121-mine-20261122.lua").is_file()
+    assert "conda-python-distributed" in (clone / "job.sh").read_text()
     run("source .demo/env.sh\n" + "".join(blocks("docs/registries.md")), clone)
     assert (clone / "environments/index.json").is_file()
     assert (clone / "crate/ro-crate-metadata.json").is_file()

@@ -187,3 +187,23 @@ def test_commands_and_run_scripts_of_modules_exist():
             assert set(re.findall(r"\w*CONTAINERROOT", text)) <= {"CONTAINERROOT"}, name
             found |= named
     assert len(found) > 10
+
+
+# In the code, a message may be split over lines, each with its own quotes.
+SPLIT = re.compile(r"""["']\s*(?:\.\.)?\s*f?["']""")
+
+
+def test_messages_of_the_troubleshooting_page_exist():
+    """W-09: each message that the page explains is one of ebsif, its modules or the tool that the row names."""
+    code = ""
+    for path in tracked("*"):
+        if path.relative_to(CHECKOUT).parts[0] in ("easyblocks", "generator") and path.suffix != ".yaml":
+            code += path.read_text(encoding="utf-8", errors="replace")
+    code = " ".join(SPLIT.sub("", code).split())
+    messages = re.findall(r"^\| `(.*?)`(?: [^|]*)?\|", (CHECKOUT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    # the rows of other programs begin with their name; two errors are those of Python and of the runtime
+    others = {"ModuleNotFoundError", "unknown compression algorithm", "No space left on device"}
+    for message in set(messages) - others:
+        for part in message.split("..."):
+            assert part.strip() in code, message
+    assert len(messages) > 20
