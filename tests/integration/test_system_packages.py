@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,20 @@ def test_a_package_that_fails(add, tmp_path, monkeypatch):
     assert text.startswith("System packages can't be added: the installation failed:\n")
     assert "it is broken" in text
     assert list(folder.glob("system-*")) == []
+
+
+def test_a_hostile_image(add, repository, tmp_path, monkeypatch):
+    """P-03: links in the copy of the image's directories don't lead to files of this machine."""
+    # containers don't see the home directory
+    with tempfile.TemporaryDirectory(dir=Path.home()) as mine:
+        tar = tmp_path / "tar"
+        tar.write_text("#!/bin/sh\ncase $* in *-cf*) exit ;; esac\ncat >/dev/null\ncd \"$2\" && mkdir usr etc var &&"
+                       f" ln -s {mine} usr/sbin && ln -s {mine}/shadow etc/shadow\n")
+        tar.chmod(0o755)
+        monkeypatch.setenv("EBSIF_INSTALL_BIND", f"{binds_of(repository)},{tar}:/usr/bin/tar")
+        text = refused(add, "greet")
+        assert list(Path(mine).iterdir()) == []
+    assert "the image's system directories can't be copied" in text
 
 
 def test_nothing_to_do(add):

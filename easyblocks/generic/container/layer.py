@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Tuple
 
 from .image import copy_hashed
 from .masks import quote
-from .runtime import Container, open_written, run_program
+from .runtime import ANY_SIZE, Container, open_written, run_program
 from .usersoftware import FILE_TIME
 
 # What doesn't belong to the layer: logs and caches, accounts, files of this machine, what only this run needs.
@@ -93,7 +93,8 @@ class Layer:
                 self.add_folder(os.path.dirname(path))
                 if stat.S_ISREG(entry.st_mode):
                     # nobody is root here
-                    os.chmod(source, stat.S_IMODE(entry.st_mode) & 0o777)
+                    with open_written(source, self.root, ANY_SIZE) as file:
+                        os.fchmod(file.fileno(), stat.S_IMODE(entry.st_mode) & 0o777)
                 if entry.st_mtime > self.started:
                     # written just now; the same time in each run
                     os.utime(source, (FILE_TIME, FILE_TIME), follow_symlinks=False)

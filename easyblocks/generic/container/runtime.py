@@ -181,18 +181,20 @@ def run_program(arguments: List[str], **kwargs: Any) -> Any:
 
 # Largest file that is read from a container, in bytes: lists of packages have a few MB.
 MOST_WRITTEN = 256 * 1024 ** 2
+ANY_SIZE = float('inf')
 
 
-def open_written(path: str, folder: str) -> BinaryIO:
+def open_written(path: str, folder: str, most: float = MOST_WRITTEN) -> BinaryIO:
     """
     Open a file that programs in a container write to a folder that they see, for the host to read it.
 
     One of them may still run, so what counts is what was opened (P-03). A link out of the folder would lead to files of
-    the installing account, and a pipe has no end: EasyBuildError refuses these, and huge files. OSError: there is none.
+    the installing account, and a pipe has no end: EasyBuildError refuses these, and files of more than ``most`` bytes.
+    OSError: there is none.
     """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), 'rb')
     status = os.fstat(file.fileno())
-    if not (is_in(folder, file.fileno()) and stat.S_ISREG(status.st_mode) and status.st_size <= MOST_WRITTEN):
+    if not (is_in(folder, file.fileno()) and stat.S_ISREG(status.st_mode) and status.st_size <= most):
         file.close()
         raise replaced(path)
     return file

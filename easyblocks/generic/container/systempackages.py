@@ -18,19 +18,19 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 import tempfile
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_file, mkdir, which, write_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_file, mkdir, which
 from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit
+from .image import BLOCK
 from .install import FILES, sh_command
 from .layer import Layer
 from .lockfile import LAYER, InstalledImage, LayerRecord
-from .runtime import SHOWN_LINES, Container, escape_bind, open_written, run_program
+from .runtime import ANY_SIZE, SHOWN_LINES, Container, escape_bind, open_written, run_program
 from .texts import SYSTEM_PACKAGE, format_size
 
 # What would be, or was, added: the part of the record, in the build directory, for `ebsif extend --check`.
@@ -41,11 +41,6 @@ CHECK_VARIABLE = 'EBSIF_CHECK'
 
 # Directories that packages write to; those that are symbolic links in the image are left out.
 DIRECTORIES = ('usr', 'etc', 'var', 'bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32')
-
-# Directories that packages expect, which images may lack or which aren't copied; update-alternatives makes links to
-# manual pages, also in images without any.
-EXPECTED = ['usr/local', 'usr/share/doc', 'var/cache/debconf', 'var/lib/apt/lists', 'var/lib/dpkg/updates',
-            'var/lib/dpkg/triggers', 'var/log/apt', 'var/tmp'] + ['usr/share/man/man%d' % part for part in range(1, 10)]
 
 APT = ['-q', '-o', 'APT::Sandbox::User=root', '-o', 'APT::Install-Recommends=false', '-o', 'Acquire::Retries=2',
        '-o', 'Acquire::http::Timeout=30', '-o', 'Acquire::https::Timeout=30', '-o', 'Acquire::Languages=none',
@@ -283,21 +278,6 @@ class Installation:
         result = self.command(sh_command('copy-system.sh', self.root, *self.directories), check=False)
         if result.exit_code:
             raise self.failure("the image's system directories can't be copied", result.output)
-        for folder, names, files in os.walk(self.root):
-            for name in names + files:
-                path = os.path.join(folder, name)
-                mode = os.lstat(path).st_mode
-                if not stat.S_ISLNK(mode) and not mode & stat.S_IWUSR:
-                    # root could write to it
-                    os.chmod(path, stat.S_IMODE(mode) | (stat.S_IRWXU if stat.S_ISDIR(mode) else 0o600))
-        for name in EXPECTED + ['run']:
-            mkdir(self.path(name), parents=True)
-        for name, line in (('shadow', 'root:*:19000:0:99999:7:::\n'), ('gshadow', 'root:*::\n')):
-            if not os.path.exists(self.path('etc/' + name)):
-                write_file(self.path('etc/' + name), line)
-        # no service is started
-        write_file(self.path('usr/sbin/policy-rc.d'), '#!/bin/sh\nexit 101\n', forced=True)
-        os.chmod(self.path('usr/sbin/policy-rc.d'), 0o755)
 
     def install(self) -> None:
         """Let apt install the packages in the copies, as if by root."""
@@ -317,8 +297,11 @@ class Installation:
         found = {}
         for name in os.listdir(self.packages):
             if name.endswith('.deb'):
-                with open_written(os.path.join(self.packages, name), self.folder) as file:
-                    found[name.split('_')[0]] = hashlib.sha256(file.read()).hexdigest()
+                digest = hashlib.sha256()
+                with open_written(os.path.join(self.packages, name), self.folder, ANY_SIZE) as file:
+                    for block in iter(lambda: file.read(BLOCK), b''):
+                        digest.update(block)
+                found[name.split('_')[0]] = digest.hexdigest()
         return found
 
     def report(self, record: LayerRecord, layer: Layer, target: str) -> None:

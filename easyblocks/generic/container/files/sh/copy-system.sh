@@ -1,5 +1,6 @@
 # shellcheck shell=sh
 # Copy directories of the image, without what packages don't need or other accounts can't read.
+# Links in the copy are the image's: only in a container they can't lead to files of this machine.
 # Usage: TARGET DIRECTORY...  (names in /)
 target=$1
 shift
@@ -11,3 +12,18 @@ for name in passwd group hosts resolv.conf; do
     rm -f "$target/etc/$name"
     cat "/etc/$name" >"$target/etc/$name" 2>/dev/null || :
 done
+cd "$target" || exit
+# root could write to all of it
+find . ! -type l ! -perm -u=w -exec chmod u+rwX {} +
+# what packages expect, and images may lack: update-alternatives makes links to manual pages
+for name in run usr/local usr/sbin usr/share/doc var/cache/debconf var/lib/apt/lists var/lib/dpkg/updates \
+    var/lib/dpkg/triggers var/log/apt var/tmp; do
+    mkdir -p "$name" || exit
+done
+for part in 1 2 3 4 5 6 7 8 9; do
+    mkdir -p "usr/share/man/man$part" || exit
+done
+[ -e etc/shadow ] || echo 'root:*:19000:0:99999:7:::' >etc/shadow || exit
+[ -e etc/gshadow ] || echo 'root:*::' >etc/gshadow || exit
+# no service is started
+printf '#!/bin/sh\nexit 101\n' >usr/sbin/policy-rc.d && chmod 755 usr/sbin/policy-rc.d
