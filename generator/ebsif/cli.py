@@ -67,9 +67,12 @@ def parser_of(name: str) -> Parser:
 
 def complete() -> None:
     """Print the completions of the shell's command line, and exit."""
-    # only needed here
-    import argcomplete
-
+    try:
+        # only needed here
+        import argcomplete
+    except ImportError:
+        # it was there when `ebsif completion` was run; a Tab key can't explain anything
+        sys.exit(FAILED)
     words = os.environ.get("COMP_LINE", "").split()
     parser = argparse.ArgumentParser(prog="ebsif")
     commands = parser.add_subparsers()

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from parts import TOOLS
+from parts import TOOLS, Installed
 from support import CHECKOUT, CONTAINER_FILES, Site, blocks, tracked
 
 EXAMPLE = "PyTorch-2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121.eb"
@@ -188,6 +188,21 @@ def test_the_working_copy_runs_after_make_check(tmp_path, release, easybuild_whe
     # none of the links remain
     assert not (checkout / "build").exists()
     assert not list(own.glob("__editable__*"))
+
+
+@pytest.mark.parametrize("option", ["--use-entrypoints", "--disable-use-entrypoints"])
+def test_plug_ins_of_easybuild(site, option):
+    """A-01: EasyBuild 5.3 and newer finds the easyblocks by entry points if asked to, otherwise by their files."""
+    texts = {"ContainerVenv": Installed.TEXT, "ContainerInstall": "sources = ['example.sif']\n"}
+    for name, text in texts.items():
+        easyconfig = site.easyconfig(f"easyblock = {name!r}\n{text}", suffix=f"-{name}")
+        said = site.eb(easyconfig, option, "--debug", "--logtostdout").stdout
+        if option == "--use-entrypoints":
+            assert f"Obtained easyblock class '{name}' from entrypoint" in said
+        else:
+            assert f"module path for {name}: easybuild.easyblocks.generic.{name.lower()}\n" in said
+        assert (site.modules / f"Example/1.0-{name}.lua").is_file()
+    assert "|-- ContainerInstall\n|   |-- ContainerVenv" in site.eb("--list-easyblocks", option).stdout
 
 
 def own_easyconfig(release, folder):

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from ebsif.images.registry.login import login_for
 from ebsif.installed import doctor
 from ebsif.report import output
 from ebsif.report.findings import Finding
+from packaging.requirements import Requirement
 from support import CHECKOUT
 
 EBSIF = Path(sys.prefix) / "bin" / "ebsif"
@@ -228,6 +230,47 @@ def test_doctor_names_what_is_missing(tmp_path):
     missing = [line for line in result.stdout.splitlines() if line.startswith("error: ")]
     assert len(missing) == 5
     assert any("apptainer or singularity not on PATH" in line for line in missing)
+
+
+# The licenses of libraries that may be required: those that go with GPL-2.0-only.
+LICENSES = re.compile(r"MIT|BSD|PSF|GPLv2|GPL-2\.0")
+
+
+def license_of(metadata):
+    """Return the license of an installed package, from whichever field has it, as an expression."""
+    classifiers = [line.rpartition(" :: ")[2] for line in metadata.get_all("Classifier", []) if line.startswith("Lic")]
+    return metadata.get("License-Expression") or " AND ".join(classifiers) or metadata.get("License")
+
+
+def test_licenses_of_what_is_required():
+    """A-03: every library that comes with ebsif has a license that goes with GPL-2.0-only; others are extras."""
+    seen, wanted = set(), ["ebsif"]
+    while wanted:
+        name = wanted.pop()
+        package = distribution(name)
+        seen.add(name)
+        text = license_of(package.metadata)
+        assert all(any(map(LICENSES.search, part.split(" OR "))) for part in text.split(" AND ")), (name, text)
+        for one in map(Requirement, package.requires or []):
+            if one.name not in seen and (not one.marker or one.marker.evaluate({"extra": ""})):
+                wanted.append(one.name)
+    # also what is required by what is required
+    assert {"easybuild-framework", "pydantic", "typing-extensions"} <= set(seen)
+    assert {"audit", "completion", "crate"} <= set(distribution("ebsif").metadata.get_all("Provides-Extra"))
+
+
+@pytest.mark.parametrize("words", [["completion", "bash"], ["--help"]])
+def test_without_what_completes_command_lines(words, monkeypatch, capsys):
+    """A-03: argcomplete is optional: one line says how to get it, and nothing else needs it."""
+    monkeypatch.setitem(sys.modules, "argcomplete", None)
+    status = main(words)
+    said = capsys.readouterr()
+    if words == ["--help"]:
+        assert (status, said.err) == (0, "")
+        return
+    assert (status, said.out) == (FAILED, "")
+    assert said.err == (f"ebsif: the library argcomplete is missing: run `{sys.executable} -m pip install "
+                        "argcomplete`\n")
 
 
 # Runs the command with a Python that has no EasyBuild.

@@ -1,6 +1,11 @@
-"""Print a script that lets the shell complete ebsif command lines with the Tab key."""
+"""Print a script that lets the shell complete ebsif command lines with the Tab key.
+
+It needs the library argcomplete, which is not installed with ebsif: pip install 'ebsif[completion]'.
+"""
 
 from argparse import ArgumentParser, Namespace
+
+from ebsif.errors import EbsifError, how_to_add
 
 EXAMPLES = """\
   source <(ebsif completion bash)      # in ~/.bashrc
@@ -16,7 +21,9 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print the script; return 0."""
-    import argcomplete
-
+    try:
+        import argcomplete
+    except ImportError:
+        raise EbsifError(f"the library argcomplete is missing: {how_to_add('argcomplete')}") from None
     print(argcomplete.shellcode(["ebsif"], shell=options.shell))
     return 0
