@@ -107,6 +107,12 @@ def test_the_hardware_of_this_machine(tried, error, kinds):
     assert problem["why"] == (f"the image has no {error.split(chr(39))[1].split(':')[0]}" if "lib" in error else "")
 
 
+def test_a_library_of_the_system(tried):
+    """V-04: where wheels leave a library to the system, its package is named; ImportError of opencv-python."""
+    (problem,) = tried({"cv2": "raise ImportError('libGL.so.1: cannot open shared object file')"})["problems"]
+    assert problem["why"] == "the image has no libGL.so.1: add it with ebsif extend ... --apt libgl1"
+
+
 @pytest.mark.parametrize(("torch", "version", "lines"), [
     ("2.8+cpu", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cpu", "vision==1.0+cpu"]),
     ("2.8+rocm6.2.4", "1.0+cu128", ["--extra-index-url https://download.pytorch.org/whl/rocm6.2.4",

@@ -36,8 +36,8 @@ def missing_tool(output: str) -> str:
     for pattern, meaning in TOOLS:
         found = re.search(pattern, output)
         if found:
-            return ("a build needs %s. Use a wheel of the package, or an image that has the compiler"
-                    % found.expand(meaning))
+            return ("a build needs %s. Use a wheel of the package, an image that has the compiler, or add it where the "
+                    "image has apt (such as ebsif extend ... --apt g++)" % found.expand(meaning))
     return ''
 
 
