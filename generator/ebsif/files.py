@@ -282,6 +282,8 @@ def message_of(error: Exception) -> str:
     if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
         # each file that could not be copied; one says enough
         return plain_error(str(error.args[0][0][-1]))
+    if isinstance(error, FileNotFoundError) and not error.filename:
+        return "the current directory was removed: change to another one"
     if not isinstance(error, OSError) or not isinstance(error.filename, str) or error.filename2 or not error.strerror:
         return plain_error(str(error))
     path = Path(error.filename)

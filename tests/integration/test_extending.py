@@ -104,9 +104,9 @@ def test_builds_against_the_image(place, site, wheels, tmp_path):
     more = ("--", *site.eb_options)
     said = place("--add", "kernels", "native", "--no-build-isolation", "--check", *more, status=1, packages=own).stdout
     assert re.search(r"^no: \S+ can't be installed: pip failed in stage 'requirements' \(while processing native\S*\): "
-                     r"a build needs the compiler x86_64-linux-gnu-g\+\+, which the container doesn't have\. Use a wheel "
-                     r"of the package, an image that has the compiler, or add it where the image has apt \(such as "
-                     r"ebsif extend \.\.\. --apt g\+\+\)", said, re.MULTILINE)
+                     r"a build needs the compiler x86_64-linux-gnu-g\+\+, which the container doesn't have\. Use a "
+                     r"wheel of the package, an image that has the compiler, or add it where the image has apt "
+                     r"\(such as ebsif extend \.\.\. --apt g\+\+\)", said, re.MULTILINE)
     check = "test -s '/user-software/a b'"
     said = place("--add", "kernels", "board", "--post", post, "--verify", check, "--install", *more,
                  packages=own).stderr

@@ -209,6 +209,9 @@ def test_errors_of_files(tmp_path, monkeypatch):
     """The path, what is wrong and what to do, without numbers of errors."""
     assert files.message_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
     assert files.message_of(OSError("anything")) == "anything"
+    # of os.getcwd
+    assert files.message_of(FileNotFoundError(2, "No such file")) == \
+        "the current directory was removed: change to another one"
     assert files.message_of(EbsifError("x: [Errno 104] Connection reset by peer")) == "x: Connection reset by peer"
     full = "the disk is full (make room, or choose another directory)"
     what = os.strerror(28)

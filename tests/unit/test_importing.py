@@ -591,8 +591,8 @@ def test_the_command(tmp_path):
     (tmp_path / "out/mpi4py.yaml").write_bytes(b"# J\xf6rg\n")
     assert "out/mpi4py.yaml exists, so nothing was written" in run("-o", "out", names["mpi4py"][0], status=3).stderr
     assert "several names" in run("-o", "one.yaml", *everything, status=3).stderr
-    run("-o", "one.yaml", *names["rocm"], status=0)
-    assert (tmp_path / "one.yaml").read_text() == (tmp_path / "out/rocm.yaml").read_text()
+    run("-o", "one.yml", *names["rocm"], status=0)
+    assert (tmp_path / "one.yml").read_text() == (tmp_path / "out/rocm.yaml").read_text()
     strange = written(tmp_path, "Strange-1.0-a.eb", STRANGE)
     result = run("-q", strange, status=1)
     assert f"ebsif: left to you: {strange}:11: variable local_answer = 42, which nothing uses" in result.stderr

@@ -45,7 +45,7 @@ def run(options: Namespace) -> int:
     names = sorted({result.name for result in imported})
     made = [cataloguefile.File(name, [result for result in imported if result.name == name], profile)
             for name in names]
-    to_file = options.output and options.output.suffix == ".yaml" and not options.output.is_dir()
+    to_file = options.output and options.output.suffix in (".yaml", ".yml") and not options.output.is_dir()
     if len(made) > 1 and (to_file or not options.output):
         raise ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
                              f"({', '.join(names)}): name a directory, -o DIRECTORY")
