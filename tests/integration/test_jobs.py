@@ -472,7 +472,7 @@ def test_each_node_reads_its_own_copy(staging):
     shutil.copyfile(shared, own / shared.name)
     ranks, notes = staging.run(
         "--stage all", lambda text: text.replace(
-            "\njob_status=0\n", '\nrm "$EBSIF_MOUNTED_USER_SOFTWARE"\njob_status=0\n'),
+            "\njob_run ", '\nrm "$EBSIF_MOUNTED_USER_SOFTWARE"\njob_run '),
         EBSIF_USER_SOFTWARE=str(own))
     assert notes == [] and not (own / shared.name).exists(), staging.jobs.said()
     assert [node for node, _, _ in ranks] == ["nid001001", "nid001001", "nid001002", "nid001002"]
@@ -484,8 +484,10 @@ def test_each_node_reads_its_own_copy(staging):
 def test_a_node_without_a_good_copy_reads_the_shared_file(staging):
     """T-05: a copy whose digest is wrong is named, and not used by ranks of that node."""
     damage = 'srun -w nid001002 -N 1 -n 1 sh -c \'for f in "$EBSIF_NODE_LOCAL"/*/*.new; do echo >>"$f"; done\' && '
-    check = 'on_each_node "$job_stage_software" --check'
-    ranks, notes = staging.run("--stage all", lambda text: text.replace(check, damage + check))
+    # the nodes check their copies last
+    check = "ebsif_stage() { [[ $1 != --check ]] || " + damage + \
+        '"${ebsif_each_node[@]}" "$RUNSCRIPTS/stage-software" "$@"; }\n'
+    ranks, notes = staging.run("--stage all", lambda text: text.replace("job_stage", f"{check}job_stage"))
     shared = str(staging.jobs.installed.root(staging.jobs.module))
     assert [directory == shared for _, directory, _ in ranks] == [False, False, True, True], staging.jobs.said()
     assert len(notes) == 2 and all("has another SHA256" in note for note in notes)

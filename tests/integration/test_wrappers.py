@@ -330,6 +330,7 @@ CHANGED = "import os; print([name for name in os.environ['NAMES'].split() if os.
     "python", '"$CONTAINERROOT/interpreter/python"', '"$CONTAINERROOT/bin/with-module" python',
     "start-shell -c 'exec python \"$@\"' python", 'singularity exec "$SIF" conda-python-simple',
     'singularity exec "$SIF" conda-python-distributed', '"$RUNSCRIPTS/stage-software" --use python',
+    '. "$RUNSCRIPTS/job.bash" none x && job_signal end && job_run singularity exec "$SIF" python',
     "make-venv {venv} >&2 && . {venv}/bin/activate && python", "start-shell -c '\"$0\" \"$@\"' python"])
 def test_variables_that_scripts_have_too(wrapped, tmp_path, command):
     """admin: each word of our scripts may be the name of a variable of the person's, which programs get unchanged."""

@@ -34,8 +34,8 @@ class Scheduler:
     after: Tuple[str, ...]
     # the command that ends jobs or removes them from the queue, for their IDs
     cancel: Tuple[str, ...]
-    # the command that copies a file to all nodes of a job, for both paths; empty: each node has to copy it itself
-    broadcast: Tuple[str, ...] = ()
+    # whether it can signal a batch script before the time limit
+    sends_signals = False
     # options of `ebsif job` that it can't fulfil, and what to do instead
     lacks: Dict[str, str] = {}
     # pairs of variables that identify a job and a step of it; the first pair counts whose first variable is set
@@ -53,8 +53,7 @@ class Slurm(Scheduler):
     submitted = r'Submitted batch job (\d+)'
     after = ('--dependency=afterok:%s', '--kill-on-invalid-dep=yes')
     cancel = ('scancel',)
-    # sites may send the libraries of programs by default, which Slurm would look for in any file
-    broadcast = ('sbcast', '--preserve', '--send-libs=no')
+    sends_signals = True
     steps = (('SLURM_JOB_ID', 'SLURM_STEP_ID'),)
 
 

@@ -161,6 +161,10 @@ def module_name(names: Names, name: Optional[str], profile: Site, needed: bool) 
         module, unknown = name or "", error
     there = names.installed_as(module)
     if there:
+        scripts = there.root / "runscripts"
+        if files.is_there(scripts) and not files.is_there(scripts / "job.bash"):
+            raise job.JobError(f"{module} lacks the run script job.bash, which batch scripts need: install the module "
+                               f"again with `{there.rebuild}` (an image without Python can't run such jobs)")
         return module, there.use if there.use and framework.is_own(there.use) else None
     # modules of the site may make it available
     available = runtimecommand.is_available(module, *profile.scheduler.modules)

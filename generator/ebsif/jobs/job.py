@@ -132,11 +132,11 @@ def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Op
         "job", site, request, partition_name, use=use and str(use), tasks=tasks, gpus=gpus, time=time,
         cpus=request.cpus_per_task or partition.cpus_per_task, memory=request.memory or partition.memory,
         masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks], qos=partition.qos, seconds=seconds(time),
-        binds=",".join(data.bind for data in request.data if data.bind),
         arguments=arguments(request, site, catalogues), comment=comment(request, gpus),
         program=program(request, site, tasks), file=program_file(request.command) or "",
-        stage=request.stage or site.stage, broadcast=scheduler_of(site).broadcast,
-        submit=" ".join(scheduler_of(site).submit),
+        stage=request.stage or site.stage, submit=" ".join(scheduler_of(site).submit),
+        then="requeue" if request.requeue else "next" if request.segments > 1 else "end",
+        timer=timer(request, site, seconds(time)), options="--remove-caches " if site.caches.remove else "",
     )
 
 
@@ -154,6 +154,8 @@ def program(request: Request, site: Site, tasks: int) -> str:
     """Return the command in the container, for the shell: the program, or what starts its ranks on a node."""
     words = list(request.command)
     start = 'singularity exec "$SIF" conda-python-distributed'
+    if (request.stage or site.stage) != "none":
+        start = f'"$RUNSCRIPTS/stage-software" --use {start}'
     if not request.starts_ranks:
         return f"{start} {quote(words)}"
     if words[0] == "-u":
@@ -171,10 +173,15 @@ def program(request: Request, site: Site, tasks: int) -> str:
     return f"{start} -m {ON_EACH_NODE[request.launcher]} \\\n    {quote(options)} {quote(words)}"
 
 
+def timer(request: Request, site: Site, limit: int) -> str:
+    """Return the arguments of job_signal for a timer, or '' if the scheduler sends the signal."""
+    return "" if scheduler_of(site).sends_signals else f" {request.signal} {limit}"
+
+
 def comment(request: Request, gpus: int) -> str:
     """Return what the scheduler starts, for a comment."""
     if request.starts_ranks:
-        return f"One {request.launcher} per node, which starts the ranks there"
+        return f"One {request.launcher} per node starts the ranks"
     return "One rank per GPU" if gpus else "One rank per task"
 
 

@@ -1,0 +1,164 @@
+# shellcheck shell=bash
+# Functions for batch scripts; `ebsif job` writes scripts that call them.
+#
+# Usage, after the module is loaded: source "$RUNSCRIPTS/job.bash" SCHEDULER NAME
+#
+# SCHEDULER is slurm, pbs or flux. $ebsif_run becomes NAME-ID, with the ID of the job: the record of the run is in
+# $ebsif_run.json.
+#
+#   job_data PATH [BIND]             end the job if PATH is missing; add BIND to your own binds of the container
+#   job_describe [--program FILE] COMMAND...
+#                                    begin the record of this run, which COMMAND repeats
+#   job_stage [--image]              copy user software, or also the image, to the nodes; the ranks use the copies if
+#                                    "$RUNSCRIPTS/stage-software" --use starts them
+#   job_signal THEN [BEFORE TIME]    pass USR1 on to the program. If that ends with 0, THEN says what follows: `requeue`
+#                                    returns the job to the queue, after `next` the next segment goes on, `end` is the end.
+#                                    PBS and Flux need a timer: BEFORE seconds before the end of a job of TIME seconds
+#   job_run [--remove-caches] COMMAND...
+#                                    start the ranks with COMMAND, complete the record, and remove what is on the nodes
+#                                    for this job only; the status is that of COMMAND
+#
+# Variables begin with ebsif_: bash would pass on local ones if their names are exported in the caller's shell.
+
+ebsif_then='' ebsif_signals=0 ebsif_process='' ebsif_send_files=()
+case $1 in
+    slurm)
+        ebsif_job=$SLURM_JOB_ID ebsif_nodes=$SLURM_JOB_NODELIST
+        ebsif_each_node=(srun --export=ALL --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --ntasks-per-node=1)
+        # sites may send the libraries of programs by default, which Slurm would look for in any file
+        ebsif_send_files=(sbcast --preserve --send-libs=no)
+        # srun does not inherit the number of CPUs from the job
+        [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+        ;;
+    pbs)
+        # of a member of an array, NUMBER[INDEX].SERVER
+        ebsif_job=${PBS_JOBID%%[.[]*}${PBS_ARRAY_INDEX:+_$PBS_ARRAY_INDEX}
+        ebsif_nodes=$(sort -u "$PBS_NODEFILE" | paste -sd,)
+        ebsif_each_node=(mpiexec -n "$(sort -u "$PBS_NODEFILE" | wc -l)" -ppn 1)
+        # Where the ranks meet: only the first node has the list of nodes, and ranks of MPICH don't know their run.
+        MASTER_ADDR=$("$RUNSCRIPTS/get-master" --hostfile "$PBS_NODEFILE")
+        MASTER_PORT=$((10000 + (16 * ${PBS_JOBID%%[!0-9]*} + ${PBS_ARRAY_INDEX:-0}) % 22768))
+        export MASTER_ADDR MASTER_PORT
+        ;;
+    flux)
+        ebsif_job=$FLUX_ENCLOSING_ID ebsif_nodes=$(flux hostlist local)
+        # exit-timeout=none: else Flux would end the others 30 seconds after the first has finished
+        ebsif_each_node=(flux run --nodes="$(flux hostlist --count local)" --tasks-per-node=1 -o exit-timeout=none)
+        # where the ranks meet: the container has no command flux
+        MASTER_ADDR=$("$RUNSCRIPTS/get-master" "$ebsif_nodes")
+        export MASTER_ADDR
+        ;;
+esac
+ebsif_run=$2-$ebsif_job
+
+job_data() {
+    [[ -e $1 ]] || {
+        echo "$1 is missing: download it on a login node, then submit again" >&2
+        exit 1
+    }
+    [[ -n ${2:-} ]] || return 0
+    local ebsif_binds=${APPTAINER_BIND:-${SINGULARITY_BIND:-}}
+    ebsif_binds+=${ebsif_binds:+,}$2
+    export APPTAINER_BIND=$ebsif_binds SINGULARITY_BIND=$ebsif_binds
+}
+
+job_describe() {
+    local ebsif_options=()
+    [[ $1 != --program ]] || {
+        ebsif_options=(--program "$2")
+        shift 2
+    }
+    # the record has the arguments of `ebsif job`
+    ebsif_record --nodes "$ebsif_nodes" "${ebsif_options[@]}" -- "${@:3}"
+}
+
+# ebsif_record ARGUMENT...: call record-run.py, which keeps what this run is beside its log.
+ebsif_record() {
+    singularity exec "$SIF" /runscripts/conda-python-simple /runscripts/record-run.py "$ebsif_run.json" "$@" \
+        <"$CONTAINERROOT/share/ebsif/lock.json" || echo "can't write $ebsif_run.json, the record of this run" >&2
+}
+
+job_stage() {
+    EBSIF_STAGED=$("$RUNSCRIPTS/stage-software" --plan "$@") || {
+        unset EBSIF_STAGED
+        return 0
+    }
+    export EBSIF_STAGED
+    if ((${#ebsif_send_files[@]})); then
+        ebsif_stage --prepare && "$RUNSCRIPTS/stage-software" --broadcast "${ebsif_send_files[@]}" && ebsif_stage --check
+    else
+        ebsif_stage --copy
+    fi || :
+}
+
+# ebsif_stage OPTION: call stage-software on each node.
+ebsif_stage() {
+    "${ebsif_each_node[@]}" "$RUNSCRIPTS/stage-software" "$@"
+}
+
+job_signal() {
+    ebsif_then=$1
+    trap 'ebsif_signals=$((ebsif_signals + 1)); [[ -z $ebsif_process ]] || ebsif_pass_on || :' USR1
+    [[ -n ${2:-} ]] || return 0
+    (
+        trap 'kill "$!"; exit' TERM
+        if [[ -n ${FLUX_ENCLOSING_ID:-} ]]; then
+            ebsif_left=$(($(flux job timeleft) - $2))
+        else
+            ebsif_left=$(($3 - $2 - SECONDS))
+        fi
+        sleep "$((ebsif_left > 0 ? ebsif_left : 0))" &
+        wait "$!" && kill -USR1 $$
+    ) >/dev/null 2>&1 &
+    # shellcheck disable=SC2064  # the process of now
+    trap "kill $! 2>/dev/null || :" EXIT
+}
+
+# Pass USR1 on to the ranks.
+ebsif_pass_on() {
+    if [[ ${ebsif_each_node[0]} == flux ]]; then
+        flux job kill --signal=USR1 "$(flux job last)"
+    else
+        kill -USR1 "$ebsif_process"
+    fi
+}
+
+job_run() {
+    local ebsif_status=0 ebsif_remove_caches=''
+    [[ $1 != --remove-caches ]] || {
+        ebsif_remove_caches=1
+        shift
+    }
+    if [[ -z $ebsif_then ]]; then
+        "$@" || ebsif_status=$?
+    elif ((ebsif_signals)); then
+        # a program that is just starting would be ended by the signal
+        [[ $ebsif_then != end ]] || ebsif_status=1
+        echo "the signal came before the program had started: it is not started" >&2
+    else
+        ebsif_wait_for "$@" || ebsif_status=$?
+        trap '' USR1
+    fi
+    [[ ! -e $ebsif_run.json ]] || ebsif_record --status "$ebsif_status"
+    [[ -z ${EBSIF_STAGED:-} ]] || ebsif_stage --remove || :
+    [[ -z $ebsif_remove_caches ]] || "${ebsif_each_node[@]}" singularity exec "$SIF" remove-caches || :
+    if [[ $ebsif_then == requeue ]] && ((ebsif_status == 0 && ebsif_signals)); then
+        scontrol requeue "$SLURM_JOB_ID" || echo "submit the job again to continue" >&2
+    fi
+    return "$ebsif_status"
+}
+
+# ebsif_wait_for COMMAND...: run a command; when this script gets USR1, its ranks get it, too.
+ebsif_wait_for() {
+    local ebsif_before ebsif_status
+    "$@" <&0 &
+    ebsif_process=$!
+    ((ebsif_signals == 0)) || ebsif_pass_on || :
+    # a signal interrupts wait
+    while
+        ebsif_before=$ebsif_signals ebsif_status=0
+        wait "$ebsif_process" || ebsif_status=$?
+        ((ebsif_signals > ebsif_before))
+    do :; done
+    return "$ebsif_status"
+}
