@@ -5,9 +5,6 @@ import re
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.containervenv import ContainerVenv
-from easybuild.framework.easyblock import EasyBlock
 from support import CHECKOUT, blocks
 
 
@@ -137,17 +134,3 @@ def test_the_easyconfig_of_the_documentation(clone):
     path.write_text(text.group(1))
     output = run(f"source .demo/env.sh\neb -D {path.name}\neb --check-style {path.name}", clone)
     assert "PyTorch/2.13.0-cpu-python-3.11-singularity-mine-20261121" in output
-
-
-def documented(text):
-    """Return the names in the first column of a text's tables."""
-    rows = re.findall(r"^\|([^|]*`[^|]*)\|", text, re.MULTILINE)
-    return sorted(name for row in rows for name in re.findall(r"`(\w+)`", row))
-
-
-def test_every_parameter_is_documented():
-    """docs/easyconfigs.md describes every parameter of the easyblocks and every property of a stage, and no other."""
-    parameters, stages = (CHECKOUT / "docs/easyconfigs.md").read_text().split("### Stages")
-    ours = set(ContainerVenv.extra_options()) - set(EasyBlock.extra_options())
-    assert documented(parameters) == sorted(ours)
-    assert documented(stages) == sorted(Stage.PROPERTIES)

@@ -7,7 +7,9 @@ import sys
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
+from easybuild.framework.easyconfig.default import DEFAULT_CONFIG
 from ebsif import cli
 from ebsif.catalogue import schema
 from support import CHECKOUT, tracked
@@ -130,6 +132,7 @@ def test_the_reference_has_everything(pages):
     described = names_on("reference/parameters")
     assert described["containerinstall"] | described["containervenv"] | {"requirements"} >= {
         name for name, (_, _, kind) in ContainerVenv.extra_options().items() if "easyblock" in str(kind)}
+    assert described["stages"] == set(Stage.PROPERTIES)
     commands = names_on("reference/commands")
     assert set(commands) == set(cli.COMMANDS)
     for name, texts in commands.items():
@@ -145,6 +148,20 @@ def test_the_reference_has_everything(pages):
     text = (pages / "reference/commands.html").read_text(encoding="utf-8")
     assert "ebsif extend PyTorch" in text
     assert "--requirements FILE" in text
+
+
+def test_easyconfigs_in_the_documents_have_known_parameters():
+    """W-03: the pages on easyconfigs use only parameters of the easyblocks and EasyBuild, and properties of a stage."""
+    known = {*DEFAULT_CONFIG, *ContainerVenv.extra_options(), "easyblock"}
+    for name in ("easyconfigs", "registries"):
+        text = (CHECKOUT / f"docs/{name}.md").read_text()
+        for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            assert set(re.findall(r"^(\w+) = ", block, re.MULTILINE)) <= known
+    text = (CHECKOUT / "docs/easyconfigs.md").read_text()
+    stages = text.partition("### Stages")[2].partition("\n### ")[0]
+    assert set(Stage.PROPERTIES) - {"name", "requirements"} <= set(re.findall(r"`(\w+)`", stages))
+    assert set(re.findall(r"^        '(\w+)': ", stages, re.MULTILINE)) <= set(Stage.PROPERTIES)
+
 
 
 def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():

@@ -51,7 +51,7 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
         except ValidationError as error:
             first = error.errors()[0]
             raise ExtendingError(f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
-                                 "(docs/easyconfigs.md lists the properties of stages)") from None
+                                 f"(properties of a stage: {', '.join(Stage.model_fields)})") from None
     description = container.fill(container.description or container.name).strip()
     description = f"{description.removesuffix(ADDITION)}{ADDITION}"
     # the name of the image does not change with that of the module, nor where it is if the site has it
