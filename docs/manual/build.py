@@ -25,7 +25,7 @@ MARKER = ".ebsif-manual"
 COPIED = (".png", ".svg", ".json", ".txt", ".ipynb")
 # The navigation at the top of each page.
 LINKS = [("Users", "for-users.html"), ("Administrators", "for-administrators.html"),
-         ("EasyBuild people", "for-easybuild.html"), ("Reference", "reference/commands.html"),
+         ("EasyBuild developers", "for-easybuild.html"), ("Reference", "reference/commands.html"),
          ("Performance", "performance.html")]
 
 
