@@ -101,7 +101,7 @@ def commands() -> Page:
         f"ebsif {name}", name, list(options(parser)), parser.description, parser.format_usage()[len("usage: "):],
         textwrap.dedent((parser.epilog or "").partition("\n")[2])) for name, parser in zip(cli.COMMANDS, parsers)]
     return Page("Commands", "All commands of `ebsif`, in the order of `ebsif --help`. A command ends with "
-                            "0 (done), 1 (something was found), 2 (wrong use) or 3 (failed).", sections)
+                            "0 (done), 1 (something was found), 2 (usage error) or 3 (failed).", sections)
 
 
 def subparser(name: str) -> argparse.ArgumentParser:

@@ -24,7 +24,7 @@ EXIT_INTERRUPTED = 130
 EASYBUILD = ("easybuild.framework", "easybuild.tools")
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a command, which leaves exit status and message of wrong use to `main`."""
+    """The parser of a command, which leaves exit status and message of usage errors to `main`."""
 
     def error(self, message):
         """Raise UsageError."""

@@ -247,7 +247,7 @@ def test_stages_of_a_users_own(place, site):
 @pytest.mark.parametrize(("arguments", "status", "expected"), [
     (["-r", "none.txt"], 3, "the file none.txt does not exist"),
     (["--stage", "a"], 3, "--stage a: should be NAME=FILE"),
-    (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b' is not valid in a version suffix"),
+    (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b': use only letters, digits, _ and ."),
     ([], 2, "one of the arguments -r/--requirements --stage --from-venv --from-lock --add --replace --apt is required"),
     (["-r", "requirements.txt", "--force"], 2, "--force is for --replace; to install a module again: --rebuild"),
     (["--wheelhouse", "wheels", "--check"], 2, "--wheelhouse collects the wheels of an easyconfig as it is: leave out"),

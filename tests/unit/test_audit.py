@@ -210,11 +210,11 @@ def test_a_service_that_knows_no_package(prefix, monkeypatch, capsys):
     unknown = []
     monkeypatch.setattr(audit, "from_service", lambda pins, url: ({}, sorted(pins)[len(unknown):]))
     assert main(["installed", "--audit"]) == 3
-    assert "knows none of the 5 packages" in " ".join(capsys.readouterr().err.split())
+    assert "no answer for any of the 5 packages" in " ".join(capsys.readouterr().err.split())
     unknown.append("one is known")
     assert main(["installed", "--audit"]) == 0
     text = capsys.readouterr()
-    assert "doesn't know 4 packages" in text.err and "no known vulnerabilities" in text.err
+    assert "no answer from the service for 4 packages" in text.err and "no known vulnerabilities" in text.err
 
 
 def test_without_pip_audit(prefix, monkeypatch, capsys):

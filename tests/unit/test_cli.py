@@ -1,4 +1,4 @@
-"""The command line: help, wrong use, doctor."""
+"""The command line: help, usage errors, doctor."""
 
 import configparser
 import json
@@ -36,7 +36,7 @@ def run(*arguments, **options):
 @pytest.mark.parametrize(("arguments", "words"), [
     (["isntall"], "ebsif: there is no command 'isntall': did you mean install or installed? "),
     (["nonsense"], "ebsif: there is no command 'nonsense' "), (["--site", "lumi", "list"], "ebsif: options follow"),
-    (["lock"], "ebsif: no container is named"), (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
+    (["lock"], "ebsif: no container given"), (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
     (["list", "--", "x"], "ebsif: unrecognized arguments: x "), (["push"], "ebsif: the following arguments are "),
     (["job", "x", "train.py"], "put -- before arguments for the program"),
     # N10: the record of a run is no option, so nothing in it is obeyed

@@ -221,7 +221,7 @@ def test_the_program_is_passed_unchanged(words):
          "an installation runs on one node, without --gpus-per-node or --requeue or --data"),
         (["M/1", "--account", "a;b", "--", "a"], 3, "'a;b' is not a valid account for a job"),
         (["M/1"], 2, "name the program to run: ebsif job MODULE ... -- train.py"),
-        (["--", "a"], 2, "no container is named, and no container module is loaded: name one, or load its module"),
+        (["--", "a"], 2, "no container given: load a container module first, or pass its name"),
         (["M/1", "--install", "a.eb"], 2, "name either a module or --install EASYCONFIG"),
         (["M/1", "--nodes", "0", "--", "a"], 2, "'0' is not a positive number"),
         (["M/1", "--time", "soon", "--", "a"], 2, "'soon' should be a duration: minutes, "),

@@ -202,7 +202,7 @@ def repeated_defaults(containers: Iterable[Container]) -> dict[Container, Contai
 
 
 def without_label(containers: list[Container]) -> list[Container]:
-    """Return the containers without label, all if each has one: the others are for those who name them."""
+    """Return the containers without label, all if each has one: labeled containers must be named explicitly."""
     return [one for one in containers if not one.label] or containers
 
 

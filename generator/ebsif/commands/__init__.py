@@ -30,13 +30,13 @@ HEADINGS = {
         "ood": "write an app for Open OnDemand",
     },
     "run a site": {
-        "site": "start the profile of your own site",
+        "site": "create a profile for your site",
         "add": "add an image to the catalogue",
         "update": "find images that the catalogue lacks, and add them",
         "import": "import existing easyconfigs into the catalogue",
         "render": "write the easyconfigs of the catalogue",
         "check": "check the catalogue and its easyconfigs",
-        "installed": "list installed modules, and what is wrong with them",
+        "installed": "list installed modules and report problems",
         "docs": "build web pages for choosing a container",
         "reframe": "write checks of the modules for ReFrame",
     },
@@ -58,6 +58,6 @@ STATUSES = """\
 exit status:
   0  done; nothing is wrong, nothing differs
   1  something was found: errors, differences, or nothing that matches
-  2  wrong use: the command line is incomplete or contradicts itself
+  2  usage error: the command line is incomplete or contradicts itself
   3  failed; the message says why
 """

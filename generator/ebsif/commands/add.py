@@ -1,16 +1,16 @@
 """Add an image to the catalogue: inspect it, write its record, render its easyconfig.
 
-The image is a SIF file, or is in a registry, an OCI layout, an archive or on a server; then the record names its source
-with the digest, and `eb` fetches it. All SIF files below a directory can be added at once, with what NAME.json, NAME.md
-or NAME.sha256 beside them say.
+The image is a SIF file, or is in a registry, an OCI layout, an archive or on a server. In these cases, the record has
+its source with the digest, and `eb` fetches it. With a directory, all SIF files below it are added, with SHA256 and
+packages from NAME.md, NAME.sha256 and NAME.json beside them.
 
-Without a catalogue of the site (--catalogue, or as configured) that you can write to, the record goes into your own,
-~/.local/share/ebsif/catalogue, where all commands find it. The module then uses the image where it is, unless record or
-site say otherwise ('image'), and `ebsif install` installs it.
+Without a site's catalogue that you can write to (--catalogue, or as configured), the record goes into your own,
+~/.local/share/ebsif/catalogue, where all commands find it. The module then uses the image where it is, unless record
+or site set `image`, and `ebsif install` installs it.
 
-The file name determines the family. At a terminal, you are asked for whatever neither the name nor the image tells;
-guesses are marked with 'review' in the record. If there is an error, nothing is written. If the image is in the
-catalogue already, nothing changes; the exit status is 1 if its SHA256 differs from the record.
+The file name determines the family. At a terminal, you are asked for missing values. Guesses are marked with 'review'
+in the record. If there is an error, nothing is written. If the image is in the catalogue already, nothing changes; the
+exit status is 1 if its SHA256 differs from the record.
 """
 
 import os
@@ -66,7 +66,7 @@ def configure(parser: ArgumentParser) -> None:
                              "fetched only if no family has such images, into EasyBuild's source path)")
     parser.add_argument("--name", help="name of the software, for its first image")
     parser.add_argument("--family", help="name of a family in the catalogue")
-    parser.add_argument("--version", help="version of the software, if neither the file name nor the image tells it")
+    parser.add_argument("--version", help="version of the software, if neither the file name nor the image has it")
     parser.add_argument("--moving", action="store_true", help="accept an image in a directory whose links move")
     add_dry_run(parser, "only show what would be written")
 
@@ -89,7 +89,7 @@ def run(options: Namespace) -> int:
         except (EbsifError, OSError) as error:
             output.error(f"{image}: {message_of(error)}")
             status = max(status, getattr(error, "status", FAILED))
-    output.hint(f"added: what is new of {output.format_count(len(images), 'image')}; to install all modules: "
+    output.hint(f"{output.format_count(len(images), 'image')} checked, new ones added; to install all modules: "
                 f"{install_command(settings_of(options), '--all')}")
     return status
 
@@ -176,8 +176,8 @@ def check_known(known: list[Container], found: inspection.Inspection) -> None:
         begin = "If" if found.source else "Give this one another name; or, if"
         fields = as_yaml(adding.identity_of(found), 4)
         raise OtherImage(f"{wrong.file_name} is in the catalogue already, and is another image there: {wrong.module} "
-                         f"in {wrong.place}{differs}. {begin} it takes the place of the earlier one for good, correct "
-                         "these fields of the record, `ebsif render`, and install the module again", fields)
+                         f"in {wrong.place}{differs}. {begin} it replaces the earlier one, correct these "
+                         "fields of the record, run `ebsif render`, and install the module again", fields)
     print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}"
           + ("" if found.source or any(one.sha256 for one in known) else
              "; the record has no sha256, so the content was not compared"))
@@ -242,6 +242,5 @@ def check_place(image: Path, profile: Site, meant: bool) -> None:
     moving = {Path(os.path.realpath(Path(profile.images.root or "/") / one.path)) for one in profile.images.directories
               if one.stability == "moving"}
     if Path(os.path.realpath(image.absolute().parent)) in moving and not meant:
-        raise AddingError(f"{image} is in a directory whose links move, so it will be another image one day: "
-                          f"add the file it is now, {image.resolve()}, from a directory that stays, or say "
-                          "--moving")
+        raise AddingError(f"{image} is in a directory whose links move, so it can change: "
+                          f"add its present target, {image.resolve()}, from a stable directory, or use --moving")

@@ -1,12 +1,12 @@
 """Check the catalogue of a site and its easyconfigs.
 
 It validates the YAML, and looks for duplicate modules, easyconfigs that differ from the catalogue, parameters that
-EasyBuild or the easyblocks refuse, images that are missing or replaced (where they can be reached), mistakes in
-requirements, guesses that nobody has reviewed, and violations of EasyBuild's code style. Each finding has its file and
-line, and says what to do. The exit status is 1 if there are errors (with --strict, also for warnings).
+EasyBuild or the easyblocks refuse, missing and replaced images, mistakes in requirements, guesses that nobody has
+reviewed, and violations of EasyBuild's code style. Each finding has a file, a line and a remedy. The exit status is 1
+if there are errors (with --strict, also for warnings).
 
-Without --site, it checks all sites of your own catalogue: the one that --catalogue names, or that is in this directory.
-Without a catalogue of your own, it checks the project's site local.
+Without --site, it checks all sites of your own catalogue (--catalogue, or in this directory). Without a catalogue of
+your own, it checks the project's site local.
 
 With --schema, print the JSON Schema of a kind of file instead, for completion and checks in an editor.
 """

@@ -101,7 +101,7 @@ EXAMPLES = """\
 # the name of an extension that gets none
 NAME = "mine"
 
-MORE = ("OPTION_OF_eb", "options of eb")
+MORE = ("EB_OPTION", "options of eb")
 
 
 def configure(parser):

@@ -28,7 +28,7 @@ EXAMPLES = """\
   ebsif install --all --rebuild              # and what has changed in the catalogue
 """
 
-MORE = ("OPTION_OF_eb", "options of eb")
+MORE = ("EB_OPTION", "options of eb")
 
 
 def configure(parser: ArgumentParser) -> None:

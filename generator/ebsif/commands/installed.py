@@ -1,17 +1,15 @@
-"""List installed container modules, and what is wrong with them.
+"""List installed modules and report problems.
 
-Each module (all, or those that are named) is listed with its size on disk; its image: whose it is, and whether it is
-still the one that was installed (judged by size and time; --verify compares its SHA256); its user software: packed or
-not, changed or not; the modules that use its image; and, if a site is chosen, how it differs from the catalogue of the
-site. The exit status is 1 if there are errors, with --strict also for warnings.
+Each module is listed with its size on disk, its image, its user software, and the modules that use its image. The
+image is compared with the record by size and time, with --verify also by SHA256. If a site is chosen, modules are
+compared with its catalogue. The exit status is 1 if there are errors, with --strict also for warnings.
 
 With --has, list the modules that have a package; the exit status is 1 if none has it.
 
-With --audit, list known vulnerabilities of their Python packages, in the image and in user software as it is now.
-pip-audit, which must be installed, asks the Python package index. Without network access, name a copy of an advisory
-database: the zip file that OSV publishes for the ecosystem PyPI. The exit status is 1 if there are vulnerabilities, or
-if a module could not be audited. For system and Conda packages, give the bill of materials (`ebsif lock MODULE --format
-sbom`) to another scanner.
+With --audit, list known vulnerabilities of Python packages in the image and in user software. pip-audit, which must be
+installed, asks the Python package index. Without network access, give a copy of an advisory database: the zip file of
+OSV for the ecosystem PyPI. The exit status is 1 if there are vulnerabilities, or if a module could not be audited. For
+system and Conda packages, give the bill of materials (`ebsif lock MODULE --format sbom`) to another scanner.
 """
 
 import itertools
@@ -149,11 +147,11 @@ def advisories_for(pins: set[audit.Pin], options: Namespace) -> dict[audit.Pin, 
         return audit.from_database(pins, options.database)
     advisories, unknown = audit.from_service(pins, options.osv_url) if pins else ({}, [])
     if pins and pins <= set(unknown):
-        raise audit.AuditError("nothing was audited: the service knows none of the "
-                               f"{output.format_count(len(pins), 'package')}. Name another one (--osv-url), or a "
-                               "copy of an advisory database (--database)")
+        raise audit.AuditError(f"no answer for any of the {output.format_count(len(pins), 'package')} (is the network "
+                               "reachable?): choose another service with --osv-url, or a copy of an advisory database "
+                               "with --database")
     if unknown:
-        output.note(f"the service doesn't know {output.format_count(len(unknown), 'package')}: "
+        output.note(f"no answer from the service for {output.format_count(len(unknown), 'package')}: "
                     + ", ".join(f"{name} {version}" for name, version in sorted(unknown)))
     return advisories
 
@@ -207,7 +205,7 @@ def catalogue_of(options: Namespace) -> Optional[report.Catalogue]:
     """Return the catalogue to compare with (Catalogue), None if no site is chosen."""
     settings = settings_of(options)
     if not settings.is_chosen:
-        output.note("no site is chosen (--site), so nothing is compared with a catalogue")
+        output.note("not compared with a catalogue (use --site)")
         return None
     profile = settings.site()
     return report.Catalogue(profile.name, settings.containers(profile), settings.output,

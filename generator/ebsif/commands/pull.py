@@ -46,7 +46,7 @@ EXAMPLES = """\
   ebsif pull oci:environments:mine --name theirs --install
 """
 
-MORE = ("OPTION_OF_eb", "options of eb")
+MORE = ("EB_OPTION", "options of eb")
 SQUASHFS_SUFFIX = ".squashfs"
 
 

@@ -1,7 +1,7 @@
 """Show the details of a container: its components, its programs, where its image is, how to install and load it.
 
-Of an installed module, also the packages that were added, as they are now. The name of a software is its newest version
-that is not archived; `ebsif list NAME` lists all of them.
+For an installed module, also the packages that were added, as they are now. The name of a software is its newest
+version that is not archived; `ebsif list NAME` lists all of them.
 
 For an image (a file, or where it is: oras://, docker://, oci: ...): its components, how its Python is activated, its
 entry point, its labels. Signatures are listed but not verified: use `apptainer verify IMAGE`, with the keys that you

@@ -1,4 +1,4 @@
-"""Start the profile of your own site.
+"""Create a profile for your site.
 
 `init` writes NAME/site.yaml: about fifteen lines, each with a comment, filled in with what this machine shows:
 scheduler and partitions, GPUs, file systems. Guesses are marked with 'review'; `ebsif check` lists them. An existing

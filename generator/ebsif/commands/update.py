@@ -1,11 +1,10 @@
-"""Compare the catalogue of a site with the images that there are, and propose records for new ones.
+"""Compare the catalogue with the available images, and propose records for new ones.
 
-It looks into the image directories of the profile and of the families, reads what releases say about their images
-(NAME.md or NAME.sha256 with SHA256, NAME.json with packages), asks the registries that the profile, the families or the
-sources of records name for their tags, and reads lists of images on web servers; no image is fetched.
-Proposed records are shown as a diff; --write writes them. It also names images that have moved, vanished or been
-replaced, and what links such as `latest` stand for. What can't be read is named, and doesn't hide the rest. The exit
-status is 1 if anything differs; with --write, if anything is left to do.
+It looks into the image directories of the profile and of families, asks registries for their tags, and reads lists of
+images on web servers. No image is fetched. SHA256 and packages come from the files beside an image (NAME.md or
+NAME.sha256, NAME.json). Proposed records are shown as a diff; --write writes them. Images that have moved, vanished or
+changed are reported, and so is the target of links such as `latest`. The exit status is 1 if anything differs; with
+--write, if anything is left to do.
 """
 
 import json

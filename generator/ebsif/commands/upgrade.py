@@ -19,7 +19,7 @@ EXAMPLES = """\
   ebsif upgrade mine PyTorch/2.7.0 --install
 """
 
-MORE = ("OPTION_OF_eb", "options of eb")
+MORE = ("EB_OPTION", "options of eb")
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -284,7 +284,7 @@ def written_values(path: Path) -> dict[str, Any]:
     from easybuild.tools.build_log import EasyBuildError
 
     if not path.is_file():
-        raise EasyBuildFailure(f"there is no file {path}")
+        raise EasyBuildFailure(f"the file {path} does not exist")
     session()
     try:
         with warnings.catch_warnings():

@@ -124,7 +124,7 @@ def check_names(*names: str) -> None:
     """Raise ExtendingError unless names are valid in a version suffix."""
     for text in names:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", text):
-            raise ExtendingError(f"'{text}' is not valid in a version suffix (letters, digits, _ and . only)")
+            raise ExtendingError(f"'{text}': use only letters, digits, _ and .")
 
 
 def sources(container: Container) -> str:

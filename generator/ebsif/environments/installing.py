@@ -33,7 +33,7 @@ class Wanted:
 
 
 def look(container: Container, request: Request) -> Wanted:
-    """Return what is to be installed; raise InstallingError if its image may be another one tomorrow."""
+    """Return what is to be installed; raise InstallingError if its image can change."""
     problem = easyconfig.moving_problem(container)
     if problem:
         raise InstallingError(f"{container.module} can't be installed: {problem}")

@@ -269,7 +269,7 @@ def loaded() -> Installation:
     """Return the loaded container module; raise UsageError if there is none."""
     module = places.loaded()
     if not module:
-        raise UsageError("no container is named, and no container module is loaded: name one, or load its module")
+        raise UsageError("no container given: load a container module first, or pass its name")
     return module
 
 

@@ -36,7 +36,7 @@ def is_verbose() -> bool:
 
 
 def escape(text: object) -> str:
-    r"""Return foreign text that is safe to print: one line, control characters escaped, as in \x1b."""
+    r"""Return untrusted text that is safe to print: one line, control characters escaped, as in \x1b."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
 
 
@@ -56,7 +56,7 @@ def print_diff(path: Path, before: Optional[str], after: str) -> None:
 
 
 def print_wrapped(text: object, indent: str = "") -> None:
-    """Print foreign text in lines of 80 columns; long words such as paths, and commands in `...`, are not broken."""
+    """Print untrusted text in lines of 80 columns; long words such as paths, and commands in `...`, are not broken."""
     whole = COMMAND.sub(lambda found: found.group().replace(" ", "\0"), escape(text))
     lines = textwrap.fill(whole, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ",
                           break_long_words=False, break_on_hyphens=False)
@@ -64,7 +64,7 @@ def print_wrapped(text: object, indent: str = "") -> None:
 
 
 def print_line(text: object, indent: str = "") -> None:
-    """Print foreign text in 80 columns at a terminal, and as one line for other programs."""
+    """Print untrusted text in 80 columns at a terminal, and as one line for other programs."""
     if sys.stdout.isatty():
         print_wrapped(text, indent)
     else:
