@@ -1,5 +1,6 @@
 """Other versions of packages than the image's: on purpose, or because what was asked for needs them."""
 
+import hashlib
 import json
 import re
 
@@ -81,6 +82,31 @@ def test_what_was_asked_for_comes_first(place):
     # from now on
     assert fsspec in place("show", MODULE)[0]
     assert fsspec in " ".join(place.site.bash(f"module help {MODULE} 2>&1").stdout.split())
+
+
+def test_a_lock_file_with_another_version(place, wheels, tmp_path):
+    """V-03: what is pure Python and locked in another version is installed; numpy, which is compiled, is refused."""
+    module = "Base/1.0-20250101-locked-20260101"
+    lock = tmp_path / "pylock.toml"
+    words = ("extend", "Base/1.0", "-r", lock, "--name", "locked", "--date", "20260101", "--install")
+    lock.write_text(locked(wheels, "fsspec-2025.3.0", "numpy-1.0"))
+    assert "numpy==2.4.6 of the image (compiled) can't be replaced" in place(*words, status=3)[1]
+    lock.write_text(locked(wheels, "fsspec-2025.3.0"))
+    said = place(*words)[1]
+    assert record_of(place, module)["venv_packages"] == ["fsspec==2025.3.0"]
+    assert "fsspec 2025.3.0 instead of the image's 2026.9.0" in said
+
+
+def locked(folder, *names):
+    """Return a pylock.toml with wheels in a folder."""
+    text = 'lock-version = "1.0"\ncreated-by = "the tests"\n'
+    for name in names:
+        wheel = folder / f"{name}-py3-none-any.whl"
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        package, version = name.split("-")
+        text += f'[[packages]]\nname = "{package}"\nversion = "{version}"\n[[packages.wheels]]\n' \
+                f'name = "{wheel.name}"\npath = "{wheel}"\nhashes = {{sha256 = "{digest}"}}\n'
+    return text
 
 
 def test_replacing_with_open_eyes(place):

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.texts import normal_name
@@ -49,12 +49,14 @@ def read_uv(path: Path, image: Image, extras: Sequence[str], groups: Sequence[st
     """
     Return the locked packages of a project that an image needs; see `read_pylock`.
 
-    Packages of the image need nothing that it lacks, so what only they need is left out.
+    Packages of the image need nothing that it lacks, so what only they need is left out, unless another version is
+    locked.
     """
     chosen = [word for option, names in (("--extra", extras), ("--group", groups)) for name in names
               for word in (option, name)]
     packages = packages_in(path, exported(path, chosen), image)
-    there = [package.name for package in packages if package.name in image.packages]
+    there = [package.name for package in packages
+             if is_same(str(package.version or ""), image.packages.get(package.name))]
     pruned = [word for name in there for word in ("--prune", name)]
     needed = {package.name for package in packages_in(path, exported(path, [*chosen, *pruned]), image)} if there else {
         package.name for package in packages}
@@ -154,7 +156,7 @@ class Locked:
             # with hashes for some packages, pip wants them for all
             raise RequirementsError(f"{self.path} has no file of {name} {version} for this image with a hash that pip "
                                     f"can check ({', '.join(ALGORITHMS)}): lock it again, from an index with hashes")
-        if version and self.is_in_image(name, version):
+        if self.is_in_image(name, version):
             # pip accepts the package of the image; if it isn't there after all, the index may have it
             url = ""
         line = " ".join([f"{name} @ {url}" if url else f"{name}=={version}", *(f"--hash={one}" for one in hashes)])
@@ -179,14 +181,15 @@ class Locked:
                  or tag.abi == "abi3" and int(tag.interpreter[3:] or 0) <= minor) for tag in tags)
 
     def is_in_image(self, name: str, version: str) -> bool:
-        """Return whether the image is known to have a package; another version is a conflict."""
-        from packaging.specifiers import SpecifierSet
+        """
+        Return whether the image is known to have a package.
 
+        Another version than a build for the machine (with a label such as +rocm6.2) is a conflict. The others can only
+        be told apart in the image: the installation replaces what is pure Python, and refuses to replace the rest.
+        """
         there = self.image.packages.get(name)
-        # 2.7.1+rocm6.2.4 is 2.7.1
-        wanted = SpecifierSet(f"=={version}")
-        same = there is not None and (there == version or wanted.contains(there, prereleases=True))
-        if there and not same:
+        same = is_same(version, there)
+        if there and not same and "+" in there:
             self.conflicts.append((name, version, there))
         return same
 
@@ -222,14 +225,14 @@ class Locked:
             return set()
 
     def wanted(self) -> Wanted:
-        """Return the requirements; raise RequirementsError if the image has other versions, which stay."""
+        """Return the requirements; raise RequirementsError if they are of other versions than builds in the image."""
         if self.conflicts:
             listed = "".join(f"\n  {name} {version}, but the image has {there}"
                              for name, version, there in sorted(self.conflicts))
             # indexes don't have the image's builds (+rocm), but those with the same version fit
             pins = ", ".join(f'"{name}=={there.partition("+")[0]}"' for name, _, there in sorted(self.conflicts))
             raise RequirementsError(
-                f"{self.path} has other versions than the image, whose packages can't be replaced:{listed}\nLock it "
+                f"{self.path} has other versions than packages that are built for this machine:{listed}\nLock it "
                 f"again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), or "
                 "choose a container that has the locked versions (ebsif list --has NAME==VERSION)")
         messages = self.messages
@@ -238,6 +241,14 @@ class Locked:
                         f"{', '.join(self.unused_indexes)} (to add an index, declare it in {self.project} as "
                         "[[tool.uv.index]])"]
         return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], messages)
+
+
+def is_same(version: str, there: Optional[str]) -> bool:
+    """Return whether a package of the image, if there is one, has a locked version; 2.7.1+rocm6.2.4 is 2.7.1."""
+    from packaging.specifiers import SpecifierSet
+
+    return bool(version and there) and (
+        there == version or SpecifierSet(f"=={version}").contains(str(there), prereleases=True))
 
 
 def without_credentials(url: str) -> str:
