@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Thing = TypeVar("Thing")
 
+# The packages of software that people know by another name, too.
+OTHER_NAMES = {"pytorch": "torch", "flash-attention": "flash-attn"}
+
 # A date in place of a version.
 SNAPSHOT = re.compile(r"20\d{6}")
 
@@ -79,7 +82,7 @@ def has_keyword(container: Container, requirement: "Requirement") -> bool:
 def having(containers: Iterable[Container], wanted: Iterable["Requirement"]) -> tuple[list[Container], list[Container]]:
     """Return the containers that satisfy requirements, and those that may, because a version isn't recorded."""
     known = list(containers)
-    packages = {normal_name(one.name): one.package for one in known if one.package}
+    packages = {**OTHER_NAMES, **{normal_name(one.name): one.package for one in known if one.package}}
     sure, unsure = set(known), set(known)
     for requirement in wanted:
         name = normal_name(requirement.name)

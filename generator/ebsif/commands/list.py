@@ -83,7 +83,8 @@ def run(options: Namespace) -> int:
                     "there are no containers yet: add an image with `ebsif add`")
     if unsure:
         named = [word for one in wanted for word in ("--has", one.name)]
-        output.note(f"{len(unsure)} more may fit, because the version isn't recorded: ebsif list {shlex.join(named)}")
+        output.note(f"{len(unsure)} more have {', '.join(one.name for one in wanted)}, version not recorded: "
+                    f"ebsif list {shlex.join(named)}")
     if hidden:
         output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
     return FOUND if is_searched and not containers else 0
