@@ -54,7 +54,7 @@ def test_every_command_on_a_page_runs(person):
     assert "\nwith all packages of 1 installed module\n" in said
     page = Commands()
     page.feed((site.work / "pages/local/Example/1.0-writable.html").read_text())
-    assert [block.split()[0] for block in page.blocks] == ["module", "eb", "ebsif", "singularity", "ebsif", "ebsif"]
+    assert [block.split()[0] for block in page.blocks] == ["module", "ebsif", "singularity", "ebsif", "ebsif", "eb"]
     script = "\n".join(["exec 2>&1", site.tool.init, "set -ex", *page.blocks])
     said = person.run("bash", "--noprofile", "--norc", "-c", script).stdout
     assert (site.prefix / "eb/software" / Installed.WRITABLE / "user-software.squashfs").is_file()

@@ -1,5 +1,6 @@
 """What the pages of `ebsif docs` say of a container: names, badges, packages of installations, changes."""
 
+import html
 import json
 import re
 
@@ -47,10 +48,11 @@ def test_short_names_and_badges(catalogue):
     assert [page.short_name for page in (old, new, other)] == [
         "PyTorch 2.9", "PyTorch 2.10 debug", "PyTorch 2.10 vllm-1 other"]
     assert [page.date for page in (old, new)] == ["2026-01-01", "2026-06-01"]
-    assert [(one.label, one.version) for one in old.badges] == [("ROCm", "6.4"), ("Python", "3.11"), ("vLLM", "0.8.5")]
+    assert [(one.label, one.version) for one in old.badges] == [
+        ("torch", "2.9"), ("ROCm", "6.4"), ("Python", "3.11"), ("vLLM", "0.8.5")]
     assert [(one.label, one.version) for one in new.badges] == [
-        ("ROCm", "7.0"), ("VLLM", "0.9.dev3"), ("flash-attention", "")]
-    assert [one.label for one in other.badges] == ["ROCm", "Python", "MPICH"]
+        ("torch", "2.10"), ("ROCm", "7.0"), ("VLLM", "0.9.dev3"), ("flash-attention", "")]
+    assert [[one.label for one in badges] for badges in other.columns] == [["torch"], ["ROCm"], ["Python"], ["MPICH"]]
     (catalogue / "mine/site.yaml").write_text("name: mine\ndescription: Mine\nbadges: {python: Py}\n")
     assert [[one.label for one in page.badges] for page in entry.pages(read(catalogue))] == [["Py"], ["VLLM"],
                                                                                            ["Py", "MPICH"]]
@@ -83,6 +85,19 @@ def test_a_container_without_python(tmp_path):
     build.build([(lumi, [one])], tmp_path / "pages")
     text = (tmp_path / f"pages/lumi/{one.module}.html").read_text()
     assert "singularity shell" in text and "train.py" not in text
+    # its own name is in the heading, and its text of 2,500 characters is folded
+    assert "<summary>Main components (2)</summary>" in text
+    assert "<summary>Variables in the container (5)</summary>" in text
+
+
+def test_an_archived_container(tmp_path):
+    """Issue 50, point 4: how to load it, and neither notebook nor job."""
+    lumi = site.read("lumi")
+    one = next(one for one in reading.read(lumi, site.SITES / "lumi") if one.name == "AlphaFold")
+    build.build([(lumi, [one])], tmp_path / "pages")
+    text = (tmp_path / f"pages/lumi/{one.module}.html").read_text()
+    assert f"<code>module load {one.module}\n</code>" in text
+    assert "Notebook" not in text and "ebsif job" not in text and "ebsif extend" not in text
 
 
 def test_the_sites_of_the_pages(catalogue, tmp_path, monkeypatch, capsys):
@@ -120,11 +135,11 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
     assert "with all packages of 2 installed modules\n" in result.stderr
     page, before, other = ((tmp_path / "pages/mine" / f"{one.module}.html").read_text() for one in (
         *reversed(read(catalogue)[:2]), read(catalogue)[2]))
-    for text in ("numpy</span> <span class=\"version\">2.1<", "<del>− numpy 2.0</del><ins>+ numpy 2.1</ins>",
+    for text in ("numpy</span> <span class=\"version\">2.1<", "<li>numpy 2.0 → <b>2.1</b></li>",
                  "<ins>+ &lt;img/src=x/onerror=alert(1)&gt; 1</ins>", "<dd>BSD-3-Clause</dd>", "4.0 GB", "0" * 64,
                  "<dd>The image is not signed.</dd>", "sympy 1.12 instead of the image&#39;s 1.14; which breaks what "
                  "is required: torch 2.10.0 needs sympy&gt;=1.13.</p>",
-                 "<span>einops <span class=\"unseen\">(user software)</span></span>"):
+                 "<summary>User software (1)</summary>\n<ul class=\"packages\">\n<li><span>einops</span>"):
         assert text in page, text
     assert page.count("<li><span>torch</span>") == 1
     assert "<img" not in page
@@ -132,37 +147,79 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
     assert "<dd>By the key ABCDEF, not verified.</dd>" in before
     assert "numpy" not in other
     index = (tmp_path / "pages/index.html").read_text()
-    versions = json.loads(re.search(r"data-versions='([^']*)'|data-versions=\"([^\"]*)\"", index).group(2)
-                          .replace("&#34;", '"'))
-    assert versions["numpy"] == ["2.0", "2.1"]
+    contents = [json.loads(html.unescape(text)) for text in re.findall('data-inside="(.*?)"', index)]
+    assert sorted(one["numpy"] for one in contents if "numpy" in one) == ["2.0", "2.1"]
 
 
-def test_what_is_unknown_is_said(catalogue, tmp_path):
-    """Issue 25, point 1: without an installation, nothing is invented."""
+def test_what_is_unknown_is_left_out(catalogue, tmp_path):
+    """Issue 50, point 4: without an installation, nothing is invented, and there are no rows without content."""
     build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
     text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
-    for part in ("<dt>License</dt><dd>not recorded</dd>", "<dt>Signature</dt><dd>not recorded</dd>",
-                 "<dt>Source</dt><dd>not recorded</dd>", "This is the first container of PyTorch in the catalogue."):
-        assert part in text, part
+    assert re.findall("<dt>(.*?)</dt>", text) == ["Homepage", "Image"]
+    assert "This is the first container of PyTorch in the catalogue." in text
+    assert "The catalogue lists only the main components." in text
     later = (tmp_path / "pages/mine" / f"{read(catalogue)[2].module}.html").read_text()
     assert "of &lt;b&gt;July&lt;/b&gt;" in later
     assert "<ins>+ mpich 5.0</ins>" in later
 
 
-@pytest.mark.parametrize(("description", "name", "archived", "number"), [
-    ("Mine, a machine", "Mine", "archived: true, ", "2 containers, and 1 archived"),
-    ("a machine of Miners", "mine", "", "3 containers"), ("Miners' machine", "mine", "", "3 containers")])
-def test_the_first_page(catalogue, tmp_path, description, name, archived, number):
-    """W-01: how many containers can be used, and the name of the site as its description writes it."""
-    (catalogue / "mine/site.yaml").write_text(f"name: mine\ndescription: {description}\n")
+@pytest.mark.parametrize(("description", "name", "archived"), [
+    ("Mine, a machine", "Mine", True), ("a machine of Miners", "mine", False), ("Miners' machine", "mine", False)])
+def test_the_first_page(catalogue, tmp_path, description, name, archived):
+    """W-01: the title has the name of the site as its description writes it; a line explains what a container is."""
+    (catalogue / "mine/site.yaml").write_text(f"name: mine\ndescription: {description}\nsupport: Ann, room 7\n")
     path = catalogue / "mine/containers/PyTorch.yaml"
-    path.write_text(path.read_text().replace("version: 2.9, ", f"version: 2.9, {archived}"))
+    path.write_text(path.read_text().replace("version: 2.9, ", f"version: 2.9, archived: {str(archived).lower()}, "))
     build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
     text = (tmp_path / "pages/index.html").read_text()
-    assert f"<h1>{number}</h1>" in text
-    assert f'<a href="mine/index.html">About {name}</a>' in text
-    assert (f"Archived containers of {name} " in text) == bool(archived)
-    assert f"<h1>Containers on {name}</h1>" in (tmp_path / "pages/mine/index.html").read_text()
+    assert f"<h1>Containers on {name}</h1>" in text and f"<title>Containers on {name}</title>" in text
+    assert f"Support on {name}: Ann, room 7" in text and "<code>module load NAME/VERSION</code>" in text
+    assert (f"Archived containers of {name} (<span class=\"shown\">1<" in text) == archived
+    assert [path.name for path in (tmp_path / "pages/mine").iterdir()] == ["PyTorch"]
+
+
+def test_which_one_to_take(catalogue):
+    """W-01: a row for each version and kind, earlier dates folded; a mark for the recommended one, or the newest."""
+    path = catalogue / "mine/containers/PyTorch.yaml"
+    path.write_text(CONTAINERS + """\
+  - {family: base, version: 2.9, date: 20260301, components: {rocm: 6.4}}
+  - {family: base, version: 2.9, date: 20260401, components: {rocm: 6.3}}
+  - {family: base, version: 2.9, date: 20260501, components: {rocm: 6.3}, archived: true}
+""")
+
+    def rows():
+        current, archived = build.grouped(entry.pages(read(catalogue)))
+        return [[[page.container.date for page in kind] for _, kinds in part for kind in kinds]
+                for part in (current, archived)]
+
+    assert rows() == [[["20260701"], ["20260601_120000"], ["20260401"], ["20260301", "20260101"]], [["20260501"]]]
+    # one with a label isn't for everybody
+    assert [page.mark for page in entry.pages(read(catalogue))] == [None, "newest", None, None, None, None]
+    path.write_text(path.read_text().replace("date: 20260101", "date: 20260101, default: true"))
+    assert [page.mark for page in entry.pages(read(catalogue))] == ["recommended", None, None, None, None, None]
+    # which is never folded
+    assert rows()[0][-2:] == [["20260301"], ["20260101"]]
+
+
+def test_what_the_filter_offers(catalogue):
+    """W-01: what some of a site's containers have, as the site writes it, and an example from the newest one."""
+    path = catalogue / "mine/containers/PyTorch.yaml"
+    path.write_text(CONTAINERS + """\
+  - {family: base, version: 2.8, date: 20250101, components: {rocm: 6.4}, keywords: [flash-attention, DeepSpeed]}
+  - {family: base, version: 2.8, date: 20250102, components: {rocm: 6.4}, keywords: [DeepSpeed], archived: true}
+""")
+    some = entry.pages(read(catalogue))
+    # all have torch, and only one that isn't archived has DeepSpeed
+    assert build.suggestions(some) == ["flash-attention", "VLLM", "Python 3.11", "ROCm 7.0", "ROCm 6.4"]
+    assert build.example(some) == ["torch 2.10", "rocm>=7.0"]
+    assert build.aliases(some) == {"pytorch": "torch", "flash-attention": "flash-attn"}
+
+
+def test_notes_on_usage():
+    """docs A6: the notes of a site are text, with its indented lines as they are."""
+    assert build.paragraphs("To start\nit:\n\n    run  a\n    eval  b\n\nAnd `x`.\n") == [
+        (False, "To start\nit:"), (True, "run  a\neval  b"), (False, "And `x`.")]
+    assert build.paragraphs("") == []
 
 
 def test_signature_and_source(catalogue):

@@ -2,8 +2,8 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Optional
 
@@ -21,9 +21,10 @@ from ebsif.jobs import job
 from ebsif.publish.pages import layout
 from ebsif.publish.pages.entry import Page, kind_of, pages, public
 from ebsif.render import easyconfig
-from ebsif.report.output import format_count
 
-BRAND = "Containers"
+# How a page calls the packages of each kind.
+HEADINGS = {"image package": "Python packages", "system package": "System packages", "Conda package": "Conda packages",
+            "package": "User software"}
 
 
 def build(sites: list[tuple[Site, list[Container]]], directory: Path,
@@ -43,18 +44,14 @@ def records_of(containers: Iterable[Container]) -> dict[str, Record]:
 def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
     """Write all pages to a directory."""
     layout.copy_static(directory)
-    common = {"brand": BRAND, "version": version(), "name_of": name_of,
-              "links": [(f"About {name_of(site)}", f"{site.name}/index.html") for site, _ in sites]}
     everything = [page for _, some in sites for page in some]
-    versions = versions_of(everything)
-    layout.write(directory, "index.html", "index.html", title=BRAND, number=counted(everything),
-                 versions=json.dumps(versions), inside=lambda page: json.dumps(inside_of(page, versions)),
-                 aliases=json.dumps({page.alias: normal_name(page.container.package) for page in everything
-                                     if page.alias and page.container.package}, sort_keys=True),
-                 sites=[(site, *grouped(some)) for site, some in sites], **common)
-    for site, some in sites:
-        layout.write(directory, f"{site.name}/index.html", "site.html", title=f"Containers on {name_of(site)}",
-                     site=site, number=counted(some), **common)
+    names = [name_of(site) for site, _ in sites]
+    common = {"brand": "Containers on " + " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names),
+              "version": version(), "name_of": name_of, "links": []}
+    layout.write(directory, "index.html", "index.html", title=common["brand"], inside_of=inside_of,
+                 aliases=json.dumps(aliases(everything), sort_keys=True), example=example(everything),
+                 suggestions=suggestions(everything), sites=[(site, *grouped(some)) for site, some in sites], **common)
+    for _, some in sites:
         for page, near in zip(some, neighbors(some)):
             layout.write(directory, page.address, "container.html", title=page.short_name, **values_of(page), **near,
                          **common)
@@ -66,34 +63,58 @@ def name_of(site: Site) -> str:
     return written[0] if written else site.name
 
 
-def counted(some: list[Page]) -> str:
-    """Return how many current and archived containers pages are about: "43 containers, and 2 archived"."""
-    archived = sum(bool(page.container.archived) for page in some)
-    return format_count(len(some) - archived, "container") + (f", and {archived} archived" if archived else "")
+def newest_first(some: list[Page]) -> list[Page]:
+    """Return pages by date, newest first."""
+    return sorted(some, key=lambda page: selection.date_key(page.container), reverse=True)
 
 
-def grouped(some: list[Page]) -> list[list[tuple[str, list[Page]]]]:
-    """Return pages by software, newest first: the current containers and the archived ones."""
-    newest = sorted(some, key=lambda page: selection.date_key(page.container), reverse=True)
-    order = list(dict.fromkeys(page.container.name for page in newest))
-    by_name = sorted(newest, key=lambda page: order.index(page.container.name))
-    return [[(name, list(group)) for name, group in groupby(
-        (page for page in by_name if bool(page.container.archived) is archived), lambda page: page.container.name)]
-        for archived in (False, True)]
+def grouped(some: list[Page]) -> list[list[tuple[str, list[list[Page]]]]]:
+    """Return pages by software and kind, newest first: the current containers and the archived ones."""
+    found: tuple[dict[str, dict[Any, list[Page]]], ...] = ({}, {})
+    for page in newest_first(some):
+        kinds = found[bool(page.container.archived)].setdefault(page.container.name, {})
+        # earlier containers are folded, but never the recommended one
+        kind = page.short_name, str(page.columns[:-1]), page.mark == "recommended"
+        kinds.setdefault(kind, []).append(page)
+    return [[(name, list(kinds.values())) for name, kinds in one.items()] for one in found]
 
 
-def versions_of(some: list[Page]) -> dict[str, list[str]]:
-    """Return all versions of each component, oldest first, without what identifies builds."""
-    found: dict[str, set[str]] = {}
-    for page in some:
-        for name, one in page.contents.items():
-            found.setdefault(name, set()).update([public(one)] if one else [])
-    return {name: sorted(found[name], key=selection.version_key) for name in sorted(found)}
+def inside_of(page: Page) -> str:
+    """Return the contents of a container for the filter: versions by name, null where they are unknown."""
+    return json.dumps({name: version and public(version) for name, version in page.contents.items()})
 
 
-def inside_of(page: Page, versions: dict[str, list[str]]) -> dict[str, Optional[int]]:
-    """Return the contents of a container: the place of each version in the list of its component, None if unknown."""
-    return {name: versions[name].index(public(one)) if one else None for name, one in page.contents.items()}
+def aliases(some: list[Page]) -> dict[str, str]:
+    """Return the packages of software with other names, which containers of another name have, too."""
+    return {**selection.OTHER_NAMES, **{page.alias: normal_name(page.container.package) for page in some
+                                        if page.alias and page.container.package}}
+
+
+def example(some: list[Page]) -> list[str]:
+    """Return what people can type to find the newest container: torch 2.11, rocm>=7.2."""
+    for page in newest_first(some):
+        known = [badge for badge in page.badges if badge.version and not page.container.archived]
+        if known[1:]:
+            return [f"{known[0].name} {known[0].version}", f"{known[1].name}>={known[1].version}"]
+    return []
+
+
+def suggestions(some: list[Page]) -> list[str]:
+    """Return up to ten components that some current containers have and others lack, by their number."""
+    current = newest_first([page for page in some if not page.container.archived])
+    written: dict[str, str] = {}
+    number: dict[str, int] = {}
+    for page in current:
+        packages = [name for name in map(normal_name, page.container.python_packages or [])
+                    if name in page.contents and name not in page.labels]
+        # of ROCm and Python, each container has some version: people look for the newest
+        texts = [badge.label for part in (page.columns[0], page.columns[-1]) for badge in part]
+        texts += [f"{badge.label} {badge.version}" for part in page.columns[1:-1] for badge in part if badge.version]
+        for name, text in {normal_name(text): text for text in [*packages, *page.container.keywords, *texts]}.items():
+            written.setdefault(name, text)
+            number[name] = number.get(name, 0) + 1
+    often = sorted(number, key=lambda name: (written[name].endswith(tuple("0123456789")), -number[name]))
+    return [written[name] for name in often if 1 < number[name] < len(current)][:10]
 
 
 def neighbors(some: list[Page]) -> list[dict[str, Any]]:
@@ -110,14 +131,35 @@ def neighbors(some: list[Page]) -> list[dict[str, Any]]:
 def values_of(page: Page) -> dict[str, Any]:
     """Return the values for the template of a container's page, without its neighbors."""
     container = page.container
-    size = container.size or page.image.size
+    parameters = easyconfig.parameters(container)
     return {
-        "page": page, "container": container, "parameters": easyconfig.parameters(container),
-        "script": job_script(container), "size": format_size(size) if size else None,
-        "inside": [("component", page.components), *page.packages.items()],
-        "sha256": container.sha256 or page.image.sha256,
+        "page": page, "container": container, "parameters": parameters, "facts": facts(page),
+        "script": job_script(container), "usage": paragraphs(parameters.get("usage") or ""),
+        "inside": [("Main components", page.components), *((HEADINGS[kind], some)
+                                                           for kind, some in page.packages.items())],
         "requirements": requirements(container),
     }
+
+
+def facts(page: Page) -> list[tuple[str, Optional[str]]]:
+    """Return what is known of an image, each with its name."""
+    container = page.container
+    size = container.size or page.image.size
+    signature = page.signature
+    if easyconfig.signature_keys(container):
+        rule = f"{name_of(container.site)} installs only images that are signed by those it trusts."
+        signature = f"{signature} {rule}" if signature else rule
+    built = f"built from {', '.join(container.definition_files)}" if container.definition_files else None
+    return [("History", container.history), ("Homepage", container.homepage),
+            ("License", page.license), ("Image", container.file_name), ("Size", format_size(size) if size else None),
+            ("SHA256", container.sha256 or page.image.sha256), ("Signature", signature),
+            ("Source", page.source or built)]
+
+
+def paragraphs(text: str) -> list[tuple[bool, str]]:
+    """Return the paragraphs of a text, each with whether it has indented lines, such as commands."""
+    return [(bool(re.search("^ ", part, re.MULTILINE)), textwrap.dedent(part))
+            for part in re.split(r"\n\s*\n", text.strip("\n")) if part]
 
 
 def requirements(container: Container) -> str:

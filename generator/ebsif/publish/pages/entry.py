@@ -1,4 +1,4 @@
-"""What the pages say about a container: its short name, badges, contents, and changes since the previous one."""
+"""The contents of pages about containers: short names, badges, packages, and changes since the previous container."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,6 +16,9 @@ from ebsif.installed import lock
 # Components that decide which container to choose, and how they are written, unless the site says it.
 DEFAULT_BADGES = {"torch": "torch", "tensorflow": "TensorFlow", "jax": "jax", "rocm": "ROCm", "cuda": "CUDA",
                   "python": "Python", "vllm": "vLLM", "flash-attn": "flash-attention"}
+
+# The components with columns of their own: frameworks, software of the GPU, Python.
+COLUMNS = (("torch", "tensorflow", "jax"), ("rocm", "cuda"), ("python",))
 
 # A date at the beginning of a container's date, which may have a time as well: 20250827, 20250827_134408.
 DATE = re.compile(r"(20\d\d)(\d\d)(\d\d)(?!\d)")
@@ -46,6 +49,8 @@ class Page:
     record: Optional[Record]
     changes: list[lock.Change]
     short_name: str
+    # recommended by its record; newest, where no record of the software is recommended
+    mark: Optional[str] = None
 
     @property
     def address(self) -> str:
@@ -91,17 +96,27 @@ class Page:
 
     @property
     def components(self) -> dict[str, str]:
-        """The components in the catalogue that aren't listed among the packages, each under one name."""
+        """
+        The components in the catalogue that aren't listed among the packages.
+
+        The software itself is in the heading, and a word such as full is no version.
+        """
         listed = {normal_name(name) for kind in self.packages.values() for name in kind}
         return {name: version for name, version in selection.components_of(self.container).items()
-                if name != self.alias and name not in listed}
+                if name != normal_name(self.container.name) and name not in listed and re.search(r"\d", version)}
 
     @property
     def badges(self) -> list[Badge]:
-        """The badges, without one for the software itself."""
-        itself = {normal_name(name) for name in (self.container.name, self.container.package) if name}
-        return [Badge(name, label, self.contents[name]) for name, label in self.labels.items()
-                if name in self.contents and name not in itself]
+        """The badges; of a build of a certain day, the version is unknown."""
+        return [Badge(name, label, None if selection.SNAPSHOT.fullmatch(self.contents[name] or "")
+                      else self.contents[name]) for name, label in self.labels.items() if name in self.contents]
+
+    @property
+    def columns(self) -> list[list[Badge]]:
+        """The badges of each column, and at last the others."""
+        own = {name: number for number, names in enumerate(COLUMNS) for name in names}
+        return [[one for one in self.badges if own.get(one.name, len(COLUMNS)) == number]
+                for number in range(len(COLUMNS) + 1)]
 
     @property
     def words(self) -> str:
@@ -166,8 +181,20 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record
         earlier[container] = next(iter(alike or others), None)
         before.append(container)
     short = {one: text for some in named.values() for one, text in short_names(some).items()}
-    return [Page(one, earlier[one], records.get(one.module), changes(earlier[one], one, records), short[one])
-            for one in known]
+    marked = {one: text for some in named.values() for one, text in marks(some).items()}
+    return [Page(one, earlier[one], records.get(one.module), changes(earlier[one], one, records), short[one],
+                 marked.get(one)) for one in known]
+
+
+def marks(containers: Iterable[Container]) -> dict[Container, str]:
+    """Return which containers of one software to take: those that a record recommends, else the newest of several."""
+    current = [one for one in containers if not one.archived]
+    recommended = [one for one in current if one.default]
+    if recommended or len(current) < 2:
+        return dict.fromkeys(recommended, "recommended")
+    unlabeled = selection.without_label(current)
+    newest = max(map(selection.date_key, unlabeled))
+    return {one: "newest" for one in unlabeled if selection.date_key(one) == newest}
 
 
 def changes(earlier: Optional[Container], container: Container,

@@ -1,31 +1,34 @@
-// Filters the table of containers by free text, site, components and versions. The filter is kept in the address, so that
-// a link can be shared and the back button works. Without JavaScript the whole table is shown.
+// Filters the table of containers by free text and site, and folds earlier containers. The filter is kept in the address,
+// so that a link can be shared and the back button works. Without JavaScript the whole table is shown.
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
   const filter = document.getElementById("filter");
-  // the versions of each component, oldest first; a row holds the indexes of its versions in these lists
-  const versions = JSON.parse(filter.dataset.versions);
-  // other names of the same component, which menus leave out: PyTorch is torch, in containers of another name, too
+  // other names of the same component: PyTorch is torch, in containers of another name, too
   const aliases = JSON.parse(filter.dataset.aliases);
   const rows = Array.from(document.querySelectorAll("#containers tbody tr"), (element) => ({
     element, site: element.dataset.site, archived: element.classList.contains("archived"),
     inside: JSON.parse(element.dataset.inside), words: element.dataset.words,
   }));
+  const names = new Set([...Object.keys(aliases), ...rows.flatMap((row) => Object.keys(row.inside))]);
   const words = document.getElementById("words");
   const site = document.getElementById("site");
-  const conditions = document.getElementById("conditions");
   const number = document.getElementById("number");
+  const unsure = document.getElementById("unsure");
+  const unknown = document.getElementById("unknown");
   const clear = document.getElementById("clear");
   const share = document.getElementById("share");
+  const suggestions = Array.from(document.querySelectorAll(".suggestion"));
   // whether archived containers were opened by hand
   let archived = false;
 
   const normal = (name) => name.toLowerCase().replace(/[-_.]+/g, "-");
   const plural = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
-  // a date in place of a version, which is neither older nor newer than versions (as in `ebsif list --has`)
+  // a date in place of a version, which is neither older nor newer than versions, nor is a commit (as for `ebsif list`)
   const isDate = (version) => /^20\d{6}$/.test(version);
+  const isVersion = (text) => /^v?\d+(\.\d+)*([-._]?(dev|a|b|rc|post)?\d+)*$/.test(text);
+  const isComparable = (one, other) => isDate(one) === isDate(other) && isVersion(one) && isVersion(other);
   const numbers = (version) => version.match(/^v?([\d.]*)/)[1].split(".").filter(Boolean).map(Number);
   const isEarly = (version) => /^v?[\d.]*\.?(dev|a|b|rc)\d*/.test(version);
 
@@ -48,9 +51,6 @@ document.addEventListener("DOMContentLoaded", () => {
     "<=": (one, other) => compare(one, other) <= 0, "<": (one, other) => compare(one, other) < 0,
   };
 
-  const versionOf = (row, name) => (row.inside[name] === null || row.inside[name] === undefined
-    ? null : versions[name][row.inside[name]]);
-
   // the free text as a list of {name, sign, version} or {word}
   const parse = (text) => {
     const parts = text.toLowerCase().replace(/\s*([=<>]+)\s*/g, "$1").split(/[\s,]+/).filter(Boolean);
@@ -60,12 +60,12 @@ document.addEventListener("DOMContentLoaded", () => {
       const signed = part.match(/^(.+?)(==?|>=|<=|>|<)v?(\d.*)$/);
       const joined = part.match(/^(.+)[-/]v?(\d[\w.+]*)$/);
       const next = (parts[place + 1] || "").match(/^v?(\d[\w.+]*)$/);
-      if (signed && normal(signed[1]) in versions) {
+      if (signed && names.has(normal(signed[1]))) {
         found.push({name: normal(signed[1]), sign: signed[2], version: signed[3]});
-      } else if (next && normal(part) in versions) {
+      } else if (next && names.has(normal(part))) {
         found.push({name: normal(part), sign: "", version: next[1]});
         place += 1;
-      } else if (joined && normal(joined[1]) in versions) {
+      } else if (joined && names.has(normal(joined[1]))) {
         found.push({name: normal(joined[1]), sign: "", version: joined[2]});
       } else {
         found.push({word: part});
@@ -74,128 +74,113 @@ document.addEventListener("DOMContentLoaded", () => {
     return found;
   };
 
+  // the name under which a row has a component
+  const nameIn = (row, name) => (name in row.inside ? name : aliases[name]);
+
   const fits = (row, {word, name, sign, version}) => {
     if (name) {
-      const own = versionOf(row, name in row.inside ? name : aliases[name]);
-      return own !== null && (sign[0] !== "<" && sign[0] !== ">" || isDate(own) === isDate(version))
-        && tests[sign](own, version);
+      const own = row.inside[nameIn(row, name)];
+      return Boolean(own) && (!/[<>]/.test(sign) || isComparable(own, version)) && tests[sign](own, version);
     }
     if (/^v?\d[\d.]*$/.test(word)) {
-      return Object.keys(row.inside).some((one) => begins(versionOf(row, one) || "", word.replace(/^v/, "")))
+      return Object.values(row.inside).some((one) => begins(one || "", word.replace(/^v/, "")))
         || row.words.includes(word);
     }
-    return row.words.includes(word) || Object.keys(row.inside).some((one) => one.includes(normal(word)));
+    return row.words.includes(word) || nameIn(row, normal(word)) in row.inside
+      || Object.keys(row.inside).some((one) => one.includes(normal(word)));
   };
 
-  // whether a row may have a version that isn't recorded
-  const mayFit = (row, {name, component}) => row.inside[name || component] === null;
-
-  const has = (row, {component, least, most}) => {
-    if (!(component in row.inside)) return false;
-    if (!least && !most) return true;
-    const place = row.inside[component];
-    const known = versions[component];
-    return place !== null && [least, most].every((limit) => !limit || isDate(limit) === isDate(known[place]))
-      && (!least || place >= known.indexOf(least)) && (!most || place <= known.indexOf(most));
-  };
+  // whether a row has a component whose version isn't recorded
+  const mayFit = (row, {name}) => row.inside[nameIn(row, name)] === null;
 
   // marks the badges that the filter asks for, and adds those of other components
-  const mark = (row, names) => {
-    const cell = row.element.querySelector(".inside");
-    cell.querySelectorAll(".added").forEach((badge) => badge.remove());
-    cell.querySelectorAll(".badge").forEach((badge) => badge.classList.toggle("match", names.has(badge.dataset.name)));
-    [...names].filter((name) => name in row.inside && !cell.querySelector(`[data-name="${CSS.escape(name)}"]`))
+  const mark = (row, wanted) => {
+    row.element.querySelectorAll(".added").forEach((badge) => badge.remove());
+    row.element.querySelectorAll(".badge").forEach((badge) => badge.classList.toggle("match", wanted.has(badge.dataset.name)));
+    [...wanted].filter((name) => name in row.inside && !row.element.querySelector(`[data-name="${CSS.escape(name)}"]`))
       .forEach((name) => {
         const badge = document.createElement("span");
         const version = document.createElement("b");
         badge.className = "badge match added";
         badge.dataset.name = name;
-        version.textContent = versionOf(row, name) || "";
+        version.textContent = row.inside[name] || "";
         badge.append(`${name} `, version);
-        cell.prepend(badge, " ");
+        row.element.querySelector(".inside:nth-last-child(2)").prepend(badge, " ");
       });
   };
 
-  const option = (select, text, value) => select.add(new Option(text, value));
+  // the rows of each kind, newest first, of which all but one are folded
+  const kinds = Array.from(document.querySelectorAll("#containers tbody"), (body) => {
+    const kind = {rows: rows.filter((row) => row.element.parentElement === body), open: false};
+    kind.button = document.createElement("button");
+    kind.button.type = "button";
+    kind.button.className = "earlier";
+    kind.button.addEventListener("click", () => { kind.open = !kind.open; fold(kind); kind.button.focus(); });
+    return kind;
+  });
 
-  const addCondition = (component = "", least = "", most = "") => {
-    const condition = document.getElementById("condition").content.cloneNode(true).firstElementChild;
-    const select = condition.querySelector(".component");
-    Object.keys(versions).filter((name) => name === component || !(name in aliases))
-      .forEach((name) => option(select, name, name));
-    select.value = component in versions ? component : "";
-    select.addEventListener("change", () => offerVersions(condition));
-    offerVersions(condition, least, most);
-    conditions.append(condition);
+  const fold = ({rows: some, open, button}) => {
+    const [first, ...earlier] = some.filter((row) => row.shown);
+    some.forEach((row) => { row.element.hidden = !row.shown || (!open && earlier.includes(row)); });
+    button.textContent = `${earlier.length} earlier`;
+    button.setAttribute("aria-expanded", open);
+    button.hidden = !earlier.length;
+    if (first) first.element.querySelector(".date").append(button);
   };
-
-  const offerVersions = (condition, least = "", most = "") => {
-    const known = versions[condition.querySelector(".component").value] || [];
-    [[".least", least], [".most", most]].forEach(([name, version]) => {
-      const select = condition.querySelector(name);
-      select.replaceChildren();
-      option(select, "any", "");
-      known.forEach((text) => option(select, text, text));
-      // links may have versions with what identifies the build
-      const wanted = known.includes(version) ? version : version.split("+")[0];
-      select.value = known.includes(wanted) ? wanted : "";
-      select.disabled = known.length === 0;
-      select.parentElement.hidden = known.length === 0;
-    });
-  };
-
-  const chosen = () => Array.from(conditions.children, (condition) => ({
-    component: condition.querySelector(".component").value, least: condition.querySelector(".least").value,
-    most: condition.querySelector(".most").value,
-  })).filter((condition) => condition.component);
 
   const show = () => {
-    const wanted = chosen();
-    const text = parse(words.value);
-    const isFiltering = Boolean(wanted.length || text.length || (site && site.value));
-    const names = new Set([...wanted.map(({component}) => component), ...text.map(({name, word}) => name || normal(word))]
-      .filter((name) => name in versions));
-    const count = {true: [0, 0], false: [0, 0]};
-    let unsure = 0;
+    const wanted = parse(words.value);
+    const isOfSite = (row) => !site || !site.value || row.site === site.value;
+    const isFiltering = Boolean(wanted.length || (site && site.value));
+    const badges = new Set(wanted.map(({name, word}) => name || normal(word)).filter((name) => names.has(name))
+      .flatMap((name) => [name, aliases[name]]));
     rows.forEach((row) => {
-      const shown = (!site || !site.value || row.site === site.value) && wanted.every((one) => has(row, one))
-        && text.every((one) => fits(row, one));
-      row.element.hidden = !shown;
-      unsure += !shown && !row.archived && (!site || !site.value || row.site === site.value)
-        && wanted.every((one) => has(row, one) || mayFit(row, one))
-        && text.every((one) => fits(row, one) || mayFit(row, one));
-      if (shown) mark(row, names);
-      count[row.archived][0] += shown;
-      count[row.archived][1] += 1;
+      row.shown = isOfSite(row) && wanted.every((one) => fits(row, one));
+      if (row.shown) mark(row, badges);
     });
+    kinds.forEach(fold);
+    const maybe = rows.filter((row) => !row.shown && !row.archived && isOfSite(row)
+      && wanted.every((one) => fits(row, one) || mayFit(row, one)));
     document.querySelectorAll(".software").forEach((group) => {
       group.hidden = !group.querySelector("tbody tr:not([hidden])");
     });
+    const current = rows.filter((row) => row.shown && !row.archived).length;
     document.querySelectorAll(".archive").forEach((archive) => {
-      const shown = archive.querySelectorAll("tbody tr:not([hidden])").length;
+      const shown = rows.filter((row) => row.shown && archive.contains(row.element)).length;
       archive.querySelector(".shown").textContent = shown;
       archive.hidden = shown === 0;
       // what only archived containers have is shown at once
-      archive.open = archived || (isFiltering && count.false[0] === 0);
+      archive.open = archived || (isFiltering && current === 0);
     });
     document.querySelectorAll(".site").forEach((one) => { one.hidden = !one.querySelector(".software:not([hidden])"); });
-    const [current, old] = [count.false[0], count.true[0]];
-    number.value = isFiltering
-      ? `${current} of ${plural(count.false[1], "container")}${old ? `, ${old} archived` : ""}`
-      : plural(current, "container");
-    if (isFiltering && !current && !old) {
-      number.value = "No container is known to fit: the catalogue lists main components only";
-    }
-    if (unsure) number.value += `; ${unsure} more may fit, because the version isn't recorded`;
+    const old = rows.filter((row) => row.shown && row.archived).length;
+    const all = plural(rows.filter((row) => !row.archived).length, "container");
+    number.value = isFiltering ? `${current} of ${all}${old ? `, ${old} archived` : ""}` : all;
+    const vague = wanted.filter((one) => maybe.some((row) => !fits(row, one))).map(({name}) => name);
+    unsure.textContent = `${maybe.length} more have ${vague.join(", ")}, version not recorded`;
+    unsure.hidden = !maybe.length;
+    const missing = wanted.filter((one) => !rows.some((row) => fits(row, one) || mayFit(row, one)))
+      .map(({word, name, sign, version}) => word || `${name}${sign || " "}${version}`);
+    unknown.hidden = current + old + maybe.length > 0;
+    const command = document.createElement("code");
+    command.textContent = `ebsif extend CONTAINER --add ${wanted.length === 1 && wanted[0].word ? wanted[0].word : "NAME"}`;
+    unknown.replaceChildren(
+      `No container is known to have ${missing.join(", ") || "all of these"}. The catalogue lists only the main `
+      + "components. To add a Python package to a container: ", command);
     clear.hidden = share.hidden = !isFiltering;
+    suggestions.forEach((one) => one.setAttribute("aria-pressed", typed().includes(one.textContent.toLowerCase())));
   };
+
+  // the words between commas
+  const typed = () => words.value.toLowerCase().split(",").map((one) => one.trim()).filter(Boolean);
+
+  const search = (text) => { words.value = text; show(); remember(); };
 
   const address = () => {
     const choice = new URLSearchParams();
     if (words.value.trim()) choice.set("q", words.value.trim());
     if (site && site.value) choice.set("site", site.value);
     if (archived) choice.set("archived", "yes");
-    chosen().forEach(({component, least, most}) => choice.append("has", [component, least, most].join(" ").trim()));
     return `#${choice}`;
   };
 
@@ -212,9 +197,6 @@ document.addEventListener("DOMContentLoaded", () => {
     words.value = choice.get("q") || "";
     if (site) site.value = Array.from(site.options).some((one) => one.value === wanted) ? wanted : "";
     archived = choice.get("archived") === "yes";
-    conditions.replaceChildren();
-    choice.getAll("has").forEach((text) => addCondition(...text.split(" ")));
-    if (!conditions.children.length) addCondition();
     show();
   };
 
@@ -231,17 +213,15 @@ document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll(".archive").forEach((archive) => { archive.open = archived; });
     remember();
   }));
-  document.getElementById("more").addEventListener("click", () => {
-    addCondition();
-    conditions.lastElementChild.querySelector("select").focus();
-  });
+  suggestions.forEach((one) => one.addEventListener("click", () => {
+    const text = one.textContent.toLowerCase();
+    search(typed().includes(text) ? typed().filter((other) => other !== text).join(", ") : [...typed(), text].join(", "));
+  }));
+  // the same names, without versions
+  unsure.addEventListener("click", () => search(parse(words.value).map(({name, word}) => name || word).join(" ")));
   clear.addEventListener("click", () => {
-    words.value = "";
     if (site) site.value = "";
-    conditions.replaceChildren();
-    addCondition();
-    show();
-    remember();
+    search("");
     words.focus();
   });
   share.addEventListener("click", () => { remember(); copyText(share, location.href); });

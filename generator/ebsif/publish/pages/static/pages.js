@@ -29,28 +29,30 @@ document.addEventListener("DOMContentLoaded", () => {
   said.setAttribute("role", "status");
   document.body.append(said);
 
-  const addButton = (place, text, what) => {
+  const addButton = (place, text, what, label = "Copy") => {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "copy";
-    button.textContent = "Copy";
+    button.textContent = label;
     button.title = `Copy ${what}`;
     button.setAttribute("aria-label", button.title);
     button.addEventListener("click", () => copyText(button, text));
     place.append(button);
   };
 
-  document.querySelectorAll("pre").forEach((block) => {
+  document.querySelectorAll("pre:not(.plain)").forEach((block) => {
     const text = block.textContent.replace(/\n$/, "");
     addButton(block, text, block.dataset.what || `“${text.split("\n")[0].slice(0, 60)}”`);
   });
-  document.querySelectorAll("[data-copy]").forEach((place) => addButton(place, place.dataset.copy, place.dataset.what));
+  document.querySelectorAll("[data-copy]").forEach((place) => addButton(
+    place, place.dataset.copy, place.dataset.what, place.dataset.label));
 
-  // a search in a list: shows the entries with all words
-  document.querySelectorAll("input[data-list]").forEach((input) => {
-    const entries = Array.from(document.getElementById(input.dataset.list).children,
-      (element) => [element, element.textContent.toLowerCase()]);
-    const number = input.closest(".search").querySelector("output");
+  // a search in the lists of a section: shows the entries with all words
+  document.querySelectorAll(".search input").forEach((input) => {
+    const section = input.closest("section");
+    const entries = Array.from(section.querySelectorAll("li"), (element) => [element, element.textContent.toLowerCase()]);
+    const lists = Array.from(section.querySelectorAll("details"), (list) => [list, list.open]);
+    const number = section.querySelector("output");
     const search = () => {
       const words = input.value.toLowerCase().split(/[\s=]+/).filter(Boolean);
       let shown = 0;
@@ -58,6 +60,7 @@ document.addEventListener("DOMContentLoaded", () => {
         element.hidden = !words.every((word) => text.includes(word));
         shown += !element.hidden;
       });
+      lists.forEach(([list, open]) => { list.open = open || words.length > 0; });
       number.value = `${shown} of ${entries.length}`;
     };
     input.addEventListener("input", search);
