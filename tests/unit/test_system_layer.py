@@ -10,7 +10,7 @@ from easybuild.easyblocks.generic.container.layer import COMPRESSION, Layer
 from easybuild.easyblocks.generic.container.lockfile import LAYER, ImageRecord, InstalledImage, LayerRecord, Record
 from easybuild.easyblocks.generic.container.parameters import check_parameters
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
-from easybuild.easyblocks.generic.container.systempackages import SystemPackages
+from easybuild.easyblocks.generic.container.systempackages import Installation, SystemPackages
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Record as CatalogueRecord
@@ -236,3 +236,16 @@ def test_repeating_a_lock_asks_for_the_same_names():
     assert system_of(repeating.repeated(container, record).system_packages).packages == GIT.requested
     with pytest.raises(repeating.RepeatingError, match="ebsif extend CONTAINER --apt git libssl3 vim mail-agent"):
         repeating.repeatable(record.replace(stages=[]), "lock.json")
+
+
+@pytest.mark.parametrize(("programs", "why"), [
+    (["zypper", "perl", "tar"], "it has zypper, not apt"), (["dnf", "tar"], "it has dnf, not apt"),
+    (["apk"], "it has apk, not apt"), (["apt-get", "dpkg", "dpkg-status", "tar"], "it lacks perl")])
+def test_other_distributions(tmp_path, programs, why):
+    """V-04: an image without apt is refused by what it has instead, with what else works; no such image is here."""
+    lines = ["name SUSE Linux 15", *(f"program {name}" for name in programs), "directory usr"]
+    container = types.SimpleNamespace(runtime=types.SimpleNamespace(
+        run=lambda *_, **__: types.SimpleNamespace(output="\n".join(lines))), image="x.sif")
+    with pytest.raises(EasyBuildError) as error:
+        Installation(SystemPackages(["vim"]), container, str(tmp_path)).probe()
+    assert f"this image (SUSE Linux 15): {why}. Packages of Python from PyPI work with every image" in error.value.msg
