@@ -597,7 +597,7 @@ def test_an_archived_module(installed, tmp_path):
     commands show its name without the dot. With --module-only, the record gets the optional binds of the new module
     (I-04), so that doctor doesn't expect the earlier ones.
     """
-    module, message = Installed.SQUASHED, "Example/1.0-squashed has been archived since 2026: it is old."
+    module, message = Installed.SQUASHED, "Example/1.0-squashed was archived in 2026: it is old."
     site = installed.copy(tmp_path, module)
     text = (site.prefix / "Example-1.0-squashed.eb").read_text()
     archived = site.work / "Example-1.0-squashed.eb"

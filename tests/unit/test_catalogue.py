@@ -743,7 +743,7 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
     profile = site.read("lumi").model_copy(update={"driver_rocm": ["5.6", "6.1"]})
     ((level, _, text),) = found(read, tmp_path, HEAD + RECORD, profile)
     assert level == "warning"
-    assert "the driver of lumi supports ROCm 5.6 to 6.1, but this image has ROCm 6.2.4" in text
+    assert "the GPU driver of lumi supports ROCm 5.6 to 6.1; this image has ROCm 6.2.4" in text
     (one,) = read(HEAD + RECORD, profile)
     assert {"warnings": [text]}.items() <= easyconfig.parameter_groups(one)[-2].items()
     assert "\nwarnings = [" in easyconfig.render(one)

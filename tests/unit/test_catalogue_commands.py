@@ -462,7 +462,7 @@ def test_an_extension_of_an_archived_container(place):
     (path,) = (place / "out").rglob("*.eb")
     text = path.read_text()
     assert "hidden" not in text and "modloadmsg" not in text
-    assert "warnings = ['its base JAX/0.4.0-20240101 has been archived since 2026-01-23: it is old.']\n" in text
+    assert "warnings = ['its base JAX/0.4.0-20240101 was archived on 2026-01-23: it is old.']\n" in text
 
 
 def test_changes_by_hand_are_kept_each_time(tmp_path):

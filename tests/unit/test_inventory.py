@@ -538,7 +538,7 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     catalogue = report.Catalogue("local", [second.replace(archived=True)], eb_prefix.modules)
     one = next(one for one in places.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
     assert [one.text for one in catalogue.compare(one)] == [
-        f"its base {second.module} is archived: {second.module} has been archived."]
+        f"its base {second.module} is archived: {second.module} was archived."]
     assert catalogue.never_installed([]) == []
     archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))
     assert report.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]

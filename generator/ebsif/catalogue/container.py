@@ -188,9 +188,11 @@ class Container(Record):
         """Message for loading, listing and documenting an archived container; None for others."""
         if not self.archived:
             return None
-        text = f"{self.module} has been archived"
+        text = f"{self.module} was archived"
         if self.archived is not True:
-            text += f" since {self.archived.since}: {self.archived.reason}"
+            # a day, or only a year or a month
+            when = "on" if self.archived.since.count("-") == 2 else "in"
+            text += f" {when} {self.archived.since}: {self.archived.reason}"
             text += f". Use {self.archived.replacement} instead" if self.archived.replacement else ""
         return text + "."
 

@@ -70,7 +70,7 @@ class Archive(Model):
     """Why a container is no longer recommended."""
 
     since: Day = Field(description="2026, 2026-01 or 2026-01-31")
-    reason: SingleLine = Field(description="why, as a part of a sentence: 'it does not work since the system update'")
+    reason: SingleLine = Field(description="why, as a part of a sentence: 'it has not worked since the system update'")
     replacement: Optional[SingleLine] = Field(None, description="module to use instead")
 
 

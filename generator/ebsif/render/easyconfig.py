@@ -255,8 +255,8 @@ def driver_problem(container: Container) -> Optional[str]:
         return None
     if in_numbers(supported[0]) <= in_numbers(rocm) <= in_numbers(supported[1], 10**6):
         return None
-    return (f"the driver of {container.site.name} supports ROCm {supported[0]} to {supported[1]}, but this image has "
-            f"ROCm {rocm}: it may fail or give wrong results")
+    return (f"the GPU driver of {container.site.name} supports ROCm {supported[0]} to {supported[1]}; this image has "
+            f"ROCm {rocm} and may fail or give wrong results")
 
 
 def moving_problem(container: Container) -> Optional[str]:
