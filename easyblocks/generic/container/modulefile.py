@@ -52,12 +52,16 @@ class ModuleFile(ModuleSettings):
     @property
     def help_sections(self) -> List[str]:
         """The sections of the help text on this container."""
-        spec = self.spec
+        spec, name = self.spec, shown_module(self.module)
         sections = [
-            "The image is %s; $SIF has its full path. To run a command in the container:\n\n"
-            "    singularity exec $SIF COMMAND\n\n"
-            "The module also provides these commands: %s.\nEach has a --help." % (
-                spec.image_name, ', '.join(sorted(spec.commands)))]
+            "The image is %s. To run a command in the container, and to start a shell there:\n\n"
+            "    singularity exec $SIF COMMAND\n    start-shell" % spec.image_name]
+        if spec.venv:
+            sections.append("To add packages, create your own module on top of this one:\n\n"
+                            "    ebsif extend %s --add PACKAGE --name NAME --install" % name)
+        sections.append("`ebsif show %s` prints what is in the image, and more on how to use it. The module has these "
+                        "commands:\n%s. Run any of them with --help for details." % (
+                            name, ', '.join(sorted(spec.commands))))
         if self.record.wrappers:
             sections.append("These commands run in the container automatically: %s."
                             % ', '.join(self.record.wrappers))
@@ -65,9 +69,9 @@ class ModuleFile(ModuleSettings):
             # in single quotes: the variable has its value in the container only
             sections.append("To activate its Conda environment in the container:\n\n"
                             "    singularity exec $SIF bash -c '$WITH_CONDA; python --version'")
-        sections.append("Variables: SIF, SIF%s (the image), CONTAINERROOT (the installation), RUNSCRIPTS, RUNSCRIPTS%s "
-                        "(the run scripts,\n/runscripts in the container). Set your own binds in APPTAINER_BIND or "
-                        "SINGULARITY_BIND." % (spec.variable_suffix, spec.variable_suffix))
+        sections.append("Variables: SIF and SIF%s (the image), CONTAINERROOT (the installation), RUNSCRIPTS and "
+                        "RUNSCRIPTS%s\n(the run scripts, /runscripts in the container). Set your own binds in "
+                        "APPTAINER_BIND or SINGULARITY_BIND." % (spec.variable_suffix, spec.variable_suffix))
         if self.cache_places:
             sections.append('\n'.join([
                 "Caches of libraries, unless you set the variable yourself:"] + self.cache_lines))
@@ -88,7 +92,7 @@ class ModuleFile(ModuleSettings):
         sections += ["Warning: %s" % text for text in spec.warnings]
         if spec.support_level:
             sections.append("Support: %s" % spec.support_level)
-        return sections + self.advice_on_packages
+        return sections
 
     @property
     def cache_lines(self) -> List[str]:
@@ -101,21 +105,6 @@ class ModuleFile(ModuleSettings):
             if names:
                 lines.append(" - %s %s: %s" % (where, ' or '.join(directories), ', '.join(names)))
         return lines
-
-    @property
-    def advice_on_packages(self) -> List[str]:
-        """The section of the help on installing packages."""
-        if not self.spec.venv:
-            return []
-        name = shown_module(self.module)
-        return [
-            "To add your own packages, make a module of your own from this one: `ebsif extend %s --add PACKAGE --name "
-            "NAME --install`.\n"
-            "Or change its user software: if this is your module and its user-software is a directory, install them "
-            "with pip in the container,\npack it with make-squashfs and reload the module (unmake-squashfs unpacks it "
-            "again). Otherwise start with a copy:\n\n    mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=$(realpath "
-            "DIRECTORY); unmake-squashfs\n    module unload %s; module load %s" % (
-                name, name.rpartition('/')[0], name)]
 
     @property
     def sharing(self) -> str:
