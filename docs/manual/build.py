@@ -2,11 +2,14 @@
 
 import dataclasses
 import fnmatch
+import html
+import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,10 +26,13 @@ CHECKOUT = HERE.parents[1]
 MARKER = ".ebsif-manual"
 # Files that are linked as they are: pictures and data. Others get a page.
 COPIED = (".png", ".svg", ".json", ".txt", ".ipynb")
+# A heading on a page, and all markup.
+HEADING = re.compile(r'<h[1-6](?: id="([^"]*)")?>(.*?)</h[1-6]>', re.DOTALL)
+TAG = re.compile(r"<[^>]*>")
 # The navigation at the top of each page.
 LINKS = [("Users", "for-users.html"), ("Administrators", "for-administrators.html"),
          ("EasyBuild developers", "for-easybuild.html"), ("Reference", "reference/commands.html"),
-         ("Performance", "performance.html")]
+         ("Troubleshooting", "troubleshooting.html")]
 
 
 class ManualError(Exception):
@@ -72,11 +78,16 @@ class Manual:
         pages += [self.listing(path) for path in sorted(self.linked - copied)]
         for path in copied:
             copy(CHECKOUT / path, directory / path)
-        copy(HERE / "templates/manual.css", directory / "manual.css")
+        for name in ("manual.css", "search.js"):
+            copy(HERE / "templates" / name, directory / name)
         layout.copy_static(directory)
         for page in pages:
             layout.write(directory, page.address, page.template, packages=["manual"], title=page.title, brand="ebsif",
                          links=LINKS, contents=contents, page=page, version=version(), **page.values)
+        found = [section for _, some in contents for page in some
+                 for section in sections(page, (directory / page.address).read_text(encoding="utf-8"))]
+        script = f"window.sections = {json.dumps(found, indent=0)};\n"
+        (directory / "search-index.js").write_text(script, encoding="utf-8")
         return len(pages)
 
     def contents(self) -> list[tuple[str, list[Page]]]:
@@ -104,8 +115,8 @@ class Manual:
         made = markdown.render(text, lambda link: self.address(link, name, page))
         if not made.headings:
             raise ManualError(f"{name} has no heading, so its page has no title: begin it with a line like '# Title'")
-        title, end, html = made.html.partition("</h1>")
-        values = {"heading": Markup(title + end), "html": Markup(html)}
+        title, end, rest = made.html.partition("</h1>")
+        values = {"heading": Markup(title + end), "html": Markup(rest)}
         return Page(page, made.title, "document.html", values, made.headings, name)
 
     def address(self, link: str, name: str, page: str) -> str:
@@ -136,6 +147,21 @@ def copy(source: Path, target: Path):
     """Copy a file, with the directories that it needs."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
+
+
+def sections(page: Page, text: str) -> Iterator[dict[str, str]]:
+    """Yield the sections of a page, from its HTML, for the search: with the words of each in lower case."""
+    main = text.partition('<main id="content" tabindex="-1">')[2].partition("</main>")[0]
+    headings = list(HEADING.finditer(main))
+    for heading, end in zip(headings, [*(one.start() for one in headings[1:]), len(main)]):
+        words = dict.fromkeys(plain(main[heading.end():end]).lower().split())
+        yield {"title": page.title, "heading": plain(heading[2]), "text": " ".join(words),
+               "address": f"{page.address}#{heading[1]}" if heading[1] else page.address}
+
+
+def plain(text: str) -> str:
+    """Return the text of HTML."""
+    return " ".join(html.unescape(TAG.sub(" ", text)).split())
 
 
 def inline(text: str) -> Markup:

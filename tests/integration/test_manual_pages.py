@@ -9,6 +9,7 @@ from contrast import check_contrast
 from parts import focused
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 from support import CHECKOUT
 
 PHONE = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
@@ -69,10 +70,45 @@ def test_the_keyboard(browser, pages):
     for _ in range(50):
         link = focused(browser)
         assert link.find_elements(By.XPATH, "ancestor::main"), link.get_attribute("outerHTML")
-        if link.text == "the quick start for users":
+        if link.text == "user":
             break
     link.send_keys(Keys.ENTER)
     assert browser.find_element(By.TAG_NAME, "h1").text == "Quick start for users"
+
+
+def test_the_search(browser, pages):
+    """Docs A7: words lead to the sections that have them, on a page in a folder, too; others are not found."""
+    browser.get((pages / "reference/commands.html").as_uri())
+    field = browser.find_element(By.CSS_SELECTOR, ".search-all input")
+    field.send_keys("virtual environment make-venv")
+    links = WebDriverWait(browser, 30).until(
+        lambda _: browser.find_elements(By.CSS_SELECTOR, ".search-all li a"))
+    texts = [link.text for link in links]
+    assert "Using a container module: Your own virtual environment" in texts
+    links[texts.index("Using a container module: Your own virtual environment")].click()
+    assert browser.current_url.endswith("/using.html#your-own-virtual-environment")
+    field = browser.find_element(By.CSS_SELECTOR, ".search-all input")
+    field.send_keys("no-such-word")
+    said = browser.find_element(By.CSS_SELECTOR, ".search-all output")
+    WebDriverWait(browser, 30).until(lambda _: said.text == "No section has these words")
+
+
+@pytest.mark.nightly
+def test_lines_of_prose(browser, pages):
+    """Docs A7: a line of prose has about 75 characters, and head, text and foot are on one grid."""
+    browser.get((pages / "using.html").as_uri())
+    widths = browser.execute_script("""
+        return Array.from(document.querySelectorAll("main > p")).map(one => {
+            const style = getComputedStyle(one), canvas = document.createElement("canvas").getContext("2d");
+            canvas.font = `${style.fontSize} ${style.fontFamily}`;
+            return one.clientWidth / canvas.measureText(one.textContent).width * one.textContent.length;
+        })""")
+    assert widths and max(widths) <= 80
+    left = [browser.execute_script(
+        "const one = document.querySelector(arguments[0]);"
+        "return one.getBoundingClientRect().left + parseFloat(getComputedStyle(one).paddingLeft)", name)
+        for name in (".top nav", ".menu", "main", "footer")]
+    assert left[0] == left[1] and left[2] == left[3]
 
 
 def test_without_javascript(browser, pages):
