@@ -1,0 +1,85 @@
+"""Try whether everything works on this machine: a test of the machine, the site and ebsif that takes about a minute.
+
+A module is made for IMAGE, which has to contain Python, where it is. The module is installed, loaded, packed, extended
+by a package, started as two ranks in a job, ended by a signal, unloaded and removed. Without IMAGE, the image of the
+newest installed module is used, else one of the catalogue. The SHA256 of the image is computed, which takes longer for
+a large one.
+
+Everything is written below one directory, which jobs must be able to read, and removed at the end. If a step fails,
+the directory stays; the file log in it has all commands and their output. The exit status is 1 then. Neither root nor
+the network is needed.
+"""
+
+import json
+import platform
+import shutil
+import tempfile
+import time
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+from pathlib import Path
+
+from ebsif import selftest, version
+from ebsif.commands.options import add_json, add_settings, complete, names_of, offer, settings_of
+from ebsif.errors import FOUND, UsageError
+from ebsif.files import is_there
+from ebsif.installed import imagestate, places
+from ebsif.installed.names import Names
+from ebsif.report import output
+from ebsif.report.table import print_table
+
+EXAMPLES = """\
+  ebsif selftest                                # with an image that is here
+  ebsif selftest python.sif --directory /scratch/project_1
+  ebsif selftest --site lumi --json >selftest.json -- --partition debug
+"""
+
+MORE = ("OPTION_OF_job", "options of `ebsif job`")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the arguments."""
+    offer(complete, parser.add_argument("image", metavar="IMAGE", nargs="?",
+                                        help="a SIF file, or the name of a container"))
+    parser.add_argument("--directory", metavar="DIRECTORY", type=Path, default=Path(),
+                        help="where to make the directory for the test (default: the current one)")
+    add_settings(parser)
+    add_json(parser)
+
+
+def run(options: Namespace) -> int:
+    """Run the steps, and print a table of them; return 1 if one has failed, else 0."""
+    image = find_image(names_of(options), options.image)
+    settings = settings_of(options)
+    folder = Path(tempfile.mkdtemp(prefix="ebsif-selftest-", dir=options.directory.resolve()))
+    test = selftest.SelfTest(image, folder, settings, options.more)
+    try:
+        outcomes = list(test.run())
+    finally:
+        test.close()
+    if options.json:
+        print(json.dumps({
+            "ebsif": version(), "date": time.strftime("%Y-%m-%d"), "site": test.profile.name,
+            "kernel": platform.release(), "image": image.name, "size": image.stat().st_size, "machine": test.machine,
+            "steps": list(map(asdict, outcomes))}, indent=2))
+    else:
+        print_table(["step", "result", "seconds", ""],
+                    [[one.step, one.result, f"{one.seconds:g}", one.text] for one in outcomes])
+    if any(one.result == selftest.FAILED for one in outcomes):
+        output.note(f"the commands and their output are in {folder}/log; remove {folder} afterwards")
+        return FOUND
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def find_image(names: Names, text: str) -> Path:
+    """Return the image with a name; without one, that of the newest installed module, else one of the catalogue."""
+    if text:
+        return names.image(text)
+    installed = map(imagestate.path_of, places.newest_first(names.installations))
+    recorded = (path for one in names.recorded for _, path in one.image_places if is_there(path))
+    for path in (*filter(None, installed), *recorded):
+        output.note(f"the image is {path}")
+        return path
+    raise UsageError("no image is known here: name one with Python; `apptainer pull docker://python:3.12-slim` "
+                     "fetches one, for example")

@@ -1,0 +1,280 @@
+"""
+Try on this machine what people do with modules: install, load, pack, extend, run two ranks, end a job, unload, remove.
+
+Each step runs the commands that a person would type, with an EasyBuild that has no configuration and installs into one
+directory, where everything is written. Packages come from a wheel that is made here, so no network is needed.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from easybuild.easyblocks.generic.container.tables import RUNTIMES
+
+from ebsif import modulestool, processes
+from ebsif.catalogue.settings import Settings
+from ebsif.catalogue.yamltext import as_yaml
+from ebsif.eb import framework
+from ebsif.errors import FOUND, EbsifError
+from ebsif.jobs import job
+from ebsif.report.findings import ERROR
+from ebsif.report.steps import Steps
+
+OK, FAILED, NOT_HERE, NOT_RUN = "ok", "failed", "not possible here", "not run"
+NAME, MODULE, EXTENSION, PACKAGE = "Selftest", "Selftest/1.0", "Selftest/1.0-trial", "ebsif_selftest"
+SHOWN = ("EasyBuild", "container runtime", "modules tool")  # of what `ebsif doctor` finds
+LONGEST = 1800  # seconds for a command: the SHA256 of a large image takes minutes
+QUEUE = 120  # seconds that the job may wait in the queue
+GRACE = 60  # seconds for what follows a signal
+
+# Settings of this account or of a loaded module that are not those of a person who begins.
+SETTINGS = re.compile(r"EASYBUILD_(?!ALLOW_USE_AS_ROOT)|EBSIF_(?!NODE_LOCAL)|PIP_|XDG_(CONFIG|DATA)_HOME")
+# What modules tools keep for themselves.
+OF_MODULES_TOOL = re.compile(r"_|LMOD|MODULE|LOADEDMODULES|BASH_|SHLVL")
+# A rank: says that it has started, and that a signal has reached it, in files, because some schedulers show what jobs
+# print only when they have ended.
+RANK = """\
+import os, signal, sys, time
+rank = os.environ.get("RANK", "0") + "-of-" + os.environ.get("WORLD_SIZE", "1")
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(open("ended-" + rank, "w").close()))
+open("started-" + rank, "w").close()
+time.sleep(600)
+"""
+
+
+class StepError(EbsifError):
+    """A step failed; the message is the last line that its command has printed."""
+
+
+class NotPossible(EbsifError):
+    """A step can't be tried on this machine; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a step."""
+
+    step: str
+    result: str
+    seconds: float
+    text: str
+
+
+class SelfTest:
+    """A self-test with an image, in a directory; for the site whose settings are given, with options of `ebsif job`."""
+
+    def __init__(self, image: Path, folder: Path, settings: Settings, of_job: Sequence[str]) -> None:
+        """Write the profile of a site that differs from the given one in its images and containers only."""
+        self.image, self.folder, self.of_job = Path(os.path.realpath(image)), folder, of_job
+        self.work, self.modules = folder / "work", folder / "eb/modules/all"
+        self.profile = settings.site()
+        for path in (self.work, folder / "wheels", folder / "sites/selftest"):
+            path.mkdir(parents=True)
+        (folder / "sites/selftest/site.yaml").write_text(as_yaml({
+            "name": "selftest", "description": "a self-test of ebsif", "extends": self.profile.name,
+            "not_inherited": ["containers", "images"], "image": "central",
+            "images": {"directories": [{"path": str(self.image.parent)}]}}), encoding="utf-8")
+        catalogues = [folder / "sites", *settings.own_directories]
+        self.site = [word for one in catalogues for word in ("--catalogue", str(one))] + ["--site", "selftest"]
+        self.environment = {name: value for name, value in framework.clean_environment().items()
+                            if not SETTINGS.match(name)}
+        self.environment.update(
+            {f"EASYBUILD_{name}": str(folder / "eb" / path) for name, path in (
+                ("PREFIX", ""), ("INSTALLPATH", ""), ("INSTALLPATH_SOFTWARE", "software"), ("BUILDPATH", "build"),
+                ("INSTALLPATH_MODULES", "modules"), ("SOURCEPATH", "sources"), ("REPOSITORYPATH", "repository"))},
+            MODULEPATH=":".join(filter(None, [str(self.modules), os.environ.get("MODULEPATH")])),
+            XDG_CONFIG_HOME=str(folder / "config"), XDG_DATA_HOME=str(folder / "data"),
+            PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder / "wheels"), EBSIF_INSTALL_BIND=str(folder / "wheels"))
+        if not self.environment.get("LMOD_CMD"):
+            # ebsif adds it when it runs eb, but `ebsif doctor` runs eb as a person would
+            self.environment.update(framework.OTHER_TOOL)
+        # what `ebsif doctor` has found
+        self.machine: list[dict[str, str]] = []
+        # the environment without and with the module that was loaded last
+        self.before: dict[str, str] = {}
+        self.loaded: dict[str, str] = {}
+        # what ends the ranks: a command of the scheduler, or a signal to the process that stands for them
+        self.cancel: list[str] = []
+        self.process: Optional[subprocess.Popen[bytes]] = None
+
+    def run(self) -> Iterator[Outcome]:
+        """Yield the outcome of each step; without a module, those that need one are not run."""
+        lacks = ""
+        with Steps() as steps:
+            for name, step in self.steps.items():
+                if lacks:
+                    yield Outcome(name, NOT_RUN, 0, f"it needs what failed before ({lacks})")
+                    continue
+                steps.begin(name)
+                start, result = time.monotonic(), OK
+                try:
+                    text = step()
+                except NotPossible as error:
+                    result, text = NOT_HERE, str(error)
+                except (EbsifError, OSError) as error:
+                    result, text = FAILED, str(error)
+                    lacks = name if step in (self.add, self.install, self.load) else ""
+                steps.detail(result)
+                yield Outcome(name, result, round(time.monotonic() - start, 1), text)
+
+    @property
+    def steps(self) -> dict[str, Callable[[], str]]:
+        """The steps by name; each returns what to say about it, or raises StepError or NotPossible."""
+        return {"machine": self.examine, "record": self.add, "install": self.install, "load": self.load,
+                "pack": self.pack, "extend": self.extend, "two ranks": self.start_ranks, "signal": self.end_ranks,
+                "unload": self.unload, "remove": self.remove}
+
+    def examine(self) -> str:
+        """Has the machine what is needed?"""
+        self.machine = json.loads(self.ebsif("doctor", "--json", accepted=(0, FOUND)))
+        if errors := [f"{one['subject']}: {one['text']}" for one in self.machine if one["level"] == ERROR]:
+            raise StepError("; ".join(errors))
+        return ", ".join(one["text"].partition(", /")[0] for one in self.machine if one["subject"] in SHOWN)
+
+    def add(self) -> str:
+        """Write the record of the image."""
+        self.ebsif("add", self.image, "--name", NAME, "--version", "1.0", *self.site, "-o", self.folder / "easyconfigs")
+        return self.image.name
+
+    def install(self) -> str:
+        """Install a module that uses the image where it is, with user software that can be changed."""
+        self.ebsif("install", MODULE, *self.site, "-o", self.folder / "easyconfigs")
+        return ""
+
+    def load(self) -> str:
+        """Load the module, and run Python in the container."""
+        return self.python_with(MODULE, "import sys; print('Python', sys.version.split()[0], 'in', sys.prefix)")
+
+    def pack(self) -> str:
+        """Pack the user software into a file, from which it is mounted then."""
+        self.command([f"{self.loaded['CONTAINERROOT']}/bin/make-squashfs"], self.loaded)
+        return self.python_with(MODULE, "import sys; print('mounted at', sys.prefix)")
+
+    def extend(self) -> str:
+        """Add a package, and import it in the container of the extension."""
+        write_wheel(self.folder / "wheels")
+        self.ebsif("extend", MODULE, "--add", PACKAGE, "--name", "trial", "--install", *self.site, "-o",
+                   self.folder / "easyconfigs")
+        return self.python_with(EXTENSION, f"import {PACKAGE}; print({PACKAGE}.__file__)")
+
+    def start_ranks(self) -> str:
+        """Start two ranks on a node, in a job; without a scheduler, a single process for the next step."""
+        scheduler = job.scheduler_of(self.profile)
+        if not shutil.which(scheduler.submit[0]):
+            self.process = subprocess.Popen(  # noqa: S603
+                [self.runtime, "exec", self.loaded["SIF"], "python", "-c", RANK], env=self.loaded, cwd=self.work,
+                start_new_session=True)
+            self.wait_for("started-0-of-1", GRACE)
+            raise NotPossible(f"there is no scheduler ({scheduler.submit[0]} is not on PATH)")
+        said = self.ebsif("job", EXTENSION, *self.site, "--tasks-per-node", "2", "--time", "10", "--name", "selftest",
+                          "--submit", *self.of_job, "--", "-c", RANK)
+        submitted = re.search(scheduler.submitted, said)
+        self.cancel = [*scheduler.cancel, submitted[1] if submitted else ""]
+        try:
+            self.wait_for("started-*-of-2", QUEUE, 2)
+        except StepError:
+            self.command(self.cancel)
+            raise NotPossible(f"the job did not start within {QUEUE} seconds; options of `ebsif job`, such as "
+                              "--partition, follow --") from None
+        return f"{scheduler.kind}: both have started, and know their ranks"
+
+    def end_ranks(self) -> str:
+        """Let the scheduler end the job, or end the process: SIGTERM reaches the program in the container."""
+        if self.process:
+            self.process.terminate()
+            self.wait_for("ended-0-of-1", GRACE)
+            return "SIGTERM has reached the program"
+        if not any(self.work.glob("started-*")):
+            raise NotPossible("no rank has started")
+        self.command(self.cancel)
+        self.wait_for("ended-*-of-2", GRACE, 2)
+        return "SIGTERM has reached both ranks"
+
+    def unload(self) -> str:
+        """Unload the module: the environment is as before."""
+        left = modulestool.entries(modulestool.run("without-modules.bash", NAME, environment=self.loaded).stdout)
+        names = [name for name in {*left, *self.before} if left.get(name) != self.before.get(name)
+                 and not OF_MODULES_TOOL.match(name)]
+        if names:
+            raise StepError(f"these variables are not as before: {', '.join(sorted(names))}")
+        return "the environment is as before"
+
+    def remove(self) -> str:
+        """Remove both modules: nothing of them is left."""
+        self.ebsif("remove", EXTENSION, MODULE, "--yes")
+        left = [*(self.folder / "eb/software").glob("*/*"), *self.modules.rglob(f"{NAME}/*")]
+        if left:
+            raise StepError(f"there still is {left[0]}")
+        return ""
+
+    def close(self) -> None:
+        """End what was started and hasn't ended, because a step has failed or was interrupted."""
+        if self.process and self.process.poll() is None:
+            processes.end([self.process])
+        if self.cancel and not any(self.work.glob("ended-*")):
+            with contextlib.suppress(StepError):
+                self.command(self.cancel)
+
+    # --- what the steps are made of
+
+    def ebsif(self, *words: object, accepted: Sequence[int] = (0,)) -> str:
+        """Run ebsif, with the Python that runs this program; return what it prints."""
+        program = sys.argv[0] if Path(sys.argv[0]).is_file() else shutil.which("ebsif") or ""
+        return self.command([sys.executable, program, *words], accepted=accepted)
+
+    def command(self, words: Sequence[object], environment: Optional[dict[str, str]] = None,
+                accepted: Sequence[int] = (0,)) -> str:
+        """Run a command, and log what it prints; return its standard output, or raise StepError with the last line."""
+        done = processes.run(list(map(str, words)), LONGEST, environment=environment or self.environment,
+                             cwd=str(self.work))
+        with (self.folder / "log").open("a", encoding="utf-8", errors="replace") as log:
+            log.write(f"$ {shlex.join(map(str, words))}\n{done.stdout}{done.stderr}exit status {done.returncode}\n\n")
+        if done.returncode not in accepted:
+            lines = f"{done.stdout}\n{done.stderr}".split("\n")
+            last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
+            raise StepError(last.removeprefix("ebsif: "))
+        return done.stdout
+
+    @property
+    def runtime(self) -> str:
+        """The container runtime."""
+        return next((name for name in reversed(RUNTIMES) if shutil.which(name)), RUNTIMES[0])
+
+    def python_with(self, module: str, code: str) -> str:
+        """Return what Python prints in the container of a module, with the environment that loading it makes."""
+        done = modulestool.run("environments.bash", module, environment=self.environment)
+        before, _, after = done.stdout.partition("\0\0")
+        self.before, self.loaded = modulestool.entries(before), modulestool.entries(after)
+        if done.returncode or "SIF" not in self.loaded:
+            raise StepError(f"{module} can't be loaded: {done.stderr.strip()}")
+        return self.command([self.runtime, "exec", self.loaded["SIF"], "python", "-c", code], self.loaded).strip()
+
+    def wait_for(self, pattern: str, limit: float, number: int = 1) -> None:
+        """Wait until there are so many files; raise StepError after a time limit."""
+        end = time.monotonic() + limit
+        while len(list(self.work.glob(pattern))) < number:
+            if time.monotonic() > end:
+                raise StepError(f"nothing came from the program within {limit:g} seconds")
+            time.sleep(0.2)
+
+
+def write_wheel(folder: Path) -> None:
+    """Write a wheel with an empty module."""
+    files = {f"{PACKAGE}.py": "", f"{PACKAGE}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {PACKAGE}\n"
+             "Version: 1.0\n", f"{PACKAGE}-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"
+             "Tag: py3-none-any\n"}
+    files[f"{PACKAGE}-1.0.dist-info/RECORD"] = "".join(f"{name},,\n" for name in files)
+    with zipfile.ZipFile(folder / f"{PACKAGE}-1.0-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
