@@ -158,7 +158,7 @@ def test_easyconfigs_in_the_documents_have_known_parameters():
         for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
             assert set(re.findall(r"^(\w+) = ", block, re.MULTILINE)) <= known
     text = (CHECKOUT / "docs/easyconfigs.md").read_text()
-    stages = text.partition("### Stages")[2].partition("\n### ")[0]
+    stages = text.partition("## User software")[2].partition("### Credentials")[0]
     assert set(Stage.PROPERTIES) - {"name", "requirements"} <= set(re.findall(r"`(\w+)`", stages))
     assert set(re.findall(r"^        '(\w+)': ", stages, re.MULTILINE)) <= set(Stage.PROPERTIES)
 
