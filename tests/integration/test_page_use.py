@@ -211,7 +211,7 @@ def test_searching_packages(browser, look, pages):
     look(f"installed/{CONTAINER}")
     inside = browser.find_element(By.ID, "inside")
     groups = [one.text for one in inside.find_elements(By.TAG_NAME, "summary")]
-    assert groups[1:] == ["Python packages (2)", "System packages (20)", "User software (1)"]
+    assert groups[1:] == ["Python packages (2)", "User software (1)", "System packages (20)"]
     assert "einops" in inside.text and "lib11" not in inside.text
     browser.find_element(By.CSS_SELECTOR, ".search input").send_keys("LIB11 1.11")
     assert [one.text for one in inside.find_elements(By.TAG_NAME, "li") if one.is_displayed()] == ["lib11\n1.11"]

@@ -160,6 +160,10 @@ def test_what_is_unknown_is_left_out(catalogue, tmp_path):
     assert "The catalogue lists only the main components." in text
     later = (tmp_path / "pages/mine" / f"{read(catalogue)[2].module}.html").read_text()
     assert "of &lt;b&gt;July&lt;/b&gt;" in later
+    # who comes by an old link sees the newer container at the top
+    top = text.partition("<h2>")[0]
+    assert "<p>Newer: <a" in top and ">PyTorch 2.10 debug of 2026-06-01</a>" in top
+    assert "<title>PyTorch 2.9 2026-01-01 – Containers on Mine</title>" in text and "Newer" not in later
     assert "<ins>+ mpich 5.0</ins>" in later
 
 

@@ -22,9 +22,9 @@ from ebsif.publish.pages import layout
 from ebsif.publish.pages.entry import Page, kind_of, pages, public
 from ebsif.render import easyconfig
 
-# How a page calls the packages of each kind.
-HEADINGS = {"image package": "Python packages", "system package": "System packages", "Conda package": "Conda packages",
-            "package": "User software"}
+# How a page calls the packages of each kind, in its order.
+HEADINGS = {"image package": "Python packages", "package": "User software", "Conda package": "Conda packages",
+            "system package": "System packages"}
 
 
 def build(sites: list[tuple[Site, list[Container]]], directory: Path,
@@ -53,8 +53,8 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
                  suggestions=suggestions(everything), sites=[(site, *grouped(some)) for site, some in sites], **common)
     for _, some in sites:
         for page, near in zip(some, neighbors(some)):
-            layout.write(directory, page.address, "container.html", title=page.short_name, **values_of(page), **near,
-                         **common)
+            title = f"{page.short_name} {page.date}".strip()
+            layout.write(directory, page.address, "container.html", title=title, **values_of(page), **near, **common)
 
 
 def name_of(site: Site) -> str:
@@ -135,8 +135,8 @@ def values_of(page: Page) -> dict[str, Any]:
     return {
         "page": page, "container": container, "parameters": parameters, "facts": facts(page),
         "script": job_script(container), "usage": paragraphs(parameters.get("usage") or ""),
-        "inside": [("Main components", page.components), *((HEADINGS[kind], some)
-                                                           for kind, some in page.packages.items())],
+        "inside": [("Main components", page.components), *((heading, page.packages.get(kind, {}))
+                                                           for kind, heading in HEADINGS.items())],
         "requirements": requirements(container),
     }
 
@@ -170,8 +170,8 @@ def requirements(container: Container) -> str:
     texts = [requirement_text(stage.get("requirements")).strip() for stage in stages]
     if not container.stages:
         return "\n".join(texts)
-    return "\n\n".join(f"# stage {stage.get('name', number)}\n{text}".rstrip()
-                       for number, (stage, text) in enumerate(zip(stages, texts), 1))
+    return "\n\n".join(f"# stage {stage.get('name', number)}\n{text}"
+                       for number, (stage, text) in enumerate(zip(stages, texts), 1) if text)
 
 
 def job_script(container: Container) -> str:
