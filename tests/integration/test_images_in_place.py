@@ -16,7 +16,7 @@ APPL = "/appl/"
 
 
 @pytest.fixture
-def centre(tmp_path, base_image):
+def center(tmp_path, base_image):
     """A site with a modules tool, and a directory for what the page has in /appl."""
     site = example_site(tmp_path, base_image)
     site.appl = tmp_path / "appl"
@@ -24,9 +24,9 @@ def centre(tmp_path, base_image):
     return site
 
 
-def put(centre, small_image, name):
-    """Put an image where the centre has them, with what its release says beside it."""
-    path = centre.appl / "containers" / f"{name}.sif"
+def put(center, small_image, name):
+    """Put an image where the center has them, with what its release says beside it."""
+    path = center.appl / "containers" / f"{name}.sif"
     shutil.copy(small_image("busybox"), path)
     path.with_suffix(".md").write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n")
     path.with_suffix(".json").write_text(json.dumps({"pip": [{"name": "torch", "version": "2.11.0"}]}))
@@ -39,54 +39,54 @@ def steps(job):
     return [step["run"] for step in content["jobs"][job]["steps"] if "run" in step and "pip install" not in step["run"]]
 
 
-def run_steps(centre, job, check=True):
+def run_steps(center, job, check=True):
     """Run the commands of a job as GitHub does, each in a shell of its own; return what they print."""
     said, environment = "", yaml.safe_load(WORKFLOW.read_text())["env"]
     for step in steps(job):
-        done = centre.run(["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step], check, **{
-            name: value.replace(APPL, f"{centre.appl}/") for name, value in environment.items()})
+        done = center.run(["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step], check, **{
+            name: value.replace(APPL, f"{center.appl}/") for name, value in environment.items()})
         said += done.stdout + done.stderr
     assert "Traceback" not in said
     return said
 
 
-def git(centre, *words):
-    """Run git in the repository of the centre; return what it prints."""
-    return centre.run(["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *words]).stdout
+def git(center, *words):
+    """Run git in the repository of the center; return what it prints."""
+    return center.run(["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *words]).stdout
 
 
-def test_the_page_and_its_workflow(centre, small_image):
+def test_the_page_and_its_workflow(center, small_image):
     """V-08: docs/images-in-place.md as it stands; a record in a pull request becomes a module, again if it changes."""
-    first = put(centre, small_image, "alpha-1.0")
-    making, updating = (text.replace(APPL, f"{centre.appl}/") for text in blocks("docs/images-in-place.md"))
-    git(centre, "init", "--quiet", "--bare", "--initial-branch=main", "remote.git")
-    git(centre, "init", "--quiet", "--initial-branch=main")
-    git(centre, "remote", "add", "origin", "remote.git")
-    said = centre.bash(f"set -e\n{making}\nmodule use $EASYBUILD_PREFIX/modules/all\nmodule load alpha/1.0\n"
+    first = put(center, small_image, "alpha-1.0")
+    making, updating = (text.replace(APPL, f"{center.appl}/") for text in blocks("docs/images-in-place.md"))
+    git(center, "init", "--quiet", "--bare", "--initial-branch=main", "remote.git")
+    git(center, "init", "--quiet", "--initial-branch=main")
+    git(center, "remote", "add", "origin", "remote.git")
+    said = center.bash(f"set -e\n{making}\nmodule use $EASYBUILD_PREFIX/modules/all\nmodule load alpha/1.0\n"
                        "echo image $SIF; singularity exec $SIF cat /etc/hostname >/dev/null")
     assert f"\nimage {first}\n" in said.stdout
-    record = centre.work / "mysite/containers/alpha.yaml"
+    record = center.work / "mysite/containers/alpha.yaml"
     # what the release states, and the image stays where the profile says
     assert hashlib.sha256(first.read_bytes()).hexdigest() in record.read_text()
     assert "image" not in yaml.safe_load(record.read_text())["containers"][0]
-    assert not list((centre.appl / "modules").rglob("*.sif"))
-    git(centre, "add", "mysite")
-    git(centre, "commit", "--quiet", "--message", "first")
+    assert not list((center.appl / "modules").rglob("*.sif"))
+    git(center, "add", "mysite")
+    git(center, "commit", "--quiet", "--message", "first")
     # a new image; the commands for cron
-    put(centre, small_image, "alpha-1.1")
+    put(center, small_image, "alpha-1.1")
     # the nightly job proposes its record as a branch
-    run_steps(centre, "update")
-    assert "version: 1.1" in git(centre, "show", "origin/new-images:mysite/containers/alpha.yaml")
+    run_steps(center, "update")
+    assert "version: 1.1" in git(center, "show", "origin/new-images:mysite/containers/alpha.yaml")
     # the pull request shows what would be installed
-    said = run_steps(centre, "check")
+    said = run_steps(center, "check")
     assert "alpha/1.1 would be installed from " in said and "alpha/1.0 would" not in said
-    modules = centre.appl / "modules/modules/all/alpha"
+    modules = center.appl / "modules/modules/all/alpha"
     assert [path.name for path in modules.iterdir()] == ["1.0.lua"]
     # merged: installed, and again only what has changed
-    run_steps(centre, "install")
+    run_steps(center, "install")
     times = {version: (modules / f"{version}.lua").stat().st_mtime_ns for version in ("1.0", "1.1")}
     record.write_text(record.read_text().replace("version: 1.1", "version: 1.1\n    warnings: [read this]"))
-    said = centre.bash(f"set -e\nexport EBSIF_SITE=mysite EASYBUILD_PREFIX={centre.appl}/modules\n{updating}")
+    said = center.bash(f"set -e\nexport EBSIF_SITE=mysite EASYBUILD_PREFIX={center.appl}/modules\n{updating}")
     assert "2 containers in the catalogue, 1 installed now\n" in said.stderr
     assert (modules / "1.0.lua").stat().st_mtime_ns == times["1.0"]
     assert "read this" in (modules / "1.1.lua").read_text()

@@ -22,7 +22,7 @@ def run(*command, **options):
 
 @pytest.fixture
 def pushed(registry, tmp_path):
-    """The repository of an artefact that oras has pushed to the registry, with a name of its own for each test."""
+    """The repository of an artifact that oras has pushed to the registry, with a name of its own for each test."""
     (tmp_path / "data").write_bytes(CONTENT)
     name = f"{registry.host}/tests/{tmp_path.name.replace('_', '-').lower()}"
     run(part("EBSIF_TEST_ORAS"), "push", "--plain-http", f"{name}:1.0,1.1", "data:application/x-data",

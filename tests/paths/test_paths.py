@@ -43,7 +43,7 @@ def check_steps(said, module):
     steps = {line[2:30].rstrip(): line[43:] for line in lines if re.fullmatch(r" +(\d+ min )?\d+ s", line[30:41])}
     assert steps["installing packages"] == "2 packages added"
     assert re.fullmatch(r"image not copied, \d+\.\d MB packed", steps["installing files"])
-    assert {"trying the module", "writing the module"} <= set(steps)
+    assert {"testing the module", "writing the module"} <= set(steps)
     assert max(map(len, lines)) <= 80
     assert all(one.isprintable() or one == "\n" for one in said)
     assert re.search(rf"\nebsif: installed {module} in \d+ s\n", said)
@@ -243,7 +243,7 @@ def test_somebody_without_modules_of_ours(tool, tmp_path, small_image, wheels):
     assert re.search(r"^PyTorch/2.10.0 +here ", after, re.MULTILINE)
     assert f"searched in   {image.parent} (stable): found\n" in after
     assert "PyTorch/2.10.0 is installed already: nothing to do (--rebuild installs it again)\n" in after
-    assert "trying the module" in before and "trying the module" not in after
+    assert "testing the module" in before and "testing the module" not in after
 
 
 def test_somebody_who_knows_easybuild(site, wheels, base_image):

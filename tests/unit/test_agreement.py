@@ -103,7 +103,7 @@ def test_kinds_of_gpu():
 
 @pytest.mark.parametrize("name", ["torch", "Flash_Attn", "ruamel.yaml", "a--b__c..d", "A-_.b"])
 def test_names_of_packages(name):
-    """Both sides normalise names as PEP 503 says, including the code in the container, which can't import EasyBuild."""
+    """Both sides normalize names as PEP 503 says, including the code in the container, which can't import EasyBuild."""
     path = CONTAINER_FILES / "site-packages/ebsif_pip_hints.py"
     found = importlib.util.spec_from_file_location("hints", path)
     hints = importlib.util.module_from_spec(found)

@@ -72,7 +72,7 @@ SHOWN = """\
   installing packages                 0 s  10 packages added
 user software was changed by hand since it was installed; it is kept as it is (user-software)
   installing files                    0 s  16.9 MB packed
-  trying the module                   0 s
+  testing the module                  0 s
 """
 # of pip 26.3
 PIP_LOG = """\
@@ -203,7 +203,7 @@ def test_a_failure_in_a_file(easybuild, capsys):
               "ERROR: Installation of Base-1.0-mine.eb failed: the module can't be loaded\n", status=2)
     result = running.install([])
     said = capsys.readouterr().err
-    assert re.search(r"^  trying the module +0 s  failed$", said, re.MULTILINE)
+    assert re.search(r"^  testing the module +0 s  failed$", said, re.MULTILINE)
     assert "WARNING: the image is old,\nand has \\x1b[31mno pip\n" in said
     assert result.status == 2
     assert result.message == "the module can't be loaded\nThe log is /tmp/eb-x/easybuild-Base.log"

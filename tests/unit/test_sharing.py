@@ -10,7 +10,7 @@ from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from ebsif.cli import main
-from ebsif.environments import artefact, crate, portable, repeating
+from ebsif.environments import artifact, crate, portable, repeating
 from ebsif.errors import EbsifError
 from ebsif.images.registry.login import VARIABLES, login_for
 from ebsif.images.registry.reference import open_repository
@@ -34,7 +34,7 @@ def share(folder, **changes):
     now = datetime.datetime.now(datetime.timezone.utc)
     one = portable.Portable("PyTorch/2.13.0-mine-1", Record.of(record), texts, file, now, None)
     reference = f"oci:{folder}/layout:1"
-    artefact.push(one, open_repository(reference), lambda _: None)
+    artifact.push(one, open_repository(reference), lambda _: None)
     return reference
 
 
@@ -133,7 +133,7 @@ def test_locks_of_others_are_checked(tmp_path, changes, problem):
     with pytest.raises(EbsifError, match=problem):
         repeating.read(path)
     with pytest.raises(EbsifError, match=problem):
-        artefact.read(open_repository(share(tmp_path, **changes)))
+        artifact.read(open_repository(share(tmp_path, **changes)))
 
 
 def test_locks_with_something_missing(tmp_path):
@@ -141,9 +141,9 @@ def test_locks_with_something_missing(tmp_path):
     record = {key: value for key, value in RECORD.items() if key != "venv_packages"}
     with pytest.raises(EbsifError, match="lines like name==version"):
         repeating.repeatable(Record.of(record), "x")
-    found = artefact.read(open_repository(share(tmp_path, user_software={})))
+    found = artifact.read(open_repository(share(tmp_path, user_software={})))
     with pytest.raises(EbsifError, match="user-software.squashfs doesn't match the lock"):
-        artefact.download(found, tmp_path / "place", lambda _: None)
+        artifact.download(found, tmp_path / "place", lambda _: None)
     assert not (tmp_path / "place").exists()
     easyconfig = tmp_path / "x.eb"
     easyconfig.with_suffix(".lock.json").write_text(json.dumps({**RECORD, "image": {"file": "a.sif"}}))

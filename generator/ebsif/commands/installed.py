@@ -115,7 +115,7 @@ def print_matches(matches: list[report.Match], findings: list[Finding], options:
 def audit_installations(installations: list[Installation], problems: list[Finding], options: Namespace) -> int:
     """Print known vulnerabilities; return 1 if there are any, or if a module could not be audited, else 0."""
     records, named = {}, {}
-    # what others don't let us read is nothing wrong, but may have modules
+    # private directories of other accounts are not a problem, but may have modules
     missed = [f"{problem.path}: {problem.message}" for problem in problems
               if problem.level != NOTE or places.is_gap(problem)]
     damages = [installation.damage for installation in installations if installation.damage]

@@ -17,8 +17,8 @@ from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, Record
 
 from ebsif.commands.options import add_outcome, add_settings, names_of, request_of, settings_of
 from ebsif.eb import framework
-from ebsif.environments import artefact, extending, repeating
-from ebsif.environments.artefact import Artefact
+from ebsif.environments import artifact, extending, repeating
+from ebsif.environments.artifact import Artifact
 from ebsif.environments.outcome import (
     Companion,
     Extension,
@@ -62,7 +62,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Write the easyconfig, the lock and the user software, check or install them; return the exit status."""
     with working("reading what is there"):
-        found = artefact.read(open_repository(options.reference))
+        found = artifact.read(open_repository(options.reference))
     record, request = found.record, request_of(options)
     name = options.name or name_in(record)
     extending.check_names(name)
@@ -80,13 +80,13 @@ def run(options: Namespace) -> int:
         container, name, is_same=lambda path: repeating.is_same(path, record), planned=lambda _: planned(found),
         companions={"squashfs": Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found)),
                     "lock": Companion(COPY_SUFFIX, lambda path, again: write_file(
-                        path, found.text(artefact.LOCK), again, "lock"))}))
+                        path, found.text(artifact.LOCK), again, "lock"))}))
 
 
-def planned(found: Artefact) -> Plan:
+def planned(found: Artifact) -> Plan:
     """Return the plan to take all packages from the user software, and what is wrong with it."""
     plan = repeating.recorded_plan(found.record)
-    plan.problem = artefact.problem(found)
+    plan.problem = artifact.problem(found)
     return plan
 
 
@@ -98,9 +98,9 @@ def name_in(record: Record) -> str:
     return named.group("name")
 
 
-def offer_lock(request: Request, found: Artefact, name: str) -> str:
+def offer_lock(request: Request, found: Artifact, name: str) -> str:
     """Write the lock, unless the command only looks, and return how it can be used on another image."""
-    text, module = found.text(artefact.LOCK), repeating.module_of(found.record).replace("/", "-")
+    text, module = found.text(artifact.LOCK), repeating.module_of(found.record).replace("/", "-")
     path = (request.output or Path()) / f"{module}{COPY_SUFFIX}"
     only_looks = request.dry_run or (request.check and not request.installs)
     if path.exists() and path.read_bytes() != text.encode():
@@ -114,17 +114,17 @@ def offer_lock(request: Request, found: Artefact, name: str) -> str:
         f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {name} --install")
 
 
-def fetch_user_software(found: Artefact, path: Path, again: bool) -> None:
+def fetch_user_software(found: Artifact, path: Path, again: bool) -> None:
     """Write user software to a file, unless it is there; a different one is kept under another name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".ebsif-pull-", dir=path.parent) as folder:
         file = Path(folder, path.name)
-        with artefact.transferring("fetching user software", found.squashfs.size) as progress:
+        with artifact.transferring("fetching user software", found.squashfs.size) as progress:
             if is_content(path, found.squashfs):
                 return
             if path.exists():
                 require_replaceable(path, again)
-            artefact.download(found, file, progress)
+            artifact.download(found, file, progress)
         # another process may have been faster
         if path.exists() and not is_content(path, found.squashfs):
             set_aside(path, "user software")

@@ -1,6 +1,6 @@
 """Put the environment of a module into a registry or an OCI layout directory, for others.
 
-That is its user software, with lock, bill of materials and easyconfig, as one artefact. It belongs to the module's
+That is its user software, with lock, bill of materials and easyconfig, as one artifact. It belongs to the module's
 image, which is not part of it: `ebsif pull` makes the module where that image is. A module with a credential in its
 record or easyconfig is refused. The login for the registry is the container runtime's (`apptainer registry login`).
 """
@@ -9,7 +9,7 @@ import contextlib
 from argparse import ArgumentParser, Namespace
 
 from ebsif.commands.options import add_license, add_name, names_of
-from ebsif.environments import artefact, portable
+from ebsif.environments import artifact, portable
 from ebsif.images.registry.connection import TransferError
 from ebsif.images.registry.manifest import ContentError
 from ebsif.images.registry.reference import open_repository
@@ -32,15 +32,15 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Push the environment; return 0."""
-    reference = artefact.reference_to_push(options.reference)
+    reference = artifact.reference_to_push(options.reference)
     found = portable.of(names_of(options).installation(options.module), options.license)
     if not found.squashfs:
         raise portable.PortableError(f"{found.module} has no packages of its own: others need only its image")
     repository, before = open_repository(reference), None
     with contextlib.suppress(TransferError, ContentError):
         before = repository.resolve(reference.tag)
-    with artefact.transferring("pushing user software", found.squashfs.stat().st_size) as progress:
-        manifest = artefact.push(found, repository, progress)
+    with artifact.transferring("pushing user software", found.squashfs.stat().st_size) as progress:
+        manifest = artifact.push(found, repository, progress)
     if before and before != manifest.digest:
         output.note(f"{reference} pointed to another environment until now; it can still be pulled by its digest: "
                     f"{reference.with_digest(before)}")

@@ -26,7 +26,7 @@ NAMES = {
     "building": "installing packages",
     "testing": "importing packages",
     "installing": "installing files",
-    "sanity checking": "trying the module",
+    "sanity checking": "testing the module",
     "creating module": "writing the module",
 }
 IMPORTANT = ("sanity checking", "creating module")

@@ -1,1 +1,1 @@
-"""Images and artefacts in registries and OCI layout directories, through one interface: `opening.open_repository`."""
+"""Images and artifacts in registries and OCI layout directories, through one interface: `opening.open_repository`."""

@@ -1,5 +1,5 @@
 """
-A directory with an OCI layout: images and artefacts as in a registry, without one.
+A directory with an OCI layout: images and artifacts as in a registry, without one.
 
 https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 """
@@ -24,7 +24,7 @@ TAGGED = "org.opencontainers.image.ref.name"
 
 
 class Layout(Repository):
-    """The images and artefacts in a directory."""
+    """The images and artifacts in a directory."""
 
     def __init__(self, reference: ImageSource):
         """Keep the directory, which doesn't need to exist."""

@@ -89,9 +89,9 @@ class Descriptor:
 @dataclass(frozen=True)
 class Manifest:
     """
-    A manifest of an image or artefact, or an index of several.
+    A manifest of an image or artifact, or an index of several.
 
-    `descriptor` is its own; `content` is the JSON in it; `layers` of an artefact are its files; `manifests` are those
+    `descriptor` is its own; `content` is the JSON in it; `layers` of an artifact are its files; `manifests` are those
     in an index.
     """
 
@@ -110,7 +110,7 @@ class Manifest:
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict) or not isinstance(content.get("annotations") or {}, dict):
-            raise ContentError(f"{where}: not the manifest of an image or artefact")
+            raise ContentError(f"{where}: not the manifest of an image or artifact")
         # OCI doesn't require the media type
         implied = INDEX if "manifests" in content else MANIFEST if "layers" in content else ""
         kind = content.get("mediaType") or implied
@@ -138,7 +138,7 @@ class Manifest:
 
     @property
     def artifact_type(self) -> str:
-        """The kind of artefact; the media type of the configuration if it is not named, as OCI wants it."""
+        """The kind of artifact; the media type of the configuration if it is not named, as OCI wants it."""
         return self.content.get("artifactType") or (self.config.media_type if self.config else "")
 
     @property

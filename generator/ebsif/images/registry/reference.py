@@ -1,4 +1,4 @@
-"""Names of images and artefacts in registries and OCI layout directories, and the repositories that they name."""
+"""Names of images and artifacts in registries and OCI layout directories, and the repositories that they name."""
 
 from typing import Union
 

@@ -1,4 +1,4 @@
-"""What can be done with images and artefacts in a repository: of a registry, or a directory with an OCI layout."""
+"""What can be done with images and artifacts in a repository: of a registry, or a directory with an OCI layout."""
 
 import contextlib
 import uuid
@@ -25,7 +25,7 @@ def nothing(_: int) -> None:
 
 
 class Repository(ABC):
-    """Images and artefacts; `reference` is the name by which it was opened. Methods raise EbsifError if they fail."""
+    """Images and artifacts; `reference` is the name by which it was opened. Methods raise EbsifError if they fail."""
 
     def __init__(self, reference: ImageSource):
         """Keep the name."""

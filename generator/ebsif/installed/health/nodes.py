@@ -37,7 +37,7 @@ def examine(findings: Sequence[Finding], installations: Sequence[Installation]) 
         yield Finding(NOTE, "nodes", "only this node was checked. To check whether two nodes can communicate: "
                       "`salloc --nodes=2 ebsif doctor --installed`")
     elif broken - {shown(one) for one in installations}:
-        yield Finding(NOTE, "nodes", "communication was not checked: repair this node first")
+        yield Finding(NOTE, "nodes", "communication was not checked: fix the errors of this node first")
     else:
         yield Finding(NOTE, "nodes", "besides communication, only this node was checked. To check all of them: "
                       "`srun --ntasks-per-node=1 --label ebsif doctor --installed`")

@@ -1,5 +1,5 @@
 """
-The environment of a module as an OCI artefact, in a registry or an OCI layout directory.
+The environment of a module as an OCI artifact, in a registry or an OCI layout directory.
 
 Its files are those of `Portable`. It belongs to an image, whose digest is in the lock and in the annotations.
 """
@@ -24,7 +24,7 @@ from ebsif.images.registry.repository import Progress, Repository
 from ebsif.installed.sbom import BILL_OF_MATERIALS
 from ebsif.report.steps import Now, Steps
 
-# Kind of the artefact, which is also the media type of its configuration, as for registries that know no kinds.
+# Kind of the artifact, which is also the media type of its configuration, as for registries that know no kinds.
 KIND = "application/vnd.ebsif.environment.v1+json"
 MEDIA_TYPES = {SQUASHFS: "application/vnd.ebsif.user-software.v1.squashfs", LOCK: "application/vnd.ebsif.lock.v1+json",
                BILL_OF_MATERIALS: "application/vnd.cyclonedx+json"}
@@ -33,12 +33,12 @@ EASYCONFIG = "application/vnd.easybuild.easyconfig.v1"
 ANNOTATION = "org.opencontainers.image."
 
 
-class ArtefactError(EbsifError):
-    """An artefact can't be written or used; the message says why and what to do."""
+class ArtifactError(EbsifError):
+    """An artifact can't be written or used; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
-class Artefact:
+class Artifact:
     """An environment in a registry or directory, with its manifest and the record in it."""
 
     repository: Repository
@@ -61,18 +61,18 @@ class Artefact:
 
 
 def reference_to_push(text: str) -> ImageSource:
-    """Return the place for an artefact. Raise EbsifError if it is none."""
+    """Return the place for an artifact. Raise EbsifError if it is none."""
     reference = parse(text)
     if reference.kind == DOCKER:
-        raise ArtefactError(f"{text}: an environment is not an image for Docker: write oras:// instead of docker://")
+        raise ArtifactError(f"{text}: an environment is not an image for Docker: write oras:// instead of docker://")
     if reference.digest or not reference.tag:
-        raise ArtefactError(f"{text}: name a tag, and no digest: {reference.with_digest(None)}"
+        raise ArtifactError(f"{text}: name a tag, and no digest: {reference.with_digest(None)}"
                             f"{'' if reference.tag else ':1'}")
     return reference
 
 
 def annotations_of(portable: Portable) -> dict[str, str]:
-    """Return the annotations of an artefact: what it is, and to which image it belongs."""
+    """Return the annotations of an artifact: what it is, and to which image it belongs."""
     record = portable.record
     values = {"title": portable.module, "version": record.full_version, "created": portable.installed.isoformat(),
               "licenses": portable.license, "base.name": record.image.file,
@@ -119,39 +119,39 @@ def push(portable: Portable, repository: Repository, progress: Progress) -> Mani
     return manifest
 
 
-def read(repository: Repository) -> Artefact:
+def read(repository: Repository) -> Artifact:
     """Return the environment in a repository. Raise EbsifError if there is none, or its lock can't be repeated."""
     manifest = repository.manifest()
     if manifest.artifact_type != KIND:
         is_image = manifest.sif or manifest.is_index
-        raise ArtefactError(f"{repository.reference} is not an environment that `ebsif push` has written" + (
+        raise ArtifactError(f"{repository.reference} is not an environment that `ebsif push` has written" + (
             f": an image? `ebsif add {repository.reference}` adds it to the catalogue" if is_image else ""))
     place = f"the lock in {repository.reference}"
     try:
         record = Record.parse(repository.read(part(manifest, LOCK, repository)))
     except RecordError as error:
-        raise ArtefactError(f"{place}: {error}") from None
-    return Artefact(repository, manifest, repeating.repeatable(record, place))
+        raise ArtifactError(f"{place}: {error}") from None
+    return Artifact(repository, manifest, repeating.repeatable(record, place))
 
 
 def part(manifest: Manifest, name: str, repository: Repository) -> Descriptor:
-    """Return the file of an artefact with a name and the media type for it."""
+    """Return the file of an artifact with a name and the media type for it."""
     kind = MEDIA_TYPES.get(name, EASYCONFIG)
     layer = next((one for one in manifest.layers if one.title == name and one.media_type == kind), None)
     if not layer:
-        raise ArtefactError(f"{repository.reference} has no {name}: it is damaged, or of a module without packages")
+        raise ArtifactError(f"{repository.reference} has no {name}: it is damaged, or of a module without packages")
     return layer
 
 
-def problem(artefact: Artefact) -> str:
-    """Return why an artefact can't be used; empty if it can."""
-    digest = artefact.record.user_software.get(SQUASHFS)
-    is_right = artefact.squashfs.digest == f"sha256:{digest}"
-    return "" if is_right else f"{artefact.name}: {SQUASHFS} doesn't match the lock"
+def problem(artifact: Artifact) -> str:
+    """Return why an artifact can't be used; empty if it can."""
+    digest = artifact.record.user_software.get(SQUASHFS)
+    is_right = artifact.squashfs.digest == f"sha256:{digest}"
+    return "" if is_right else f"{artifact.name}: {SQUASHFS} doesn't match the lock"
 
 
-def download(artefact: Artefact, path: Path, progress: Progress) -> None:
-    """Fetch the user software of an artefact to a file. Raise ArtefactError if it isn't the one that its lock names."""
-    if wrong := problem(artefact):
-        raise ArtefactError(wrong)
-    artefact.repository.download(artefact.squashfs, path, progress)
+def download(artifact: Artifact, path: Path, progress: Progress) -> None:
+    """Fetch the user software of an artifact to a file. Raise ArtifactError if it isn't the one that its lock names."""
+    if wrong := problem(artifact):
+        raise ArtifactError(wrong)
+    artifact.repository.download(artifact.squashfs, path, progress)
