@@ -18,7 +18,7 @@ test: ## set everything up and run the tests; started by root, they run as an or
 test-pythons: ## run unit tests and ebsif with Python 3.9 and 3.13, the easyblocks with 3.7
 	@scripts/test-pythons
 
-test-versions: ## install and use a module with every version of EasyBuild, modules tools and Python that is to be had
+test-versions: ## install and use a module with every available version of EasyBuild, modules tools and Python
 	@scripts/test-versions
 
 test-nightly: ## run the tests of other people's programs and rare combinations, which are not part of `make test`

@@ -344,11 +344,11 @@ def test_doctor_names_the_easyblocks_to_mend(lumi):
     shutil.copytree(CHECKOUT / "easyblocks/generic/container", shared / "container")
     assert said(status=0) == "ok: easyblocks: eb finds them"
     version = shared / "container/files/VERSION"
-    remedy = f"and this is ebsif {NUMBER}: replace container and container*.py there with those"
+    remedy = f"but this is ebsif {NUMBER}: replace container and container*.py there with its"
     version.write_text("0.1.9\n")
-    assert f"eb finds those of ebsif 0.1.9 in {shared}, {remedy}" in said()
+    assert f"eb finds easyblocks of ebsif 0.1.9 in {shared}, {remedy}" in said()
     version.unlink()
-    assert f"eb finds those of ebsif 0.1 in {shared}, {remedy}" in said()
+    assert f"eb finds easyblocks of ebsif 0.1 in {shared}, {remedy}" in said()
     (shared / "sitetarball.py").write_text("import nosuchmodule\n")
     assert "sitetarball" in said() and f". Correct include-easyblocks ({lumi.easyblocks}/*/*.py" in said()
 

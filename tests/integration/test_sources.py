@@ -260,7 +260,7 @@ def test_an_archive(place, tmp_path, small_image):
 
 @pytest.mark.parametrize(("source", "status", "message"), [
     ("oras://registry.example/A:1", 3, "should be oras://HOST/PATH:TAG@sha256:DIGEST (paths in lower case"),
-    ("https://host/image.sif", 2, "https://host/image.sif tells nothing about the image before it is fetched: add "),
+    ("https://host/image.sif", 2, "has no information about the image before it is fetched: add --fetch "),
     ("docker-archive:image.tar", 2, "add --fetch DIRECTORY"),
     ("library://entity/image:1", 3, "fetch it yourself (`apptainer pull FILE.sif library://entity/image:1`), and "),
     ("oci:nothing", 3, "nothing is not a directory with an OCI layout"),

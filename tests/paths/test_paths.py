@@ -56,7 +56,7 @@ def check_the_first_week(said, mine):
         "+ greeting 1.0 asked for", "+ hello 1.0 asked for", f"yes: {mine} can be installed: 2 packages"]
     check_steps(install.partition("load it with: ")[0], mine)
     assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
-    assert f"the commands of {mine} hide those of this machine: unload the module" in said
+    assert f"the commands of {mine} hide the machine's own: unload the module" in said
     assert f"{mine} has these packages already: nothing to do" in said
     # V-01
     assert re.search(r"packaging 25\.0 instead of the image's 26", said)

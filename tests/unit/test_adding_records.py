@@ -46,17 +46,17 @@ LABEL = "org.opencontainers.image.version"
     # from the file name alone, and never the version of something else in it
     ("Tool", "tool-1.2.sif", {}, {}, "1.2", "from the file name"),
     ("Tool", "python-3.11-rocm-6.2.4_tool_v1.2rc1+local.sif", {}, {}, "1.2rc1", "from the file name"),
-    ("Tool", "2.5-tool-1.2.sif", {}, {}, "1.2", "the file name says so, the file name says 2.5"),
+    ("Tool", "2.5-tool-1.2.sif", {}, {}, "1.2", "from the file name, but 2.5 in the file name"),
     # the package that the software is named after
     ("PyTorch", "image.sif", {"torch": "2.10.0+cu124", "pytorch": "1"}, {}, "2.10.0", None),
-    ("jax", "image-0.4.sif", {"jax": "0.5.0"}, {}, "0.5.0", "the package jax says so, the file name says 0.4"),
+    ("jax", "image-0.4.sif", {"jax": "0.5.0"}, {}, "0.5.0", "from the package jax, but 0.4 in the file name"),
     # labels come first, except the version of the operating system
     ("Tool", "tool.sif", {}, {LABEL: "v3.4.5"}, "3.4.5", None),
     ("Tool", "tool-1.0.sif", {"tool": "2.0"}, {LABEL: "2.0.1"}, "2.0.1",
-     f"the label {LABEL} says so, the file name says 1.0"),
+     f"from the label {LABEL}, but 1.0 in the file name"),
     ("Tool", "tool-1.0.sif", {}, {LABEL: "24.04"}, "1.0", "from the file name"),
     # suffixes that people add to a version
-    ("Tool", "tool.sif", {}, {LABEL: "2.7.1 (x)"}, "2.7.1", f"the label {LABEL} says '2.7.1 (x)'"),
+    ("Tool", "tool.sif", {}, {LABEL: "2.7.1 (x)"}, "2.7.1", f"the label {LABEL} is '2.7.1 (x)'"),
     ("Tool", "tool-1.0.sif", {}, {LABEL: "2.7.1x"}, "1.0", "from the file name"),
 ])
 def test_version_from_labels_package_or_file_name(software, name, packages, labels, expected, review):
@@ -173,7 +173,7 @@ def test_a_user_is_asked_for_what_is_unknown():
         ask, questions = answers(answer)
         proposal = adding.propose(found("tool-1.0.sif", {"tool": "2.0"}), [], name="Tool", ask=ask)
         assert (proposal.values["version"], proposal.reviews.get("version")) == (version, None)
-        assert questions == [("Version of Tool (the package tool says so, the file name says 1.0)", "2.0")]
+        assert questions == [("Version of Tool (from the package tool, but 1.0 in the file name)", "2.0")]
     with pytest.raises(AddingError, match="version: '1 0' should contain letters"):
         adding.propose(found("tool.sif"), [], name="Tool", ask=lambda *_: "1 0")
 
@@ -438,7 +438,7 @@ def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
         monkeypatch.setattr("ebsif.render.rendering.files.replace", interrupt)
         status = 130
     elif failure == "module":
-        name, arguments, expected = "else-1.0.sif", ["--name", "Tool"], "which is that of project/mine/containers/Tool"
+        name, arguments, expected = "else-1.0.sif", ["--name", "Tool"], "which project/mine/containers/Tool"
     elif failure == "no version":
         name, arguments, expected = "tool.sif", ["--name", "Tool"], "add --version VERSION"
     elif failure == "no family":
@@ -446,7 +446,7 @@ def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
     elif failure == "profile":
         arguments, expected = ["--version", "4/0"], "should contain letters, digits"
     else:
-        arguments, expected = ["--version", "5.0"], "the record would be that of tool-5.0.sif"
+        arguments, expected = ["--version", "5.0"], "the record would describe tool-5.0.sif"
     capsys.readouterr()
     assert add(name, *arguments) == status
     said = capsys.readouterr().err.replace(str(place) + "/", "")

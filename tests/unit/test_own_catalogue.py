@@ -142,7 +142,7 @@ def test_a_directory_of_images(place, capsys):
     said = capsys.readouterr()
     assert "ebsif: images/broken-1.0.sif: " in said.err and "no magic" in said.err
     assert "ebsif: images/release-3/20260101.sif: no family of the catalogue has images named like" in said.err
-    assert "what is new of 5 images; to install all modules: ebsif install --all" in said.err
+    assert "5 images checked, new ones added; to install all modules: ebsif install --all" in said.err
     records = reading.read(site.read("mine", [site.SITES]), place / "data/ebsif/catalogue/mine", site.SITES / "mine")
     own = {one.module: one for one in records if one.is_own}
     assert list(own) == ["Tool/2.0", "Tool/10.0", "new/1.5"]

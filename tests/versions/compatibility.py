@@ -1,5 +1,5 @@
 """
-Try the versions of EasyBuild, the modules tools, the runtime and Python that are to be had, each with the newest of the
+Try the available versions of EasyBuild, the modules tools, the runtime and Python, each with the newest of the
 others (of Lmod, the newest in Debian). Writes tests/data/compatibility.json and the table in docs/compatibility.md;
 rows that can't be tried here (a Python that isn't on this machine) stay as they are. Run by `make test-versions`.
 """

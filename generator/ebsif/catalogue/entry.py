@@ -94,9 +94,9 @@ def check_container(container: Container, containers: Sequence[Container], propo
                     file_name: str) -> None:
     """Raise AddingError if a record is for another image, or another record has the same module."""
     if container.file_name != file_name:
-        raise AddingError(f"the record would be that of {container.file_name}, and the image is {file_name}; "
+        raise AddingError(f"the record would describe {container.file_name}, but the image is {file_name}; "
                           f"nothing was written. Complete it by hand ('file'), in {path}", proposal.text)
     twin = next((one for one in containers if one.module.lower() == container.module.lower()), None)
     if twin:
-        raise AddingError(f"the module would be {container.module}, which is that of {twin.place}; nothing was "
+        raise AddingError(f"the module would be {container.module}, which {twin.place} has already; nothing was "
                           f"written. Give it a 'label' of its own by hand, in {path}", proposal.text)

@@ -147,7 +147,7 @@ class ContainerFields(Model):
         None, description="own: the module gets a copy of the image; central: it uses the image of the site; "
                           "reference: it uses the image where it was found at installation")
     images: Optional[Images] = Field(None, description="where the image is, overriding the site")
-    binds: Optional[Binds] = Field(None, description="binds in addition to those of the site")
+    binds: Optional[Binds] = Field(None, description="binds in addition to the site's")
     gpu: Optional[GpuKind] = Field(None, description="kind of GPU, overriding the site")
     gpu_option: Optional[bool] = Field(
         None, description="whether to use the runtime's option for GPUs, overriding the site")
@@ -157,8 +157,8 @@ class ContainerFields(Model):
         None, description="files of the public keys of those who may sign the image, overriding the site; "
                           "[] for an image without a signature")
     keep_packages: list[SingleLine] = Field(
-        [], description="packages of the image that requirements can't replace, in addition to those of the site, and "
-                        "to those that are compiled or built for the machine")
+        [], description="packages of the image that requirements can't replace, in addition to the site's, and to "
+                        "packages that are compiled or built for the machine")
     components: dict[VersionPart, Annotated[VersionPart, Removable()]] = Field(
         {}, description="components in the image and their versions")
     python_packages: Optional[list[VersionPart]] = Field(
@@ -170,11 +170,11 @@ class ContainerFields(Model):
         [], description="what `module keyword` finds the module by, besides its description and components")
     badges: dict[VersionPart, Optional[SingleLine]] = Field(
         {}, description="components with a badge on the pages of `ebsif docs` and how they are written, in addition to "
-                        "those of the site; null takes one away")
+                        "the site's; null takes one away")
     container_env: dict[EnvName, Optional[EnvText]] = Field(
         {}, description="environment variables in the container; null unsets a variable there")
     network_env: dict[EnvName, Optional[SingleLine]] = Field(
-        {}, description="environment variables for the network, in addition to those of the site; null unsets a "
+        {}, description="environment variables for the network, in addition to the site's; null unsets a "
                         "variable in the container")
     caches: dict[EnvName, Optional[CachePlace]] = Field(
         {}, description="more variables that name caches, and the place of each: job/NAME or step/NAME (on the node) "
@@ -191,7 +191,7 @@ class ContainerFields(Model):
         {}, description="aliases of commands and run scripts")
     masked_paths: Union[list[SingleLine], dict[SingleLine, Optional[SingleLine]], None] = None
     definition_files: list[FilePath] = Field([], description="files the image was built from")
-    conflicts: list[SingleLine] = Field([], description="conflicting modules in addition to those of the site")
+    conflicts: list[SingleLine] = Field([], description="conflicting modules in addition to the site's")
     requirements: Union[str, list[SingleLine], list[Stage], None] = Field(
         None, description="Python packages to install")
     system_packages: Union[list[SystemPackageName], SystemPackages, None] = Field(
@@ -234,7 +234,7 @@ class Record(ContainerFields):
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
         None, description="SHA256 of the image, checked at installation")
     size: Optional[Count] = Field(
-        None, description="size of the image in bytes: another size tells that it was replaced or truncated")
+        None, description="size of the image in bytes: another size means that it was replaced or truncated")
     source: Optional[Source] = Field(
         None, description="where the image is fetched from if it is in no image directory: oras://, docker:// or "
                           "https://, oci:, oci-archive: or docker-archive:, with its digest")

@@ -71,7 +71,7 @@ class Images(Model):
     directories: list[ImageDirectory] = Field([], description="directories with images, in search order")
     repositories: list[RepositoryName] = Field(
         [], description="repositories of registries (oras://HOST/PATH, docker://HOST/PATH) in whose tags `ebsif "
-                        "update` looks for new images; those of records with a source are known")
+                        "update` looks for new images, besides the repositories of records")
     release_lists: list[ListAddress] = Field(
         [], description="URLs of lists of images on web servers, in which `ebsif update` looks for new images: text "
                         "with lines of sha256sum, or with a name or URL on each line")
@@ -195,21 +195,21 @@ class Scheduler(Model):
 class Site(Model):
     """The profile of a site."""
 
-    name: Annotated[str, Field(pattern=NAME)] = Field(description="name of the site, that of its directory")
+    name: Annotated[str, Field(pattern=NAME)] = Field(description="name of the site and of its directory")
     description: SingleLine = Field(description="the machine, in a few words")
     extends: Optional[SingleLine] = Field(
         None, description="name of the site from which this one takes everything that it doesn't set itself, "
-                          "containers included; its own name means that of the next catalogue")
+                          "containers included; its own name stands for the site in the next catalogue")
     not_inherited: list[Literal["binds", "conflicts", "container_env", "containers", "images", "network_env",
                                 "scheduler"]] = Field(
         [], description="what isn't taken from the extended site; null takes away a single entry of a table")
     images: Images = Field(**TABLE)
     image: Optional[Annotated[str, OneOf(*IMAGE_KINDS)]] = Field(
-        None, description="image of the modules whose records don't say it: own (a copy, the default), central or "
+        None, description="image of modules without a value in their records: own (a copy, the default), central or "
                           "reference (the image stays where it is)")
     extension_image: Literal["reference", "own"] = Field(
-        "reference", description="image of the extensions that users make: a reference to that of the extended module, "
-                                 "or an own copy")
+        "reference", description="image of the extensions that users make: a reference to the image of the extended "
+                                 "module, or an own copy")
     binds: Binds = Field(**TABLE)
     caches: Caches = Field(**TABLE)
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")

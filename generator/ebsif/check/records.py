@@ -93,7 +93,7 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
             continue
         if different:
             yield finding(ERROR, f"{path} was {different.how}, so it is not the image of the record: "
-                                 f"{different.figures} (`ebsif update` says what to do)")
+                                 f"{different.figures} (run `ebsif update`)")
     problem = easyconfig.moving_problem(container)
     if problem:
         yield finding(ERROR, problem)

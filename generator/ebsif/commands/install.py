@@ -36,9 +36,9 @@ def configure(parser: ArgumentParser) -> None:
     add_settings(parser)
     offer(complete, parser.add_argument("names", metavar="CONTAINER", nargs="*", help="NAME, NAME/VERSION or a part of "
                                         "a name"))
-    parser.add_argument("--all", action="store_true", help="install all that has no module yet")
-    parser.add_argument("--rebuild", action="store_true", help="install again what is there; with --all, only what has "
-                        "changed in the catalogue since")
+    parser.add_argument("--all", action="store_true", help="install all containers that have no module yet")
+    parser.add_argument("--rebuild", action="store_true", help="install existing modules again; with --all, only "
+                        "modules that have changed in the catalogue since")
     add_output(parser, "directory for the easyconfigs (default: ~/.local/share/ebsif/easyconfigs)", overwrite=False)
     add_dry_run(parser, "only print the easyconfigs")
 

@@ -106,7 +106,7 @@ def look(source: ImageSource, options: Namespace) -> inspection.Inspection:
     if options.fetch:
         return sourced(source, [], options.fetch, whole=True).found
     if not remote.is_readable(source):
-        raise UsageError(f"{source} tells nothing about the image before it is fetched: add --fetch DIRECTORY")
+        raise UsageError(f"{source} has no information about the image before it is fetched: add --fetch DIRECTORY")
     known = remote.look(source)
     output.note(f"{options.name} is not fetched ({format_size(known.layers)}): its content is unknown (--fetch "
                 "DIRECTORY)")

@@ -56,6 +56,6 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
         raise FetchError(str(error).strip("'\"")) from None
     noted = image.noted_source(str(target))
     if not noted and sha256 != sha256_of(target):
-        raise FetchError(f"{target} exists already, and nothing says that it is the image from {source}: move it away, "
-                         "or name another directory")
+        raise FetchError(f"{target} exists already, and may not be the image from {source}: move it away, or "
+                         "choose another directory")
     return target, noted or source

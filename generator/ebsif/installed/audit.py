@@ -144,8 +144,8 @@ def ask(versions: Mapping[str, str], options: Sequence[str]) -> list[dict[str, A
     try:
         return json.loads(result.stdout)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        said = result.stderr.strip().splitlines()[-1:] or ["it says nothing"]
-        raise AuditError(f"pip-audit failed, exit status {result.returncode}: {said[0]}. Without network, name a "
+        said = result.stderr.strip().splitlines()[-1:] or ["no output"]
+        raise AuditError(f"pip-audit failed, exit status {result.returncode}: {said[0]}. Without network, use a "
                          "copy of an advisory database (--database)") from None
 
 

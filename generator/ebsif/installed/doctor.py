@@ -97,8 +97,8 @@ def find_easybuild(modules: Sequence[str]) -> Finding:
     loaded = framework.container_modules(os.environ)
     if found.level == OK or not loaded:
         return found
-    return dataclasses.replace(found, text=f"{found.text}; the commands of {', '.join(loaded)} hide those of this "
-                               "machine: unload the module before you run eb yourself")
+    return dataclasses.replace(found, text=f"{found.text}; the commands of {', '.join(loaded)} hide the machine's "
+                               "own: unload the module before you run eb yourself")
 
 
 def find_program(part: str, names: Sequence[str], remedy: str, version_option: str = "--version",
@@ -148,7 +148,7 @@ def find_easyblocks() -> list[Finding]:
                 find_easyconfigs()]
     errors = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
     # some messages of EasyBuild end without a full stop
-    return [Finding(ERROR, part, f"eb --dry-run says: {' '.join(errors).rstrip('.')}. {remedy_for(answer.stdout)}")]
+    return [Finding(ERROR, part, f"eb --dry-run fails: {' '.join(errors).rstrip('.')}. {remedy_for(answer.stdout)}")]
 
 
 def compare_versions(part: str, text: str) -> Finding:
@@ -161,8 +161,8 @@ def compare_versions(part: str, text: str) -> Finding:
     version = file.read_text(encoding="utf-8").strip() if is_there(file) else "0.1"
     if version == VERSION:
         return Finding(OK, part, "eb finds them")
-    return Finding(ERROR, part, f"eb finds those of ebsif {version} in {path[1]}, and this is ebsif {VERSION}: replace "
-                   "container and container*.py there with those in its easyblocks/generic")
+    return Finding(ERROR, part, f"eb finds easyblocks of ebsif {version} in {path[1]}, but this is ebsif {VERSION}: "
+                   "replace container and container*.py there with its easyblocks/generic")
 
 
 def find_easyconfigs() -> Finding:

@@ -132,7 +132,7 @@ def compare(path: Path, known: ImageRecord, verify: bool) -> tuple[str, Optional
         return VERIFIED, None
     if known.mtime_ns not in (None, path.stat().st_mtime_ns):
         return TOUCHED, (f"the image {path} was written to or copied after the installation (`ebsif installed "
-                         "--verify` tells whether its content has changed)")
+                         "--verify` compares its content)")
     return (RECORDED if known.size is not None else UNKNOWN), None
 
 

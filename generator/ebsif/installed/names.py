@@ -188,8 +188,8 @@ class Names:
         wanted = str(text)
         records = self.named(selection.with_version(wanted))
         if records:
-            raise NamingError(f"{records[0].module} is in the catalogue, but not installed here (`ebsif show "
-                              f"{records[0].module}` says how to install it)")
+            raise NamingError(f"{records[0].module} is in the catalogue, but not installed here (to install it: "
+                              f"`ebsif install {records[0].module}`)")
         own = [one.extension[0] for one in self.installations if one.extension]
         also = selection.did_you_mean(wanted, [*map(shown, self.installations), *own])
         raise NamingError(f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "

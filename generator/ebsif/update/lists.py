@@ -71,7 +71,7 @@ def images_in(comparison: Comparison, address: str) -> list[Entry]:
         return []
     if not images:
         comparison.say(WARNING, "lists no image: it should have lines of sha256sum, or a name or URL on each line. "
-                       "Correct the address in 'release_lists' of 'images', or what is there", address)
+                       "Correct the address in 'release_lists' of 'images', or the list", address)
     return images
 
 

@@ -247,7 +247,7 @@ def propose_new_software(image: Image, name: str, families: Container[str] = ())
         reviews["version"] = review
     family: dict[str, Any] = {"file": file_template(image.file_name, version), "init": found.init}
     if family["file"] == image.file_name:
-        reviews["file"] = "the name has no version, so it is that of this image alone: the next one needs its own"
+        reviews["file"] = "the name has no version, so it fits only this image: the next one needs another record"
     family.update(python_of(image, name, reviews))
     family.update(texts_of(found, name, reviews))
     family_name = name.lower() + "-own" * (name.lower() in families)
@@ -283,7 +283,7 @@ def texts_of(found: Inspection, name: str, reviews: Fields) -> Fields:
     homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))
                      and re.match("https?://", text)), None)
     if not homepage:
-        reviews["homepage"] = "a placeholder, because the image has none: enter that of the software"
+        reviews["homepage"] = "a placeholder, because the image has none: enter the homepage of the software"
     description = line_of(found.labels.get("org.opencontainers.image.description"))
     if not description or PLACEHOLDER.search(description):
         description = f"{name} in a container."

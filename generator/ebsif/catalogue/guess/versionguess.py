@@ -47,9 +47,9 @@ def guess_version(found: Inspection, names: list[str], file_name: str,
     if not said:
         return None, None
     (source, version, doubt), *others = said
-    other = [f"{one} says {text}" for one, text, _ in others if not is_same(text, version)]
+    other = [f"{text} in {one}" for one, text, _ in others if not is_same(text, version)]
     if other:
-        return version, f"{source} says so, {', '.join(other)}"
+        return version, f"from {source}, but {', '.join(other)}"
     return version, doubt or ("from the file name" if source == "the file name" else None)
 
 
@@ -61,7 +61,7 @@ def versions_in_labels(found: Inspection) -> list[tuple[str, str, Optional[str]]
         # an image without labels of its own inherits those of its base image
         if match and not re.search(rf"\b{re.escape(match.group(1))}\b", found.system):
             version, rest = match.groups()
-            doubt = f"the label {name} says '{found.labels[name]}'" if rest else None
+            doubt = f"the label {name} is '{found.labels[name]}'" if rest else None
             versions.append((f"the label {name}", version, doubt))
     return versions
 

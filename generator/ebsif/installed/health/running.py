@@ -101,4 +101,4 @@ def last_line(text: str) -> str:
     """Return the last line of the output of a program that isn't informational."""
     lines = [line.strip() for line in text.splitlines() if not line.startswith("INFO:")]
     lines = list(filter(None, lines))
-    return lines[-1] if lines else "it says nothing"
+    return lines[-1] if lines else "no output"
