@@ -60,7 +60,7 @@ def render(text: str, address: Callable[[str], str] = str) -> Document:
     # What is wider than a phone scrolls on its own, also by keyboard. Lines of diagrams, which are in no language, stay
     # whole.
     html = html.replace("<table>", '<div class="scroll" tabindex="0"><table>').replace("</table>", "</table></div>")
-    return Document(html.replace("<pre><code>", '<pre class="plain" tabindex="0"><code>'), headings, links)
+    return Document(html.replace("<pre><code>", '<pre class="plain"><code tabindex="0">'), headings, links)
 
 
 def inside(tokens: list[Token]) -> Iterator[Token]:

@@ -226,6 +226,8 @@ def test_list(place):
     full = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm").stdout.splitlines()[1:]
     assert full
     assert all("-full-" in line or "-plus-" in line for line in full)
+    # docs A2: the word that was asked for is in the line, without a version
+    assert all(line.endswith(", vLLM") for line in full)
     # docs A2: which is not to say that it is older
     may_fit = "more have vllm, version not recorded: ebsif list --has vllm\n"
     result = run(place, "list", "--site", "lumi", "lumi-multitorch", "--has", "vllm>=0.8", status=1)

@@ -8,11 +8,13 @@ import dataclasses
 import json
 import shlex
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.texts import format_size, normal_name
 
 from ebsif import modulestool
 from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.summary import as_data, format_components
 from ebsif.commands.options import (
@@ -27,6 +29,10 @@ from ebsif.commands.options import (
 from ebsif.errors import FOUND, UsageError
 from ebsif.report import output
 from ebsif.report.table import print_table
+
+# packaging is imported only where it is needed
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 EXAMPLES = """\
   ebsif list --site lumi
@@ -73,7 +79,8 @@ def run(options: Namespace) -> int:
     elif containers:
         number = 5 if options.all_sites else 4
         print_table(["container", "installed", "python", "in the image", "site"][:number], [
-            [one.module, "here" if one.module in installed else "", one.python or "", format_components(one),
+            [one.module, "here" if one.module in installed else "", one.python or "",
+             ", ".join(filter(None, [format_components(one), *keywords(one, wanted)])),
              one.site.name][:number] for one in containers])
     is_searched = bool(wanted or options.names or hidden)
     if not containers:
@@ -88,6 +95,11 @@ def run(options: Namespace) -> int:
     if hidden:
         output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
     return FOUND if is_searched and not containers else 0
+
+
+def keywords(container: Container, wanted: list["Requirement"]) -> list[str]:
+    """Return what was asked for and the container has in a version that isn't recorded."""
+    return [word for word in container.keywords if normal_name(word) in {normal_name(one.name) for one in wanted}]
 
 
 def print_mine(options: Namespace, settings: Settings) -> int:
