@@ -100,6 +100,20 @@ as_root() {
     fi
 }
 
+# logged COMMAND...: run a command with its output in a log; if it fails, show the end of the log, and where it is.
+logged() {
+    local log status=0
+    log=$(mktemp "${TMPDIR:-/tmp}/ebsif-XXXXXX.log")
+    # in a subshell, so that an exit of the command doesn't skip the rest
+    ("$@") >"$log" 2>&1 || status=$?
+    if ((status)); then
+        tail -n 20 "$log" >&2
+        say "    the complete output is in $log"
+        return "$status"
+    fi
+    rm -f "$log"
+}
+
 # Print the path of Lmod's program; fails if Lmod isn't installed. Lmod itself sets LMOD_CMD.
 find_lmod() {
     local path

@@ -155,6 +155,16 @@ def test_steps_show_title_output_and_time():
     assert "\x1b" not in result.stderr
 
 
+def test_output_of_package_managers_in_a_log(tmp_path):
+    """Issue 50, point 4: a step is one line; the output of a package manager is shown if it fails."""
+    script = f"set -euo pipefail; source {SCRIPTS}/lib.sh; logged echo Selecting; logged sh -c 'echo broken; exit 7'"
+    result = run(["bash", "-c", script], TMPDIR=str(tmp_path))
+    assert result.returncode == 7
+    (log,) = tmp_path.iterdir()
+    assert log.read_text() == "broken\n"
+    assert (result.stdout, result.stderr) == ("", f"broken\n    the complete output is in {log}\n")
+
+
 @pytest.mark.parametrize("where", ["environment", "file"])
 def test_binds_for_pip_exist(tmp_path, where):
     """What pip's environment and its files name: only existing paths, each once, in the runtime's syntax."""
