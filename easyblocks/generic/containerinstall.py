@@ -391,10 +391,16 @@ class ContainerInstall(Reinstall, EasyBlock):
         return ModuleFile(self.spec, self.known_record, self.short_mod_name)
 
     def make_module_description(self) -> str:
-        """Add sections on this container to the help text."""
+        """Add sections on this container to the help text, and the packages that were checked to the description."""
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
+        if self.cfg['modloadmsg']:
+            usage.append("Warning: %s" % self.cfg['modloadmsg'])
         text = texts.without_templates('\n\n'.join(usage + self.module_file.help_sections))
-        with with_parameter(self.cfg, 'usage', text):
+        description = self.cfg['description']
+        if self.spec.image_packages:
+            description += "\nIn the image: %s." % ', '.join(
+                '%s %s' % package for package in self.spec.image_packages.items())
+        with with_parameter(self.cfg, 'usage', text), with_parameter(self.cfg, 'description', description):
             return super().make_module_description()
 
     def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:

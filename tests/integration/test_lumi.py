@@ -370,8 +370,9 @@ def lost(facts, container):
     for name, versions in facts.get("stated", {}).items():
         if versions != [inside.get(name)]:
             yield "stated", name
-    # what `module keyword` searches
-    description = easyconfig.description(container).lower()
+    # what `module keyword` searches: the easyblock adds the packages that it has checked
+    checked = easyconfig.image_packages(container)
+    description = " ".join([easyconfig.description(container), *checked]).lower()
     for word in facts.get("keywords", []):
         if word.lower() not in description and not selection.has_keyword(container, Requirement(word)):
             yield "keywords", word

@@ -242,6 +242,8 @@ class Site(Model):
         "all", description="Python packages that modules list as extensions (module spider, module avail)")
     wrappers_load: bool = Field(
         False, description="whether wrappers that are called by their path work without the loaded module")
+    why: dict[SingleLine, SingleLine] = Field(
+        {}, description="reasons, written as comments into all easyconfigs, as those of a record")
     scheduler: Scheduler = Field(**TABLE)
     moduleclass: SingleLine = Field("ai", description="EasyBuild's moduleclass of the modules")
     support: Optional[SingleLine] = Field(

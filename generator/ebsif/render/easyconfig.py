@@ -3,6 +3,7 @@
 import os
 import re
 import textwrap
+from collections.abc import Iterable
 from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
@@ -30,9 +31,23 @@ DEFAULT_VALUES = {
     "one_container": "refuse", "listed_packages": "all", "wrappers_load": False, "node_caches": list(NODE)}
 
 
-# The first words of the download instructions, before the list of directories.
-WHERE = "The image is on {}, in"
+# The download instructions for an image in directories of the site; EasyBuild lists where it has looked.
+WHERE = "The image is on {}, in 'image_dirs'."
 
+# How packages are written in texts, by their normalized name.
+USUAL_NAMES = {"cuda": "CUDA", "deepspeed": "DeepSpeed", "rocm": "ROCm", "tensorflow": "TensorFlow", "vllm": "vLLM"}
+
+# If an entry of a table has more columns, each has a line of its own.
+SHORT = 80
+
+# Stands above the sources if no checksum follows.
+NO_SHA256 = "SHA256 unknown: the record in the catalogue has none"
+
+# Where a long shell text is broken: after each command, and if one is too long, preferably after && and ||.
+COMMAND_ENDS = re.compile(r";(?: then| do| else)? (?!then |do |else |\})")
+CHAINS = re.compile(r"&& |\|\| ")
+# elsewhere not within https://
+BLANKS = re.compile(r"[ ,]|:(?!//)")
 
 class AsItIs(str):
     """A string whose EasyBuild templates are kept."""
@@ -62,7 +77,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {"easyblock": "ContainerVenv" if container.venv else "ContainerInstall"},
         {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix},
         {"homepage": container.homepage, "description": description(container), "usage": container.usage},
-        *of_image(container),
+        of_image(container),
         of_python(container),
         {**of_node(container), "network_env": container.with_site("network_env"), **caches_of(container)},
         {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},
@@ -72,27 +87,25 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {"system_packages": system_of(container.system_packages).parameter,
          "requirements": as_parameter(container.requirements)},
         {"support_level": container.support or container.site.support,
-         "warnings": merge.unique(container.warnings, filter(None, [
-             driver_problem(container), container.archive_message]))},
-        {**archive(container), **as_it_is({
-            name: value for name, value in container.parameters.items() if name != "download_instructions"})},
-        {"aliases": container.aliases},
-        {"moduleclass": container.moduleclass or container.site.moduleclass},
+         "warnings": merge.unique(container.warnings, filter(None, [driver_problem(container)])),
+         **archive(container), **as_it_is({
+             name: value for name, value in container.parameters.items() if name != "download_instructions"}),
+         "aliases": container.aliases, "moduleclass": container.moduleclass or container.site.moduleclass},
     ]
     groups = [{name: value for name, value in group.items() if value not in (None, "", [], {})
                and (name in container.parameters or value != DEFAULT_VALUES.get(name))} for group in groups]
     return [group for group in groups if group]
 
 
-def of_image(container: Container) -> list[dict[str, Any]]:
+def of_image(container: Container) -> dict[str, Any]:
     """Return the parameters of the image: what it is, and where it is."""
     images = container.images or container.site.images
-    return [
-        {"sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
-         "image_source": container.source, "signature_keys": signature_keys(container),
-         "download_instructions": instructions(container), "definition_files": container.definition_files},
-        {"image": container.image_kind, "image_root": image_root(images) if images.directories else None,
-         "image_dirs": [container.fill(directory.path) for directory in images.directories]}]
+    return {
+        "sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
+        "image_source": container.source, "signature_keys": signature_keys(container),
+        "download_instructions": instructions(container), "definition_files": container.definition_files,
+        "image": container.image_kind, "image_root": image_root(images) if images.directories else None,
+        "image_dirs": [container.fill(directory.path) for directory in images.directories]}
 
 
 def of_python(container: Container) -> dict[str, Any]:
@@ -121,16 +134,23 @@ def of_module(container: Container) -> dict[str, Any]:
 
 
 def description(container: Container) -> str:
-    """Return the description of a container, with its keywords and the components that it doesn't name."""
+    """
+    Return the description of a container, with its keywords and the components that it doesn't name.
+
+    The easyblock adds those in 'image_packages', with their versions.
+    """
     template = container.description or f"{container.name} in a container."
     text, named = container.fill(template).strip(), {name for name, _ in PLACEHOLDER.findall(template)}
     # values of placeholders may make lines too long
     first, *others = text.splitlines()
     if len(f'description = """{first}') >= WIDTH or max(map(len, others), default=0) > WIDTH:
         text = textwrap.fill(text, WIDTH - 20, break_long_words=False, break_on_hyphens=False)
-    inside = ", ".join(f"{name} {version}" for name, version in container.components.items() if name not in named)
+    named.update(map(normal_name, image_packages(container)))
+    inside = ", ".join(f"{USUAL_NAMES.get(name, name)} {version}" for name, version in container.components.items()
+                       if name not in named and normal_name(name) not in named)
     # EasyBuild copies the description into the module's `whatis`, which `module keyword` searches
-    for title, items in (("In the image", inside), ("Keywords", ", ".join(container.keywords))):
+    heading = "Also in the image" if image_packages(container) else "In the image"
+    for title, items in ((heading, inside), ("Keywords", ", ".join(container.keywords))):
         if items:
             text += "\n" + textwrap.fill(f"{title}: {items}.", WIDTH - len('"""'), break_long_words=False,
                                          break_on_hyphens=False)
@@ -150,14 +170,12 @@ def image_packages(container: Container) -> dict[str, str]:
 
 
 def instructions(container: Container) -> Optional[str]:
-    """Return what EasyBuild prints if it doesn't find the image: the record's text, or the directories, or None."""
-    paths = [str(path.parent) for _, path in container.image_places]
+    """Return what EasyBuild prints if it doesn't find the image: the record's text, that the site has it, or None."""
     if "download_instructions" in container.parameters:
         return as_it_is(container.parameters["download_instructions"])
-    if not paths or "source_urls" in container.parameters:
+    if not any(container.image_places) or "source_urls" in container.parameters:
         return None
-    where = WHERE.format(container.site.description) + (" one of" if paths[1:] else "")
-    return "\n".join([where, *paths])
+    return WHERE.format(container.site.name)
 
 
 def keep_packages(container: Container) -> list[str]:
@@ -230,12 +248,15 @@ def reasons(container: Container, groups: list[dict[str, Any]]) -> dict[Optional
     """Return the comments of a record (`why`) by the parameter above which they are written; by None, the rest."""
     values = {name: value for group in groups for name, value in group.items()}
     comments: dict[Optional[str], list[str]] = {}
-    for key, reason in container.why.items():
+    for key, reason in {**container.site.why, **container.why}.items():
         if reason is None:
             continue
         named = [name for name in values if key in (name, WRITTEN_FROM.get(name))]
         entry = [name for name, value in values.items() if is_entry(key, value)]
         place = next(iter([*named, *entry]), None)
+        if place is None and key not in container.why:
+            # the site's reasons are for the easyconfigs that have the parameter
+            continue
         comments.setdefault(place, []).append(reason if named else f"{key}: {reason}")
     return comments
 
@@ -255,8 +276,8 @@ def driver_problem(container: Container) -> Optional[str]:
         return None
     if in_numbers(supported[0]) <= in_numbers(rocm) <= in_numbers(supported[1], 10**6):
         return None
-    return (f"the GPU driver of {container.site.name} supports ROCm {supported[0]} to {supported[1]}; this image has "
-            f"ROCm {rocm} and may fail or give wrong results")
+    return (f"the GPU driver of {container.site.name} supports ROCm {supported[0]} to {supported[1]}; ROCm {rocm} of "
+            "the image may fail or give wrong results")
 
 
 def moving_problem(container: Container) -> Optional[str]:
@@ -280,10 +301,12 @@ def render(container: Container, header: Optional[str] = None) -> str:
     if not container.homepage:
         raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild "
                                      "requires it")
-    secrets = [text for values in (*groups, container.why) for text in Credentials.find(values)]
+    secrets = [text for values in (*groups, container.site.why, container.why) for text in Credentials.find(values)]
     if secrets:
         raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
     texts = reasons(container, groups)
+    if not container.sha256:
+        texts.setdefault("sources", []).append(NO_SHA256)
     comments = {name: [line for text in some for line in comment_lines(text)] for name, some in texts.items()}
     prefix = container.site.doc_prefix
     doc = f"{prefix} {container.fill(container.doc)}" if prefix and container.doc else None
@@ -323,26 +346,52 @@ def literal(value: Any, indent: int = 0, used: int = 0) -> str:
     else:
         items = [literal(item, indent + 4, indent + 4) for item in value]
         opening, closing = "[", "]"
-    return "\n".join([opening, *(f"{inner}{item}," for item in items), " " * indent + closing])
+    lines = filled(items, WIDTH - indent - 4) if is_filled(value, items) else [f"{item}," for item in items]
+    return "\n".join([opening, *(inner + line for line in lines), " " * indent + closing])
+
+
+def is_filled(value: Union[list, dict], items: list[str]) -> bool:
+    """Return whether items of a list or table, as code, stand beside each other: words and short values do."""
+    inner = value.values() if isinstance(value, dict) else value
+    if any(isinstance(item, (list, dict)) for item in inner) or any("\n" in code for code in items):
+        return False
+    # sentences and commands have lines of their own
+    return max(map(len, items)) <= SHORT if isinstance(value, dict) else not any(" " in str(item) for item in value)
+
+
+def filled(items: Iterable[str], width: int) -> list[str]:
+    """Return items with a comma after each, as many in a line as fit."""
+    lines = [""]
+    for item in items:
+        if lines[-1] and len(lines[-1]) + len(item) + 2 > width:
+            lines.append("")
+        lines[-1] += f"{' ' if lines[-1] else ''}{item},"
+    return lines
 
 
 def in_parts(text: str, indent: int) -> str:
-    """Return a long text as Python code in several lines, which break after blanks, commas and colons if possible."""
+    """Return a long text as Python code in several lines: one for each shell command, broken at blanks and commas."""
     inner = " " * (indent + 4)
-    width = WIDTH - indent - 12
+    ends = [0, *(found.end() for found in COMMAND_ENDS.finditer(text)), len(text)]
+    parts = [part for start, end in zip(ends, ends[1:]) for part in parts_of(text[start:end], WIDTH - indent - 12)]
+    return "\n".join(["(", *(f"{inner}{repr(part)}" for part in parts or [""]), " " * indent + ")"])
+
+
+def parts_of(text: str, width: int) -> list[str]:
+    """Return a text in parts for lines of a width, which end after blanks, commas and colons if possible."""
     parts: list[str] = []
-    while text or not parts:
+    while text:
         part = text[:width]
         # escape sequences take more columns
         while len(repr(part)) > width + 4:
             part = part[:-1]
         if len(part) < len(text):
-            # not within https://
-            ends = [found.end() for found in re.finditer("[ ,]|:(?!//)", text[: len(part) + 2])]
-            part = part[: max((end for end in ends if end <= len(part)), default=len(part))]
+            ends = next(filter(None, ([found.end() for found in pattern.finditer(text[: len(part) + 2])
+                                       if found.end() <= len(part)] for pattern in (CHAINS, BLANKS))), [len(part)])
+            part = part[: max(ends)]
         parts.append(part)
         text = text[len(part) :]
-    return "\n".join(["(", *(f"{inner}{repr(part)}" for part in parts), " " * indent + ")"])
+    return parts
 
 
 def literal_in_a_line(value: Any) -> str:
