@@ -307,11 +307,11 @@ def test_old_names_of_run_scripts_work(tmp_path, base_image):
 
 def test_easyconfigs_and_catalogue_are_short(containers):
     """
-    Easyconfigs have fewer than 85 lines (140 with forty binds of their own), the catalogue fewer than 1,500, and each
+    Easyconfigs have at most 60 lines (120 with forty binds of their own), the catalogue fewer than 1,500, and each
     record of a known family at most twelve.
     """
     for one in containers.values():
-        assert len(easyconfig.render(one).splitlines()) < (140 if one.name == "ccpe" else LONG)
+        assert len(easyconfig.render(one).splitlines()) < (121 if one.name == "ccpe" else LONG)
     files = [LUMI / "site.yaml", *reading.files(LUMI)]
     assert sum(len(path.read_text().splitlines()) for path in files) < 1500
     for path in files[1:]:

@@ -33,7 +33,7 @@ from ebsif.report.findings import ERROR, NOTE, WARNING, Finding, findings_of
 from ebsif.report.output import format_count
 
 # Easyconfigs with more lines than this are hard to read; those with stages or with many binds may be longer.
-LONG = 85
+LONG = 61
 
 # If nothing is rendered yet, one finding says so for more containers than this, not one for each.
 FEW = 5
