@@ -74,7 +74,8 @@ def grouped(some: list[Page]) -> list[list[tuple[str, list[list[Page]]]]]:
     for page in newest_first(some):
         kinds = found[bool(page.container.archived)].setdefault(page.container.name, {})
         # earlier containers are folded, but never the recommended one
-        kind = page.short_name, str(page.columns[:-1]), page.mark == "recommended"
+        others = [badge.name for badge in page.columns[-1]]
+        kind = page.short_name, str(page.columns[:-1]), str(others), page.mark == "recommended"
         kinds.setdefault(kind, []).append(page)
     return [[(name, list(kinds.values())) for name, kinds in one.items()] for one in found]
 
