@@ -74,7 +74,8 @@ def test_changes_of_each_kind():
     assert full.changes == torch.changes == []
     near = build.neighbors(some)
     for page, kind in ((full, "full"), (torch, "torch")):
-        assert near[some.index(page)]["newer"] is by_date[kind, "2026-07-31"]
+        assert near[some.index(page)]["newest"] is by_date[kind, "2026-09-29"]
+    assert near[some.index(by_date["full", "2026-09-29"])]["newest"] is None
     assert "plus" not in by_date["plus", "2026-05-13"].before.full_version
 
 
@@ -162,8 +163,8 @@ def test_what_is_unknown_is_left_out(catalogue, tmp_path):
     assert "of &lt;b&gt;July&lt;/b&gt;" in later
     # who comes by an old link sees the newer container at the top
     top = text.partition("<h2>")[0]
-    assert "<p>Newer: <a" in top and ">PyTorch 2.10 debug of 2026-06-01</a>" in top
-    assert "<title>PyTorch 2.9 2026-01-01 – Containers on Mine</title>" in text and "Newer" not in later
+    assert "<p>Newest: <a" in top and ">PyTorch 2.10 vllm-1 other of 2026-07-01</a>" in top
+    assert "<title>PyTorch 2.9 2026-01-01 – Containers on Mine</title>" in text and "Newest" not in later
     assert "<ins>+ mpich 5.0</ins>" in later
 
 

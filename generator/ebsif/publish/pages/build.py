@@ -119,13 +119,20 @@ def suggestions(some: list[Page]) -> list[str]:
 
 
 def neighbors(some: list[Page]) -> list[dict[str, Any]]:
-    """Return the previous page and the next one, for each page."""
+    """Return the previous page of each page, and the newest one of its kind, if that is newer and not archived."""
     by_container = {page.container: page for page in some}
-    newer: dict[Optional[Container], Page] = {}
+    later: dict[Optional[Container], Page] = {}
     # those of the same kind first
     for page in sorted(some, key=lambda page: bool(page.before and kind_of(page.before) != kind_of(page.container))):
-        newer.setdefault(page.before, page)
-    return [{"previous": by_container.get(page.before) if page.before else None, "newer": newer.get(page.container)}
+        later.setdefault(page.before, page)
+
+    def newest(page: Page) -> Optional[Page]:
+        following = later.get(page.container)
+        if not following:
+            return None
+        return newest(following) or (None if following.container.archived else following)
+
+    return [{"previous": by_container.get(page.before) if page.before else None, "newest": newest(page)}
             for page in some]
 
 
