@@ -1,5 +1,8 @@
 """The easyblock proposed to EasyBuild, docs/upstream: tried with the example image."""
 
+import sys
+from pathlib import Path
+
 from parts import TOOLS
 from support import CHECKOUT, Site, blocks
 
@@ -13,20 +16,27 @@ wrappers = ['git']
 """
 
 
+SCRIPT = """
+    env | grep -c ^APPTAINER
+    module load Example
+    echo "$SIF $APPTAINER_BINDPATH $SINGULARITY_BINDPATH"
+    singularity exec "$SIF" sh -c 'echo "$GREETING"; ls -d /data; test ! -w /data'
+    ln -sf "$(type -P git)" here; ./here --version; git -C /data --exec-path
+    module unload Example
+    env | grep -c ^APPTAINER
+"""
+
+
 def test_the_proposed_easyblock(tmp_path, base_image):
-    """W-06: it installs the example image without ebsif; module and wrapper work, and unloading leaves nothing."""
+    """
+    W-06: it installs the example image without ebsif; module and wrapper work, and unloading leaves nothing.
+
+    A-04: a site that wants more changes one line, the easyblock, and has the same with ebsif.
+    """
     site = Site(tmp_path / "site", TOOLS["EnvironmentModules-Tcl"](), tmp_path)
     (site.sources / "example.sif").symlink_to(base_image)
     site.eb(site.easyconfig(TEXT), f"--include-easyblocks={EASYBLOCK}")
-    said = site.bash("""
-        env | grep -c ^APPTAINER
-        module load Example
-        echo "$SIF $APPTAINER_BINDPATH $SINGULARITY_BINDPATH"
-        singularity exec "$SIF" sh -c 'echo "$GREETING"; ls -d /data; test ! -w /data'
-        ln -s "$(type -P git)" here; ./here --version; git -C /data --exec-path
-        module unload Example
-        env | grep -c ^APPTAINER
-    """, check=False, APPTAINER_BIND="/opt:/mnt")
+    said = site.bash(SCRIPT, check=False, APPTAINER_BIND="/opt:/mnt")
     image = site.prefix / "eb/software/Example/1.0/Example-1.0.sif"
     binds = "/srv:/data:ro,/usr/share"
     lines = said.stdout.splitlines()
@@ -34,6 +44,15 @@ def test_the_proposed_easyblock(tmp_path, base_image):
     assert lines == ["1", f"{image} {binds} {binds}", "it's 5 o'clock", "/data", "/usr/lib/git-core", "1"], said
     assert git.startswith("git version 2.39")
     assert image.stat().st_size == base_image.stat().st_size
+
+    site.venv = Path(sys.prefix)
+    site.eb(site.easyconfig(TEXT.replace("'ContainerImage'", "'ContainerInstall'")), "--rebuild")
+    after = site.bash(SCRIPT, check=False, APPTAINER_BIND="/opt:/mnt").stdout.splitlines()
+    assert after.pop(4) == git
+    changed = after.pop(1)
+    assert changed.endswith(f".sif {' '.join([changed.split()[1]] * 2)}") and set(binds.split(",")) <= set(
+        changed.split()[1].split(","))
+    assert after == ["1", "it's 5 o'clock", "/data", "/usr/lib/git-core", "1"]
 
 
 def test_mistakes_in_its_parameters(site):

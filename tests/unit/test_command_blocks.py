@@ -16,6 +16,7 @@ from manual import build, markdown, reference  # noqa: E402 after its path
 # The tests that run the blocks of bash in a document: one for all of them, or one for each, in order. A block that
 # can't run as it stands is marked in the document, in the line before it: <!-- not run: why; what runs the same -->
 TRIED = {
+    "docs/adopting.md": "test_selftest.py::test_with_a_scheduler",
     "README.md": "test_documentation.py::test_the_commands_of_the_readme",
     "docs/caches.md": "test_documentation.py::test_the_commands_for_running",
     "docs/catalogue.md": "test_documentation.py::test_the_commands_of_the_catalogue",
