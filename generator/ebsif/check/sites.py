@@ -33,7 +33,7 @@ from ebsif.report.findings import ERROR, NOTE, WARNING, Finding, findings_of
 from ebsif.report.output import format_count
 
 # Easyconfigs with more lines than this are hard to read; those with stages or with many binds may be longer.
-LONG = 61
+LONG = 60
 
 # If nothing is rendered yet, one finding says so for more containers than this, not one for each.
 FEW = 5
@@ -170,5 +170,5 @@ def check_easyconfig(container: Container, path: Path, text: str, finding: Creat
             yield finding(ERROR, f"{path} does not exist: run {command}")
     elif there != text:
         yield finding(ERROR, f"{path} differs from the catalogue: run {command}, or change the catalogue")
-    if len(text.splitlines()) >= LONG and not (container.stages or "binds" in container.not_inherited):
+    if len(text.splitlines()) > LONG and not (container.stages or "binds" in container.not_inherited):
         yield finding(WARNING, f"{path} has {len(text.splitlines())} lines, which is hard to read")
