@@ -118,7 +118,7 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     arguments = ("add", "moving/latest.sif", "--site", "mine", "--catalogue", ".", "--name", "PyTorch")
     said = ebsif(*arguments, status=3).stderr
     assert "moving/latest.sif is in a directory whose links move" in said
-    assert f"add the file it is now, {tmp_path}/images/pytorch-2.14.0-cpu-python-3.11.sif, " in said
+    assert f"add its present target, {tmp_path}/images/pytorch-2.14.0-cpu-python-3.11.sif, " in said
     assert not (tmp_path / "mine/containers/PyTorch.yaml").exists()
     #
     target = tmp_path / "images/pytorch-2.14.0-cpu-python-3.11.sif"

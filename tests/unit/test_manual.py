@@ -150,6 +150,16 @@ def test_the_reference_has_everything(pages):
     assert "--requirements FILE" in text
 
 
+@pytest.mark.parametrize(("pages", "minutes"), [
+    ("for-administrators new-site catalogue inventory importing registries easyconfigs", 45),
+    ("for-easybuild easyconfigs architecture developing upstream", 25)])
+def test_what_somebody_reads_first_is_short(pages, minutes):
+    """Docs E: README and the pages for each group of readers, without blocks of code, at 200 words a minute."""
+    texts = [(CHECKOUT / path).read_text() for path in ("README.md", *(f"docs/{name}.md" for name in pages.split()))]
+    words = [len(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).split()) for text in texts]
+    assert sum(words) <= 200 * minutes
+
+
 def test_easyconfigs_in_the_documents_have_known_parameters():
     """W-03: the pages on easyconfigs use only parameters of the easyblocks and EasyBuild, and properties of a stage."""
     known = {*DEFAULT_CONFIG, *ContainerVenv.extra_options(), "easyblock"}

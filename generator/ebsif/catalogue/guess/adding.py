@@ -283,7 +283,7 @@ def texts_of(found: Inspection, name: str, reviews: Fields) -> Fields:
     homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))
                      and re.match("https?://", text)), None)
     if not homepage:
-        reviews["homepage"] = "a placeholder, because the image has none: enter the homepage of the software"
+        reviews["homepage"] = "a placeholder, because the image has none: enter an address"
     description = line_of(found.labels.get("org.opencontainers.image.description"))
     if not description or PLACEHOLDER.search(description):
         description = f"{name} in a container."
