@@ -7,9 +7,7 @@ source "${here:?}/images/laif.bash"
 made_from+=("$here/images/laif.bash")
 
 make_root() {
-    mmdebstrap --quiet --mode=root --variant=minbase --include=python3,python3-venv,ca-certificates \
-        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
-        --dpkgopt='path-exclude=/usr/share/locale/*' "$suite" "$root" "$(debian_mirror)"
+    install_debian minbase python3 python3-venv ca-certificates
     # shellcheck disable=SC2016  # dpkg-query's own variables
     dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Package} ${Version}\n' >"${work:?}/apt"
     in_root python3 -m venv /opt/venv

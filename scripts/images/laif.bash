@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # Like images of the LUMI AI Factory (https://github.com/Lumi-supercomputer/LUMI-AI-Guide, 2026), which are OCI images:
 # the distribution's Python, externally managed, and a venv in /opt/venv, which the image activates only by PATH; a list
 # of all packages in /.sbom.json; an entry point that sets variables by rank. Here with Debian trixie's Python 3.13, and
@@ -23,15 +23,10 @@ lay_out_image() {
 
 # debian_with_list PACKAGE...: like `debian`, and write name and version of each installed package to a line of $work/apt.
 debian_with_list() {
-    local packages
-    packages=$(IFS=,; printf '%s' "$*")
     # shellcheck disable=SC2016  # mmdebstrap runs the hook with the root file system as $1
-    mmdebstrap --quiet --mode=root --variant=extract --include="$packages" --dpkgopt='path-exclude=/usr/share/doc/*' \
-        --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-        --extract-hook='for file in "$1"/var/cache/apt/archives/*.deb; do
-            dpkg-deb -W --showformat "\${Package} \${Version}\n" "$file"; done >"$1.apt"' \
-        "${suite:?}" "${root:?}" "$(debian_mirror)"
-    mv "$root.apt" "${work:?}/apt"
+    install_debian extract "$@" --extract-hook='for file in "$1"/var/cache/apt/archives/*.deb; do
+            dpkg-deb -W --showformat "\${Package} \${Version}\n" "$file"; done >"$1.apt"'
+    mv "${root:?}.apt" "${work:?}/apt"
     mkdir -p "$root"/{etc,proc,sys,root,tmp,var/tmp}
     printf 'root:x:0:0:root:/root:/bin/bash\n' >"$root/etc/passwd"
     printf 'root:x:0:\n' >"$root/etc/group"

@@ -104,6 +104,21 @@ def test_without_root_and_sudo_the_administrators_command_is_printed(tmp_path):
     assert "==>" not in result.stderr
 
 
+def test_an_ordinary_account_builds_an_image(tmp_path):
+    """A-06: in a user namespace, into its own cache: the files are root's in the image, and can be used."""
+    scripts = shutil.copytree(SCRIPTS, tmp_path / "scripts")
+    (tmp_path / "easyblocks").symlink_to(CHECKOUT / "easyblocks")
+    with (scripts / "images/busybox.bash").open("a") as file:
+        file.write("# another one\n")
+    cache = tmp_path / "cache"
+    result = run([scripts / "build-example-image", "--variant", "busybox"], XDG_CACHE_HOME=str(cache))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"{cache}/ebsif/images/")
+    image = result.stdout.strip()
+    assert run(["apptainer", "exec", image, "sh", "-c", "echo works"]).stdout == "works\n"
+    assert [path.name for path in Path(image).parent.iterdir() if path.name != "lock"] == ["ebsif-busybox.sif"]
+
+
 def test_sudo_keeps_settings_by_name(prefix):
     """Issue 17: root gets the settings for pip and the network; no password appears in a command line."""
     tools = Path(tempfile.mkdtemp(dir=prefix))
