@@ -38,6 +38,7 @@ def run(*arguments, **options):
     (["nonsense"], "ebsif: there is no command 'nonsense' "), (["--site", "lumi", "list"], "ebsif: options follow"),
     (["lock"], "ebsif: no container given"), (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
     (["list", "--", "x"], "ebsif: unrecognized arguments: x "), (["push"], "ebsif: the following arguments are "),
+    (["completion"], "required: bash|zsh|fish "),
     (["job", "x", "train.py"], "put -- before arguments for the program"),
     # N10: the record of a run is no option, so nothing in it is obeyed
     (["job", "--from", "record.json"], "unrecognized arguments: --from"),

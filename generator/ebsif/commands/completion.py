@@ -16,7 +16,9 @@ EXAMPLES = """\
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="your shell")
+    shells = ["bash", "zsh", "fish"]
+    # the message on a missing argument lists them, too
+    parser.add_argument("shell", choices=shells, metavar="|".join(shells), help="your shell")
 
 
 def run(options: Namespace) -> int:
