@@ -54,7 +54,7 @@ time.sleep(600)
 
 
 class StepError(EbsifError):
-    """A step failed; the message is the last line that its command has printed."""
+    """A step failed; the message is what its command has printed last."""
 
 
 class NotPossible(EbsifError):
@@ -140,7 +140,7 @@ class SelfTest:
         self.machine = json.loads(self.ebsif("doctor", "--json", accepted=(0, FOUND)))
         if errors := [f"{one['subject']}: {one['text']}" for one in self.machine if one["level"] == ERROR]:
             raise StepError("; ".join(errors))
-        return ", ".join(one["text"].partition(", /")[0] for one in self.machine if one["subject"] in SHOWN)
+        return ", ".join(re.split(r", /| \(", one["text"])[0] for one in self.machine if one["subject"] in SHOWN)
 
     def add(self) -> str:
         """Write the record of the image."""
@@ -235,15 +235,16 @@ class SelfTest:
 
     def command(self, words: Sequence[object], environment: Optional[dict[str, str]] = None,
                 accepted: Sequence[int] = (0,)) -> str:
-        """Run a command, and log what it prints; return its standard output, or raise StepError with the last line."""
+        """Run a command, and log what it prints; return its standard output, or raise StepError with its message."""
         done = processes.run(list(map(str, words)), LONGEST, environment=environment or self.environment,
                              cwd=str(self.work))
         with (self.folder / "log").open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"$ {shlex.join(map(str, words))}\n{done.stdout}{done.stderr}exit status {done.returncode}\n\n")
         if done.returncode not in accepted:
-            lines = f"{done.stdout}\n{done.stderr}".split("\n")
-            last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
-            raise StepError(last.removeprefix("ebsif: "))
+            lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".split("\n") if line.strip()]
+            # ebsif's own message, and that of a program that it has run
+            messages = [line for line in lines if re.match(r"(?!INFO|WARNING)\w+: ", line)][-2:] or lines[-1:]
+            raise StepError("; ".join(messages).replace("ebsif: ", "") or "no message")
         return done.stdout
 
     @property
