@@ -79,6 +79,7 @@ class Several:
             # defects B14
             site.easyconfig(
                 f"{TEXT}{stay}warnings = ['100% of %%(nosuch)s, not %%(name)s']\nsupport_level = 'beta, best effort'\n"
+                "image_packages = {'python': '3.11'}\n"
                 "wrappers = ['python']\n".replace("conda-injected", "conda-manual"), name="Manual"),
             site.easyconfig(
                 f"sources = ['example.sif']\n{stay}binds = ['{activate}:/.singularity.d/env/92-conda.sh']\n"
@@ -289,8 +290,14 @@ def test_other_modules(several):
 
 
 def test_the_help_text(several):
-    """S002-18, S002-55, S000-12: image, commands, variables, support level; `$WITH_CONDA` in single quotes."""
+    """
+    S002-18, S002-55, S000-12, docs F3: image, commands, variables, support level; `$WITH_CONDA` in single quotes.
+
+    The packages that were checked are in the description, which `module keyword` searches.
+    """
     shown = several.site.bash("module help Manual/1.0 2>&1; module whatis Manual/1.0 2>&1").stdout
+    assert shown.count("In the image: python 3.11.") == 2
+    assert "    ebsif extend Manual/1.0 --add PACKAGE --name NAME --install\n" in shown
     for expected in ("example.sif", "start-shell", "Support: beta, best effort", "bash -c '$WITH_CONDA; python",
                      "Warning: 100% of %(nosuch)s, not %(name)s", "RUNSCRIPTSMANUAL",
                      "These commands run in the container automatically: python", "numpy-"):

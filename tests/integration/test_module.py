@@ -625,6 +625,7 @@ def test_an_archived_module(installed, tmp_path):
     if site.tool.syntax == "Lua":
         said = site.bash(f"module help {module} 2>&1; ebsif remove {module} --dry-run").stdout
         assert f"    ebsif extend {module} --add PACKAGE " in said
+        assert f"Warning: {message}\n" in said
         assert f"\n{module}, " in said and f"{site.prefix}/eb/software/{module}\n" in said
         assert "module load Example/.1.0" not in said
         site.eb("--module-only", "--force", "--skip-sanity-check", site.prefix / "Example-1.0-squashed.eb")

@@ -780,3 +780,9 @@ def test_reasons_become_comments(read):
     assert above("sources") == "# SHA256 unknown: the record in the catalogue has none"
     assert above("warnings").startswith("# long") and max(map(len, lines)) <= easyconfig.WIDTH
     assert not list(differences(one, easyconfig.render(one)))
+    # those of the site are for easyconfigs that have the parameter
+    why = {"gpu_option": "of the site", "binds": "of the site", "/a": "not this one"}
+    profile = one.site.model_copy(update={"why": why})
+    lines = easyconfig.render(one.replace(site=profile)).splitlines()
+    assert not any("gpu_option" in line or "not this one" in line for line in lines)
+    assert "# of the site" in lines[lines.index("# /a: the image lacks it") - 1:][:3]
