@@ -427,8 +427,8 @@ CONTAINER_PARAMETERS = {
         [], "Directories with copies of the image, searched in this order if the module has no copy; relative ones are "
         "below 'image_root'", check=image_dirs_problem),
     'image_packages': Parameter(
-        {}, "Python packages that the image must have, with their versions, and python itself; the module's description "
-        "lists them"),
+        {}, "Python packages that the image must have, with their versions, and python itself; the description of the "
+        "module lists them"),
     'image_root': Parameter(
         None, "Parent directory of relative 'image_dirs'; as ${NAME:-DIRECTORY}, an environment variable names "
         "it, if set", check=image_root_problem),
