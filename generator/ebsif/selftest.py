@@ -104,7 +104,7 @@ class SelfTest:
         # the environment without and with the module that was loaded last
         self.before: dict[str, str] = {}
         self.loaded: dict[str, str] = {}
-        # what ends the ranks: a command of the scheduler, or a signal to the process that stands for them
+        # what ends the ranks, and a process that is started without a job
         self.cancel: list[str] = []
         self.process: Optional[subprocess.Popen[bytes]] = None
 
@@ -169,13 +169,9 @@ class SelfTest:
         return self.python_with(EXTENSION, f"import {PACKAGE}; print({PACKAGE}.__file__)")
 
     def start_ranks(self) -> str:
-        """Start two ranks on a node, in a job; without a scheduler, a single process for the next step."""
+        """Start two ranks on a node, in a job."""
         scheduler = job.scheduler_of(self.profile)
         if not shutil.which(scheduler.submit[0]):
-            self.process = subprocess.Popen(  # noqa: S603
-                [self.runtime, "exec", self.loaded["SIF"], "python", "-c", RANK], env=self.loaded, cwd=self.work,
-                start_new_session=True)
-            self.wait_for("started-0-of-1", GRACE)
             raise NotPossible(f"there is no scheduler ({scheduler.submit[0]} is not on PATH)")
         said = self.ebsif("job", EXTENSION, *self.site, "--tasks-per-node", "2", "--time", "10", "--name", "selftest",
                           "--submit", *self.of_job, "--", "-c", RANK)
@@ -190,16 +186,18 @@ class SelfTest:
         return f"{scheduler.kind}: both have started, and know their ranks"
 
     def end_ranks(self) -> str:
-        """Let the scheduler end the job, or end the process: SIGTERM reaches the program in the container."""
-        if self.process:
-            self.process.terminate()
-            self.wait_for("ended-0-of-1", GRACE)
-            return "SIGTERM has reached the program"
-        if not any(self.work.glob("started-*")):
-            raise NotPossible("no rank has started")
-        self.command(self.cancel)
-        self.wait_for("ended-*-of-2", GRACE, 2)
-        return "SIGTERM has reached both ranks"
+        """End the job, or a process that is started without one: SIGTERM reaches the program in the container."""
+        if any(self.work.glob("started-*-of-2")):
+            self.command(self.cancel)
+            self.wait_for("ended-*-of-2", GRACE, 2)
+            return "SIGTERM has reached both ranks"
+        self.process = subprocess.Popen(  # noqa: S603
+            [self.runtime, "exec", self.loaded["SIF"], "python", "-c", RANK], env=self.loaded, cwd=self.work,
+            start_new_session=True)
+        self.wait_for("started-*-of-1", GRACE)
+        self.process.terminate()
+        self.wait_for("ended-*-of-1", GRACE)
+        return "SIGTERM has reached a program that was started without a job"
 
     def unload(self) -> str:
         """Unload the module: the environment is as before."""
