@@ -9,6 +9,6 @@
 #SBATCH --time=00:15:00
 
 module load LUMI
-module load lumi-multitorch/2.10-rocm-7.0-full-20260807_115122-optuna-20261122
+module load lumi-multitorch/2.10-rocm-7.0-full-20260807_115122-optuna
 
 srun python versions.py torch optuna
