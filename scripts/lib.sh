@@ -142,7 +142,8 @@ find_runtime() {
 pip_settings() {
     local python settings
     for python in "${here:?}/../.venv/bin/python" python3; do
-        if settings=$("$python" -m pip config list 2>/dev/null); then
+        # a quiet pip lists nothing
+        if settings=$(PIP_QUIET=0 "$python" -m pip config list 2>/dev/null); then
             sed "s/='\(.*\)'\$/=\1/; s/\\\\n/ /g; s/= /=/" <<<"$settings"
             return
         fi

@@ -98,6 +98,12 @@ def test_without_root_and_sudo_the_administrators_command_is_printed(tmp_path):
     brought.parent.mkdir(parents=True)
     brought.touch()
     assert run(command, **settings).stdout == f"{brought}\n"
+    # with sudo, root builds it
+    brought.unlink()
+    (tools / "sudo").write_text("#!/bin/sh\nprintf '%s\\n' \"$*\"\n")
+    (tools / "sudo").chmod(0o755)
+    assert run(command, **settings).stdout.endswith(f"-- {builder} --variant busybox\n")
+    (tools / "sudo").unlink()
     result = run([SCRIPTS / "setup-system", "--image"], **settings)
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1].endswith(f"Ask an administrator to run: {SCRIPTS}/setup-system --image")
@@ -189,7 +195,7 @@ def test_binds_for_pip_exist(tmp_path, where):
     (folder / "bundle.crt").touch()
     configuration = tmp_path / "pip.conf"
     if where == "file":
-        configuration.write_text(f"[global]\ncert = {folder}/bundle.crt\nextra-index-url =\n  https://example.org/simple\n"
+        configuration.write_text(f"[global]\nquiet = 2\ncert = {folder}/bundle.crt\nextra-index-url =\n  https://example.org/simple\n"
                                  f"  file://{index}\n[install]\nfind-links =\n  /does/not/exist\n  {tmp_path}\n")
         settings = {"PIP_CERT": "", "SSL_CERT_FILE": f"{folder}/bundle.crt", "PIP_FIND_LINKS": ""}
     else:
