@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -72,14 +73,15 @@ class Outcome:
 
 
 class SelfTest:
-    """A self-test with an image, in a directory; for the site whose settings are given, with options of `ebsif job`."""
+    """A self-test with an image, for the site whose settings are given, with options of `ebsif job`."""
 
-    def __init__(self, image: Path, folder: Path, settings: Settings, of_job: Sequence[str]) -> None:
-        """Write the profile of a site that differs from the given one in its images and containers only."""
-        self.image, self.folder, self.of_job = Path(os.path.realpath(image)), folder, of_job
-        self.work, self.modules = folder / "work", folder / "eb/modules/all"
+    def __init__(self, image: Path, directory: Path, settings: Settings, of_job: Sequence[str]) -> None:
+        """Make the test's own folder in a directory, with a site that differs in its images and containers only."""
+        self.image, self.of_job = image.resolve(strict=True), of_job
         self.profile = settings.site()
-        for path in (self.work, folder / "wheels", folder / "sites/selftest"):
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="ebsif-selftest-", dir=directory))
+        self.work, self.modules, self.wheels = folder / "work", folder / "eb/modules/all", folder / "wheels"
+        for path in (self.work, self.wheels, folder / "sites/selftest"):
             path.mkdir(parents=True)
         (folder / "sites/selftest/site.yaml").write_text(as_yaml({
             "name": "selftest", "description": "a self-test of ebsif", "extends": self.profile.name,

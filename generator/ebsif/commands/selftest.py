@@ -13,9 +13,9 @@ the network is needed.
 import json
 import platform
 import shutil
-import tempfile
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -50,26 +50,32 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Run the steps, and print a table of them; return 1 if one has failed, else 0."""
     image = find_image(names_of(options), options.image)
-    settings = settings_of(options)
-    folder = Path(tempfile.mkdtemp(prefix="ebsif-selftest-", dir=options.directory.resolve()))
-    test = selftest.SelfTest(image, folder, settings, options.more)
+    directory = options.directory.resolve()
+    test = selftest.SelfTest(image, directory, settings_of(options), options.more)
+    works = False
     try:
         outcomes = list(test.run())
+        show(test, outcomes, options.json)
+        works = all(one.result in (selftest.OK, selftest.NOT_HERE) for one in outcomes)
     finally:
         test.close()
-    if options.json:
+        if works:
+            shutil.rmtree(test.folder, ignore_errors=True)
+        else:
+            output.note(f"the commands and their output are in {test.folder}/log; remove {test.folder} afterwards")
+    return 0 if works else FOUND
+
+
+def show(test: selftest.SelfTest, outcomes: Sequence[selftest.Outcome], as_json: bool) -> None:
+    """Print the outcomes as a table, or with what is known about the machine as JSON."""
+    if as_json:
         print(json.dumps({
             "ebsif": version(), "date": time.strftime("%Y-%m-%d"), "site": test.profile.name,
-            "kernel": platform.release(), "image": image.name, "size": image.stat().st_size, "machine": test.machine,
-            "steps": list(map(asdict, outcomes))}, indent=2))
+            "kernel": platform.release(), "image": test.image.name, "size": test.image.stat().st_size,
+            "machine": test.machine, "steps": list(map(asdict, outcomes))}, indent=2))
     else:
         print_table(["step", "result", "seconds", ""],
                     [[one.step, one.result, f"{one.seconds:g}", one.text] for one in outcomes])
-    if any(one.result == selftest.FAILED for one in outcomes):
-        output.note(f"the commands and their output are in {folder}/log; remove {folder} afterwards")
-        return FOUND
-    shutil.rmtree(folder, ignore_errors=True)
-    return 0
 
 
 def find_image(names: Names, text: str) -> Path:
