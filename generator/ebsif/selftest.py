@@ -36,7 +36,7 @@ OK, FAILED, NOT_HERE, NOT_RUN = "ok", "failed", "not possible here", "not run"
 NAME, MODULE, EXTENSION, PACKAGE = "Selftest", "Selftest/1.0", "Selftest/1.0-trial", "ebsif_selftest"
 SHOWN = ("EasyBuild", "container runtime", "modules tool")  # of what `ebsif doctor` finds
 LONGEST = 1800  # seconds for a command: the SHA256 of a large image takes minutes
-QUEUE = 120  # seconds that the job may wait in the queue
+QUEUE = 120  # seconds that the job may wait in the queue, and then its ranks to start
 GRACE = 60  # seconds for what follows a signal
 
 # Settings of this account or of a loaded module that are not those of a person who begins.
@@ -180,18 +180,24 @@ class SelfTest:
         submitted = re.search(scheduler.submitted, said)
         self.cancel = [*scheduler.cancel, submitted[1] if submitted else ""]
         try:
+            # what the scheduler or a rank writes first: selftest-7.out, selftest.o7, started-0-of-2
+            self.wait_for("s*", QUEUE)
             self.wait_for("started-*-of-2", QUEUE, 2)
         except StepError:
-            self.command(self.cancel)
+            self.close()
+            if any(self.work.glob("s*")):
+                raise StepError(f"the job has not started both ranks within {QUEUE} seconds; {self.work} has its "
+                                "output") from None
             raise NotPossible(f"the job did not start within {QUEUE} seconds; options of `ebsif job`, such as "
                               "--partition, follow --") from None
         return f"{scheduler.kind}: both have started, and know their ranks"
 
     def end_ranks(self) -> str:
         """End the job, or a process that is started without one: SIGTERM reaches the program in the container."""
-        if any(self.work.glob("started-*-of-2")):
+        if self.cancel:
             self.command(self.cancel)
             self.wait_for("ended-*-of-2", GRACE, 2)
+            self.cancel = []
             return "SIGTERM has reached both ranks"
         self.process = subprocess.Popen(  # noqa: S603
             [self.runtime, "exec", self.loaded["SIF"], "python", "-c", RANK], env=self.loaded, cwd=self.work,
@@ -222,9 +228,11 @@ class SelfTest:
         """End what was started and hasn't ended, because a step has failed or was interrupted."""
         if self.process and self.process.poll() is None:
             processes.end([self.process])
-        if self.cancel and not any(self.work.glob("ended-*")):
-            with contextlib.suppress(StepError):
+        if self.cancel:
+            # the job may have ended by itself
+            with contextlib.suppress(EbsifError, OSError):
                 self.command(self.cancel)
+            self.cancel = []
 
     # --- what the steps are made of
 

@@ -5,7 +5,57 @@ from pathlib import Path
 
 import pytest
 from ebsif import selftest
+from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
+from ebsif.selftest import MODULE, NotPossible, StepError
+
+
+@pytest.fixture
+def trial(tmp_path, monkeypatch):
+    """A self-test whose module is installed; it waits a moment only."""
+    monkeypatch.setattr(selftest, "QUEUE", 0.1)
+    monkeypatch.setattr(selftest, "GRACE", 0.1)
+    image = tmp_path / "image.sif"
+    image.touch()
+    made = selftest.SelfTest(image, tmp_path, read_settings(None, ()), ())
+    made.installed = [MODULE]
+    return made
+
+
+@pytest.fixture
+def scheduler(tmp_path, monkeypatch):
+    """Programs of Slurm: all fail."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sbatch", "scancel"):
+        (folder / name).write_text(f"#!/bin/sh\necho '{name}: error: Invalid job id specified' >&2\nexit 1\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+def submits(trial, *files):
+    """Let `ebsif job` submit a job that has written files."""
+    def ebsif(*_):
+        for name in files:
+            (trial.work / name).touch()
+        return "Submitted batch job 7\n"
+    return ebsif
+
+
+@pytest.mark.parametrize("files", [["selftest-7.out"], ["selftest.o7"], ["started-0-of-2"]])
+def test_a_job_that_fails(scheduler, trial, monkeypatch, files):
+    """A-05: a job that has written something has failed, even if it has ended since and can't be canceled."""
+    monkeypatch.setattr(trial, "ebsif", submits(trial, *files))
+    with pytest.raises(StepError, match=r"the job has not started both ranks within 0\.1 seconds; .* has its output"):
+        trial.start_ranks()
+    assert trial.cancel == []
+
+
+def test_a_job_that_does_not_start(scheduler, trial, monkeypatch):
+    """A-05: a job that stays in the queue is no failure."""
+    monkeypatch.setattr(trial, "ebsif", submits(trial))
+    with pytest.raises(NotPossible, match=r"the job did not start within 0\.1 seconds"):
+        trial.start_ranks()
 
 
 @pytest.mark.parametrize("arguments", [["image.sif", "--site", "nosuch"], ["missing.sif"]])
