@@ -106,7 +106,8 @@ class SelfTest:
         # the environment without and with the module that was loaded last
         self.before: dict[str, str] = {}
         self.loaded: dict[str, str] = {}
-        # what ends the ranks, and a process that is started without a job
+        self.installed: list[str] = []
+        # what ends the job, and a process that is started without a job
         self.cancel: list[str] = []
         self.process: Optional[subprocess.Popen[bytes]] = None
 
@@ -152,6 +153,7 @@ class SelfTest:
     def install(self) -> str:
         """Install a module that uses the image where it is, with user software that can be changed."""
         self.ebsif("install", MODULE, *self.site, "-o", self.folder / "easyconfigs")
+        self.installed.append(MODULE)
         return ""
 
     def load(self) -> str:
@@ -160,14 +162,16 @@ class SelfTest:
 
     def pack(self) -> str:
         """Pack the user software into a file, from which it is mounted then."""
-        self.command([f"{self.loaded['CONTAINERROOT']}/bin/make-squashfs"], self.loaded)
+        self.command([self.make_squashfs()], self.loaded)
         return self.python_with(MODULE, "import sys; print('mounted at', sys.prefix)")
 
     def extend(self) -> str:
         """Add a package, and import it in the container of the extension."""
-        write_wheel(self.folder / "wheels")
+        self.make_squashfs()
+        write_wheel(self.wheels)
         self.ebsif("extend", MODULE, "--add", PACKAGE, "--name", "trial", "--install", *self.site, "-o",
                    self.folder / "easyconfigs")
+        self.installed.append(EXTENSION)
         return self.python_with(EXTENSION, f"import {PACKAGE}; print({PACKAGE}.__file__)")
 
     def start_ranks(self) -> str:
@@ -175,8 +179,8 @@ class SelfTest:
         scheduler = job.scheduler_of(self.profile)
         if not shutil.which(scheduler.submit[0]):
             raise NotPossible(f"there is no scheduler ({scheduler.submit[0]} is not on PATH)")
-        said = self.ebsif("job", EXTENSION, *self.site, "--tasks-per-node", "2", "--time", "10", "--name", "selftest",
-                          "--submit", *self.of_job, "--", "-c", RANK)
+        said = self.ebsif("job", self.installed[-1], *self.site, "--tasks-per-node", "2", "--time", "10", "--name",
+                          "selftest", "--submit", *self.of_job, "--", "-c", RANK)
         submitted = re.search(scheduler.submitted, said)
         self.cancel = [*scheduler.cancel, submitted[1] if submitted else ""]
         try:
@@ -217,8 +221,8 @@ class SelfTest:
         return "the environment is as before"
 
     def remove(self) -> str:
-        """Remove both modules: nothing of them is left."""
-        self.ebsif("remove", EXTENSION, MODULE, "--yes")
+        """Remove what was installed: nothing of it is left."""
+        self.ebsif("remove", *reversed(self.installed), "--yes")
         left = [*(self.folder / "eb/software").glob("*/*"), *self.modules.rglob(f"{NAME}/*")]
         if left:
             raise StepError(f"there still is {left[0]}")
@@ -260,13 +264,21 @@ class SelfTest:
         """The container runtime."""
         return next((name for name in reversed(RUNTIMES) if shutil.which(name)), RUNTIMES[0])
 
+    def make_squashfs(self) -> str:
+        """Return the program that packs user software; raise NotPossible if the module has none."""
+        program = f"{self.loaded['CONTAINERROOT']}/bin/make-squashfs"
+        if not Path(program).exists():
+            raise NotPossible("the module has no user software: the Python of the image has no pip or venv")
+        return program
+
     def python_with(self, module: str, code: str) -> str:
         """Return what Python prints in the container of a module, with the environment that loading it makes."""
         done = modulestool.run("environments.bash", module, environment=self.environment)
         before, _, after = done.stdout.partition("\0\0")
-        self.before, self.loaded = modulestool.entries(before), modulestool.entries(after)
-        if done.returncode or "SIF" not in self.loaded:
+        loaded = modulestool.entries(after)
+        if done.returncode or "SIF" not in loaded:
             raise StepError(f"{module} can't be loaded: {done.stderr.strip()}")
+        self.before, self.loaded = modulestool.entries(before), loaded
         return self.command([self.runtime, "exec", self.loaded["SIF"], "python", "-c", code], self.loaded).strip()
 
     def wait_for(self, pattern: str, limit: float, number: int = 1) -> None:

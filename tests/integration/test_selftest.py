@@ -69,6 +69,23 @@ def test_what_fails(tmp_path, small_image):
     assert not (tmp_path / "other").exists()
 
 
+def test_an_image_without_pip(tmp_path, small_image):
+    """A-05: without user software, what needs it isn't possible, and the other steps do without."""
+    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    (site.prefix / "sites/laptop").mkdir(parents=True)
+    (site.prefix / "sites/laptop/site.yaml").write_text("name: laptop\ndescription: x\nscheduler: {kind: pbs}\n")
+    done = site.run(["ebsif", "selftest", small_image("python-without-pip"), "--json", "--catalogue",
+                     site.prefix / "sites", "--site", "laptop"], check=False)
+    outcomes = outcomes_in(done.stdout)
+    others = {step: one for step, one in outcomes.items() if one[0] != "ok"}
+    assert list(others) == ["pack", "extend", "two ranks"], outcomes
+    reason = "the module has no user software: the Python of the image has no pip or venv"
+    assert others["pack"] == others["extend"] == ("not possible here", reason)
+    assert others["two ranks"] == ("not possible here", "there is no scheduler (qsub is not on PATH)")
+    assert done.returncode == 0
+    assert not list(site.work.iterdir())
+
+
 def test_an_image_that_is_here(tmp_path, site):
     """A-05: without IMAGE, that of an installed module is taken; if there is none, a line says what to do."""
     said = site.run(["ebsif", "selftest"], check=False, MODULEPATH="", EBSIF_SITE="local")

@@ -7,7 +7,7 @@ import pytest
 from ebsif import selftest
 from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
-from ebsif.selftest import MODULE, NotPossible, StepError
+from ebsif.selftest import EXTENSION, MODULE, NotPossible, StepError
 
 
 @pytest.fixture
@@ -56,6 +56,40 @@ def test_a_job_that_does_not_start(scheduler, trial, monkeypatch):
     monkeypatch.setattr(trial, "ebsif", submits(trial))
     with pytest.raises(NotPossible, match=r"the job did not start within 0\.1 seconds"):
         trial.start_ranks()
+
+
+def test_after_a_failed_extension(trial, monkeypatch):
+    """A-05: later steps use, and remove, what has been installed."""
+    said = []
+
+    def ebsif(*words, **_):
+        said.append(words)
+        if words[0] == "extend":
+            raise StepError("no")
+        return ""
+
+    monkeypatch.setattr(trial, "ebsif", ebsif)
+    monkeypatch.setattr(selftest.shutil, "which", lambda name: name)
+    program = trial.folder / "bin/make-squashfs"
+    program.parent.mkdir()
+    program.touch()
+    trial.loaded = {"CONTAINERROOT": str(trial.folder)}
+    with pytest.raises(StepError):
+        trial.extend()
+    with pytest.raises(NotPossible):
+        trial.start_ranks()
+    trial.remove()
+    assert said[1][:2] == ("job", MODULE)
+    assert said[2] == ("remove", MODULE, "--yes")
+
+
+def test_both_modules_are_removed(trial, monkeypatch):
+    """A-05: the extension is removed before the module that it needs."""
+    said = []
+    monkeypatch.setattr(trial, "ebsif", lambda *words: said.append(words))
+    trial.installed.append(EXTENSION)
+    trial.remove()
+    assert said == [("remove", EXTENSION, MODULE, "--yes")]
 
 
 @pytest.mark.parametrize("arguments", [["image.sif", "--site", "nosuch"], ["missing.sif"]])
