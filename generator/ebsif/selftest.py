@@ -97,7 +97,7 @@ class SelfTest:
                 ("INSTALLPATH_MODULES", "modules"), ("SOURCEPATH", "sources"), ("REPOSITORYPATH", "repository"))},
             MODULEPATH=":".join(filter(None, [str(self.modules), os.environ.get("MODULEPATH")])),
             XDG_CONFIG_HOME=str(folder / "config"), XDG_DATA_HOME=str(folder / "data"),
-            PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder / "wheels"), EBSIF_INSTALL_BIND=str(folder / "wheels"))
+            PIP_NO_INDEX="1", PIP_FIND_LINKS=self.wheels.as_uri(), EBSIF_INSTALL_BIND=str(self.wheels))
         if not self.environment.get("LMOD_CMD"):
             # ebsif adds it when it runs eb, but `ebsif doctor` runs eb as a person would
             self.environment.update(framework.OTHER_TOOL)
@@ -242,8 +242,9 @@ class SelfTest:
 
     def ebsif(self, *words: object, accepted: Sequence[int] = (0,)) -> str:
         """Run ebsif, with the Python that runs this program; return what it prints."""
-        program = sys.argv[0] if Path(sys.argv[0]).is_file() else shutil.which("ebsif") or ""
-        return self.command([sys.executable, program, *words], accepted=accepted)
+        program = Path(sys.argv[0]).absolute()
+        return self.command([sys.executable, program if program.is_file() else shutil.which("ebsif") or "", *words],
+                            accepted=accepted)
 
     def command(self, words: Sequence[object], environment: Optional[dict[str, str]] = None,
                 accepted: Sequence[int] = (0,)) -> str:
@@ -253,9 +254,10 @@ class SelfTest:
         with (self.folder / "log").open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"$ {shlex.join(map(str, words))}\n{done.stdout}{done.stderr}exit status {done.returncode}\n\n")
         if done.returncode not in accepted:
-            lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".split("\n") if line.strip()]
+            lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".split("\n")
+                     if line.strip() and not line.startswith(("INFO: ", "WARNING: "))]
             # ebsif's own message, and that of a program that it has run
-            messages = [line for line in lines if re.match(r"(?!INFO|WARNING)\w+: ", line)][-2:] or lines[-1:]
+            messages = [line for line in lines if re.match(r"(ebsif|ERROR|FATAL): ", line)][-2:] or lines[-1:]
             raise StepError("; ".join(messages).replace("ebsif: ", "") or "no message")
         return done.stdout
 

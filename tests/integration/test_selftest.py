@@ -18,8 +18,10 @@ def outcomes_in(text):
 
 
 def test_with_a_scheduler(tmp_path, base_image, cluster):
-    """A-05: every step works for an ordinary account, whatever EasyBuild is configured to; nothing is left."""
+    """A-05: every step works for an ordinary account, in a directory with a space; nothing is left."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    site.work = tmp_path / "of mine"
+    site.work.mkdir()
     (site.work / "image.sif").symlink_to(base_image)
     (page,) = blocks("docs/adopting.md")
     said = site.bash(f"set -e\n{page}", **cluster.environment)

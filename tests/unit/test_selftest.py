@@ -58,6 +58,22 @@ def test_a_job_that_does_not_start(scheduler, trial, monkeypatch):
         trial.start_ranks()
 
 
+def test_a_relative_path_of_ebsif(trial, monkeypatch):
+    """A-05: ebsif may be started by a relative path: the commands have another current directory."""
+    monkeypatch.chdir(Path(sys.prefix).parent)
+    monkeypatch.setattr(sys, "argv", [f"{Path(sys.prefix).name}/bin/ebsif"])
+    assert trial.ebsif("--version").startswith("ebsif ")
+
+
+def test_the_message_of_a_command(trial):
+    """A-05: the message is that of ebsif and of the program that it has run, not what looks like one."""
+    text = "echo 'ebsif: done'; echo 'ERROR: no'; echo 'note: a path: it' >&2; echo 'INFO:    Cleaning up' >&2; exit 1"
+    with pytest.raises(StepError, match=r"^done; ERROR: no$"):
+        trial.command(["sh", "-c", text])
+    with pytest.raises(StepError, match=r"^error: b$"):
+        trial.command(["sh", "-c", "echo 'sbatch: a'; echo 'error: b'; echo 'WARNING: c'; exit 1"])
+
+
 def test_after_a_failed_extension(trial, monkeypatch):
     """A-05: later steps use, and remove, what has been installed."""
     said = []
@@ -101,6 +117,18 @@ def test_no_directory_for_a_mistake(tmp_path, monkeypatch, capsys, arguments):
     assert main() == 3
     assert capsys.readouterr().err.startswith("ebsif: ")
     assert [path.name for path in tmp_path.iterdir()] == ["image.sif"]
+
+
+@pytest.mark.parametrize("name", ["a,b", "a:b"])
+def test_a_directory_that_cannot_be_bound(tmp_path, monkeypatch, capsys, name):
+    """A-05: a directory where no module works is refused: binds and MODULEPATH would end at the comma or colon."""
+    monkeypatch.chdir(tmp_path)
+    Path("image.sif").touch()
+    Path(name).mkdir()
+    monkeypatch.setattr(sys, "argv", ["ebsif", "selftest", "image.sif", "--directory", name])
+    assert main() == 2
+    assert "because of the comma or colon: choose another directory" in capsys.readouterr().err
+    assert not list(Path(name).iterdir())
 
 
 def test_ctrl_c(tmp_path, monkeypatch, capsys):

@@ -12,6 +12,7 @@ the network is needed.
 
 import json
 import platform
+import re
 import shutil
 import time
 from argparse import ArgumentParser, Namespace
@@ -51,6 +52,9 @@ def run(options: Namespace) -> int:
     """Run the steps, and print a table of them; return 1 if one has failed, else 0."""
     image = find_image(names_of(options), options.image)
     directory = options.directory.resolve()
+    if re.search("[,:]", str(directory)):
+        raise UsageError(f"modules below {directory} would not work, because of the comma or colon: choose another "
+                         "directory with --directory")
     test = selftest.SelfTest(image, directory, settings_of(options), options.more)
     works = False
     try:
