@@ -39,7 +39,7 @@ LONGEST = 1800  # seconds for a command: the SHA256 of a large image takes minut
 QUEUE = 120  # seconds that the job may wait in the queue, and then its ranks to start
 GRACE = 60  # seconds for what follows a signal
 
-# Settings of this account or of a loaded module that are not those of a person who begins.
+# Settings of this account or of loaded modules that a new user wouldn't have.
 SETTINGS = re.compile(r"EASYBUILD_(?!ALLOW_USE_AS_ROOT)|EBSIF_(?!NODE_LOCAL)|PIP_|XDG_(CONFIG|DATA)_HOME")
 # What modules tools keep for themselves.
 OF_MODULES_TOOL = re.compile(r"_|LMOD|MODULE|LOADEDMODULES|BASH_|SHLVL")
@@ -139,7 +139,7 @@ class SelfTest:
                 "unload": self.unload, "remove": self.remove}
 
     def examine(self) -> str:
-        """Has the machine what is needed?"""
+        """Check that this machine has what is needed."""
         self.machine = json.loads(self.ebsif("doctor", "--json", accepted=(0, FOUND)))
         if errors := [f"{one['subject']}: {one['text']}" for one in self.machine if one["level"] == ERROR]:
             raise StepError("; ".join(errors))

@@ -35,7 +35,7 @@ EXAMPLES = """\
   ebsif selftest --site lumi --json >selftest.json -- --partition debug
 """
 
-MORE = ("OPTION_OF_job", "options of `ebsif job`")
+MORE = ("JOB_OPTION", "options of `ebsif job`")
 
 
 def configure(parser: ArgumentParser) -> None:
