@@ -179,6 +179,11 @@ class SelfTest:
         scheduler = job.scheduler_of(self.profile)
         if not shutil.which(scheduler.submit[0]):
             raise NotPossible(f"there is no scheduler ({scheduler.submit[0]} is not on PATH)")
+        if not any(word.startswith("--account") for word in self.of_job):
+            try:
+                job.account(None, self.profile)
+            except job.JobError as error:
+                raise NotPossible(f"{error}, after -- (ebsif selftest IMAGE -- --account NAME)") from None
         said = self.ebsif("job", self.installed[-1], *self.site, "--tasks-per-node", "2", "--time", "10", "--name",
                           "selftest", "--submit", *self.of_job, "--", "-c", RANK)
         submitted = re.search(scheduler.submitted, said)

@@ -58,6 +58,17 @@ def test_a_job_that_does_not_start(scheduler, trial, monkeypatch):
         trial.start_ranks()
 
 
+def test_a_site_whose_jobs_need_an_account(scheduler, trial, monkeypatch):
+    """A-05: without an account, no job is possible, and the line to type is shown; with one, it is submitted."""
+    monkeypatch.setattr(trial, "profile", read_settings("lumi", ()).site())
+    with pytest.raises(NotPossible, match="site lumi need an account: .* -- --account NAME"):
+        trial.start_ranks()
+    monkeypatch.setattr(trial, "of_job", ("--account", "mine"))
+    monkeypatch.setattr(trial, "ebsif", submits(trial))
+    with pytest.raises(NotPossible, match="did not start"):
+        trial.start_ranks()
+
+
 def test_a_relative_path_of_ebsif(trial, monkeypatch):
     """A-05: ebsif may be started by a relative path: the commands have another current directory."""
     monkeypatch.chdir(Path(sys.prefix).parent)
