@@ -30,7 +30,7 @@ def test_the_scripts_of_the_project(part):
 @pytest.mark.parametrize("name", site.names())
 def test_the_scripts_for_batch_systems(name, tmp_path):
     """Scripts for all sites, with either launcher and all optional parts, and scripts that run eb."""
-    wanted = {launcher: ["--nodes", "2", "--launcher", launcher, "--data", "a b",
+    wanted = {launcher: ["--nodes", "2", "--launcher", launcher, "--data", "a b", "--signal", "60",
                          "PyTorch/2.7.1-x", "--", "train.py"] for launcher in job.LAUNCHERS}
     if site.read(name).scheduler:
         wanted["install"] = ["--install", "mine.eb", "--", "--robot", "a b"]

@@ -131,11 +131,17 @@ def test_the_signal_decides_what_follows(name, status, batch):
 
 @pytest.mark.parametrize(("request_", "status", "again"), [
     ({}, 1, []), ({"segments": 2}, 0, []), ({"requeue": True}, 0, ["scontrol requeue 7"])])
-def test_a_signal_before_the_program_starts(request_, status, again, batch):
-    """T-07: it would end the program, which is left to the next job; without one, the job has failed."""
+@pytest.mark.parametrize("moment", [
+    {"SIGNAL_AT": "--nodes"}, {"BASH_FUNC_module%%": '() { [[ $1 != load ]] || kill -USR1 $$; }'}])
+def test_a_signal_before_the_program_starts(request_, status, again, moment, batch):
+    """
+    T-07: it would end the program, which is left to the next job; without one, the job has failed.
+
+    It may come already while the module is loaded.
+    """
     text = batch.of("local", "touch up", signal=60, **request_)
-    found, said, errors = batch.run(text, SIGNAL_AT="--nodes")
-    assert (found, said) == (status, [*at_end("local", status), *again])
+    found, said, errors = batch.run(text, **moment)
+    assert (found, said) == (status, [*at_end("local", status), *again]), errors
     assert "the signal came before the program had started" in errors
     assert not (batch.folder / "up").exists()
 
@@ -173,6 +179,13 @@ def test_copies_are_made_and_removed(name, steps, batch):
     said = batch.run(batch.of(name, 'echo "runs with $EBSIF_STAGED"', stage="user_software"))[1]
     said = [line for line in said if not line.startswith("record")]
     assert said == [*(f"stage {step}" for step in steps), "runs with /nowhere", "stage --remove"]
+
+
+@pytest.mark.parametrize("name", site.names())
+def test_a_job_leaves_the_copies_of_others(name, batch):
+    """T-05: the job that has submitted this one may still run with its copies, which its environment names."""
+    said = batch.run(batch.of(name, 'echo "runs with $EBSIF_STAGED"'), EBSIF_STAGED="/elsewhere")[1]
+    assert said[1:] == ["runs with ", *at_end(name, 0)[1:]]
 
 
 @pytest.mark.parametrize(("variables", "name"), [

@@ -20,7 +20,10 @@
 #
 # Variables begin with ebsif_: bash would pass on local ones if their names are exported in the caller's shell.
 
-ebsif_then='' ebsif_signals=0 ebsif_process='' ebsif_send_files=()
+# the script may have counted a signal
+ebsif_then='' ebsif_signals=${ebsif_signals:-0} ebsif_process='' ebsif_send_files=()
+# a job inherits that of the job that has submitted it
+unset EBSIF_STAGED
 case $1 in
     slurm)
         ebsif_job=$SLURM_JOB_ID ebsif_nodes=$SLURM_JOB_NODELIST
