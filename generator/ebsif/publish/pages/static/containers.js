@@ -27,7 +27,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // a date in place of a version, which is neither older nor newer than versions, nor is a commit (as for `ebsif list`)
   const isDate = (version) => /^20\d{6}$/.test(version);
-  const isVersion = (text) => /^v?\d+(\.\d+)*([-._]?(dev|a|b|rc|post)?\d+)*$/.test(text);
+  const isVersion = (text) => /^v?\d+([-._]?(dev|a|b|rc|post)\d+|[-._]\d+)*$/.test(text);
   const isComparable = (one, other) => isDate(one) === isDate(other) && isVersion(one) && isVersion(other);
   const numbers = (version) => version.match(/^v?([\d.]*)/)[1].split(".").filter(Boolean).map(Number);
   const isEarly = (version) => /^v?[\d.]*\.?(dev|a|b|rc)\d*/.test(version);
