@@ -207,7 +207,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         # now templates are resolved
         check_parameters(self.spec, self.tcl_in_lmod)
         self.masks = self.spec.masks
-        for text in self.spec.warnings:
+        for text in self.spec.all_warnings:
             self.warn(text)
         # credentials, and what the caller names for installations
         keep_out_of_report(Credentials.find_variables(self.initial_environ) + named_variables(self.initial_environ))
@@ -393,8 +393,6 @@ class ContainerInstall(Reinstall, EasyBlock):
     def make_module_description(self) -> str:
         """Add sections on this container to the help text, and the packages that were checked to the description."""
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
-        if self.cfg['modloadmsg']:
-            usage.append("Warning: %s" % self.cfg['modloadmsg'])
         text = texts.without_templates('\n\n'.join(usage + self.module_file.help_sections))
         description = self.cfg['description']
         if self.spec.image_packages:

@@ -300,6 +300,10 @@ def test_parameters_without_a_field(read):
     assert '"%(installdir)s/{etc}"' in text
     assert "warnings = ['one', 'two']\n" in text
     assert list(differences(one, text)) == []
+    # L-11: its own message doesn't replace the one that says why it is archived
+    (one,) = read(head + RECORD + "    archived: true\n    parameters: {modloadmsg: and more}\n")
+    values = literals(easyconfig.render(one))
+    assert (values["hidden"], values["modloadmsg"]) == (True, f"{one.archive_message}\nand more")
     (one,) = read(head + RECORD + "    parameters: {nosuch: x}\n")
     (problem,) = differences(one, easyconfig.render(one))
     assert "has no parameter nosuch" in problem

@@ -59,9 +59,8 @@ class ModuleFile(ModuleSettings):
         if spec.venv:
             sections.append("To add packages, create your own module on top of this one:\n\n"
                             "    ebsif extend %s --add PACKAGE --name NAME --install" % name)
-        sections.append("`ebsif show %s` prints what is in the image, and more on how to use it. The module has these "
-                        "commands:\n%s. Run any of them with --help for details." % (
-                            name, ', '.join(sorted(spec.commands))))
+        sections.append("`ebsif show %s` prints what is in the image. The module has these commands:\n%s. Run any of "
+                        "them with --help for details." % (name, ', '.join(sorted(spec.commands))))
         if self.record.wrappers:
             sections.append("These commands run in the container automatically: %s."
                             % ', '.join(self.record.wrappers))
@@ -89,7 +88,7 @@ class ModuleFile(ModuleSettings):
         if self.record.replaced:
             sections.append('\n'.join(["Packages of the image that are replaced:"] + [
                 " - " + text for text in self.record.replacements]))
-        sections += ["Warning: %s" % text for text in spec.warnings]
+        sections += ["Warning: %s" % text for text in spec.all_warnings]
         if spec.support_level:
             sections.append("Support: %s" % spec.support_level)
         return sections

@@ -46,7 +46,7 @@ class ContainerSpec:
     The specification of a container module. It is immutable; later steps of EasyBuild create a new one, with more
     templates resolved.
 
-    Attributes are name, version, sources and all parameters of the easyblock, with the easyconfig's values.
+    Attributes are all parameters of the easyblock, and some of EasyBuild's, with the easyconfig's values.
     """
 
     PARAMETERS = CONTAINER_PARAMETERS
@@ -66,6 +66,9 @@ class ContainerSpec:
     MODULE_DECIDES = {
         'PREPEND_PATH': "it names the directories of run scripts and Python environments; APPEND_PATH can name more"}
 
+    # of EasyBuild
+    hidden, modloadmsg = False, ''
+
     if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any:
             """Return the value of a parameter."""
@@ -79,7 +82,8 @@ class ContainerSpec:
     @classmethod
     def from_easyconfig(cls, cfg: Any) -> 'ContainerSpec':
         """Create the specification from the current values of an easyconfig."""
-        return cls({name: cfg[name] for name in list(cls.PARAMETERS) + ['name', 'version', 'sources']})
+        return cls({name: cfg[name] for name in list(cls.PARAMETERS) + [
+            'name', 'version', 'sources', 'hidden', 'modloadmsg']})
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse changes."""
@@ -95,6 +99,13 @@ class ContainerSpec:
     def has_python(self) -> bool:
         """Whether modules of the image provide its Python."""
         return self.init != INIT_NONE
+
+    @property
+    def all_warnings(self) -> List[str]:
+        """The warnings, and what a hidden module says when it is loaded: why it is archived."""
+        lines = self.modloadmsg.splitlines() if self.hidden and self.modloadmsg else []
+        # ebsif 0.2.0 wrote the text as both
+        return list(self.warnings) + [line for line in lines if line not in self.warnings]
 
     @property
     def image_name(self) -> str:

@@ -73,6 +73,7 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
     """Return the parameters of an easyconfig that differ from their defaults, in groups, in reading order."""
     if container.requirements and not container.venv:
         raise RecordError(container, "requirements need a venv: add 'venv: true', or remove the requirements")
+    hiding = archive(container)
     groups: list[dict[str, Any]] = [
         {"easyblock": "ContainerVenv" if container.venv else "ContainerInstall"},
         {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix},
@@ -88,8 +89,8 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
          "requirements": as_parameter(container.requirements)},
         {"support_level": container.support or container.site.support,
          "warnings": merge.unique(container.warnings, filter(None, [driver_problem(container)])),
-         **archive(container), **as_it_is({
-             name: value for name, value in container.parameters.items() if name != "download_instructions"}),
+         **hiding, **as_it_is({name: value for name, value in container.parameters.items()
+                               if name not in ("download_instructions", *hiding)}),
          "aliases": container.aliases, "moduleclass": container.moduleclass or container.site.moduleclass},
     ]
     groups = [{name: value for name, value in group.items() if value not in (None, "", [], {})
@@ -241,7 +242,11 @@ def module_variables(container: Container) -> dict[str, Any]:
 
 def archive(container: Container) -> dict[str, Any]:
     """Return the EasyBuild parameters that hide the module of an archived container, with a message at load."""
-    return {"hidden": True, "modloadmsg": container.archive_message} if container.archived else {}
+    if not container.archived:
+        return {}
+    own = {"hidden": True, "modloadmsg": "", **container.parameters}
+    message = f"{template_safe(container.archive_message or '')}\n{own['modloadmsg']}".strip()
+    return {"hidden": own["hidden"], "modloadmsg": AsItIs(message)}
 
 
 def reasons(container: Container, groups: list[dict[str, Any]]) -> dict[Optional[str], list[str]]:
