@@ -32,6 +32,13 @@ def module(eb_prefix, monkeypatch):
     return SimpleNamespace(root=root, kernel=kernel, mine=eb_prefix.modules.parents[2] / "jupyter/kernels")
 
 
+def make_environment(venv, module):
+    """Write what make-venv would of an environment of a module, as far as it is read here."""
+    for folder in ("host-bin", "bin"):
+        (venv / folder).mkdir(parents=True, exist_ok=True)
+    (venv / "bin/activate").write_text(f"    _EBSIF_MODULE={module} _EBSIF_VENV={venv}\n")
+
+
 def test_names_of_kernels(module, capsys):
     """J-02: names as Jupyter knows them; none stands for a directory with other kernels."""
     assert main(["kernel", "install", MINE, "--user", "--name", "Torch"]) == 0
@@ -102,30 +109,31 @@ def test_a_kernel_of_an_earlier_extension(module, eb_prefix, capsys):
     assert (kernel["module"], kernel["program"]) == (LATER, str(newest / "interpreter/python"))
 
 
-def test_the_active_environment(module, tmp_path, monkeypatch):
-    """J-05: without a name, the kernel is that of the active environment, as the interpreter is."""
+def test_the_active_environment(module, eb_prefix, tmp_path, monkeypatch):
+    """J-05, V-07: without a name, the kernel is that of the active environment, of the module that this loads."""
     venv = tmp_path / "env"
-    (venv / "host-bin").mkdir(parents=True)
+    make_environment(venv, f"{BASE}-mine")
+    (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(
+        f'module_version("{MINE}", "{BASE.partition("/")[2]}-mine")\n')
     monkeypatch.setenv("VIRTUAL_ENV", str(venv))
     monkeypatch.setenv("CONTAINERROOT", str(module.root))
     assert main(["kernel", "install"]) == 0
     (path,) = module.mine.glob("*/kernel.json")
-    assert json.loads(path.read_text())["env"] == {"EBSIF_VENV": str(venv)}
+    spec = json.loads(path.read_text())
+    assert (spec["env"], spec["metadata"]["ebsif"]["module"]) == ({"EBSIF_VENV": str(venv)}, f"{BASE}-mine")
 
 
 def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, capsys, monkeypatch):
     """J-05: the environment's module is named, and no other one with a similar name is taken."""
     venv = tmp_path / "env"
-    for folder in ("host-bin", "bin"):
-        (venv / folder).mkdir(parents=True)
-    (venv / "bin/activate").write_text(f"    _EBSIF_MODULE={MINE} _EBSIF_VENV={venv}\n")
+    make_environment(venv, MINE)
     assert main(["kernel", "install", str(venv)]) == 0
     # in EasyBuild's prefix, which needn't be on MODULEPATH
     with monkeypatch.context() as patch:
         patch.setenv("MODULEPATH", "/nowhere")
         assert main(["kernel", "install", str(venv)]) == 0
     for name in ("PyTorch/2.13.0", "PyTorch/latest"):
-        (venv / "bin/activate").write_text(f"    _EBSIF_MODULE={name} _EBSIF_VENV={venv}\n")
+        make_environment(venv, name)
         assert main(["kernel", "install", str(venv)]) == 3
         said = " ".join(capsys.readouterr().err.split())
         assert f"{venv} is an environment of the module {name}: no container module '{name}' is installed here" in said
@@ -135,7 +143,7 @@ def test_an_environment_of_a_module_that_is_not_there(module, tmp_path, capsys, 
 def test_what_jupyter_replaces(module, tmp_path, monkeypatch, capsys):
     """J-01, J-05: paths with braces reach the kernel unchanged; a path with $, which can't, is named."""
     odd = tmp_path / "{prefix} {x y} {}"
-    (odd / "host-bin").mkdir(parents=True)
+    make_environment(odd, MINE)
     (module.root / "user-software").rename(odd / "user-software")
     monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(odd))
     monkeypatch.setenv("VIRTUAL_ENV", str(odd))

@@ -120,11 +120,12 @@ def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[P
 
     The module of an extension that is named without its date has none either.
     """
+    installation = None if text else names.installation(None)
+    text = text or (interpreter.environment_on(installation) if installation else None)
     venv = files.expanded(text).absolute() if text else None
     if not venv or not files.is_there(venv / "host-bin"):
-        installation = names.installation(text)
-        active = None if text else interpreter.environment_on(installation)
-        return installation, Path(active) if active else None, undated(installation, text) or shown(installation)
+        installation = installation or names.installation(text)
+        return installation, None, undated(installation, text) or shown(installation)
     line = MODULE.search((venv / "bin/activate").read_text(encoding="utf-8", errors="replace"))
     remedy = f"extend-venv-activate {shlex.quote(str(venv))} MODULE"
     if not line:
