@@ -1038,3 +1038,19 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
             "was edited since `ebsif python` wrote it"
         assert capsys.readouterr().err == f"ebsif: bin/python {what}: choose another name, or remove it\n"
         assert path.read_text() == text
+
+
+def test_an_alias_of_the_catalogue(prefix, monkeypatch, capsys):
+    """N25: the alias of a record names its installed module, as `module load` knows it, too."""
+    root = prefix.install("PyTorch/2.13.0-cpu", text="", versionsuffix="-cpu")
+    record = Mock(module="PyTorch/2.13.0-cpu", module_or_version="PyTorch/2.13.0-cpu", aliases=["2.13.0-demo"],
+                  archived=False, label=None, version="2.13.0", date=None)
+    record.name = "PyTorch"
+    monkeypatch.setattr(Names, "containers", [record])
+    for text in ("PyTorch/2.13.0-demo", "pytorch/2.13.0-DEMO"):
+        assert Names().installation(text).root == root
+    assert main(["remove", "PyTorch/2.13.0-demo", "--dry-run"]) == 0
+    assert f"  {root}\n" in capsys.readouterr().out
+    record.module = record.module_or_version = "PyTorch/2.14.0-cpu"
+    with pytest.raises(NamingError, match=r"PyTorch/2.14.0-cpu is in the catalogue, but not installed here"):
+        Names().installation("PyTorch/2.13.0-demo")

@@ -148,6 +148,10 @@ class Names:
         if exact:
             return exact
         installed = [one for one in self.named(selection.with_version(text)) if isinstance(one, Installation)]
+        if not installed and "/" in text:
+            # perhaps an alias, which only the catalogue knows
+            records = (one for name, one in selection.named(self.recorded) if plain(name) == plain(text))
+            installed = list(filter(None, (self.installed_as(one.module_or_version) for one in records)))
         return self.one_of(text, installed) if installed else None
 
     def one_of(self, text: str, installed: list[Installation]) -> Installation:
