@@ -20,7 +20,7 @@ from ebsif.commands.options import complete, complete_installed, complete_packag
 from ebsif.environments import repeating
 from ebsif.environments.extending import ExtendingError
 from ebsif.errors import UsageError
-from ebsif.installed import places, removal, report
+from ebsif.installed import doctor, places, removal, report
 from ebsif.installed.names import Names, NamingError
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
 
@@ -1054,3 +1054,22 @@ def test_an_alias_of_the_catalogue(prefix, monkeypatch, capsys):
     record.module = record.module_or_version = "PyTorch/2.14.0-cpu"
     with pytest.raises(NamingError, match=r"PyTorch/2.14.0-cpu is in the catalogue, but not installed here"):
         Names().installation("PyTorch/2.13.0-demo")
+
+
+def test_a_module_that_was_removed_while_it_was_loaded(prefix, monkeypatch, tmp_path, capsys):
+    """E-06: modules tools can't unload it, so it counts as not loaded, and doctor says what helps."""
+    root = prefix.install(MINE)
+    monkeypatch.setenv("CONTAINERROOT", str(root))
+    monkeypatch.setenv("EBSIF_LOADED_MODULE", MINE)
+    assert places.loaded().module == MINE
+    assert doctor.find_removed_module() == []
+    shutil.rmtree(root)
+    assert places.loaded() is None
+    assert main(["show"]) == 2
+    assert "no container given: load a container module first" in capsys.readouterr().err
+    (finding,) = doctor.find_removed_module()
+    assert finding.text == f"{MINE} was removed while it was loaded: open a new shell"
+    site_packages = tmp_path / ".local/lib/python3.11/site-packages/mine-1.0.dist-info"
+    site_packages.mkdir(parents=True)
+    (site_packages / "METADATA").write_text("Name: mine\nVersion: 1.0\n")
+    assert "mine 1.0" in doctor.find_user_packages()[0].text

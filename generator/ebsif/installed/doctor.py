@@ -23,9 +23,9 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site
 from ebsif.eb import framework
 from ebsif.files import home, is_there
-from ebsif.installed import lock
+from ebsif.installed import places
 from ebsif.report import output
-from ebsif.report.findings import ERROR, NOTE, OK, Finding
+from ebsif.report.findings import ERROR, NOTE, OK, WARNING, Finding
 
 LONGEST = 60  # seconds for a program to print its version
 VERSION_FILE = "container/files/VERSION"
@@ -61,6 +61,7 @@ def examine(modules: Sequence[str]) -> list[Finding]:
         find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version",
                      statuses=(0, 1)),
         modules_tool,
+        *find_removed_module(),
         *find_user_packages(),
     ]
 
@@ -188,11 +189,20 @@ def find_modules_tool() -> Finding:
                    "the init script of Lmod or Environment Modules")
 
 
+def find_removed_module() -> list[Finding]:
+    """Return a Finding if the loaded container module was removed: modules tools can't unload it then."""
+    root = os.environ.get("CONTAINERROOT")
+    if not root or is_there(Path(root)):
+        return []
+    return [Finding(WARNING, "loaded module", f"{os.environ.get('EBSIF_LOADED_MODULE') or root} was removed while it "
+                    "was loaded: open a new shell")]
+
+
 def find_user_packages() -> list[Finding]:
     """Return the findings on packages in ~/.local, which images prefer without a module (S002-41)."""
     findings = []
-    root = os.environ.get("CONTAINERROOT")
-    image = lockfile.versions_in(lock.read(root).image_packages) if root else {}
+    module = places.loaded()
+    image = lockfile.versions_in(module.record.image_packages) if module else {}
     for folder in sorted(home().glob(".local/lib/python3*/site-packages")):
         # leftovers of an interrupted pip (~umpy) have no metadata; Python 3.14 returns None for that
         known = [found for found in distributions(path=[str(folder)]) if found.metadata and found.metadata["Name"]]

@@ -182,9 +182,9 @@ def of_directory(root: Path) -> Installation:
 
 
 def loaded() -> Optional[Installation]:
-    """Return the installation of the loaded container module; None if none is loaded."""
+    """Return the installation of the loaded container module; None if none is loaded, or it was removed since."""
     root, module = os.environ.get("CONTAINERROOT"), os.environ.get("EBSIF_LOADED_MODULE")
-    if not root:
+    if not root or not is_there(Path(root)):
         return None
     installation = of_directory(Path(root))
     return Installation(installation.root, module or installation.module)
