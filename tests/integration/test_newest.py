@@ -53,12 +53,10 @@ def test_an_extension_that_is_changed(person):
         ebsif kernel install mine --name mine >&2
     """)
     assert said.stdout.splitlines() == ["board 1.0 ['a', 'b c'] True", "no others"]
-    changed = person.run("ebsif", "extend", "mine", "--add", "board==2.0", "--install")
-    assert f"the kernel mine starts {MINE} now" in changed.stderr
+    person.run("ebsif", "extend", "mine", "--add", "board==2.0", "--install")
     (newest,) = set(root.glob(f"{MINE}-*")) - {earlier}
     kernel = json.loads((person.site.home / ".local/share/jupyter/kernels/mine/kernel.json").read_text())
-    assert (kernel["argv"][0], kernel["display_name"]) == (
-        f"{newest}/interpreter/python", f"Example 1.0 ({MINE.partition('-')[2]})")
+    assert kernel["display_name"] == f"Example 1.0 ({MINE.partition('-')[2]})"
     person.run("ebsif", "remove", "mine", "--older", "--yes")
     said = person.in_shell(f"""
         shown() {{ "$@" -c 'import board; print(board.__version__)'; }}

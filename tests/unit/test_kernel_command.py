@@ -109,6 +109,65 @@ def test_a_kernel_of_an_earlier_extension(module, eb_prefix, capsys):
     assert (kernel["module"], kernel["program"]) == (LATER, str(newest / "interpreter/python"))
 
 
+@pytest.fixture
+def two(module, eb_prefix):
+    """Two extensions of a name, whose module is loaded by that; their interpreters print their directory."""
+    later = eb_prefix.install(LATER, packages=("ipykernel==7.0",))
+    for root in (module.root, later):
+        (root / "interpreter").mkdir(exist_ok=True)
+        (root / "bin").mkdir()
+        (root / "bin/make-venv").touch()
+        (root / "interpreter/python").write_text(f"#!/bin/sh\necho {root} $*\n")
+        (root / "interpreter/python").chmod(0o755)
+    (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(
+        f'module_version("{LATER}", "{BASE.partition("/")[2]}-mine")\n')
+    return SimpleNamespace(mine=module.mine, earlier=module.root, later=later)
+
+
+def start(folder):
+    """Start a kernel as Jupyter does; return what its interpreter prints."""
+    argv = json.loads((folder / "kernel.json").read_text())["argv"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_kernel_of_the_newest_extension(two, tmp_path, capsys):
+    """V-07: by the name, a kernel starts the newest that is left, also below a prefix; by the date, that one."""
+    prefix = tmp_path / "my lab"
+    below = ["--prefix", str(prefix)]
+    for name, what in (("m1", "mine"), ("dated", LATER)):
+        assert main(["kernel", "install", what, "--name", name]) == 0
+    assert main(["kernel", "install", "mine", "--name", "lab", *below]) == 0
+    kernels_of_name = [two.mine / "m1", prefix / "share/jupyter/kernels/lab"]
+    before = [start(folder) for folder in kernels_of_name]
+    assert before == 2 * [f"{two.later} -m ipykernel_launcher -f {{connection_file}}\n"]
+    capsys.readouterr()
+    assert main(["remove", "mine", "--yes"]) == 0
+    assert "stop working" not in capsys.readouterr().err
+    assert [path.name for path in two.mine.iterdir()] == ["m1"]
+    assert [start(folder).split()[0] for folder in kernels_of_name] == 2 * [str(two.earlier)]
+    assert main(["kernel", "list"]) == 0
+    capsys.readouterr()
+    # the last one
+    assert main(["remove", "mine", "--yes"]) == 0
+    assert "stop working" in capsys.readouterr().err
+    assert not list(two.mine.iterdir())
+    assert main(["kernel", "list", *below]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert said == f"lab {BASE}-mine can't start: {str(two.earlier).rpartition('-')[0]} doesn't exist any more; " \
+                   f"`ebsif kernel remove lab --prefix '{prefix}'` removes it"
+
+
+def test_kernels_if_all_extensions_of_a_name_are_removed_at_once(two, capsys):
+    """V-07, J-02: what is listed before the question has the kernel once; removing earlier ones leaves it."""
+    assert main(["kernel", "install", "mine", "--name", "m1"]) == 0
+    for arguments, number in (([MINE, LATER], 1), ([MINE], 0), ([LATER], 0), (["mine", "--older"], 0)):
+        capsys.readouterr()
+        assert main(["remove", *arguments, "--dry-run"]) == 0
+        said = capsys.readouterr()
+        assert said.out.count(f"  {two.mine / 'm1'}\n") == number
+        assert ("stop working" in said.err) == bool(number)
+
+
 def test_the_active_environment(module, eb_prefix, tmp_path, monkeypatch):
     """J-05, V-07: without a name, the kernel is that of the active environment, of the module that this loads."""
     venv = tmp_path / "env"

@@ -183,12 +183,13 @@ def kernel_title(module: str) -> str:
     return '%s %s%s' % (name, number, ' (%s)' % suffix if suffix else '')
 
 
-def kernel_spec(python: str, title: str, module: str, venv: str = '', user_software: str = '') -> str:
+def kernel_spec(python: str, title: str, module: str, venv: str = '', user_software: str = '', newest: str = '') -> str:
     """
     Return the text of kernel.json: ipykernel, started by the interpreter of an installation.
 
     ``title`` is the name in menus, ``module`` the one by which `ebsif kernel` knows its kernels. ``venv`` and
-    ``user_software`` are paths without '$', which Jupyter may replace. In the directory of an installation,
+    ``user_software`` are paths without '$', which Jupyter may replace. If ``python`` starts the newest extension of a
+    name, ``newest`` is the path of these installations without the date. In the directory of an installation,
     '{resource_dir}' in ``python`` stands for the directory of kernel.json, so that a copy works. Jupyter knows it since
     jupyter_client 5.2 (2018), VS Code since 2025.2.
     """
@@ -196,9 +197,10 @@ def kernel_spec(python: str, title: str, module: str, venv: str = '', user_softw
     variables = {KERNEL_VENV: venv}
     if user_software:
         variables[KERNEL_USER_SOFTWARE] = user_software
+    about = {'module': module, 'newest': newest} if newest else {'module': module}
     return json.dumps({'argv': [python, '-m', 'ipykernel_launcher', '-f', '{connection_file}'], 'env': variables,
                        'display_name': title, 'language': 'python', 'interrupt_mode': 'signal',
-                       'metadata': {'debugger': True, 'ebsif': {'module': module}}}, indent=2) + '\n'
+                       'metadata': {'debugger': True, 'ebsif': about}}, indent=2) + '\n'
 
 
 def install_kernel(installdir: str, module: str) -> None:

@@ -5,6 +5,7 @@ environment created by make-venv; with EBSIF_USER_SOFTWARE set, the kernel has t
 """
 
 import json
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,20 +67,21 @@ def run(options: Namespace) -> int:
         return 0
     if options.what:
         raise UsageError("list takes no name")
-    return show(list(kernels.installed(folder)), folder, options.json)
+    where = f" --prefix {shlex.quote(str(options.prefix))}" if options.prefix else ""
+    return show(list(kernels.installed(folder)), folder, where, options.json)
 
 
-def show(found: Sequence[kernels.Kernel], folder: Path, as_json: bool) -> int:
+def show(found: Sequence[kernels.Kernel], folder: Path, where: str, as_json: bool) -> int:
     """Print the kernels in a directory; return 1 if one can't start, else 0."""
     if as_json:
         print(json.dumps([kernel.data for kernel in found], indent=2))
     elif not found:
-        output.hint(f"no kernel of a module in {folder}: `ebsif kernel install MODULE` adds one")
+        output.hint(f"no kernel of a module in {folder}: `ebsif kernel install MODULE{where}` adds one")
     for kernel in [] if as_json else found:
         print(output.escape(f"{kernel.folder.name}  {kernel.module}"))
         if kernel.missing:
             output.print_wrapped(f"can't start: {kernel.missing} doesn't exist any more; `ebsif kernel remove "
-                                 f"{kernel.folder.name}` removes it", indent="    ")
+                                 f"{kernel.folder.name}{where}` removes it", indent="    ")
         for path in filter(None, (kernel.venv, kernel.own)):
             output.print_wrapped(f"with {path}", indent="    ")
     return int(any(kernel.missing for kernel in found))

@@ -27,7 +27,7 @@ from ebsif.commands.options import (
 from ebsif.environments import kernels
 from ebsif.errors import FOUND
 from ebsif.files import is_there
-from ebsif.installed import places, removal, report
+from ebsif.installed import interpreter, places, removal, report
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.report import output
@@ -70,7 +70,7 @@ def run(options: Namespace) -> int:
     plans = plan(names, places.with_module_files(modules), options.users, has_newer=options.older)
     for planned in plans:
         show(planned)
-    if not options.older and any(is_there(planned.installation.root / "bin/make-venv") for planned in plans):
+    if any(is_there(module.root / "bin/make-venv") and is_last(module, modules) for module in modules):
         output.note(MADE_WITH_IT)
     if options.dry_run:
         return 0
@@ -81,7 +81,7 @@ def run(options: Namespace) -> int:
         return FOUND
     for newest, older in earlier.items():
         kernels.follow(newest.root, shown(newest), [
-            folder for one in older for folder in kernels.of_installation(one.root)])
+            folder for one in older for folder in kernels.of_installation(one.root, [one.root])])
     for planned in plans:
         with working("removing"):
             removal.remove(planned)
@@ -94,7 +94,7 @@ def plan(names: Names, modules: Sequence[Installation], users: Sequence[str],
     """
     Return how to remove modules: those that use the image of another one come first.
 
-    Kernels go with their module, unless there is a newer one, which they start then.
+    Kernels go with their module, unless another one is left that they start then.
     """
     possible = removal.possible_users(users)
     order = sorted(modules, key=lambda module: bool(removal.users_of(module.root, modules)))
@@ -104,9 +104,15 @@ def plan(names: Names, modules: Sequence[Installation], users: Sequence[str],
     for module in order:
         left = [shown(one) for one in (names.older(module) if module.extension else [])
                 if os.path.realpath(one.root) not in going]
-        starting = () if has_newer else kernels.of_installation(module.root)
+        starting = () if has_newer else kernels.of_installation(module.root, [one.root for one in modules])
         plans.append(removal.plan(module, starting, staying, next(iter(left), None)))
     return plans
+
+
+def is_last(module: Installation, going: Sequence[Installation]) -> bool:
+    """Return whether nothing is left of what a module is called without its date, if all these are removed (V-07)."""
+    same = interpreter.extensions(interpreter.without_date(module.root)) if module.extension else []
+    return {os.path.realpath(root) for root in same} <= {os.path.realpath(one.root) for one in going}
 
 
 def show(planned: removal.Removal) -> None:

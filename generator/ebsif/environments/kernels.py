@@ -47,7 +47,7 @@ class Kernel:
     A kernel in a list of Jupyter: its directory, which has its name, the module, the interpreter that starts it.
 
     The module is None for kernels of others. `venv` is its environment (make-venv), `own` its user software
-    (EBSIF_USER_SOFTWARE).
+    (EBSIF_USER_SOFTWARE). If it starts the newest extension of a name, `newest` is their path without the date (V-07).
     """
 
     folder: Path
@@ -55,6 +55,12 @@ class Kernel:
     program: Path
     venv: Optional[Path] = None
     own: Optional[Path] = None
+    newest: Optional[Path] = None
+
+    @property
+    def roots(self) -> list[Path]:
+        """The installations in which it can start: it starts in the last one."""
+        return interpreter.extensions(self.newest) if self.newest else [self.program.parent.parent]
 
     @property
     def where(self) -> Optional[Path]:
@@ -64,7 +70,7 @@ class Kernel:
     @property
     def missing(self) -> Optional[Path]:
         """The first path that it needs and that doesn't exist."""
-        needed = (self.program, self.venv, self.own)
+        needed = (self.program, None if self.roots else self.newest, self.venv, self.own)
         return next((path for path in needed if path and not files.is_there(path)), None)
 
     @property
@@ -79,7 +85,7 @@ class Kernel:
 def user_folder() -> Path:
     """Return the directory with the kernels of this account, as Jupyter finds it."""
     data = os.environ.get("XDG_DATA_HOME") or files.home() / ".local/share"
-    return Path(os.environ.get("JUPYTER_DATA_DIR") or Path(data, "jupyter"), "kernels")
+    return Path(os.environ.get("JUPYTER_DATA_DIR") or Path(data, "jupyter"), "kernels").absolute()
 
 
 def folder_of(prefix: Optional[Path]) -> Path:
@@ -91,11 +97,11 @@ def read(folder: Path) -> Optional[Kernel]:
     """Return the kernel in a directory; None if there is none that can be read."""
     try:
         spec = json.loads((folder / "kernel.json").read_text(encoding="utf-8"))
-        module = spec.get("metadata", {}).get("ebsif", {}).get("module")
+        about = spec.get("metadata", {}).get("ebsif", {})
         # as Jupyter does: the kernel of an installation may be linked here
         program = spec["argv"][0].replace("{resource_dir}", str(folder))
-        paths = (spec.get("env", {}).get(name) for name in (KERNEL_VENV, KERNEL_USER_SOFTWARE))
-        return Kernel(folder, module, Path(program), *(Path(path) if path else None for path in paths))
+        paths = (*(spec.get("env", {}).get(name) for name in (KERNEL_VENV, KERNEL_USER_SOFTWARE)), about.get("newest"))
+        return Kernel(folder, about.get("module"), Path(program), *(Path(path) if path else None for path in paths))
     except (OSError, ValueError, AttributeError, LookupError, TypeError):
         return None
 
@@ -108,10 +114,12 @@ def installed(folder: Path) -> Iterator[Kernel]:
             yield kernel
 
 
-def of_installation(root: Path) -> list[Path]:
-    """Return the directories of this account's kernels that start in an installation."""
+def of_installation(root: Path, going: Iterable[Path]) -> list[Path]:
+    """Return the directories of this account's kernels that start in an installation, and in none that isn't going."""
+    gone = set(map(os.path.realpath, going))
     return [kernel.folder for kernel in installed(user_folder())
-            if Path(os.path.realpath(kernel.program)).is_relative_to(os.path.realpath(root))]
+            if any(places.is_same(one, root) for one in kernel.roots[-1:]) and
+            gone.issuperset(map(os.path.realpath, kernel.roots))]
 
 
 def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[Path], str]:
@@ -159,12 +167,16 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
         raise KernelError(f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
                           f"version of ebsif (install it again: {installation.rebuild})")
     check_package(installation, venv, own)
+    newest = None
+    if module != shown(installation):
+        # nothing has to change when it starts another one
+        program, newest = folder / name / "python", interpreter.without_date(installation.root)
     replaced = next((path for path in (venv, own) if path and "$" in str(path)), None)
     if replaced or SUBSTITUTED.search(str(program)):
         part = "$" if replaced else "name in braces"
         raise KernelError(f"Jupyter may replace the {part} in {replaced or program}, and then the kernel can't start: "
                           "use a path without it, such as a link")
-    kernel = Kernel(folder / name, module, program, venv, own)
+    kernel = Kernel(folder / name, module, program, venv, own, newest)
     make_room_for(kernel)
     kernel.folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(LOGO, kernel.folder / Path(LOGO).name)
@@ -173,15 +185,13 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
 
 
 def write(kernel: Kernel, module: str) -> None:
-    """Write the file of a kernel, which has a directory."""
+    """Write the files of a kernel, which has a directory."""
+    if kernel.newest:
+        interpreter.write_commands(kernel.program, module, interpreter.starting_newest(kernel.newest))
     title = kernel_title(module) + (f", {kernel.where.name}" if kernel.where else "")
     files.replace(kernel.folder / "kernel.json", kernel_spec(
-        str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or "")))
-
-
-def of_name(module: str) -> list[Path]:
-    """Return the directories of this account's kernels of an extension that was named without its date."""
-    return [kernel.folder for kernel in installed(user_folder()) if kernel.module == module]
+        str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or ""),
+        str(kernel.newest or "")))
 
 
 def follow(root: Path, module: str, folders: Iterable[Path]) -> None:

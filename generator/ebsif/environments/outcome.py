@@ -19,7 +19,7 @@ from ebsif import files
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
 from ebsif.eb import framework, running
-from ebsif.environments import extending, kernels, plan, system
+from ebsif.environments import extending, plan, system
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
@@ -162,8 +162,6 @@ def make(request: Request, extension: Extension) -> int:
         write_file(path, text, again)
         if request.installs:
             status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))])
-            name = f"{extension.base.module}-{extension.name}"
-            kernels.follow(framework.place_of(path.resolve()).installation, name, kernels.of_name(name))
             for place in beside if not request.output else ():
                 # the installation has it, and user software is large
                 place.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Optional
@@ -10,6 +11,7 @@ from easybuild.easyblocks.generic.container.install import INTERPRETER
 from easybuild.easyblocks.generic.container.lockfile import RECORD
 
 from ebsif import files
+from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.installed.places import Installation
@@ -44,6 +46,18 @@ def environment_on(installation: Installation) -> Optional[str]:
     return active if active and installation.is_loaded and is_there(Path(active, "host-bin")) else None
 
 
+def without_date(root: Path) -> Path:
+    """Return the directory of an extension without its date."""
+    return Path(os.path.abspath(root).rpartition("-")[0])  # noqa: PTH100 links stay
+
+
+def extensions(undated: Path) -> list[Path]:
+    """Return the installations of an extension by their path without the date, the newest one last, as NEWEST does."""
+    name = re.compile(re.escape(undated.name) + r"-\d{8}([.]\d+)?")
+    found = (path for path in undated.parent.glob("*") if name.fullmatch(path.name) and is_there(path / RECORD))
+    return sorted(found, key=lambda path: natural_key(path.name))
+
+
 # how a file finds the newest extension of a name (V-07)
 NEWEST = """\
 ebsif_newest=$(for ebsif_one in {start}-[0-9]*; do
@@ -69,12 +83,18 @@ def write(installation: Installation, path: Path, newest: Optional[str] = None) 
     variables = {"EBSIF_USER_SOFTWARE": own and os.path.abspath(own),  # noqa: PTH100 links stay
                  "EBSIF_VENV": environment_on(installation)}
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value]
-    start = f"exec {shlex.quote(str(interpreter))} \"$@\"\n"
-    module = installation.module
-    if newest:
-        module, root = newest, str(interpreter).removesuffix(f"/{INTERPRETER}").rpartition("-")[0]
-        start = NEWEST.format(start=shlex.quote(root), record=RECORD, interpreter=INTERPRETER)
-    text = f"{''.join(lines)}{start}"
+    start = starting_newest(without_date(installation.root)) if newest else \
+        f"exec {shlex.quote(str(interpreter))} \"$@\"\n"
+    write_commands(path, newest or installation.module, "".join(lines) + start)
+
+
+def starting_newest(undated: Path) -> str:
+    """Return the commands that start the interpreter of the newest extension; see `extensions`."""
+    return NEWEST.format(start=shlex.quote(str(undated)), record=RECORD, interpreter=INTERPRETER)
+
+
+def write_commands(path: Path, module: str, text: str) -> None:
+    """Write a file with commands that start the interpreter of a module."""
     files.replace(path, f"#!/bin/bash -p\n# Python of {module}; {WRITTEN}\n{SEAL}{digest(text)}\n{text}")
     files.make_executable(path)
 
