@@ -500,6 +500,21 @@ def test_a_wrong_file_is_an_error_for_those_who_edit_it(place):
         assert "left out" not in said.stderr
 
 
+@pytest.mark.parametrize("command", [
+    ["list"], ["render"], ["check"], ["update"], ["docs", "-o", "pages"], ["show", "JAX"]], ids=lambda words: words[0])
+def test_a_closed_catalogue_is_not_an_empty_one(place, command):
+    """F-13: containers that can't be read don't count as removed, and their published pages stay."""
+    run(place, "docs", "-o", "pages", *MINE)
+    before = sorted(place.glob("pages/**/*"))
+    (place / "sites/mine/containers").chmod(0)
+    try:
+        result = run(place, *command, *MINE, status=1 if command == ["check"] else 3)
+    finally:
+        (place / "sites/mine/containers").chmod(0o755)
+    assert re.search(r"sites/mine/containers:.* can't be read: Permission denied\n", result.stdout + result.stderr)
+    assert sorted(place.glob("pages/**/*")) == before
+
+
 @pytest.mark.parametrize(("words", "expected"), [
     # N16: a variable of the shell that is not set
     (["--add", ""], "--add names no package: write a name, such as einops"), (["--add", "# rich"], "names no package"),

@@ -124,14 +124,28 @@ def documents(*directories: Path) -> list[CatalogueFile]:
 
 
 def chains(*directories: Path) -> list[list[Path]]:
-    """Return the files that are read together, by name: the one in the first directory, and those that it extends."""
+    """
+    Return the files that are read together, by name: the one in the first directory, and those that it extends.
+
+    Raise DocumentError if a directory can't be read: what it contains mustn't count as removed.
+    """
     by_name: dict[str, list[Path]] = {}
     for directory in directories:
-        for path in Path(directory).glob("containers/*.yaml"):
+        for path in yaml_files(Path(directory, "containers")):
             chain = by_name.setdefault(path.name, [])
             if not chain or extends(chain[-1]):
                 chain.append(path)
     return [by_name[name] for name in sorted(by_name)]
+
+
+def yaml_files(directory: Path) -> list[Path]:
+    """Return the YAML files in a directory, which may be missing; raise DocumentError if it can't be read."""
+    try:
+        return [path for path in directory.iterdir() if path.suffix == ".yaml"]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise DocumentError(Problem(directory, None, f"can't be read: {error.strerror}")) from None
 
 
 def extends(path: Path) -> bool:
