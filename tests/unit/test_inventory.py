@@ -346,6 +346,18 @@ def family(eb_prefix):
     return roots
 
 
+def test_a_base_that_was_installed_again_with_its_image(family):
+    """I-03: its extensions have the image that they know, although the copy is newer; another image is reported."""
+    base, extension = family[BASE], family[MINE]
+    os.utime(base / "a.sif", (1, 1))
+    assert state(extension)[0].state == "time changed"
+    record(base, image=image(base))
+    assert state(extension)[0].state == "as recorded"
+    (base / "a.sif").write_bytes(b"x" + bytes(4999))
+    record(base, image=image(base))
+    assert [one.state for one in state(extension)] == ["time changed", "changed"]
+
+
 def installed(capsys, *arguments):
     """The exit status of `ebsif installed`, and what it prints; the summary comes last."""
     status = main(["installed", *arguments])

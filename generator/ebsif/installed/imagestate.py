@@ -13,6 +13,7 @@ from easybuild.easyblocks.generic.container.lockfile import (
     IMAGE_OWN,
     IMAGE_REFERENCE,
     ImageRecord,
+    InstalledImage,
     image_places,
 )
 from easybuild.easyblocks.generic.container.texts import root_parts
@@ -130,10 +131,16 @@ def compare(path: Path, known: ImageRecord, verify: bool) -> tuple[str, Optional
         return CHANGED, f"the image {path} was {different.how} after the installation: {different.figures}"
     if verify and known.sha256:
         return VERIFIED, None
-    if known.mtime_ns not in (None, path.stat().st_mtime_ns):
+    if known.mtime_ns not in (None, path.stat().st_mtime_ns) and not is_copied_again(path, known):
         return TOUCHED, (f"the image {path} was written to or copied after the installation (`ebsif installed "
                          "--verify` compares its content)")
     return (RECORDED if known.size is not None else UNKNOWN), None
+
+
+def is_copied_again(path: Path, known: ImageRecord) -> bool:
+    """Return whether the module that an image belongs to was installed again with the same image, by its record."""
+    owner = InstalledImage(str(path.parent))
+    return owner.uses(str(path)) and owner.is_unchanged and owner.image.sha256 == known.sha256 is not None
 
 
 def digest(path: Path) -> str:
