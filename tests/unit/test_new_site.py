@@ -34,7 +34,9 @@ def test_the_partitions_of_this_machine(programs, tmp_path):
     """S003-01: scheduler and partitions are those of the machine; one rank for each GPU, else one for each node."""
     program(programs, "sbatch", "")
     program(programs, "sinfo", SINFO.rstrip())
-    newsite.write("mine", tmp_path)
+    path = newsite.write("mine", tmp_path)
+    # which kind of GPU they have is to be reviewed; a machine without GPUs would have no such partitions
+    assert "gpu: none  #" not in path.read_text()
     scheduler = site.read("mine", [tmp_path]).scheduler
     assert (scheduler.kind, scheduler.default_partition) == ("slurm", "small")
     assert {name: (one.tasks, one.cpus_per_task, one.gpus) for name, one in scheduler.partitions.items()} == {

@@ -132,6 +132,20 @@ def sites(tmp_path):
     return write
 
 
+@pytest.mark.parametrize(("texts", "place"), [
+    ({"first_test": "name: test\ndescription: x\nscheduler:\n  partitions:\n    p: {tasks: 4, gpus: 4}\n"},
+     "test/site.yaml:5: scheduler.partitions.p.gpus: "),
+    ({"first_test": "name: test\ndescription: x\nextends: base\ngpu: none\n",
+      "second_base": "name: base\ndescription: x\ngpu: cuda\nscheduler: {partitions: {p: {gpus: 4}}}\n"},
+     "test/site.yaml:4: gpu: ")])
+def test_a_site_without_gpus_has_no_partition_with_them(sites, texts, place):
+    """S003-01: the profile is wrong, also if it inherits the partition; jobs and pages would stop later."""
+    with pytest.raises(yamlerrors.DocumentError) as caught:
+        site.read("test", sites(**texts))
+    assert str(caught.value).endswith(place + "gpu is none, but the partition p has 4 GPUs per node: set gpu to their "
+                                      "kind (rocm, cuda), or gpus to 0")
+
+
 def test_a_site_that_extends_another(sites):
     """I-11: it has only the difference: tables are merged, null takes away, binds are added, updates arrive."""
     directories = sites(first_test=OWN, second_base=BASE)

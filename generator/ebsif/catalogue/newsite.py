@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -55,13 +56,23 @@ def write(name: str, catalogue: Path) -> Path:
 def text(name: str) -> str:
     """Return the profile of a new site as YAML."""
     kind, reason = scheduler()
-    gpu = next((one for one, row in GPU_KINDS.items() if is_there(Path(row.device))), None)
+    nodes = (partitions() if kind == "slurm" else []) or [NodeKind("standard", 1, 4, 0)]
+    gpu, gpu_reason = gpu_of(nodes)
     return environment("ebsif.catalogue").get_template("site.yaml.j2").render(
         name=quoted(name), binds=file_systems() or ["/scratch"],
-        gpu=gpu or "none", gpu_kinds=["none", *GPU_KINDS],
-        gpu_reason=f"{GPU_KINDS[gpu].device} is here" if gpu else "this machine has none, compute nodes may have some",
+        gpu=gpu, gpu_kinds=["none", *GPU_KINDS], gpu_reason=gpu_reason,
         scheduler=kind or "slurm", schedulers=SCHEDULERS, scheduler_reason=reason,
-        partitions=(partitions() if kind == "slurm" else []) or [NodeKind("standard", 1, 4, 0)])
+        partitions=nodes)
+
+
+def gpu_of(nodes: Sequence[NodeKind]) -> tuple[str, str]:
+    """Return the kind of GPU that the site may have, and the reason for this answer."""
+    for kind, row in GPU_KINDS.items():
+        if is_there(Path(row.device)):
+            return kind, f"{row.device} is here"
+    if any(one.gpus for one in nodes):
+        return "cuda", "this machine has none, and the scheduler doesn't tell the kind of those in partitions"
+    return "none", "this machine has none, compute nodes may have some"
 
 
 def quoted(text: str) -> str:

@@ -266,10 +266,18 @@ class Site(Model):
 
     @model_validator(mode="after")
     def check_gpu(self) -> "Site":
-        """Check that a site without GPUs has no settings for GPUs (S003-01)."""
-        given = [key for key in ("gpu_visibility", "gpu_mpi_library") if getattr(self, key)]
-        if self.gpu == "none" and given:
-            raise invalid(*(((key,), f"gpu is none, so there should be no {key}") for key in given))
+        """Check that a site without GPUs has no settings for GPUs, nor partitions with them (S003-01)."""
+        if self.gpu != "none":
+            return self
+        wrong: list[tuple[tuple, str]] = [((key,), f"gpu is none, so there should be no {key}")
+                                          for key in ("gpu_visibility", "gpu_mpi_library") if getattr(self, key)]
+        # the last key is for the line of a profile that inherits the partition
+        wrong += [(("scheduler", "partitions", name, "gpus", "gpu"),
+                   f"gpu is none, but the partition {name} has {one.gpus} GPUs per node: set gpu to their kind "
+                   f"({', '.join(GPU_KINDS)}), or gpus to 0")
+                  for name, one in self.scheduler.partitions.items() if one.gpus]
+        if wrong:
+            raise invalid(*wrong)
         return self
 
 
