@@ -434,6 +434,21 @@ def test_removing_an_archived_module(prefix, name):
     assert not folder.exists() and not of_class.exists()
 
 
+@pytest.mark.parametrize(("module", "name"), [(MINE, MINE), (MINE, f"AI/{MINE}"), (f"AI/{MINE}", f"AI/{MINE}")])
+def test_classes_in_the_directory_of_modules(prefix, module, name):
+    """I-01, I-06: with an empty suffix-modules-path, EasyBuild's links aren't modules, and go with the module."""
+    root = prefix.install(MINE)
+    file, link = prefix.modules / f"{module}.lua", prefix.modules / f"AI/{module}.lua"
+    for path in (file, link):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    # EasyBuild's CategorizedModuleNamingScheme has classes in the names
+    (prefix.modules / f"{MINE}.lua").rename(file)
+    link.symlink_to(file)
+    assert [one.module for one in places.installations()[0]] == [module]
+    assert main(["remove", name, "--yes"]) == 0
+    assert not [path for path in (root, file, link) if os.path.lexists(path)]
+
+
 def test_refused_removals(prefix, monkeypatch, tmp_path, capsys):
     """E-06: a loaded module, one being installed; a changed easyconfig is kept; nothing is half removed."""
     easyconfig = tmp_path / "mine.eb"

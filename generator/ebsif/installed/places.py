@@ -207,9 +207,11 @@ def module_files(directory: Path, name: Optional[str] = None, only_complete: boo
     else:
         paths = paths_below(directory, closed)
     for path in paths:
-        # the earlier name of a module that was hidden after its installation
-        if path.is_symlink() and path.readlink().parent == Path():
-            path = path.with_name(str(path.readlink()))  # noqa: PLW2901
+        # the earlier name of a module that was hidden later, or its name below EasyBuild's module class
+        if path.is_symlink():
+            target, tree = Path(os.path.realpath(path)), os.path.realpath(directory)
+            if target.is_relative_to(tree):
+                path = directory / target.relative_to(tree)  # noqa: PLW2901
         root = root_in(path, closed)
         if root and (not only_complete or is_there(root / lockfile.RECORD)):
             yield Installation(root, str(path.relative_to(directory)).removesuffix(".lua"), path, directory)

@@ -117,7 +117,8 @@ def paths_of_module(installation: Installation) -> Iterator[Path]:
     earlier = sorted(path for path in file.parent.iterdir() if path.is_symlink() and path.readlink() == Path(file.name))
     yield from earlier
     for path in (file, *earlier):
-        for link in sorted(use.parent.glob(f"*/{path.relative_to(use)}")):
+        # the directories of classes are in that of all modules if EasyBuild's 'suffix-modules-path' is empty
+        for link in sorted(one for folder in (use.parent, use) for one in folder.glob(f"*/{path.relative_to(use)}")):
             if link != path and link.is_symlink() and os.path.realpath(link) == os.path.realpath(file):
                 yield link
 
