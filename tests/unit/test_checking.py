@@ -425,6 +425,11 @@ def test_missing_and_changed_images(place, tmp_path):
     assert (one.level, one.text) == ("note", NOT_EXAMINED)
     images.mkdir()
     assert "the image tool-1.0.sif is missing in " in findings(central)[0].text
+    # it may be there
+    images.chmod(0)
+    (closed,) = findings(central, images=True)
+    images.chmod(0o755)
+    assert (closed.level, closed.text) == ("note", NOT_EXAMINED)
     (images / "tool-1.0.sif").write_bytes(b"test")
     assert findings(central, images=True) == []
     (images / "tool-1.0.sif").write_bytes(b"tost")

@@ -1,6 +1,7 @@
 """Check single records: review marks, images, requirements, and ROCm versions against the site's driver."""
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,10 +102,10 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
 
 def missing_in(container: Container, images: bool) -> list[Path]:
     """Return the directories here that lack an image that should be there; without `images`, only a central one."""
-    # one with a source is fetched there
+    # one with a source is fetched there; what is in a closed directory is unknown
     if container.source or not (images or container.image_kind == "central") or is_here(container):
         return []
-    return [path.parent for _, path in container.image_places if is_there(path.parent)]
+    return [path.parent for _, path in container.image_places if os.access(path.parent, os.X_OK)]
 
 
 def is_here(container: Container) -> bool:
