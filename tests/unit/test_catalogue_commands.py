@@ -141,6 +141,23 @@ def test_render_keeps_what_a_person_has_written(place):
     assert "0 new, 1 changed, 2 up to date" in run(place, "render", *MINE).stderr
 
 
+def test_sites_do_not_replace_easyconfigs_of_each_other(place):
+    """C-04: in a directory of several sites, an easyconfig with the same name is only replaced with --overwrite."""
+    shutil.copytree(place / "sites/mine", place / "sites/other")
+    (place / "sites/other/site.yaml").write_text(SITE.replace("mine", "other"))
+    (place / "sites/other/containers/JAX.yaml").write_text(CONTAINERS.replace("20240101", "20240202"))
+    run(place, "render", *MINE)
+    same = place / "easyconfigs/j/JAX/JAX-0.10.0-20250601.eb"
+    before = same.read_text()
+    other = ("--catalogue", "sites", "--site", "other")
+    said = run(place, "render", *other, status=1).stderr
+    assert f"{same.relative_to(place)} is the easyconfig of the site mine, and is not replaced: name another " in said
+    assert "1 new, 0 changed, 0 up to date, 2 kept" in said
+    assert same.read_text() == before
+    assert "3 new" in run(place, "render", *other, "-o", "of-{site}").stderr
+    assert "0 new, 2 changed, 1 up to date" in run(place, "render", *other, "--overwrite").stderr
+
+
 def test_render_shows_without_writing(place):
     """--diff with an exit status for scripts, --stdout; a single container by name."""
     text = run(place, "render", *MINE, "--stdout", "JAX/v0.10.0").stdout

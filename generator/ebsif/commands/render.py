@@ -2,7 +2,7 @@
 
 A record that can't be rendered, or that has the same module as another one, is reported with its file and line; the
 others are still written, and the exit status is 1. So is an easyconfig that a person has written, or edited since it
-was rendered: it stays as it is, unless --overwrite is given.
+was rendered, and one of another site: it stays as it is, unless --overwrite is given.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -59,6 +59,11 @@ def run(options: Namespace) -> int:
     for path in kept:
         output.error(f"{path} was written or edited by a person, and is not replaced: move the change to the "
                      "catalogue, or replace the file with --overwrite")
+    others = {} if options.overwrite else rendering.of_other_sites(one for one in done if one.path not in kept)
+    for path, name in others.items():
+        output.error(f"{path} is the easyconfig of the site {name}, and is not replaced: name another directory with "
+                     "-o, in which {site} stands for the site, or replace the file with --overwrite")
+    kept += others
     states = {"new": 0, "changed": 0, "unchanged": 0}
     for rendered in [one for one in done if one.path not in kept]:
         states[rendered.state] += 1

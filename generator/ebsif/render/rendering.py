@@ -88,6 +88,13 @@ def edited(done: Iterable[Rendered], output: Path) -> list[Path]:
             written.get(str(one.path.relative_to(output))) not in (None, files.digest(one.path))]
 
 
+def of_other_sites(done: Iterable[Rendered]) -> dict[Path, str]:
+    """Return the paths of easyconfigs that would replace those of other sites, with the names of these."""
+    named = {one.path: [match and match.group(1) for match in map(RENDERED.match, (one.text, one.before or ""))]
+             for one in done}
+    return {path: other for path, (own, other) in named.items() if other and other != own}
+
+
 def require_unedited(one: Rendered, output: Path) -> None:
     """Raise OverwriteError if a person has written or edited the easyconfig that would be replaced (C-04)."""
     if edited([one], output):
