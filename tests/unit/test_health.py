@@ -390,6 +390,27 @@ def test_binds_that_are_gone(subject):
         (ERROR, "/nowhere/libcxi.so.1"), (WARNING, "/nowhere/spool")]
 
 
+def test_a_module_that_is_being_installed(subject, eb_prefix):
+    """I-03: eb hasn't written all of it yet, so nothing is wrong; EasyBuild's lock may be left over, and is named."""
+    one = subject()
+    root = one.installation.root
+    lock = eb_prefix.software / ".locks" / (str(root).replace("/", "_") + ".lock")
+    lock.mkdir(parents=True)
+    said = [(WARNING, f"eb is installing Example/1.0-x: wait until it is done; if no eb is running anywhere, remove "
+                      f"its lock {lock}")]
+    assert problems(lambda one: examination.run(one, examination.ON_DISK), one) == said
+    # eb knows the directory by the path that is configured, others by that without links
+    link = eb_prefix.software.parent / "linked"
+    link.symlink_to(eb_prefix.software)
+    theirs = lock.with_name(lock.name.replace("software", "linked"))
+    assert places.easybuild_lock(link / "Example/1.0-x") == lock
+    lock.rename(theirs)
+    assert places.easybuild_lock(link / "Example/1.0-x") == link / ".locks" / theirs.name
+    theirs.rename(lock)
+    (root / "share/ebsif/lock.json").unlink()
+    assert [(each.level, each.text) for each in places.installations()[1]] == said
+
+
 def test_an_error_ends_the_checks_of_a_module(subject):
     """I-04: a stage with an error is completed; later ones would only repeat it."""
     def fails(one):

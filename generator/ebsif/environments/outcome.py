@@ -23,7 +23,7 @@ from ebsif.environments import extending, plan, system
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
-from ebsif.installed import places, removal
+from ebsif.installed import places
 from ebsif.installed.names import shown
 from ebsif.installed.places import WRITTEN, Installation
 from ebsif.packages.requirements import names_in
@@ -241,10 +241,10 @@ def nothing_to_do(installation: Installation, state: str = "has these packages a
 
 def may_replace(request: Request, path: Path, module: str) -> bool:
     """Return whether an easyconfig may be replaced; raise ExtendingError while eb installs it, and reads it again."""
-    lock = removal.easybuild_lock(framework.place_of(path.resolve()).installation) \
+    lock = places.easybuild_lock(framework.place_of(path.resolve()).installation) \
         if request.rebuild and path.exists() else None
     if lock:
-        raise ExtendingError(f"{path} is in use: {removal.locked(module, lock)}")
+        raise ExtendingError(f"{path} is in use: {places.locked(module, lock)}")
     return request.rebuild
 
 

@@ -440,7 +440,21 @@ def without_record(installation: Installation) -> Finding:
                        "install it again with eb", file)
     if is_closed(root):
         return unreadable(root)
+    if lock := easybuild_lock(root):
+        return Finding(WARNING, installation.module, locked(shown(installation), lock), file)
     if is_there(root / Path(lockfile.RECORD).parent):
         return Finding(ERROR, installation.module, f"its installation has no {root / lockfile.RECORD}: install it "
                        "again with eb --rebuild", file)
     return Finding(NOTE, installation.module, "not installed with ebsif, so nothing is known about it", file)
+
+
+def easybuild_lock(root: Path) -> Optional[Path]:
+    """Return EasyBuild's lock on an installation directory, perhaps of another prefix; None if there is none."""
+    locks = (folder / ".locks" / (str(path).replace("/", "_") + ".lock")
+             for path in (root.absolute(), Path(os.path.realpath(root))) for folder in path.parents)
+    return next(filter(is_there, locks), None)
+
+
+def locked(module: str, lock: Path) -> str:
+    """Return what to do about a lock."""
+    return f"eb is installing {module}: wait until it is done; if no eb is running anywhere, remove its lock {lock}"

@@ -57,8 +57,8 @@ def plan(installation: Installation, kernels: Iterable[Path] = (), users: Iterab
         raise RemovalError(f"{installation.damage}. Without it, modules that use the image can't be found: "
                            f"{installation.repair}, and then remove it")
     root = Path(os.path.realpath(installation.root))
-    if lock := easybuild_lock(root):
-        raise RemovalError(locked(shown(installation), lock))
+    if lock := places.easybuild_lock(installation.root):
+        raise RemovalError(places.locked(shown(installation), lock))
     link = [installation.root] if installation.root.is_symlink() else []
     beside = sorted(path for path in root.parent.iterdir()
                     if path.name.startswith(root.name) and BESIDE.fullmatch(path.name[len(root.name) :]))
@@ -121,17 +121,6 @@ def paths_of_module(installation: Installation) -> Iterator[Path]:
         for link in sorted(one for folder in (use.parent, use) for one in folder.glob(f"*/{path.relative_to(use)}")):
             if link != path and link.is_symlink() and os.path.realpath(link) == os.path.realpath(file):
                 yield link
-
-
-def easybuild_lock(root: Path) -> Optional[Path]:
-    """Return EasyBuild's lock on an installation directory, perhaps of another prefix; None if there is none."""
-    locks = (folder / ".locks" / (str(root).replace("/", "_") + ".lock") for folder in root.parents)
-    return next(filter(Path.exists, locks), None)
-
-
-def locked(module: str, lock: Path) -> str:
-    """Return what to do about a lock."""
-    return f"eb is installing {module}: wait until it is done; if no eb is running anywhere, remove its lock {lock}"
 
 
 def text_without(path: Path, module: str, successor: Optional[str] = None) -> Optional[str]:

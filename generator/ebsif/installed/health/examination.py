@@ -9,6 +9,7 @@ from ebsif import processes
 from ebsif.catalogue.site import Site
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
+from ebsif.installed import places
 from ebsif.installed.health import files, hardware, machine, running
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
@@ -62,6 +63,9 @@ def recorded_runtimes(installations: Iterable[Installation]) -> set[str]:
 
 def run(one: Subject, stages: Sequence[Sequence[Callable]]) -> list[Finding]:
     """Return the findings of the checks of one module, up to the first stage with an error."""
+    # eb hasn't written everything yet
+    if lock := places.easybuild_lock(one.installation.root):
+        return [one.warning(places.locked(one.module, lock))]
     found: list[Finding] = []
     for stage in stages:
         for check in stage:
