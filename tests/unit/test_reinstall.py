@@ -239,6 +239,49 @@ def test_user_software_is_taken_over(tmp_path, earlier, now):
     assert {path.read_text() for path in (tmp_path / "now").rglob("*") if path.is_file()} == {"before"}
 
 
+@pytest.fixture
+def replacing(tmp_path, monkeypatch):
+    """An easyblock whose new installation replaces an earlier one to which a package was added by hand."""
+    monkeypatch.setattr(reinstall.Reinstall, "restore_easyconfig", lambda _: None)
+    for name in ("1.0", "1.0.replace"):
+        installation(tmp_path / "software" / name)
+    (tmp_path / "software/1.0/user-software/mine").write_text("mine")
+    easyblock = Easyblock(tmp_path / "software/1.0")
+    easyblock.cfg = {"cleanupoldinstall": True}
+    easyblock.mod_filepath = str(tmp_path / "1.0.lua")
+    module = tmp_path / "1.0.lua"
+    module.write_text("earlier")
+    monkeypatch.setattr(EasyBlock, "make_module_step", lambda *_, **__: module.write_text("new"))
+    return easyblock
+
+
+@pytest.mark.usefixtures("configuration")
+def test_a_read_only_installation_is_replaced(tmp_path, replacing):
+    """S002-44: user software of one made with --read-only-installdir is kept, and can be changed from now on."""
+    mine = tmp_path / "software/1.0/user-software/mine"
+    for path in (mine, mine.parent, mine.parent.parent):
+        path.chmod(0o555)
+    replacing.make_module_step()
+    assert [path.name for path in (tmp_path / "software").iterdir()] == ["1.0"]
+    assert mine.read_text() == "mine"
+    mine.write_text("again")
+
+
+@pytest.mark.usefixtures("configuration")
+def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
+    """S002-44: if it can't be moved to the new installation, the earlier one and its module are put back."""
+    def fail(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(UserSoftware, "take_over", fail)
+    monkeypatch.setattr(EasyBlock, "run_step", lambda *_: replacing.make_module_step())
+    with pytest.raises((EasyBuildError, OSError), match="Permission denied"):
+        replacing.run_step("module")
+    assert [path.name for path in (tmp_path / "software").iterdir()] == ["1.0"]
+    assert (tmp_path / "software/1.0/user-software/mine").read_text() == "mine"
+    assert (tmp_path / "1.0.lua").read_text() == "earlier"
+
+
 @pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("version", ["2.6", "2.7"])
 def test_additions_that_were_built_for_another_image(tmp_path, version):

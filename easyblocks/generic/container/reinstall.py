@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import signal
+import stat
 import time
 from contextlib import contextmanager
 from typing import Any, Iterator
@@ -18,13 +19,13 @@ from typing import Any, Iterator
 from easybuild.framework.easyblock import POSTPROC_STEP, StopException
 from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
 from easybuild.tools.config import build_option, install_path
-from easybuild.tools.filetools import copy_file, mkdir, remove_dir, remove_file, write_file
+from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit, exit_status, plain_errors, with_build_option
 from .lockfile import RECORD
 from .install import open_to_readers
-from .usersoftware import UserSoftware, free_path, move
+from .usersoftware import DIRECTORY, UserSoftware, free_path, move
 
 # exit statuses of steps whose name is not part of EasyBuild's
 STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,
@@ -228,10 +229,12 @@ class Reinstall(MIXIN):
         # of the caller, passwords for registries included
         with self.kept_module(), with_build_option('generate_devel_module', False):
             modules_path = super().make_module_step()
+            if self.directory:
+                self.make_writable(self.replaced_dir)
+                self.preserve_user_changes(self.replaced_dir, merge=True)
         if self.directory:
             replaced, earlier = self.replaced_dir, self.staging_dir
             self.directory = ''
-            self.preserve_user_changes(replaced, merge=True)
             # from now on it is a leftover, which nothing puts back, even if only a part can be removed
             os.rename(replaced, earlier)
             if self.cfg['cleanupoldinstall']:
@@ -242,6 +245,13 @@ class Reinstall(MIXIN):
                 print_msg("the earlier installation is kept at %s", backup, log=self.log)
         self.restore_easyconfig()
         return modules_path
+
+    @staticmethod
+    def make_writable(earlier: str) -> None:
+        """Let the owner move user software out of an installation that was made with --read-only-installdir."""
+        for path in (earlier, os.path.join(earlier, DIRECTORY)):
+            if os.path.isdir(path) and not (os.path.islink(path) or os.access(path, os.W_OK)):
+                adjust_permissions(path, stat.S_IWUSR)
 
     @contextmanager
     def kept_module(self) -> Iterator[None]:
