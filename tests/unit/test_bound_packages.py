@@ -62,7 +62,31 @@ def test_what_a_package_says_of_itself(tmp_path):
     ours = {"pure", "listed", "versioned", "walked", "single", "unknown"}
     assert ours & set(said["compiled"]) == {"listed", "versioned", "walked", "unknown"}
     assert [need for need in said["needs"] if need[0] in ours] == [
-        ["pure", "listed", "<1", False], ["pure", "walked", ">=1", True]]
+        ["pure", "listed", "<1", False, True], ["pure", "walked", ">=1", True, True]]
+
+
+def test_why_a_package_of_the_image_is_replaced(tmp_path):
+    """V-03: because of what the image's version doesn't suit; what both versions suit isn't the cause."""
+    def package(folder, name, version, *needs):
+        info = tmp_path / folder / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        info.joinpath("METADATA").write_text("\n".join([
+            f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {need}" for need in needs)]))
+
+    package("mine", "fsspec", "2025.3.0")
+    package("mine", "datasets", "3.6.0", "fsspec<=2025.3.0")
+    package("mine", "lightning", "2.6.6", "fsspec>=2022.5.0")
+    package("image", "fsspec", "2026.9.0")
+    package("image", "torch", "2.13.0", "fsspec>=0.8.5")
+    package("image", "s3fs", "2026.9.0", "fsspec==2026.9.0")
+    program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
+    said = subprocess.run([sys.executable, "-"], input=program, text=True, capture_output=True, check=True,
+                          env={"PYTHONPATH": f"{tmp_path / 'mine'}:{tmp_path / 'image'}"}).stdout
+    there = Packages.from_output(said.replace(str(tmp_path / "mine"), "/user-software/venv"))
+    (found,) = there.replaced_in(Packages({"fsspec": ("fsspec", "2026.9.0", "/opt")}))
+    assert (found["breaks"], found["wanted"]) == (
+        ["s3fs 2026.9.0 needs fsspec==2026.9.0"], ["datasets 3.6.0 needs fsspec<=2025.3.0"])
+    assert sorted(found["affects"]) == ["lightning 2.6.6 needs fsspec>=2022.5.0", "torch 2.13.0 needs fsspec>=0.8.5"]
 
 
 def test_how_a_conflict_is_explained():

@@ -51,13 +51,14 @@ class Need(NamedTuple):
     """
     What an installed package requires of another one (normalized name): any version if `versions` is empty.
 
-    It fits if the version that is installed is one of them.
+    It fits if the version that is installed is one of them; `fits_hidden` if those that it hides are, too.
     """
 
     name: str
     on: str
     versions: str
     fits: bool
+    fits_hidden: bool = True
 
 
 class Packages(Dict[str, Tuple[str, str, str]]):
@@ -130,19 +131,21 @@ class Packages(Dict[str, Tuple[str, str, str]]):
         """
         Return the packages of the image that user software hides with another version, for the record.
 
-        Each has its name, both versions, and texts on what requires it: what it breaks; of the others, what user
-        software wants, and what in the image it could affect.
+        Each has its name, both versions, and texts on what requires it: what it breaks; of the others, what in user
+        software the image's version doesn't suit, and what it could affect.
         """
         found = []
         for name in sorted(image):
             if name == 'pip' or name not in self or not self.in_user_software(name) or self[name][1] == image[name][1]:
                 continue
-            wanted = [need for need in self.needs if need.on == name and need.versions]
-            own = [need for need in wanted if self.in_user_software(normal_name(need.name))]
+            needs = [need for need in self.needs if need.on == name and need.versions]
+            fits = [need for need in needs if need.fits]
+            wanted = [need for need in fits
+                      if not need.fits_hidden and self.in_user_software(normal_name(need.name))]
             found.append({'name': self[name][0], 'version': self[name][1], 'image': image[name][1],
-                          'breaks': [self.text_of(need) for need in wanted if not need.fits],
-                          'wanted': [self.text_of(need) for need in wanted if need.fits and need in own],
-                          'affects': [self.text_of(need) for need in wanted if need.fits and need not in own]})
+                          'breaks': [self.text_of(need) for need in needs if not need.fits],
+                          'wanted': list(map(self.text_of, wanted)),
+                          'affects': [self.text_of(need) for need in fits if need not in wanted]})
         return found
 
     def text_of(self, need: Need) -> str:

@@ -3,7 +3,8 @@ Describe a Python in an image and its packages, as a Python literal (python3-min
 
 'packages' are [name, version, directory] in the order of sys.path; 'missing' those of MODULES that can't be imported.
 'compiled' are the names of packages with compiled parts, and 'needs' what packages require of others that are there:
-[package, required package, versions, whether its version is one of them]. Of several of a name, the first counts.
+[package, required package, versions, whether its version is one of them, whether those that it hides are, too]. Of
+several of a name, the first counts.
 """
 import importlib
 import os
@@ -60,9 +61,10 @@ def is_compiled(distribution):
 
 def relations(there):
     """Return which packages are compiled, and what packages require of each other (nothing without pip)."""
-    first = {}
+    first, versions = {}, {}
     for name, metadata, distribution in there:
         first.setdefault(normal_name(name), (name, metadata, distribution))
+        versions.setdefault(normal_name(name), []).append(metadata.get('Version') or 'unknown')
     compiled = sorted(name for name in first if is_compiled(first[name][2]))
     try:
         Requirement = importlib.import_module('pip._vendor.packaging.requirements').Requirement
@@ -76,8 +78,8 @@ def relations(there):
             try:
                 wanted = Requirement(line) if on in first else None
                 if wanted and (not wanted.marker or wanted.marker.evaluate({'extra': ''})):
-                    found = first[on][1].get('Version') or 'unknown'
-                    needs.append([name, on, str(wanted.specifier), wanted.specifier.contains(found, prereleases=True)])
+                    fits = [wanted.specifier.contains(found, prereleases=True) for found in versions[on]]
+                    needs.append([name, on, str(wanted.specifier), fits[0], all(fits[1:])])
             except ValueError:
                 continue
     return compiled, needs
