@@ -773,6 +773,24 @@ def test_requirements_are_replaced(extension, tmp_path):
     assert extension.extend("mine", "--rebuild")[0]["requirements"] == ["greeting>=1", "numpy", "rich"]
 
 
+def test_what_a_replaced_package_breaks_in_the_base(extension):
+    """V-01: the user software of the module that is extended counts as well."""
+    listing = {"environment": {"PYTHONPATH": ""}, "purelib": "", "packages": [["numpy", "2.0", ""]],
+               "compiled": ["numpy"], "needs": []}
+    extension.monkeypatch.setattr("ebsif.environments.replacing.image_of", str)
+    extension.monkeypatch.setattr("ebsif.images.inspection.python_of", lambda _: listing)
+    extension.root = extension.install("requirements = ['torchmetrics']\n", ["torchmetrics"], BASE)
+    command = ["extend", BASE, "--replace", "numpy==1.19.0", "--force", "--name", "rp", "--date", "20261122"]
+    assert main(command) == 0
+    assert "\n0 packages in image and extension require what is replaced; it breaks none of them\n" in \
+        "\n" + extension.capsys.readouterr().out
+    extension.needs("torchmetrics", "numpy>1.20.0")
+    assert main([*command, "-n"]) == 0
+    said = " ".join(extension.capsys.readouterr().err.split())
+    assert "torchmetrics 1.0 extension numpy>1.20.0 breaks 1 package in image and extension requires what is " \
+        "replaced; it breaks 1 of them" in said
+
+
 def test_other_requirements_on_the_same_day(extension, tmp_path):
     """
     N1, E-03, E-08, use D5: on a container, too, they are a new module with a number; the same ones change nothing.

@@ -196,9 +196,11 @@ def run(options: Namespace) -> int:
     container = bases.chosen(names, options.module, settings_of(options).site())
     container = system.added(container, options.apt, options.allow_upgrade)
     wanted = extending.with_commands(wanted_packages(options, container), commands_of(options))
-    if not is_accepted(options, container, {}):
+    installed = places.known(places.directories_of_modules(), container.module)[:1]
+    own = change.packages_of(installed[0]) if options.replace and installed else {}
+    if not is_accepted(options, container, own):
         return FOUND
-    for installation in places.known(places.directories_of_modules(), container.module)[:1]:
+    for installation in installed:
         change.report_left_behind(installation, options.name, wanted)
     extension = Extension(container, options.name, extending.on_top(container, wanted, options.name))
     return make_new(options, extension)

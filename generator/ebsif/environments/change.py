@@ -137,12 +137,7 @@ class Environment:
 
 def environment_of(installation: Installation, container: Container, names: Names, site: Site) -> Environment:
     """Return the current packages of an installation with the container of its easyconfig, and what was asked for."""
-    record = installation.record
-    packages = current.packages_of(installation)
-    if packages is None:
-        packages = {normal_name(name): Package(name, version, f"{name}=={version}", None)
-                    for name, version in versions_in(record.venv_packages).items()}
-    packages = {name: package for name, package in packages.items() if name not in venv.TOOLS}
+    record, packages = installation.record, packages_of(installation)
     stages, base = stages_of(as_parameter(container.requirements)), base_of(installation, names, site)
     inherited = number_shared(stages, stages_of(as_parameter(base.requirements)) if base else [])
     environment = Environment(installation.module, stages, inherited, packages, record.image_versions,
@@ -151,6 +146,15 @@ def environment_of(installation: Installation, container: Container, names: Name
     environment.lines_before = frozenset(environment.lines)
     environment.needed_before = frozenset(environment.needed_by(environment.lines))
     return environment
+
+
+def packages_of(installation: Installation) -> dict[str, Package]:
+    """Return the packages in user software, or the recorded ones if it can't be read, by normalized name."""
+    packages = current.packages_of(installation)
+    if packages is None:
+        packages = {normal_name(name): Package(name, version, f"{name}=={version}", None)
+                    for name, version in versions_in(installation.record.venv_packages).items()}
+    return {name: package for name, package in packages.items() if name not in venv.TOOLS}
 
 
 def base_of(installation: Installation, names: Names, site: Site) -> Optional[Container]:

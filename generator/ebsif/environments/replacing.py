@@ -105,8 +105,9 @@ def report(container: Container, own: Mapping[str, Package], lines: Sequence[str
     with contextlib.redirect_stdout(sys.stderr) if to_stderr else contextlib.nullcontext():
         if rows:
             print_table(["PACKAGE", "WHERE", "REQUIRES", "VERDICT"], rows)
-        print(f"{output.format_count(len(rows), 'package')} in image and extension require{'' if rows[1:] else 's'} "
-              f"what is replaced; it breaks {breaks or 'none'} of them")
+        verb = "requires" if len(rows) == 1 else "require"
+        print(f"{output.format_count(len(rows), 'package')} in image and extension {verb} what is replaced; it breaks "
+              f"{breaks or 'none'} of them")
 
 
 def dependents(name: str, image: Any, own: Mapping[str, Package], changing: Collection[str]) -> list[list[str]]:
