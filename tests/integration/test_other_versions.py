@@ -28,6 +28,7 @@ def wheels(tmp_path_factory):
     make_wheel(folder, "fresh", "2.0", ["numpy<1"])
     make_wheel(folder, "app", "1.0")
     make_wheel(folder, "app", "2.0", ["fresh>=2"])
+    make_wheel(folder, "numpy", "1.5")
     make_wheel(folder, "numpy", "1.0")
     make_wheel(folder, "torch", "3.0")
     return folder
@@ -91,6 +92,11 @@ def test_a_lock_file_with_another_version(place, wheels, tmp_path):
     words = ("extend", "Base/1.0", "-r", lock, "--name", "locked", "--date", "20260101", "--install")
     lock.write_text(locked(wheels, "fsspec-2025.3.0", "numpy-1.0"))
     assert "numpy==2.4.6 of the image (compiled) can't be replaced" in place(*words, status=3)[1]
+    for version in ("1.0", "1.5"):
+        # as the error advises: locked with its hash, or in another version without one
+        place(*words[:-2], version, "--install", "--yes", "--force", "--replace", f"numpy=={version}")
+        assert record_of(place, f"Base/1.0-20250101-locked-{version}")["venv_packages"] == [
+            "fsspec==2025.3.0", f"numpy=={version}"]
     lock.write_text(locked(wheels, "fsspec-2025.3.0"))
     said = place(*words)[1]
     assert record_of(place, module)["venv_packages"] == ["fsspec==2025.3.0"]

@@ -125,6 +125,15 @@ def test_stages_that_may_replace():
     # pip wants hashes for all packages of a stage, or for none
     assert [stage["requirements"] for stage in replacing.allow(["b==1 --hash=sha256:0"], ["a==1", "c==1"])] == [
         ["a==1", "c==1"], ["b==1 --hash=sha256:0"]]
+    locked = ["a==1 --hash=sha256:1", "b==1 --hash=sha256:0"]
+    for line, expected in (
+            ("a==1", [locked]), ("a==2", [["a==2"], locked[1:]]),
+            ("a==2 --hash=sha256:2", [["a==2 --hash=sha256:2", locked[1]]]),
+            ("c==2 --hash=sha256:2", [[*locked, "c==2 --hash=sha256:2"]])):
+        assert [stage["requirements"] for stage in replacing.allow(locked, [line])] == expected
+    url = "a @ https://example.org/a-1.whl --hash=sha256:1"
+    assert [stage["requirements"] for stage in replacing.allow([url, "b==1 --hash=sha256:0"], ["a==2"])] == [
+        ["a==2"], ["b==1 --hash=sha256:0"]]
     environment = Environment("m", replacing.allow(["b"], ["a==3"]), 0, {"a": Package("a", "3", "a==3", None)},
                               {"a": "1"})
     change.remove(environment, ["a"])

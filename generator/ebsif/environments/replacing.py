@@ -54,14 +54,12 @@ def allow(wanted: Sequence[Any], lines: Sequence[str]) -> list[dict]:
     stages = [{**stage, "requirements": requirement_text(stage.get("requirements")).splitlines()}
               for stage in stages_of(wanted)]
     for line in lines:
-        places = [(stage, number) for stage in stages for number, one in enumerate(stage["requirements"])
-                  if name_in(one) == name_in(line)]
-        for stage, number in places:
-            stage["requirements"][number] = with_extras(line, extras_in(stage["requirements"][number]))
-        if not places:
+        for stage in stages:
+            stage["requirements"] = [now for one in stage["requirements"] for now in in_place_of(one, line)]
+        if not any(name_in(line) == name_in(one) for stage in stages for one in stage["requirements"]):
             # with hashes, pip wants them for all packages of a stage
             others = [stage for stage in stages if not stage.get("no_build_isolation")
-                      and not any("--hash" in one for one in stage["requirements"])]
+                      and any(map(has_hash, stage["requirements"])) == has_hash(line)]
             if not others:
                 others = [{"name": "replacements", "requirements": []}]
                 stages = others + stages
@@ -70,6 +68,20 @@ def allow(wanted: Sequence[Any], lines: Sequence[str]) -> list[dict]:
     for stage in stages:
         stage["allow_replace"] = list(dict.fromkeys([*stage.get("allow_replace", []), *names]))
     return stages
+
+
+def in_place_of(before: str, line: str) -> list[str]:
+    """Return what becomes of a line; nothing if it's the replaced package, locked in another version."""
+    if name_in(before) != name_in(line):
+        return [before]
+    if has_hash(before) and not has_hash(line):
+        return [before] if "@" not in before and allows(before, version_in(line)) else []
+    return [with_extras(line, extras_in(before))]
+
+
+def has_hash(line: str) -> bool:
+    """Return whether a requirement line names the files that pip accepts."""
+    return "--hash" in line
 
 
 # --- what it means
