@@ -5,12 +5,14 @@ import logging
 import sys
 
 import pytest
+from easybuild.easyblocks.generic.container import builds
 from support import CONTAINER_FILES
 
 
 @pytest.fixture
 def hints(monkeypatch, tmp_path):
     """The module with the hints, with constraints of an ebsif module in force."""
+    monkeypatch.setitem(sys.modules, "ebsif_builds", builds)
     spec = importlib.util.spec_from_file_location("hints", CONTAINER_FILES / "site-packages/ebsif_pip_hints.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -47,6 +49,26 @@ def test_another_failure_has_no_hint(hints, monkeypatch, capsys, message):
     hint(hints, [message])
     hint(hints, [], status=0)
     assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_imported_late(hints, monkeypatch, capsys):
+    """V-05: after a failed build, too: pip 26.3 warns of what is imported once it has begun."""
+    late = []
+
+    class Watcher:
+        """Like the one of pip."""
+
+        def find_spec(self, name, *_):
+            """Note a module that is looked up."""
+            late.append(name)
+
+    monkeypatch.setattr(sys, "argv", ["pip", "install", "kernels"])
+    monkeypatch.setattr(sys, "meta_path", [Watcher(), *sys.meta_path])
+    hints.BUILDS.output = "ModuleNotFoundError: No module named 'packaging'"
+    monkeypatch.delitem(sys.modules, "ebsif_builds")
+    hint(hints)
+    assert "hint: a build needs packaging, which is here" in capsys.readouterr().err
+    assert late == []
 
 
 def test_constraints_of_a_users_own(hints, monkeypatch, capsys, tmp_path):
