@@ -67,8 +67,7 @@ def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
     """Return a uv.lock as the content of a pylock.toml; raise RequirementsError if uv can't."""
     program = shutil.which("uv")
     if not program:
-        raise RequirementsError(f"{path} needs uv, which is not on PATH: install it (pip install uv), or run `uv "
-                                "export --format pylock.toml -o pylock.toml` where it is, and use that file")
+        raise RequirementsError(f"{path} needs uv, which is not on PATH: install it (pip install uv)")
     # paths in its output are relative to the directory where uv works
     done = subprocess.run([program, *UV_EXPORT, *options, "--directory", path.absolute().parent], text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, errors="replace", check=False)
