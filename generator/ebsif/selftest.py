@@ -209,8 +209,8 @@ class SelfTest:
             self.cancel = []
             return "SIGTERM has reached both ranks"
         self.process = subprocess.Popen(  # noqa: S603
-            [self.runtime, "exec", self.loaded["SIF"], "python", "-c", RANK], env=self.loaded, cwd=self.work,
-            start_new_session=True)
+            [f"{self.loaded['CONTAINERROOT']}/bin/start-shell", "-c", 'exec python -c "$1"', "rank", RANK],
+            env=self.loaded, cwd=self.work, start_new_session=True)
         self.wait_for("started-*-of-1", GRACE)
         self.process.terminate()
         self.wait_for("ended-*-of-1", GRACE)

@@ -14,7 +14,8 @@ def catalogue(tmp_path):
     folder = tmp_path / "sites/here"
     (folder / "containers").mkdir(parents=True)
     gpus = {"tasks": 8, "gpus": 8, "cpus_per_task": 7, "memory": "480G", "qos": "q"}
-    (folder / "site.yaml").write_text(json.dumps({"name": "here", "description": "Two nodes", "scheduler": {
+    (folder / "site.yaml").write_text(json.dumps({"name": "here", "description": "Two nodes", "gpu": "rocm",
+                                                  "scheduler": {
         "default_partition": "small", "partitions": {"small": {"tasks": 2}, "gpus": gpus}}}))
     record = {"family": "example", "version": "1.0", "label": "writable"}
     (folder / "containers/Example.yaml").write_text(json.dumps({

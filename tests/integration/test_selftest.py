@@ -80,7 +80,7 @@ def test_an_image_without_pip(tmp_path, small_image):
                      site.prefix / "sites", "--site", "laptop"], check=False)
     outcomes = outcomes_in(done.stdout)
     others = {step: one for step, one in outcomes.items() if one[0] != "ok"}
-    assert list(others) == ["pack", "extend", "two ranks"], outcomes
+    assert list(others) == ["pack", "extend", "two ranks"], others
     reason = "the module has no user software: the Python of the image has no pip or venv"
     assert others["pack"] == others["extend"] == ("not possible here", reason)
     assert others["two ranks"] == ("not possible here", "there is no scheduler (qsub is not on PATH)")
