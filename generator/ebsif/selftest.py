@@ -1,8 +1,8 @@
 """
 Try on this machine what people do with modules: install, load, pack, extend, run two ranks, end a job, unload, remove.
 
-Each step runs the commands that a person would type, with an EasyBuild that has no configuration and installs into one
-directory, where everything is written. Packages come from a wheel that is made here, so no network is needed.
+Each step runs the commands that a person would type, with an EasyBuild that has no configuration but the syntax of
+module files and installs into one directory, where everything is written. Packages come from a wheel that is made here, so no network is needed.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from ebsif import modulestool, processes
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.yamltext import as_yaml
 from ebsif.eb import framework
-from ebsif.errors import FOUND, EbsifError
+from ebsif.errors import EbsifError
 from ebsif.jobs import job
 from ebsif.report.findings import ERROR
 from ebsif.report.steps import Steps
@@ -37,10 +37,12 @@ NAME, MODULE, EXTENSION, PACKAGE = "Selftest", "Selftest/1.0", "Selftest/1.0-tri
 SHOWN = ("EasyBuild", "container runtime", "modules tool")  # of what `ebsif doctor` finds
 LONGEST = 1800  # seconds for a command: the SHA256 of a large image takes minutes
 QUEUE = 120  # seconds that the job may wait in the queue, and then its ranks to start
+PAUSE = 2  # seconds between questions to the scheduler
 GRACE = 60  # seconds for what follows a signal
 
-# Settings of this account or of loaded modules that a new user wouldn't have.
-SETTINGS = re.compile(r"EASYBUILD_(?!ALLOW_USE_AS_ROOT)|EBSIF_(?!NODE_LOCAL)|PIP_|XDG_(CONFIG|DATA)_HOME")
+# Settings of this account or of loaded modules that a new user wouldn't have; the syntax is that of all module files.
+SETTINGS = re.compile(
+    r"EASYBUILD_(?!ALLOW_USE_AS_ROOT|MODULE_SYNTAX)|EBSIF_(?!NODE_LOCAL)|PIP_|XDG_(CONFIG|DATA)_HOME")
 # What modules tools keep for themselves.
 OF_MODULES_TOOL = re.compile(r"_|LMOD|MODULE|LOADEDMODULES|BASH_|SHLVL")
 # A rank: says that it has started, and that a signal has reached it, in files, because some schedulers show what jobs
@@ -96,7 +98,8 @@ class SelfTest:
                 ("PREFIX", ""), ("INSTALLPATH", ""), ("INSTALLPATH_SOFTWARE", "software"), ("BUILDPATH", "build"),
                 ("INSTALLPATH_MODULES", "modules"), ("SOURCEPATH", "sources"), ("REPOSITORYPATH", "repository"))},
             MODULEPATH=":".join(filter(None, [str(self.modules), os.environ.get("MODULEPATH")])),
-            XDG_CONFIG_HOME=str(folder / "config"), XDG_DATA_HOME=str(folder / "data"),
+            XDG_CONFIG_HOME=str(folder / "config"), XDG_CONFIG_DIRS=str(folder / "config"),
+            XDG_DATA_HOME=str(folder / "data"),
             PIP_NO_INDEX="1", PIP_FIND_LINKS=self.wheels.as_uri(), EBSIF_INSTALL_BIND=str(self.wheels))
         if not self.environment.get("LMOD_CMD"):
             # ebsif adds it when it runs eb, but `ebsif doctor` runs eb as a person would
@@ -107,8 +110,9 @@ class SelfTest:
         self.before: dict[str, str] = {}
         self.loaded: dict[str, str] = {}
         self.installed: list[str] = []
-        # what ends the job, and a process that is started without a job
-        self.cancel: list[str] = []
+        self.scheduler = job.scheduler_of(self.profile)
+        # the ID of the job while there is one, and a process that is started without a job
+        self.job = ""
         self.process: Optional[subprocess.Popen[bytes]] = None
 
     def run(self) -> Iterator[Outcome]:
@@ -140,7 +144,11 @@ class SelfTest:
 
     def examine(self) -> str:
         """Check that this machine has what is needed."""
-        self.machine = json.loads(self.ebsif("doctor", "--json", accepted=(0, FOUND)))
+        done = self.run_logged([*self.own_command, "doctor", "--json"])
+        try:
+            self.machine = json.loads(done.stdout)
+        except ValueError:
+            raise StepError(last_message(done)) from None
         if errors := [f"{one['subject']}: {one['text']}" for one in self.machine if one["level"] == ERROR]:
             raise StepError("; ".join(errors))
         return ", ".join(re.split(r", /| \(", one["text"])[0] for one in self.machine if one["subject"] in SHOWN)
@@ -176,9 +184,9 @@ class SelfTest:
 
     def start_ranks(self) -> str:
         """Start two ranks on a node, in a job."""
-        scheduler = job.scheduler_of(self.profile)
-        if not shutil.which(scheduler.submit[0]):
-            raise NotPossible(f"there is no scheduler ({scheduler.submit[0]} is not on PATH)")
+        program = self.scheduler.submit[0]
+        if not shutil.which(program):
+            raise NotPossible(f"there is no scheduler ({program} is not on PATH)")
         if not any(word.startswith("--account") for word in self.of_job):
             try:
                 job.account(None, self.profile)
@@ -186,34 +194,33 @@ class SelfTest:
                 raise NotPossible(f"{error}, after -- (ebsif selftest IMAGE -- --account NAME)") from None
         said = self.ebsif("job", self.installed[-1], *self.site, "--tasks-per-node", "2", "--time", "10", "--name",
                           "selftest", "--submit", *self.of_job, "--", "-c", RANK)
-        submitted = re.search(scheduler.submitted, said)
-        self.cancel = [*scheduler.cancel, submitted[1] if submitted else ""]
+        submitted = re.search(self.scheduler.submitted, said)
+        if not submitted:
+            raise StepError(f"{program} has printed no ID of the job")
+        self.job = submitted[1]
         try:
-            # what the scheduler or a rank writes first: selftest-7.out, selftest.o7, started-0-of-2
-            self.wait_for("s*", QUEUE)
-            self.wait_for("started-*-of-2", QUEUE, 2)
-        except StepError:
+            self.wait_in_queue()
+            self.wait_for("started-*-of-2", QUEUE, "the job has left the queue, but not started both ranks "
+                          f"within {QUEUE} seconds; {self.work} has its output", 2)
+        except (EbsifError, OSError):
             self.close()
-            if any(self.work.glob("s*")):
-                raise StepError(f"the job has not started both ranks within {QUEUE} seconds; {self.work} has its "
-                                "output") from None
-            raise NotPossible(f"the job did not start within {QUEUE} seconds; options of `ebsif job`, such as "
-                              "--partition, follow --") from None
-        return f"{scheduler.kind}: both have started, and know their ranks"
+            raise
+        return f"{self.scheduler.kind}: both have started, and know their ranks"
 
     def end_ranks(self) -> str:
         """End the job, or a process that is started without one: SIGTERM reaches the program in the container."""
-        if self.cancel:
-            self.command(self.cancel)
-            self.wait_for("ended-*-of-2", GRACE, 2)
-            self.cancel = []
+        if self.job:
+            self.command([*self.scheduler.cancel, self.job])
+            self.wait_for("ended-*-of-2", GRACE, f"the job was cancelled, but no SIGTERM has reached both ranks within "
+                          f"{GRACE} seconds", 2)
+            self.job = ""
             return "SIGTERM has reached both ranks"
         self.process = subprocess.Popen(  # noqa: S603
             [f"{self.loaded['CONTAINERROOT']}/bin/start-shell", "-c", 'exec python -c "$1"', "rank", RANK],
             env=self.loaded, cwd=self.work, start_new_session=True)
-        self.wait_for("started-*-of-1", GRACE)
+        self.wait_for("started-*-of-1", GRACE, f"the program has not started within {GRACE} seconds")
         self.process.terminate()
-        self.wait_for("ended-*-of-1", GRACE)
+        self.wait_for("ended-*-of-1", GRACE, f"no SIGTERM has reached the program within {GRACE} seconds")
         return "SIGTERM has reached a program that was started without a job"
 
     def unload(self) -> str:
@@ -237,34 +244,39 @@ class SelfTest:
         """End what was started and hasn't ended, because a step has failed or was interrupted."""
         if self.process and self.process.poll() is None:
             processes.end([self.process])
-        if self.cancel:
+        if self.job:
             # the job may have ended by itself
             with contextlib.suppress(EbsifError, OSError):
-                self.command(self.cancel)
-            self.cancel = []
+                self.command([*self.scheduler.cancel, self.job])
+            self.job = ""
 
     # --- what the steps are made of
 
-    def ebsif(self, *words: object, accepted: Sequence[int] = (0,)) -> str:
-        """Run ebsif, with the Python that runs this program; return what it prints."""
+    @property
+    def own_command(self) -> list[str]:
+        """What runs ebsif, with the Python that runs this program."""
         program = Path(sys.argv[0]).absolute()
-        return self.command([sys.executable, program if program.is_file() else shutil.which("ebsif") or "", *words],
-                            accepted=accepted)
+        return [sys.executable, str(program) if program.is_file() else shutil.which("ebsif") or ""]
 
-    def command(self, words: Sequence[object], environment: Optional[dict[str, str]] = None,
-                accepted: Sequence[int] = (0,)) -> str:
-        """Run a command, and log what it prints; return its standard output, or raise StepError with its message."""
+    def ebsif(self, *words: object) -> str:
+        """Run ebsif; return what it prints."""
+        return self.command([*self.own_command, *words])
+
+    def command(self, words: Sequence[object], environment: Optional[dict[str, str]] = None) -> str:
+        """Run a command; return its standard output, or raise StepError with its message."""
+        done = self.run_logged(words, environment)
+        if done.returncode:
+            raise StepError(last_message(done))
+        return done.stdout
+
+    def run_logged(self, words: Sequence[object],
+                   environment: Optional[dict[str, str]] = None) -> subprocess.CompletedProcess[str]:
+        """Run a command, and log what it prints."""
         done = processes.run(list(map(str, words)), LONGEST, environment=environment or self.environment,
                              cwd=str(self.work))
         with (self.folder / "log").open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"$ {shlex.join(map(str, words))}\n{done.stdout}{done.stderr}exit status {done.returncode}\n\n")
-        if done.returncode not in accepted:
-            lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".split("\n")
-                     if line.strip() and not line.startswith(("INFO: ", "WARNING: "))]
-            # ebsif's own message, and that of a program that it has run
-            messages = [line for line in lines if re.match(r"(ebsif|ERROR|FATAL): ", line)][-2:] or lines[-1:]
-            raise StepError("; ".join(messages).replace("ebsif: ", "") or "no message")
-        return done.stdout
+        return done
 
     @property
     def runtime(self) -> str:
@@ -288,13 +300,31 @@ class SelfTest:
         self.before, self.loaded = modulestool.entries(before), loaded
         return self.command([self.runtime, "exec", self.loaded["SIF"], "python", "-c", code], self.loaded).strip()
 
-    def wait_for(self, pattern: str, limit: float, number: int = 1) -> None:
-        """Wait until there are so many files; raise StepError after a time limit."""
+    def wait_in_queue(self) -> None:
+        """Wait until the job isn't in the queue any more; raise NotPossible after a time limit."""
+        end = time.monotonic() + QUEUE
+        while re.search(self.scheduler.queued, self.run_logged([*self.scheduler.state, self.job]).stdout):
+            if time.monotonic() > end:
+                raise NotPossible(f"the job was still in the queue after {QUEUE} seconds; options of `ebsif job`, such "
+                                  "as --partition debug, follow --")
+            time.sleep(PAUSE)
+
+    def wait_for(self, pattern: str, limit: float, failure: str, number: int = 1) -> None:
+        """Wait until there are so many files; raise StepError with a message after a time limit."""
         end = time.monotonic() + limit
         while len(list(self.work.glob(pattern))) < number:
             if time.monotonic() > end:
-                raise StepError(f"nothing came from the program within {limit:g} seconds")
+                raise StepError(failure)
             time.sleep(0.2)
+
+
+def last_message(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what a command that has failed has printed last."""
+    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".split("\n")
+             if line.strip() and not line.startswith(("INFO: ", "WARNING: "))]
+    # ebsif's own message, and that of a program that it has run
+    messages = [line for line in lines if re.match(r"(ebsif|ERROR|FATAL|\w+: (error|fatal)): ", line)]
+    return "; ".join(messages[-2:] or lines[-1:]).replace("ebsif: ", "") or "no message"
 
 
 def write_wheel(folder: Path) -> None:

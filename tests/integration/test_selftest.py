@@ -1,15 +1,49 @@
-"""The self-test that travels: by an ordinary account, with and without a scheduler, and where something is broken."""
+"""
+The self-test that travels: with each modules tool and scheduler, either kind of mount, and where something is broken.
+
+Two combinations are tried in `make test`, the others at night.
+"""
 
 import json
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, environment_modules
+from account import as_root
+from parts import TOOLS
 from support import Site, blocks
 
 STEPS = ["machine", "record", "install", "load", "pack", "extend", "two ranks", "signal", "unload", "remove"]
+
+
+# Runs a job, and two ranks of it, on this machine; as with PBS, its output comes when it has ended.
+PBS = {
+    "qsub": """cat >"$folder/job"
+echo localhost >"$folder/nodes"
+export PBS_JOBID=4711.server PBS_NODEFILE=$folder/nodes PBS_O_WORKDIR=$PWD
+setsid bash "$folder/job" >"$folder/output" 2>&1 </dev/null & echo $! >"$folder/process"
+echo 4711.server
+""",
+    "qstat": "echo '    job_state = R'\n",
+    "qdel": 'kill -TERM -- "-$(<"$folder/process")"\n',
+    # as PALS, for the options that batch scripts use
+    "mpiexec": """while [[ $1 == -* ]]; do shift 2; done
+for rank in 0 1; do
+    PALS_RANKID=$rank PALS_LOCAL_RANKID=$rank PALS_LOCAL_SIZE=2 PALS_APID=1111-2222 PMI_SIZE=2 "$@" &
+done
+wait
+""",
+}
+
+
+def write_site(site, scheduler):
+    """Write the profile of a site with a scheduler; return the options that choose it."""
+    folder = site.prefix / "sites/mine"
+    folder.mkdir(parents=True)
+    (folder / "site.yaml").write_text(f"name: mine\ndescription: x\nscheduler: {{kind: {scheduler}}}\n")
+    return ["--catalogue", folder.parent, "--site", "mine"]
 
 
 def outcomes_in(text):
@@ -37,14 +71,57 @@ def test_with_a_scheduler(tmp_path, base_image, cluster):
     assert {path.name for path in site.home.iterdir()} <= {".apptainer"}
 
 
+def all_work(outcomes):
+    """Return whether each step of the self-test has worked."""
+    return list(outcomes) == STEPS and {result for result, _ in outcomes.values()} == {"ok"}
+
+
+def test_where_eb_is_configured(lumi, base_image, cluster):
+    """A-05: every step works at a site like LUMI, with modules and an eb of its own that sets Python's path."""
+    done = lumi.bash(f"ebsif selftest {base_image} --json", check=False, **cluster.environment)
+    assert all_work(outcomes_in(done.stdout)), done.stdout
+    assert not list(lumi.work.glob("ebsif-selftest-*"))
+    assert not (lumi.prefix / "eb").exists()
+
+
 @pytest.mark.nightly
-def test_without_a_scheduler(tmp_path, base_image):
-    """A-05: without a scheduler, a signal reaches a single process; with Environment Modules, and as a table."""
-    site = Site(tmp_path / "site", environment_modules(), Path(sys.prefix))
-    (site.prefix / "sites/laptop").mkdir(parents=True)
-    (site.prefix / "sites/laptop/site.yaml").write_text("name: laptop\ndescription: x\nscheduler: {kind: pbs}\n")
-    done = site.run(["ebsif", "selftest", base_image, "--directory", site.temporary, "--catalogue",
-                     site.prefix / "sites", "--site", "laptop"], check=False)
+def test_mounts_of_the_kernel(base_image, cluster):
+    """A-05: every step works where the kernel mounts images and user software, as it does for root."""
+    with as_root(), tempfile.TemporaryDirectory(prefix="ebsif-root-") as folder:
+        Path(folder).chmod(0o755)
+        site = Site(Path(folder, "site"), TOOLS["Lmod-Lua"](), Path(sys.prefix))
+        assert "Kernel squashfs mount allowed" in site.run(["apptainer", "--debug", "exec", base_image, "true"]).stderr
+        done = site.run([f"{sys.prefix}/bin/ebsif", "selftest", base_image, "--json"], check=False,
+                        EASYBUILD_ALLOW_USE_AS_ROOT_AND_ACCEPT_CONSEQUENCES=1, **cluster.environment)
+        assert all_work(outcomes_in(done.stdout)), done.stdout
+        assert not list(site.work.iterdir())
+
+
+@pytest.mark.nightly
+def test_with_pbs(tmp_path, base_image):
+    """A-05: every step works with Environment Modules and PBS, whose programs are stand-ins; see test_pbs.py."""
+    site = Site(tmp_path / "site", TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
+    catalogue = write_site(site, "pbs")
+    for name, text in PBS.items():
+        path = site.prefix / "pbs" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\nfolder={path.parent}\n{text}")
+        path.chmod(0o755)
+    done = site.run(["ebsif", "selftest", base_image, "--json", *catalogue], check=False,
+                    PATH=f"{site.prefix}/pbs:{site.environment['PATH']}")
+    outcomes = outcomes_in(done.stdout)
+    assert all_work(outcomes), done.stdout
+    assert outcomes["two ranks"][1] == "pbs: both have started, and know their ranks"
+    assert outcomes["machine"][1].endswith("Environment Modules")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("tool", ["Lmod-Tcl", "EnvironmentModules-Tcl"])
+def test_without_a_scheduler(tmp_path, base_image, tool):
+    """A-05: without a scheduler, a signal reaches a single process; with module files in Tcl, and as a table."""
+    site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
+    done = site.run(["ebsif", "selftest", base_image, "--directory", site.temporary, *write_site(site, "pbs")],
+                    check=False, EASYBUILD_MODULE_SYNTAX="Tcl")
     rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
     outcomes = {row[0]: row[1:] for row in rows[1:]}
     assert [row[0] for row in rows] == ["step", *STEPS], done.stdout
@@ -74,10 +151,8 @@ def test_what_fails(tmp_path, small_image):
 def test_an_image_without_pip(tmp_path, small_image):
     """A-05: without user software, what needs it isn't possible, and the other steps do without."""
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    (site.prefix / "sites/laptop").mkdir(parents=True)
-    (site.prefix / "sites/laptop/site.yaml").write_text("name: laptop\ndescription: x\nscheduler: {kind: pbs}\n")
-    done = site.run(["ebsif", "selftest", small_image("python-without-pip"), "--json", "--catalogue",
-                     site.prefix / "sites", "--site", "laptop"], check=False)
+    done = site.run(["ebsif", "selftest", small_image("python-without-pip"), "--json", *write_site(site, "pbs")],
+                    check=False)
     outcomes = outcomes_in(done.stdout)
     others = {step: one for step, one in outcomes.items() if one[0] != "ok"}
     assert list(others) == ["pack", "extend", "two ranks"], others

@@ -34,6 +34,9 @@ class Scheduler:
     after: Tuple[str, ...]
     # the command that ends jobs or removes them from the queue, for their IDs
     cancel: Tuple[str, ...]
+    # the command that prints the state of a job, for its ID, and a regular expression for the state of one that waits
+    state: Tuple[str, ...]
+    queued: str
     # whether it can signal a batch script before the time limit
     sends_signals = False
     # options of `ebsif job` that it can't fulfil, and what to do instead
@@ -53,6 +56,8 @@ class Slurm(Scheduler):
     submitted = r'Submitted batch job (\d+)'
     after = ('--dependency=afterok:%s', '--kill-on-invalid-dep=yes')
     cancel = ('scancel',)
+    state = ('squeue', '--noheader', '--format=%T', '--jobs')
+    queued = 'PENDING|CONFIGURING'
     sends_signals = True
     steps = (('SLURM_JOB_ID', 'SLURM_STEP_ID'),)
 
@@ -67,6 +72,8 @@ class PBS(Scheduler):
     starter = 'mpiexec'
     after = ('-W', 'depend=afterok:%s')
     cancel = ('qdel',)
+    state = ('qstat', '-f')
+    queued = 'job_state = [QHW]'
     lacks = {
         # qrerun needs the privileges of an operator
         'requeue': 'with PBS, only operators can put a running job back into the queue: use --segments',
@@ -84,6 +91,8 @@ class Flux(Scheduler):
     starter = 'flux'
     after = ('--dependency=afterok:%s',)
     cancel = ('flux', 'cancel')
+    state = ('flux', 'jobs', '--no-header', '--format={state}')
+    queued = 'DEPEND|PRIORITY|SCHED'
     lacks = {
         'requeue': 'Flux puts no job back into the queue: use --segments',
         'memory': "Flux doesn't share out memory: for all of a node, add --scheduler=--exclusive",
