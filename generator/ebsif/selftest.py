@@ -1,8 +1,9 @@
 """
 Try on this machine what people do with modules: install, load, pack, extend, run two ranks, end a job, unload, remove.
 
-Each step runs the commands that a person would type, with an EasyBuild that has no configuration but the syntax of
-module files and installs into one directory, where everything is written. Packages come from a wheel that is made here, so no network is needed.
+Each step runs the commands that a person would type. EasyBuild has no configuration but the syntax of module files, and
+installs into one directory, where everything is written. Packages come from a wheel that is made here, so no network is
+needed.
 """
 
 import contextlib
