@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.runtime import Container, Runtime
 from easybuild.easyblocks.generic.container.tables import CACHES
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import TOOLS, Installed, wheel_settings
@@ -313,6 +314,13 @@ def test_module_only_and_sanity_check_only(site):
     (root / "bin/start-shell").write_text("damaged")
     site.eb(easyconfig, "--rebuild")
     assert (root / "bin/start-shell").read_text() == (CONTAINER_FILES / "bin/start-shell").read_text()
+
+
+@pytest.mark.usefixtures("configuration")
+def test_the_home_directory_below_a_path_with_a_comma(small_image, tmp_path):
+    """S002-07: commands of the installation write to their home directory."""
+    Container(Runtime(), str(small_image("busybox")), str(tmp_path / "a,b")).run(["sh", "-c", 'touch "$HOME/here"'])
+    assert (tmp_path / "a,b/home/here").exists()
 
 
 def test_others_may_use_what_is_installed_with_any_umask(site, small_image):

@@ -98,8 +98,8 @@ class ImageProbe:
             status = read(folder, 'status').strip()
             if not status:
                 raise EasyBuildError("The image %s was inspected, but the result can't be written to %s: the disk is "
-                                     "full, or a quota used up. Free some space, or choose another build directory "
-                                     "(EASYBUILD_BUILDPATH).", image, container.work_dir)
+                                     "full, a quota is used up, or containers can't write there. Free some space, or "
+                                     "choose another build directory (EASYBUILD_BUILDPATH).", image, container.work_dir)
             found.creation = CommandResult(int(status), read(folder, 'output'), read(folder, 'errors'))
         return found
 

@@ -82,7 +82,8 @@ class Runtime:
         ``home`` is the home directory in the container; overlays are SquashFS files, mounted read-only. Raises
         EasyBuildError if the image is damaged or closed to this account, else RunShellCmdError if the command fails.
         """
-        arguments = [self.path, 'exec', '--home', escape_bind(home)]
+        # unlike a bind, it is no list: a comma is part of the path
+        arguments = [self.path, 'exec', '--home', home]
         for bind in binds:
             arguments += ['--bind', bind]
         for overlay in overlays:
