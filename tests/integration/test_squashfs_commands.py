@@ -106,6 +106,17 @@ def test_unmake_squashfs_restores_the_directory(installation):
     assert (installation / "user-software.squashfs").is_file()
 
 
+def test_both_work_without_standard_error(installation):
+    """S002-26: with standard error closed (2>&-), messages go nowhere, and the status is as usual."""
+    before = listing(installation / "user-software")
+    for command in (MAKE, UNMAKE):
+        done = subprocess.run(["bash", "-c", '"$0" 2>&-', installation / "bin" / command], check=False)
+        assert done.returncode == 0, command
+        if command == MAKE:
+            shutil.rmtree(installation / "user-software")
+    assert listing(installation / "user-software") == before
+
+
 @pytest.mark.parametrize("command", [MAKE, UNMAKE])
 def test_both_advise_to_reload_the_module(installation, command):
     """S002-30, defects C3: both end with how to reload the module."""
