@@ -19,30 +19,35 @@ die() {
     exit 1
 }
 
-# step TEXT COMMAND...: run a command as a step, with its output, and report how long it took.
+# heading TEXT: announce a step whose own lines are shown.
+heading() {
+    say "${bold}==> $*${plain}"
+}
+
+# step TEXT COMMAND...: run a command as a step, and show a line with its duration. Its output is in a log: if the command
+# fails, the end of the log is shown, and where it is.
 # Don't use it in conditions: bash ignores `set -e` there, so failures inside the command would go unnoticed.
 step() {
     step_title=$1 step_start=$EPOCHREALTIME
+    step_log=$(mktemp "${TMPDIR:-/tmp}/ebsif-XXXXXX.log")
     shift
-    say "${bold}==> $step_title${plain}"
+    printf '%s' "${bold}==> $step_title${plain}" >&2
     start_ticker
-    "$@"
+    # in a subshell, because the command may be a function that exits
+    ("$@") >"$step_log" 2>&1
     stop_ticker
     seconds_since "$step_start"
-    say "    done in $elapsed"
+    say " $elapsed"
+    rm -f "$step_log"
     step_title=''
 }
 
-# Print a line every ten seconds while a step runs, to show that it hasn't died.
+# Print a dot every ten seconds while a step runs, to show that it hasn't died.
 ticker=''
 start_ticker() {
-    # the outer step already prints lines for steps within it
-    [[ -z ${EBSIF_TICKING:-} ]] || return 0
-    export EBSIF_TICKING=1
     # redirected, because the last sleep outlives the script, and would keep its output open
     while sleep 10 >/dev/null 2>&1; do
-        seconds_since "$step_start"
-        say "    ... $elapsed"
+        printf '.' >&2
     done &
     ticker=$!
     disown "$ticker"
@@ -52,7 +57,6 @@ stop_ticker() {
     # not TERM: a subshell that has only just started would run its parent's exit trap
     kill -KILL "$ticker" 2>/dev/null || true
     ticker=''
-    unset EBSIF_TICKING
 }
 
 # When the script ends: report the step that failed, then clean up (scripts may redefine clean_up).
@@ -62,6 +66,9 @@ at_exit() {
     stop_ticker
     if ((status)) && [[ -n $step_title ]]; then
         seconds_since "$step_start"
+        say
+        tail -n 20 "$step_log" >&2
+        say "    the complete output is in $step_log"
         say "${bold}==> FAILED${plain} (exit status $status) after $elapsed: $step_title"
     fi
     clean_up
@@ -98,20 +105,6 @@ as_root() {
     else
         die "this needs root, and sudo is not installed. Ask an administrator to run: $*"
     fi
-}
-
-# logged COMMAND...: run a command with its output in a log; if it fails, show the end of the log, and where it is.
-logged() {
-    local log status=0
-    log=$(mktemp "${TMPDIR:-/tmp}/ebsif-XXXXXX.log")
-    # in a subshell, so that an exit of the command doesn't skip the rest
-    ("$@") >"$log" 2>&1 || status=$?
-    if ((status)); then
-        tail -n 20 "$log" >&2
-        say "    the complete output is in $log"
-        return "$status"
-    fi
-    rm -f "$log"
 }
 
 # Print the path of Lmod's program; fails if Lmod isn't installed. Lmod itself sets LMOD_CMD.

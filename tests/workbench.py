@@ -155,5 +155,5 @@ def fetch(url):
 @pytest.fixture(scope="session")
 def workbench(demo, tmp_path_factory, cluster, ssh):
     """The module, ready to work with."""
-    image = Path((CHECKOUT / ".demo/image").read_text().strip())
+    image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
     return Workbench(tmp_path_factory.mktemp("workbench"), cluster, ssh, image)
