@@ -135,7 +135,7 @@ def training(prefix, cluster, wheels, pytorch_image, install_once):
 
 def trained(output, ranks):
     """Return whether the documentation's training script has succeeded."""
-    return re.search(rf"^{ranks} ranks, equal weights: True, loss [\d.]+ -> [\d.]+$", output, re.MULTILINE)
+    return re.search(rf"^ranks: {ranks}, equal weights: True, loss [\d.]+ -> [\d.]+$", output, re.MULTILINE)
 
 
 def met(output):

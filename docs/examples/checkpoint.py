@@ -1,8 +1,8 @@
-"""Distributed training that saves its state and goes on from there, however often its job is interrupted.
+"""Distributed training that saves its state, and continues from there after each interruption.
 
 Saves every 50 steps, and when the job is asked to stop (USR1 some time before the time limit, TERM from the scheduler);
-then it exits with 0, and the job is started again or followed by the next one. Exit status 1 if the loss has not gone
-down at the end.
+then it exits with 0, and the job is started again or followed by the next one. The exit status is 1 if the loss has not
+gone down at the end.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main():
         optimizer.load_state_dict(state["optimizer"])
         step, first = state["step"], state["first"]
     if rank == 0:
-        print(f"{dist.get_world_size()} ranks start after step {step}", flush=True)
+        print(f"ranks: {dist.get_world_size()}, starting after step {step}", flush=True)
 
     loss = None
     stop = False
@@ -92,7 +92,7 @@ def main():
         if rank == 0 and (stop or step % 50 == 0 or step == options.steps):
             save(options.checkpoint, model=model.module.state_dict(), optimizer=optimizer.state_dict(), step=step,
                  first=first)
-    # nobody leaves before the file is complete
+    # no rank may leave before the file is complete
     dist.barrier()
     if rank == 0:
         print(f"stopped after step {step}" if stop else f"finished step {step}", flush=True)

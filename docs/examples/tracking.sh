@@ -11,9 +11,9 @@ trap 'rm -r "$sockets"' EXIT
 echo "on your computer: ssh -N -L 6006:$sockets/tensorboard -L 5000:$sockets/mlflow -J LOGIN $SLURMD_NODENAME"
 
 singularity exec "$SIF" python tensorboard_socket.py "$sockets/tensorboard" --logdir runs &
-# without the seven processes for evaluations, which are not needed to look at runs
+# without seven processes for evaluations, which nobody needs to look at runs
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false
 singularity exec "$SIF" mlflow server --workers 1 --backend-store-uri sqlite:///mlflow.db \
     --uvicorn-opts "--uds $sockets/mlflow" &
-# the job ends with the first of them that ends
+# the job ends when one of the servers ends
 wait -n

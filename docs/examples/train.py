@@ -1,7 +1,7 @@
-"""Distributed training with PyTorch, complete and small: a linear model on data made here.
+"""A small, complete example of distributed training with PyTorch: a linear model on generated data.
 
-Each rank has data of its own; DistributedDataParallel averages the gradients, so all ranks keep the same weights.
-Prints the loss of each epoch. Exit status 1 if it does not go down or the weights differ at the end.
+Each rank has its own data; DistributedDataParallel averages the gradients, so all ranks keep the same weights.
+Prints the loss of each epoch. The exit status is 1 if the loss does not go down, or if the weights differ at the end.
 """
 
 import gc
@@ -23,7 +23,7 @@ def main():
         # where a rank sees its own GPU only, LOCAL_RANK is not set
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
 
-    # one truth for all, other samples on each rank
+    # the same function on all ranks, but different samples
     generator = torch.Generator().manual_seed(1000 + rank)
     inputs = torch.randn(256, 8, generator=generator).to(device)
     targets = (inputs @ torch.arange(8.0, device=device)).unsqueeze(1)
@@ -48,8 +48,8 @@ def main():
     dist.all_gather(everywhere, weights)
     equal = all(torch.equal(weights, other) for other in everywhere)
     if rank == 0:
-        print(f"{len(everywhere)} ranks, equal weights: {equal}, loss {losses[0]:.4f} -> {losses[-1]:.4f}", flush=True)
-    # nobody leaves while another still talks; the model holds the process group, and goes first
+        print(f"ranks: {len(everywhere)}, equal weights: {equal}, loss {losses[0]:.4f} -> {losses[-1]:.4f}", flush=True)
+    # no rank may leave while others still communicate; the model holds the process group, so it is deleted first
     dist.barrier()
     del model, optimizer, loss
     gc.collect()

@@ -34,7 +34,7 @@ export EASYBUILD_PREFIX=$HOME/eb
 mkdir -p "$HOME/eb/modules/all"
 module use "$HOME/eb/modules/all"
 cd "$HOME"
-echo 'import torch' >train.py
+ln -s "$OLDPWD/docs" .
 while IFS= read -r -u 3 command; do
     printf '\\e[1;32m$\\e[0m %s\\n' "$command"
     eval "$command" || exit

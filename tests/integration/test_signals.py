@@ -85,7 +85,7 @@ def test_the_training_of_the_documentation_goes_on(training):
     script = f"""
         job=$(ebsif job {MODULE} --nodes 2 --name goes-on --signal 60 --requeue --submit -- \\
             checkpoint_example.py --pause 0.1 --steps 60 | grep -oE '[0-9]+')
-        until grep -qs 'start after step 0' goes-on-$job.out; do sleep 0.2; done
+        until grep -qs 'starting after step 0' goes-on-$job.out; do sleep 0.2; done
         sleep 1
         scancel --batch --signal=USR1 $job
         until state=$(scontrol show job $job); [[ $state =~ JobState=(COMPLETED|FAILED|TIMEOUT) ]]; do sleep 0.5; done
@@ -96,7 +96,7 @@ def test_the_training_of_the_documentation_goes_on(training):
     assert {"JobState=COMPLETED", "ExitCode=0:0", "Restarts=1"} <= set(output.splitlines()), output
     stopped = re.search(r"^stopped after step (\d+)$", output, re.MULTILINE)[1]
     assert 0 < int(stopped) < 60
-    assert re.findall(r"^2 ranks start after step (\d+)$", output, re.MULTILINE) == ["0", stopped]
+    assert re.findall(r"^ranks: 2, starting after step (\d+)$", output, re.MULTILINE) == ["0", stopped]
     assert "\nfinished step 60\n" in output
 
 
