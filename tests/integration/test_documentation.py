@@ -87,7 +87,8 @@ def test_the_commands_for_extending_by_hand(clone):
 
     S002-32, S002-26, S002-28: without requirements: writable, pip install by hand, squash, reload, unsquash.
     """
-    first, second, own = blocks("docs/using.md")
+    first, second = blocks("docs/using.md")
+    module = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
     origins = "; ".join(f'print(importlib.util.find_spec(\\"{name}\\").origin)' for name in ("einops", "torch"))
     output = run(f"""
         source .demo/env.sh
@@ -97,7 +98,11 @@ def test_the_commands_for_extending_by_hand(clone):
         {second}
         list-packages
         start-shell -c 'touch /user-software/writable && ls -m /user-software'
-        {own}
+        mkdir ~/my-software; export EBSIF_USER_SOFTWARE=~/my-software
+        module unload PyTorch; module load {module}
+        unmake-squashfs
+        module unload PyTorch; module load {module}
+        singularity exec $SIF pip install einops
         start-shell -c 'ls -m /user-software'
     """, clone)
     assert re.search(r"^einops +\d", output, re.MULTILINE)

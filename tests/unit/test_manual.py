@@ -151,6 +151,7 @@ def test_the_reference_has_everything(pages):
 
 
 @pytest.mark.parametrize(("pages", "minutes"), [
+    ("for-users using jupyter running editors caches variables", 25),
     ("for-administrators new-site catalogue inventory importing registries easyconfigs", 45),
     ("for-easybuild easyconfigs architecture developing upstream", 25)])
 def test_what_somebody_reads_first_is_short(pages, minutes):
