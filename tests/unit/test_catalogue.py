@@ -87,7 +87,7 @@ def test_settings_of_the_site(read):
     values = easyconfig.parameters(one)
     assert values["listed_packages"] == "user_software"
     # docs F3: the directories stand there only
-    assert values["download_instructions"] == "The image is on lumi, in 'image_dirs'."
+    assert values["download_instructions"] == "The image is on LUMI, in 'image_dirs'."
     assert values["image_dirs"] == ["easybuild-sif-images", "tested-containers", "sif-images"]
     (own,) = read(HEAD + RECORD + "    parameters: {download_instructions: Ask us.}\n", lumi)
     # docs F5: a record's are at the same place
@@ -753,7 +753,7 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
     profile = site.read("lumi").model_copy(update={"driver_rocm": ["5.6", "6.1"]})
     ((level, _, text),) = found(read, tmp_path, HEAD + RECORD, profile)
     assert level == "warning"
-    assert text == ("the GPU driver of lumi supports ROCm 5.6 to 6.1; ROCm 6.2.4 of the image may fail or give wrong "
+    assert text == ("the GPU driver of LUMI supports ROCm 5.6 to 6.1; ROCm 6.2.4 of the image may fail or give wrong "
                     "results")
     (one,) = read(HEAD + RECORD, profile)
     assert {"warnings": [text]}.items() <= easyconfig.parameter_groups(one)[-1].items()

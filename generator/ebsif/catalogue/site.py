@@ -1,6 +1,7 @@
 """The profile of a site, <directory>/<site>/site.yaml: settings that are specific to a machine."""
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Optional
@@ -256,6 +257,12 @@ class Site(Model):
                           "vLLM, flash-attention)")
     driver_rocm: Optional[list[SingleLine]] = Field(
         None, min_length=2, max_length=2, description="oldest and newest version of ROCm that the driver supports")
+
+    @property
+    def title(self) -> str:
+        """The name as the description begins, for people: LUMI, whose name is lumi."""
+        written = re.match(rf"{re.escape(self.name)}\b", self.description, re.IGNORECASE)
+        return written[0] if written else self.name
 
     @model_validator(mode="after")
     def check_inheritance(self) -> "Site":

@@ -176,7 +176,7 @@ def instructions(container: Container) -> Optional[str]:
         return as_it_is(container.parameters["download_instructions"])
     if not any(container.image_places) or "source_urls" in container.parameters:
         return None
-    return WHERE.format(container.site.name)
+    return WHERE.format(container.site.title)
 
 
 def keep_packages(container: Container) -> list[str]:
@@ -281,7 +281,7 @@ def driver_problem(container: Container) -> Optional[str]:
         return None
     if in_numbers(supported[0]) <= in_numbers(rocm) <= in_numbers(supported[1], 10**6):
         return None
-    return (f"the GPU driver of {container.site.name} supports ROCm {supported[0]} to {supported[1]}; ROCm {rocm} of "
+    return (f"the GPU driver of {container.site.title} supports ROCm {supported[0]} to {supported[1]}; ROCm {rocm} of "
             "the image may fail or give wrong results")
 
 

@@ -45,9 +45,9 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
     """Write all pages to a directory."""
     layout.copy_static(directory)
     everything = [page for _, some in sites for page in some]
-    names = [name_of(site) for site, _ in sites]
+    names = [site.title for site, _ in sites]
     common = {"brand": "Containers on " + " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names),
-              "version": version(), "name_of": name_of, "links": []}
+              "version": version(), "links": []}
     layout.write(directory, "index.html", "index.html", title=common["brand"], inside_of=inside_of,
                  aliases=json.dumps(aliases(everything), sort_keys=True), example=example(everything),
                  suggestions=suggestions(everything), sites=[(site, *grouped(some)) for site, some in sites], **common)
@@ -55,12 +55,6 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
         for page, near in zip(some, neighbors(some)):
             title = f"{page.short_name} {page.date}".strip()
             layout.write(directory, page.address, "container.html", title=title, **values_of(page), **near, **common)
-
-
-def name_of(site: Site) -> str:
-    """Return the name of a site as its description begins, for people: LUMI, whose name is lumi."""
-    written = re.match(rf"{re.escape(site.name)}\b", site.description, re.IGNORECASE)
-    return written[0] if written else site.name
 
 
 def newest_first(some: list[Page]) -> list[Page]:
@@ -155,7 +149,7 @@ def facts(page: Page) -> list[tuple[str, Optional[str]]]:
     size = container.size or page.image.size
     signature = page.signature
     if easyconfig.signature_keys(container):
-        rule = f"{name_of(container.site)} installs only images that are signed by those it trusts."
+        rule = f"{container.site.title} installs only images that are signed by those it trusts."
         signature = f"{signature} {rule}" if signature else rule
     built = f"built from {', '.join(container.definition_files)}" if container.definition_files else None
     return [("History", container.history), ("Homepage", container.homepage),
