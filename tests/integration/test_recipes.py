@@ -131,7 +131,7 @@ def test_derecho_is_one_job(tmp_path):
     container, _ = reading.read(site_of.read("derecho"), site_of.SITES / "derecho")
     rendered = render.render(container, tmp_path)
     render.write([rendered], tmp_path)
-    assert [stage["name"] for stage in container.stages if stage.get("heavy")] == ["nccl", "aws-ofi-nccl", "torch"]
+    assert [stage["name"] for stage in container.stages if stage.get("heavy")] == ["nccl", "torch"]
     ebsif = Path(sys.prefix) / "bin/ebsif"
     job = subprocess.run([ebsif, "job", "--install", rendered.path, "--site", "derecho", "--account", "A"],
                          capture_output=True, text=True, check=True).stdout

@@ -81,17 +81,17 @@ class Stage(Model):
     """One call of pip; see the easyconfig parameter ``requirements``."""
 
     name: Optional[SingleLine] = None
+    heavy: bool = False
+    upgrade_pip: bool = False
+    no_build_isolation: bool = False
+    no_deps: bool = False
     requirements: Union[str, list[str]] = ""
     options: list[str] = []
     env: dict[EnvName, str] = {}
-    no_build_isolation: bool = False
-    no_deps: bool = False
     no_binary: list[str] = []
     index_url: Optional[SingleLine] = None
     extra_index_url: list[SingleLine] = []
     find_links: list[SingleLine] = []
-    heavy: bool = False
-    upgrade_pip: bool = False
     modules: list[SingleLine] = []
     patches: list[SingleLine] = []
     allow_replace: list[str] = []

@@ -4,6 +4,8 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
@@ -37,7 +39,7 @@ WHERE = "The image is on {}, in 'image_dirs'."
 # How packages are written in texts, by their normalized name.
 USUAL_NAMES = {"cuda": "CUDA", "deepspeed": "DeepSpeed", "rocm": "ROCm", "tensorflow": "TensorFlow", "vllm": "vLLM"}
 
-# If an entry of a table has more columns, each has a line of its own.
+# An entry of a table with more columns has a line of its own.
 SHORT = 80
 
 # Stands above the sources if no checksum follows.
@@ -350,18 +352,26 @@ def literal(value: Any, indent: int = 0, used: int = 0) -> str:
         opening, closing = "{", "}"
     else:
         items = [literal(item, indent + 4, indent + 4) for item in value]
+        if len(items) == 1 and items[0].startswith('"""'):
+            # a text of several lines begins at the bracket
+            return f"[{items[0]}]"
         opening, closing = "[", "]"
-    lines = filled(items, WIDTH - indent - 4) if is_filled(value, items) else [f"{item}," for item in items]
+    lines: list[str] = []
+    for short, some in groupby(zip(are_short(value, items), items), key=itemgetter(0)):
+        codes = [code for _, code in some]
+        lines += filled(codes, WIDTH - indent - 4) if short else [f"{code}," for code in codes]
     return "\n".join([opening, *(inner + line for line in lines), " " * indent + closing])
 
 
-def is_filled(value: Union[list, dict], items: list[str]) -> bool:
-    """Return whether items of a list or table, as code, stand beside each other: words and short values do."""
-    inner = value.values() if isinstance(value, dict) else value
-    if any(isinstance(item, (list, dict)) for item in inner) or any("\n" in code for code in items):
-        return False
+def are_short(value: Union[list, dict], items: list[str]) -> list[bool]:
+    """Return which items of a list or table, as code, can stand beside others: words and short values can."""
+    if isinstance(value, dict):
+        return [not isinstance(item, (list, dict)) and "\n" not in code and len(code) <= SHORT
+                for item, code in zip(value.values(), items)]
     # sentences and commands have lines of their own
-    return max(map(len, items)) <= SHORT if isinstance(value, dict) else not any(" " in str(item) for item in value)
+    is_words = not any(isinstance(item, (list, dict)) or " " in str(item) or "\n" in code
+                       for item, code in zip(value, items))
+    return [is_words] * len(items)
 
 
 def filled(items: Iterable[str], width: int) -> list[str]:
