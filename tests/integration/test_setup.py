@@ -67,6 +67,26 @@ def test_missing_parts_are_named_first(tmp_path):
     assert "install the missing packages with your package manager, then run it again" in result.stderr
 
 
+def test_missing_packages_are_listed_and_installed_in_a_line_each(tmp_path):
+    """Issue 50, point 4: what is missing is printed; the output of the package manager isn't."""
+    tools = programs(tmp_path / "tools", "bash", "dirname", "env", "grep", "mktemp", "paste", "python3", "readlink",
+                     "rm", "sleep")
+    for name, text in (("apt-get", "echo Selecting; echo W: slow >&2"), ("apt-cache", "echo apptainer"),
+                       ("sudo", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')):
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    result = run([SCRIPTS / "setup-system"], PATH=str(tools), TMPDIR=str(tmp_path), LMOD_CMD="/bin/true")
+    assert result.returncode == 0, result.stderr
+    missing, update, install, runtime = result.stderr.splitlines()
+    assert missing.startswith("    missing on this machine, to be installed as root: ")
+    packages = missing.partition(": ")[2].removesuffix(" apptainer (the container runtime)")
+    assert {"squashfs-tools", "squashfuse", "tcl"} <= set(packages.split())
+    assert re.fullmatch(r"==> Updating the list of packages \d\.\d s", update)
+    assert re.fullmatch(rf"==> Installing {packages} \d\.\d s", install)
+    assert re.fullmatch(r"==> Installing the container runtime Apptainer \d\.\d s", runtime)
+    assert (result.stdout, list(tmp_path.glob("*.log"))) == ("", [])
+
+
 def not_cached(folder):
     """Return the path of a copy of build-example-image, in a folder, whose small images nobody has built."""
     scripts = shutil.copytree(SCRIPTS, folder)
