@@ -187,6 +187,8 @@ def test_an_unknown_version_lists_the_known_ones(read):
         selection.find(containers, "PyTorch/v9")
     with pytest.raises(CatalogueError, match=r"'PyTrch' \(known: PyTorch\); did you mean PyTorch\?"):
         selection.find(containers, "PyTrch")
+    with pytest.raises(CatalogueError, match="there is no container '/a/PyTorch.eb'"):
+        selection.find(containers, "/a/PyTorch.eb")
     assert len(selection.find(containers, "torch-2")) == 2
 
 

@@ -230,7 +230,8 @@ def find(containers: Iterable[Container], wanted: str) -> list[Container]:
         raise UnknownName(f"there is no version '{version.removeprefix('v')}' of {name}; known versions:\n  "
                           + "\n  ".join(versions))
     known = sorted({one.name for one in containers})
-    raise UnknownName(f"there is no container '{name}' (known: {', '.join(known) or 'none'})"
+    # a path has no name
+    raise UnknownName(f"there is no container '{name or wanted}' (known: {', '.join(known) or 'none'})"
                       f"{did_you_mean(name, known)}")
 
 
