@@ -144,11 +144,16 @@ class ContainerInstall(Reinstall, EasyBlock):
         check_one_source(self.cfg['sources'])
         # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
         kwargs['skip_checksums'] = True
-        # searched after the directory of the easyconfig, and named if the image is in none of them (L-01)
+        # searched after the directory of the easyconfig
         self.robot_path = list(self.robot_path or []) + self.spec.central_directories
+        instructions = self.cfg['download_instructions']
+        if instructions and self.spec.image_dirs:
+            # with instructions, EasyBuild doesn't list where it has searched (L-01)
+            instructions += "\nSearched: %s" % ', '.join(self.spec.central_directories)
         path = self.image.shared_path or (self.fetch_image(self.spec.source) if self.spec.source else None)
         # else EasyBuild finds it
-        with with_parameter(self.cfg, 'sources', [] if path else self.cfg['sources']):
+        with with_parameter(self.cfg, 'sources', [] if path else self.cfg['sources']), \
+                with_parameter(self.cfg, 'download_instructions', instructions):
             super().fetch_step(*args, **kwargs)
         if path:
             trace_msg("image: %s" % path)

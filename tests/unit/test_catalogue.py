@@ -90,7 +90,7 @@ def test_settings_of_the_site(read):
     values = easyconfig.parameters(one)
     assert values["listed_packages"] == "user_software"
     # docs F3: the directories stand there only
-    assert values["download_instructions"] == "The image is on LUMI, in 'image_dirs'."
+    assert values["download_instructions"] == "The image is on LUMI."
     assert values["image_dirs"] == ["easybuild-sif-images", "tested-containers", "sif-images"]
     (own,) = read(HEAD + RECORD + "    parameters: {download_instructions: Ask us.}\n", lumi)
     # docs F5: a record's are at the same place

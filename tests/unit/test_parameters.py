@@ -328,6 +328,20 @@ def test_missing_files_stop_fetch_and_installation(easyblock, tmp_path, monkeypa
     assert error.value.exit_code in (EasyBuildExit.MISSING_SOURCES, EasyBuildExit.FAIL_DOWNLOAD)
 
 
+def test_a_missing_image_and_the_searched_directories(easyblock, tmp_path, monkeypatch, capsys):
+    """L-01: below the download instructions, with which EasyBuild itself doesn't list them; without, it does."""
+    monkeypatch.setattr("easybuild.framework.easyblock.download_file", lambda *_args, **_kwargs: None)
+    monkeypatch.setenv("IMAGES", str(tmp_path))
+    places = "image_root = '${IMAGES:-/nowhere}'\nimage_dirs = ['one', '/two']\n"
+    for instructions in ("download_instructions = 'The image is on LUMI.'\n", ""):
+        with pytest.raises(EasyBuildError) as error:
+            easyblock(places + instructions).fetch_step()
+        # EasyBuild breaks lines anywhere
+        told = "".join(capsys.readouterr().err.split())
+        assert (f"TheimageisonLUMI.Searched:{tmp_path}/one,/two" in told) == bool(instructions)
+        assert (f"{tmp_path}/one/" in str(error.value)) != bool(instructions)
+
+
 def test_missing_local_files_are_reported(easyblock, tmp_path, capsys):
     """easybuild D12: a requirements file that is missing here may be in the image, so it's a note, no error."""
     (tmp_path / "example.sif").write_text("")

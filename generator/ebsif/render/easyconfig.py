@@ -33,8 +33,8 @@ DEFAULT_VALUES = {
     "one_container": "refuse", "listed_packages": "all", "wrappers_load": False, "node_caches": list(NODE)}
 
 
-# The download instructions for an image in directories of the site; EasyBuild lists where it has looked.
-WHERE = "The image is on {}, in 'image_dirs'."
+# The download instructions for an image in directories of the site, which the easyblock adds.
+WHERE = "The image is on {}."
 
 # How packages are written in texts, by their normalized name.
 USUAL_NAMES = {"cuda": "CUDA", "deepspeed": "DeepSpeed", "rocm": "ROCm", "tensorflow": "TensorFlow", "vllm": "vLLM"}
