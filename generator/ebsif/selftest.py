@@ -39,7 +39,7 @@ SHOWN = ("EasyBuild", "container runtime", "modules tool")  # of what `ebsif doc
 LONGEST = 1800  # seconds for a command: the SHA256 of a large image takes minutes
 QUEUE = 120  # seconds that the job may wait in the queue, and then its ranks to start
 PAUSE = 2  # seconds between questions to the scheduler
-GRACE = 60  # seconds for what follows a signal
+GRACE = 60  # seconds for what follows a signal, and for an answer of the scheduler
 
 # Settings of this account or of loaded modules that a new user wouldn't have; the syntax is that of all module files.
 SETTINGS = re.compile(
@@ -211,7 +211,9 @@ class SelfTest:
     def end_ranks(self) -> str:
         """End the job, or a process that is started without one: SIGTERM reaches the program in the container."""
         if self.job:
-            self.command([*self.scheduler.cancel, self.job])
+            cancelled = self.ask_scheduler(self.scheduler.cancel)
+            if cancelled.returncode:
+                raise StepError(last_message(cancelled))
             self.wait_for("ended-*-of-2", GRACE, f"the job was cancelled, but no SIGTERM has reached both ranks within "
                           f"{GRACE} seconds", 2)
             self.job = ""
@@ -248,7 +250,7 @@ class SelfTest:
         if self.job:
             # the job may have ended by itself
             with contextlib.suppress(EbsifError, OSError):
-                self.command([*self.scheduler.cancel, self.job])
+                self.ask_scheduler(self.scheduler.cancel)
             self.job = ""
 
     # --- what the steps are made of
@@ -270,10 +272,14 @@ class SelfTest:
             raise StepError(last_message(done))
         return done.stdout
 
-    def run_logged(self, words: Sequence[object],
-                   environment: Optional[dict[str, str]] = None) -> subprocess.CompletedProcess[str]:
-        """Run a command, and log what it prints."""
-        done = processes.run(list(map(str, words)), LONGEST, environment=environment or self.environment,
+    def ask_scheduler(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command of the scheduler for the job, which may be unknown to it already."""
+        return self.run_logged([*words, self.job], limit=GRACE)
+
+    def run_logged(self, words: Sequence[object], environment: Optional[dict[str, str]] = None,
+                   limit: float = LONGEST) -> subprocess.CompletedProcess[str]:
+        """Run a command, and log what it prints; raise NoAnswer after a time limit."""
+        done = processes.run(list(map(str, words)), limit, environment=environment or self.environment,
                              cwd=str(self.work))
         with (self.folder / "log").open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"$ {shlex.join(map(str, words))}\n{done.stdout}{done.stderr}exit status {done.returncode}\n\n")
@@ -297,14 +303,14 @@ class SelfTest:
         before, _, after = done.stdout.partition("\0\0")
         loaded = modulestool.entries(after)
         if done.returncode or "SIF" not in loaded:
-            raise StepError(f"{module} can't be loaded: {done.stderr.strip()}")
+            raise StepError(f"{module} can't be loaded: {' '.join(done.stderr.split())}")
         self.before, self.loaded = modulestool.entries(before), loaded
         return self.command([self.runtime, "exec", self.loaded["SIF"], "python", "-c", code], self.loaded).strip()
 
     def wait_in_queue(self) -> None:
         """Wait until the job isn't in the queue any more; raise NotPossible after a time limit."""
         end = time.monotonic() + QUEUE
-        while re.search(self.scheduler.queued, self.run_logged([*self.scheduler.state, self.job]).stdout):
+        while re.search(self.scheduler.queued, self.ask_scheduler(self.scheduler.state).stdout):
             if time.monotonic() > end:
                 raise NotPossible(f"the job was still in the queue after {QUEUE} seconds; options of `ebsif job`, such "
                                   "as --partition debug, follow --")

@@ -78,7 +78,11 @@ def all_work(outcomes):
 
 def test_where_eb_is_configured(lumi, base_image, cluster):
     """A-05: every step works at a site like LUMI, with modules and an eb of its own that sets Python's path."""
-    done = lumi.bash(f"ebsif selftest {base_image} --json", check=False, **cluster.environment)
+    settings = lumi.prefix / "etc/easybuild.d/site.cfg"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[config]\nsuffix-modules-path=\n")
+    done = lumi.bash(f"ebsif selftest {base_image} --json", check=False, XDG_CONFIG_DIRS=settings.parents[1],
+                     **cluster.environment)
     assert all_work(outcomes_in(done.stdout)), done.stdout
     assert not list(lumi.work.glob("ebsif-selftest-*"))
     assert not (lumi.prefix / "eb").exists()

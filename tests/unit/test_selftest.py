@@ -10,6 +10,7 @@ from ebsif import selftest
 from ebsif.catalogue import site
 from ebsif.catalogue.settings import Settings
 from ebsif.commands import selftest as command
+from ebsif.processes import NoAnswer
 
 # what the schedulers print for a job in the queue, and for one that runs
 STATES = {"slurm": ("PENDING", "RUNNING"), "pbs": ("    job_state = Q", "    job_state = R"), "flux": ("SCHED", "RUN")}
@@ -75,6 +76,15 @@ def test_a_job_that_does_not_go_on(make_test, kind, runs):
     assert made.job == ""
 
 
+def test_a_scheduler_that_does_not_answer(make_test):
+    """A-05: the step fails after a time limit, and the job is cancelled."""
+    made, programs = make_test("pbs")
+    cancelled = with_job(made, programs, "pbs", "sleep 60")
+    with pytest.raises(NoAnswer, match=r"^qstat -f 4711.server doesn't answer within 0.3 seconds"):
+        made.start_ranks()
+    assert cancelled.read_text() == "4711.server\n"
+
+
 def test_a_job_that_ignores_the_signal(make_test):
     """A-05: the job has started and was cancelled, but its ranks have got no signal."""
     made, programs = make_test("pbs")
@@ -103,6 +113,15 @@ def test_an_interrupted_job(make_test, monkeypatch, tmp_path):
     finally:
         signal.signal(signal.SIGINT, before)
     assert cancelled.read_text() == "4711.server\n"
+
+
+def test_settings_of_the_account(make_test, monkeypatch):
+    """A-05: the syntax of module files is that of the site; where the account installs doesn't matter."""
+    for name, value in (("MODULE_SYNTAX", "Tcl"), ("INSTALLPATH", "/elsewhere"), ("ROBOT_PATHS", "/elsewhere")):
+        monkeypatch.setenv(f"EASYBUILD_{name}", value)
+    environment = make_test()[0].environment
+    assert environment["EASYBUILD_MODULE_SYNTAX"] == "Tcl"
+    assert "/elsewhere" not in environment.values()
 
 
 def test_a_crash_of_the_doctor(make_test, monkeypatch, tmp_path):
