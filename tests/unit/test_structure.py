@@ -128,8 +128,8 @@ def test_the_page_on_the_architecture_is_complete():
     folders = {path.parent.name for path in ROOTS["ebsif"].glob("*/__init__.py")}
     beside = {path.stem for path in ROOTS["ebsif"].glob("*.py")} - {"__init__"}
     assert sorted(listed_packages()) == sorted(folders | beside)
-    rooms = ARCHITECTURE.read_text().partition("| room |")[2].partition("\n\n")[0]
-    listed = re.findall(r"`(\w+\.py)`", rooms)
+    areas = ARCHITECTURE.read_text().partition("| area |")[2].partition("\n\n")[0]
+    listed = re.findall(r"`(\w+\.py)`", areas)
     assert sorted(listed) == sorted(path.name for path in ROOTS[WING].glob("container/*.py") if path.stem != "__init__")
 
 
