@@ -18,7 +18,7 @@ from support import Site, blocks
 STEPS = ["machine", "record", "install", "load", "pack", "extend", "two ranks", "signal", "unload", "remove"]
 
 
-# Runs a job, and two ranks of it, on this machine; as with PBS, its output comes when it has ended.
+# Run a job on this machine, where mpiexec starts its ranks. As with PBS, a running job has no output in its directory.
 PBS = {
     "qsub": """cat >"$folder/job"
 echo localhost >"$folder/nodes"
@@ -28,13 +28,6 @@ echo 4711.server
 """,
     "qstat": "echo '    job_state = R'\n",
     "qdel": 'kill -TERM -- "-$(<"$folder/process")"\n',
-    # as PALS, for the options that batch scripts use
-    "mpiexec": """while [[ $1 == -* ]]; do shift 2; done
-for rank in 0 1; do
-    PALS_RANKID=$rank PALS_LOCAL_RANKID=$rank PALS_LOCAL_SIZE=2 PALS_APID=1111-2222 PMI_SIZE=2 "$@" &
-done
-wait
-""",
 }
 
 
@@ -103,7 +96,7 @@ def test_mounts_of_the_kernel(base_image, cluster):
 
 @pytest.mark.nightly
 def test_with_pbs(tmp_path, base_image):
-    """A-05: every step works with Environment Modules and PBS, whose programs are stand-ins; see test_pbs.py."""
+    """A-05: every step works with Environment Modules and PBS, whose own commands are stand-ins."""
     site = Site(tmp_path / "site", TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
     catalogue = write_site(site, "pbs")
     for name, text in PBS.items():
