@@ -166,7 +166,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     ("text", "expected"),
     [
         ("image = 'central'", "'image' is 'central', so 'image_dirs' must say where the image is"),
-        ("optional_binds = ['/a']", "'optional_binds' is gone: write these binds into 'binds', with '?' before each."),
+        ("optional_binds = ['/a']", "'optional_binds' was removed: write these binds into 'binds'"),
         ("modextravars = {'A': 'b\\nc'}", "'modextravars': a value has a line break"),
         ("image_dirs = ['sif-images']", "'sif-images' is not a full path, and 'image_root' is not set"),
         # defects B9
@@ -199,6 +199,9 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("container_env = {'VALUE': 'a\\nb'}", "'container_env': the value of VALUE should be one line"),
         ("container_env = {'VALUE': '~/x'}", "'container_env': the value of VALUE begins with '~'"),
         ("wrappers = 'python'", "'wrappers' should be 'all' or a list of program names"),
+        # EasyBuild ignores parameters that it doesn't know
+        ("signature = 'key.pem'", "'signature' was removed: list the public keys"),
+        ("one_container_per_node = True", "'one_container_per_node' was removed: "),
         # use D12.11
         ("wrappers = ['git', 'bash']", "'bash' would hide the host's"),
         # easybuild D13

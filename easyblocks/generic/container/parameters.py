@@ -54,7 +54,7 @@ NEEDED_STEPS = ('extract', 'configure', 'build', 'install')
 # Kind of parameters that take values of several types, which their check tells apart.
 OTHER = ''
 
-# Parameters of 0.1, which EasyBuild would ignore with a warning, and what to write instead.
+# Parameters of earlier versions, which EasyBuild would ignore with a warning, and what to write instead.
 FORMER = {
     'optional_binds': "write these binds into 'binds', with '?' before each.",
     'image_root_variable': "write image_root = '${NAME:-DIRECTORY}'.",
@@ -63,6 +63,8 @@ FORMER = {
     'keep_user_software': "what users have added is always kept or set aside; remove it afterwards.",
     'protect': "list what a stage may replace in its 'allow_replace'.",
     'squashfs_options': "pack again with make-squashfs and its options.",
+    'signature': "list the public keys of those who may sign the image in 'signature_keys'.",
+    'one_container_per_node': "remove it; each rank starts its own container.",
 }
 
 # Parts of names of files and versions of modules.
@@ -149,7 +151,7 @@ def check_easyconfig(cfg: Any) -> None:
                              "once for each version. Name one version in 'dependencies'.")
     for name, instead in FORMER.items():
         if re.search(r'(?m)^%s\s*=' % name, cfg.rawtxt):
-            raise EasyBuildError("Easyconfig parameter '%s' is gone: %s", name, instead)
+            raise EasyBuildError("Easyconfig parameter '%s' was removed: %s", name, instead)
     if re.search(r'[\r\n]', ''.join(map(str, cfg.get_ref('modextravars').values()))):
         raise EasyBuildError("Easyconfig parameter 'modextravars': a value has a line break, which the settings of the "
                              "module can't have: %r", cfg.get_ref('modextravars'))
