@@ -1,9 +1,11 @@
 """
-What the start of a program asks of the file system, measured once here, and computed for many nodes.
+What the start of a program asks of the file system, measured once here, and computed for many nodes; and the figures
+of the benchmarks (docs/bench.json) beside published ones.
 
 `python tests/benchmarks/scale.py measure` counts how often `import torch, torchmetrics` looks for files, and what it
-reads: as plain files, and from an image and a SquashFS file. It writes docs/scale.json, and from that the table in
-docs/scale.md; without `measure`, the table alone. Needs strace and fincore.
+reads: as plain files, and from an image and a SquashFS file. It writes docs/scale.json, and from that the tables in
+docs/scale.md; without `measure`, the tables alone. Needs strace, fincore, and the variables that scripts/prepare
+sets.
 """
 
 import json
@@ -17,14 +19,27 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT / "tests"), str(CHECKOUT / "docs")]
 
+import account  # noqa: E402 in the directory tests
+
 RECORDED, PAGE = CHECKOUT / "docs/scale.json", CHECKOUT / "docs/scale.md"
-BLOCK = re.compile(r"(<!-- from scale.json -->\n).*?(<!-- end -->)", re.DOTALL)
+BENCHMARKS = CHECKOUT / "docs/bench.json"
+BLOCK = re.compile(r"(<!-- table: ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 PROGRAM = "import torch, torchmetrics"
 NODES = (1, 10, 100, 1000, 10000)
 RANKS = 8
 
 # MB/s of one storage target of LUMI-P (LUMI AI Guide, chapter 4), and the number of stripes that modules have
 TARGET, STRIPES = 161, 8
+
+# Where others have published their figures.
+CSCS = "https://docs.cscs.ch/guides/storage/"
+ACCESS = "https://github.com/ACCESS-NRI/ACCESS-Analysis-Conda/blob/main/docs/resources-conda-setup.md"
+FRONTIER = "https://github.com/glotzerlab/software/pull/335"
+AURORA = "https://github.com/saforem2/ezpz/blob/main/docs/cli/yeet.md"
+SHPC = "https://github.com/singularityhub/singularity-hpc/issues/649"
+MOUNT = "https://github.com/eth-cscs/squashfs-mount/issues/12"
+# From the last one: seconds for the mount of a SquashFS file by a number of processes at once, on a node.
+MOUNTS = {1: 0.07, 2: 0.09, 4: 0.18, 8: 0.36, 16: 0.71, 32: 0.93, 64: 1.03, 128: 1.87}
 
 SIZES = "import os, sys\nprint(sum(os.path.getsize(path) for path in sys.stdin.read().splitlines() " \
     "if os.path.isfile(path)))\n"
@@ -41,9 +56,13 @@ def measure(folder):
     for path in files:
         evict(path)
     start(packed)
+    root = Path(packed["CONTAINERROOT"])
+    installation = [root, *root.rglob("*")]
     found = {"program": PROGRAM, **vars(record.here([], None, folder)), "image": in_memory(files[0]),
              "user_software": in_memory(files[1]), "image_size": Path(files[0]).stat().st_size,
-             "user_software_size": Path(files[1]).stat().st_size, **as_files(environments["-directory"], folder)}
+             "user_software_size": Path(files[1]).stat().st_size,
+             "inodes": inodes(packed), "inodes_installed": len(installation),
+             **as_files(environments["-directory"], folder)}
     del found["results"]
     return found
 
@@ -52,6 +71,13 @@ def start(environment, *before, code=PROGRAM, given=""):
     """Run Python in the container; return its output."""
     return subprocess.run([*before, "apptainer", "exec", environment["SIF"], "python", "-c", code], env=environment,
                           check=True, capture_output=True, text=True, input=given).stdout
+
+
+def inodes(environment):
+    """Return how many files and directories Python has in the container (int): in the image and in user software."""
+    code = "import os, sys; print(sum(1 for place in {sys.prefix, sys.base_prefix} for *_, folders, files in " \
+        "os.walk(place) for _ in [0, *files]))"
+    return int(start(environment, code=code))
 
 
 def evict(path):
@@ -120,18 +146,62 @@ def time(seconds):
         f"{seconds:.2g} s"
 
 
-def page(text, found):
-    """Return the text of the page with the table that follows from the record."""
-    return BLOCK.sub(lambda match: f"{match[1]}{table(found)}\n{match[2]}", text)
+def at_once(rows):
+    """Return the time that containers need which start at once, beside published times, as a table (str)."""
+    numbers = sorted(MOUNTS)
+    lines = [["containers at once", *map(str, numbers)], ["---"] * (1 + len(numbers)),
+             [f"[mount of a SquashFS file]({MOUNT}), kernel", *(time(MOUNTS[number]) for number in numbers)]]
+    for contender, title in (("apptainer exec", "`apptainer exec` of the image"), ("ebsif", "the same with a module")):
+        lines.append([title, *(time(rows[f"containers at once: {number}", contender]) for number in numbers)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def beside(rows, found):
+    """Return what others have published, and the same in the environment of the tests, as a table (str)."""
+    def measured(benchmark, contender="ebsif"):
+        return time(rows[benchmark, contender])
+
+    lines = [
+        ("files and directories of an environment",
+         f"22,806: [a venv with torch]({CSCS}); 795,313, packed 13,738: [two Conda environments]({ACCESS})",
+         f"{found['inodes']:,}, packed {found['inodes_installed']:,}"),
+        ("first import, nothing in memory",
+         f"500 s: [64 nodes of Frontier, shared file system]({FRONTIER})",
+         f"{measured('import, cold (local disk)', 'SquashFS file')}; plain files "
+         f"{measured('import, cold (local disk)', 'directory')}; local disk"),
+        ("job start to first step",
+         f"29 s, 61 s, 194 s: [8, 1,024, 4,096 nodes of Aurora, environment in memory]({AURORA})",
+         f"{measured('4 ranks, job start to first step', 'ebsif job')}; without ebsif's scripts "
+         f"{measured('4 ranks, job start to first step', 'python, by hand')}; 4 ranks"),
+        ("load of one module among thousands",
+         f"2 min: [27,400 modules]({SHPC}); alone 0.09 s",
+         f"{measured('10,000 modules, Lmod-Lua: load')} with Lmod, "
+         f"{measured('10,000 modules, EnvironmentModules-Tcl: load')} with Environment Modules; 10,000 modules"),
+    ]
+    return "\n".join(["| | published | ebsif |", "|---|---|---|", *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def page(text, found, runs):
+    """Return the text of the page with the tables that follow from the records."""
+    rows = {(row["benchmark"], row["contender"]): row["seconds"] for run in runs for row in run["results"]}
+    tables = {"nodes": lambda: table(found), "containers": lambda: at_once(rows),
+              "published": lambda: beside(rows, found)}
+    return BLOCK.sub(lambda match: f"{match[1]}{tables[match[2]]()}\n{match[3]}", text)
 
 
 def main(measures):
-    """Measure if asked to, and write the table."""
+    """Measure if asked to, and write the tables."""
     if measures:
+        # for root the runtime mounts images by the kernel, for people in user space
+        account.leave_root()
         with tempfile.TemporaryDirectory(dir=CHECKOUT / ".demo") as folder:
             Path(folder).chmod(0o755)
-            RECORDED.write_text(json.dumps(measure(Path(folder)), indent=1) + "\n")
-    PAGE.write_text(page(PAGE.read_text(), json.loads(RECORDED.read_text())))
+            found = measure(Path(folder))
+    else:
+        found = json.loads(RECORDED.read_text())
+    with account.as_starter():
+        RECORDED.write_text(json.dumps(found, indent=1) + "\n")
+        PAGE.write_text(page(PAGE.read_text(), found, json.loads(BENCHMARKS.read_text())["runs"]))
 
 
 if __name__ == "__main__":
