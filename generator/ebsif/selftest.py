@@ -206,7 +206,7 @@ class SelfTest:
         except (EbsifError, OSError):
             self.close()
             raise
-        return f"{self.scheduler.kind}: both have started, and know their ranks"
+        return f"{self.scheduler.kind}: both ranks have started"
 
     def end_ranks(self) -> str:
         """End the job, or a process that is started without one: SIGTERM reaches the program in the container."""

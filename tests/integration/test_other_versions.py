@@ -72,7 +72,7 @@ def test_what_was_asked_for_comes_first(place):
     assert record["venv_packages"] == [
         "algebra==1.0", "app==1.0", "datasets==3.6.0", "evaluate==0.4", "fresh==1.0", "fsspec==2025.3.0"]
     fsspec = ("fsspec 2025.3.0 instead of the image's 2026.9.0; because datasets 3.6.0 needs "
-              "fsspec<=2025.3.0,>=2023.1.0; which could affect what fits: torch 2.13.0+cpu needs fsspec>=0.8.5")
+              "fsspec<=2025.3.0,>=2023.1.0; this may affect: torch 2.13.0+cpu needs fsspec>=0.8.5")
     assert fsspec in said
     assert "fresh 1.0 and not 2.0 was installed, because the image has numpy 2.4.6 (compiled), and fresh 2.0 needs " \
         "numpy<1" in said
@@ -124,13 +124,13 @@ def test_replacing_with_open_eyes(place):
     words = ("extend", "Base/1.0", "--replace", "sympy==1.12", "--name", "old", "--date", "20260101", "--install")
     table, said = place(*words, status=3)
     assert "PACKAGE WHERE REQUIRES VERDICT torch 2.13.0+cpu image sympy>=1.13.3 breaks 1 package in image and " \
-        "extension requires what is replaced; it breaks 1 of them" in table
+        "extension requires replaced packages; 1 would break" in table
     assert re.search(r"nothing was installed, because there is no terminal to ask on: to go on, ebsif extend Base/1.0 "
                      r"--replace sympy==1.12 .* --install .*--yes -- ", said)
     module = "Base/1.0-20250101-old-20260101"
     assert not (place.site.prefix / "eb/software" / module).exists()
     place(*words, "--yes")
-    breaks = re.compile(r"sympy 1\.12 instead of the image's 1\.\S+; which breaks what is required: torch "
+    breaks = re.compile(r"sympy 1\.12 instead of the image's 1\.\S+; this breaks: torch "
                         r"2\.13\.0\+cpu needs sympy>=1\.13\.3")
     (one,) = record_of(place, module)["replaced"]
     assert (one["name"], one["version"], one["breaks"]) == (
@@ -155,5 +155,5 @@ def test_what_belongs_to_the_machine_needs_force(place):
         assert f"--replace '{package}' --force" in said
         assert not text
     assert "'allow_replace': ['numpy']" in place(*words, "numpy==1.0", "--force")[0]
-    assert "say by which version" in place(*words, "numpy<2", "--force", status=3)[1]
+    assert "add the version" in place(*words, "numpy<2", "--force", status=3)[1]
     assert "nowhere is not in the image of Base/1.0-20250101: use --add" in place(*words, "nowhere==1", status=3)[1]

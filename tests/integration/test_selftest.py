@@ -56,7 +56,7 @@ def test_with_a_scheduler(tmp_path, base_image, cluster):
     assert list(outcomes) == STEPS
     assert {step: one for step, one in outcomes.items() if one[0] != "ok"} == {}, said
     assert outcomes["load"][1].startswith("Python 3.11.")
-    assert outcomes["two ranks"][1] == "slurm: both have started, and know their ranks"
+    assert outcomes["two ranks"][1] == "slurm: both ranks have started"
     assert outcomes["signal"][1] == "SIGTERM has reached both ranks"
     assert re.match(r"EasyBuild 5.*, apptainer version 1.*, .*Lmod", outcomes["machine"][1])
     assert {path.name for path in site.work.iterdir()} == {"image.sif", "selftest.json"}
@@ -108,7 +108,7 @@ def test_with_pbs(tmp_path, base_image):
                     PATH=f"{site.prefix}/pbs:{site.environment['PATH']}")
     outcomes = outcomes_in(done.stdout)
     assert all_work(outcomes), done.stdout
-    assert outcomes["two ranks"][1] == "pbs: both have started, and know their ranks"
+    assert outcomes["two ranks"][1] == "pbs: both ranks have started"
     assert outcomes["machine"][1].endswith("Environment Modules")
 
 

@@ -121,6 +121,14 @@ def test_links_to_nothing_stop_the_build(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_texts_repeat_the_noun():
+    """Docs D: in documents and help, no "that of" or "those of" hides a noun, and no program "knows" anything."""
+    texts = {path: path.read_text() for path in documents()}
+    texts.update({name: reference.subparser(name).format_help() for name in cli.COMMANDS})
+    for place, text in texts.items():
+        assert re.findall(r"\b(?:that|those)\s+of\b|\bknows\b", text) == [], place
+
+
 def names_on(address):
     """The names that a page of the reference describes, by section."""
     sections = reference.pages()[address].sections

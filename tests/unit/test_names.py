@@ -782,13 +782,13 @@ def test_what_a_replaced_package_breaks_in_the_base(extension):
     extension.root = extension.install("requirements = ['torchmetrics']\n", ["torchmetrics"], BASE)
     command = ["extend", BASE, "--replace", "numpy==1.19.0", "--force", "--name", "rp", "--date", "20261122"]
     assert main(command) == 0
-    assert "\n0 packages in image and extension require what is replaced; it breaks none of them\n" in \
+    assert "\n0 packages in image and extension require replaced packages; none would break\n" in \
         "\n" + extension.capsys.readouterr().out
     extension.needs("torchmetrics", "numpy>1.20.0")
     assert main([*command, "-n"]) == 0
     said = " ".join(extension.capsys.readouterr().err.split())
-    assert "torchmetrics 1.0 extension numpy>1.20.0 breaks 1 package in image and extension requires what is " \
-        "replaced; it breaks 1 of them" in said
+    assert "torchmetrics 1.0 extension numpy>1.20.0 breaks 1 package in image and extension requires replaced " \
+        "packages; 1 would break" in said
 
 
 def test_other_requirements_on_the_same_day(extension, tmp_path):

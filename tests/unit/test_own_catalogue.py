@@ -163,7 +163,7 @@ def test_a_directory_of_images(place, capsys):
     assert {path: path.read_text() for path in (place / OWN).glob("*.yaml")} == before
     (place / "empty").mkdir()
     assert cli.main(["add", "empty"]) == 3
-    assert "there is no image below empty: files *.sif count, links don't" in capsys.readouterr().err
+    assert "there are no images below empty: only files named *.sif count, not links" in capsys.readouterr().err
     assert cli.main(["add", "images", "--version", "1"]) == 2
 
 

@@ -138,8 +138,8 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
         *reversed(read(catalogue)[:2]), read(catalogue)[2]))
     for text in ("numpy</span> <span class=\"version\">2.1<", "<li>numpy 2.0 → <b>2.1</b></li>",
                  "<ins>+ &lt;img/src=x/onerror=alert(1)&gt; 1</ins>", "<dd>BSD-3-Clause</dd>", "4.0 GB", "0" * 64,
-                 "<dd>The image is not signed.</dd>", "sympy 1.12 instead of the image&#39;s 1.14; which breaks what "
-                 "is required: torch 2.10.0 needs sympy&gt;=1.13.</p>",
+                 "<dd>The image is not signed.</dd>", "sympy 1.12 instead of the image&#39;s 1.14; this breaks: "
+                 "torch 2.10.0 needs sympy&gt;=1.13.</p>",
                  "<summary>User software (1)</summary>\n<ul class=\"packages\">\n<li><span>einops</span>"):
         assert text in page, text
     assert page.count("<li><span>torch</span>") == 1

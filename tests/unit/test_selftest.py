@@ -91,7 +91,7 @@ def test_a_job_that_ignores_the_signal(make_test):
     with_job(made, programs, "pbs", "echo 'job_state = R'")
     for rank in (0, 1):
         (made.work / f"started-{rank}-of-2").touch()
-    assert made.start_ranks() == "pbs: both have started, and know their ranks"
+    assert made.start_ranks() == "pbs: both ranks have started"
     with pytest.raises(selftest.StepError, match="^the job was cancelled, but no SIGTERM has reached both ranks"):
         made.end_ranks()
 

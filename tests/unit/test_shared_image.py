@@ -152,7 +152,7 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
         check("none")
     os.utime(image)
     check("1.0")
-    for content, what in ((b"AN image", "its SHA256 is another one"), (b"short", "it has 5 bytes, and had 8")):
+    for content, what in ((b"AN image", "its SHA256 is different"), (b"short", "it has 5 bytes, and had 8")):
         image.write_bytes(content)
         for name in ("1.0", "1.0-refer-1"):
             with pytest.raises(EasyBuildError, match=rf"a\.sif was changed after Example/{name} had been installed: "

@@ -235,7 +235,7 @@ def check_installed_image(installed: InstalledImage) -> None:
         trace_msg("computing the SHA256 of %s, because its time has changed" % path)
         if compute_checksum(path, CHECKSUM_TYPE_SHA256) == installed.image.sha256:
             return
-    what = "its SHA256 is another one" if installed.has_size else \
+    what = "its SHA256 is different" if installed.has_size else \
         "it has %d bytes, and had %d" % (os.path.getsize(path), size)
     raise altered("The image %s was changed after %s had been installed: %s. Put the earlier image back, or install "
                   "the module again with `eb --rebuild`." % (path, installed.module, what))

@@ -66,7 +66,7 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
         if not (is_sif(made) and is_whole(made)):
             raise failed("The image from %s is no SIF file, or an incomplete one. Nothing was kept." % str(source))
         if not (checksum is None or verify_checksum(made, checksum, {CHECKSUM_TYPE_SHA256: sha256})):
-            raise altered("The image from %s has the SHA256 %s, and 'checksums' in the easyconfig names another one. "
+            raise altered("The image from %s has the SHA256 %s, but 'checksums' in the easyconfig has a different one. "
                           "Correct the checksum, or the source." % (source, sha256))
         note = os.path.join(work_dir, 'note')
         write_file(note, json.dumps({SOURCE: str(source), SHA256: sha256}, indent=2) + '\n')

@@ -256,8 +256,8 @@ def replacement(name: str, version: str, image: str, breaks: List[str], wanted: 
     """Return in words that a package replaces the image's, and what that breaks; see Packages.replaced_in."""
     parts = ["%s %s instead of the image's %s" % (name, version, image)]
     parts += ["because " + ', '.join(wanted)] if wanted else []
-    parts += ["which breaks what is required: " + ', '.join(breaks)] if breaks else []
-    parts += ["which could affect what fits: " + ', '.join(affects)] if affects else []
+    parts += ["this breaks: " + ', '.join(breaks)] if breaks else []
+    parts += ["this may affect: " + ', '.join(affects)] if affects else []
     return '; '.join(parts)
 
 

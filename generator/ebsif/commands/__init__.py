@@ -39,7 +39,7 @@ HEADINGS = {
         "installed": "list installed modules and report problems",
         "docs": "build web pages for choosing a container",
         "reframe": "write checks of the modules for ReFrame",
-        "selftest": "try on this machine what people do with modules",
+        "selftest": "test on this machine that modules can be installed and used",
     },
 }
 HIDDEN = {"completion": "print a shell completion script"}

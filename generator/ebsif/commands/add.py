@@ -81,7 +81,7 @@ def run(options: Namespace) -> int:
     # links, such as latest.sif, are other names of images
     images = [path for path in folder.rglob("*.sif") if not path.is_symlink()]
     if not images:
-        raise AddingError(f"there is no image below {folder}: files *.sif count, links don't")
+        raise AddingError(f"there are no images below {folder}: only files named *.sif count, not links")
     status = 0
     for image in sorted(images, key=lambda path: natural_key(str(path))):
         try:

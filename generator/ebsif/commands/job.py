@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--submit", action="store_true", help="also submit the job")
     what.add_argument("--segments", type=count, metavar="N", default=1,
                       help="with --submit: submit N jobs, each of which starts after the success of the one before")
-    add_resources(parser.add_argument_group("resources (default: those of the site)"))
+    add_resources(parser.add_argument_group("resources (default: the site's)"))
     add_running(parser.add_argument_group("how the program runs"))
 
 
@@ -85,11 +85,11 @@ def add_running(parser: argparse._ArgumentGroup) -> None:
                         help="put the job back into the queue if a node fails, and after --signal if the program exits "
                              "with 0")
     parser.add_argument("--data", metavar="PATH[:/TARGET]", action="append", default=[],
-                        help="end the job early if this file or directory is missing; the ranks find it at TARGET, of "
-                             "a SquashFS file the directory in it (repeatable)")
+                        help="end the job early if this file or directory is missing; the ranks find it, or the "
+                             "content of a SquashFS file, at TARGET (repeatable)")
     parser.add_argument("--stage", choices=STAGED,
                         help="copy user software, or also the image, to each node before the ranks start (default: "
-                             "that of the site, usually none)")
+                             "the site's, usually none)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -175,8 +175,8 @@ def module_name(names: Names, name: Optional[str], profile: Site, needed: bool) 
     known = [*(container.module_or_version for container in names.containers), *map(shown, names.installations)]
     problem = f"there is no module {module} on this machine{selection.did_you_mean(module, known) if unknown else ''}"
     if needed:
-        raise job.JobError(f"{problem}; nothing was submitted (`module avail` lists those that there are; for one "
-                           "that only the compute nodes have, write the script with -o FILE, and submit that)")
+        raise job.JobError(f"{problem}; nothing was submitted (`module avail` lists the modules here; if only the "
+                           "compute nodes have it, write the script with -o FILE, and submit that)")
     output.note(f"{problem}: check that the compute nodes have it")
     return module, None
 

@@ -32,7 +32,7 @@ def configure(parser: ArgumentParser) -> None:
         "what", metavar="CONTAINER|NAME", nargs="?",
         help=f"install: {INSTALLED}, or an environment of make-venv (default: the active one, else the loaded module); "
              "remove: the kernel"))
-    parser.add_argument("--name", help="install: name of the kernel (default: it follows from that of the module)")
+    parser.add_argument("--name", help="install: name of the kernel (default: derived from the name of the module)")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--user", action="store_true", help="kernels of this account (default)")
     place.add_argument("--prefix", metavar="DIRECTORY", type=Path,

@@ -1,8 +1,8 @@
 """Print the record of an installation: its image, its packages and how they were installed, with exact versions.
 
-It lists the current packages, including those added by hand, and those of the image: of Python, of Conda and of its
-system. `ebsif diff` compares two installations or saved records. With --format, print something else instead:
-sbom, a software bill of materials (CycloneDX, JSON), or eb, an easyconfig with exact versions of the packages.
+It lists the current packages, including packages added by hand, and all packages of the image (Python, Conda, system).
+`ebsif diff` compares two installations or saved records. With --format, print something else instead: sbom, a software
+bill of materials (CycloneDX, JSON), or eb, an easyconfig with exact versions of the packages.
 """
 
 import time
@@ -33,7 +33,7 @@ def configure(parser: ArgumentParser) -> None:
     add_name(parser, "module", "what to print the record of, or a saved record", only_installed=True)
     parser.add_argument("--format", choices=["lock", "sbom", "eb"], default="lock",
                         help="what to print: the record, a bill of materials, or an easyconfig (default: lock)")
-    parser.add_argument("--name", help="with eb: name of the extension (default: the one that the module has)")
+    parser.add_argument("--name", help="with eb: name of the extension (default: the module's)")
     parser.add_argument("--date", help="with eb: date at the end of the version suffix (default: today, with a number "
                                        "if there is a module of today)")
     add_output(parser, "write to this file, or with eb into this directory (default: print it)", metavar="FILE")

@@ -21,8 +21,7 @@ def configure(parser: ArgumentParser) -> None:
     add_name(parser, "module", "the module", only_installed=True)
     add_output(parser, "directory for the app", required=True)
     parser.add_argument("--cluster", metavar="ID",
-                        help="Open OnDemand's name of the cluster, that of a file in /etc/ood/config/clusters.d "
-                             "(default: name of the site)")
+                        help="name of the cluster's file in /etc/ood/config/clusters.d (default: name of the site)")
     add_settings(parser)
 
 

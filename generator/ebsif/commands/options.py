@@ -117,8 +117,7 @@ def add_all_sites(parser: argparse._ActionsContainer, text: str) -> None:
 def add_license(parser: argparse._ActionsContainer) -> None:
     """Add --license of what others get."""
     parser.add_argument("--license", metavar="SPDX",
-                        help="license of the files, as in SPDX's list (default: that of the image, if its labels have "
-                             "one)")
+                        help="license of the files, as in SPDX's list (default: the license in the image's labels)")
 
 
 def add_yes(parser: argparse._ActionsContainer) -> None:

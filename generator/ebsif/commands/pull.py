@@ -1,10 +1,10 @@
-"""Make the module of an environment that `ebsif push` has put into a registry or an OCI layout directory.
+"""Make a module from an environment that `ebsif push` has put into a registry or an OCI layout directory.
 
-The image that it belongs to must be here, in a module or in the catalogue: the user software of the new module is then
-the same as that of the original, byte for byte. With another image it can't be; the lock that is then written says what
-to install. The login for the registry is that of the container runtime (`apptainer registry login`).
+If the environment's image is here, in a module or in the catalogue, the user software of the new module is identical to
+the original. If not, the command writes the lock, and prints how to install the same versions on another image. The
+login for the registry is the container runtime's (`apptainer registry login`).
 
-This installs code that nobody has signed: pull only from people you trust, and name the digest.
+This installs code that nobody has signed: pull only from people you trust, and give the digest.
 """
 
 import functools
@@ -54,8 +54,8 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
     parser.add_argument("reference", metavar="REF", help="oras://HOST/PATH:TAG or oci:DIRECTORY:TAG, also with @DIGEST")
-    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: that of the "
-                                       "original)")
+    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: the "
+                                       "original name)")
     add_outcome(parser)
 
 

@@ -1,8 +1,8 @@
 """Put the environment of a module into a registry or an OCI layout directory, for others.
 
-That is its user software, with lock, bill of materials and easyconfig, as one artifact. It belongs to the module's
-image, which is not part of it: `ebsif pull` makes the module where that image is. A module with a credential in its
-record or easyconfig is refused. The login for the registry is the container runtime's (`apptainer registry login`).
+One artifact has the user software, the lock, the bill of materials and the easyconfig, but not the image: `ebsif pull`
+makes the module where the same image is available. A module with a credential in its record or easyconfig is refused.
+The login for the registry is the container runtime's (`apptainer registry login`).
 """
 
 import contextlib

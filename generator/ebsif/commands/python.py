@@ -1,12 +1,12 @@
 """Print the path of a Python interpreter that runs in the container of a module, for VS Code, PyCharm and others.
 
-The interpreter needs no loaded module: the file is enough. It uses the image, the user software, the binds and the
-variables that loading the module here would give.
+The module needn't be loaded. The interpreter uses the image, the user software, the binds and the variables that
+loading the module here would give.
 
-With --command, print the command line of the runtime that does what loading the module here and now would do.
+With --command, print the command line of the container runtime that is equivalent to loading the module here and now.
 
-With --write, write a short file that starts it, which also knows the user software (EBSIF_USER_SOFTWARE) and the
-environment of make-venv that are in use now. By the name of an extension without its date, the file always starts the
+With --write, write a short file that starts the interpreter, with the user software (EBSIF_USER_SOFTWARE) and the
+environment of make-venv that are in use now. For the name of an extension without its date, the file always starts the
 newest one.
 """
 

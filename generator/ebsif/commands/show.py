@@ -44,7 +44,7 @@ EXAMPLES = """\
   ebsif show --site lumi PyTorch/2.7.0 --json
   ebsif show image.sif
   ebsif show image.sif --json       # includes all Python packages
-  ebsif show oras://registry.example/ai/new:3     # what the registry tells, without fetching it
+  ebsif show oras://registry.example/ai/new:3     # from the registry, without fetching it
 """
 # files that are no images
 OTHER_FILES = (".eb", ".json")
@@ -208,7 +208,7 @@ def lines(container: Container, installation: Optional[Installation], directory:
     yield "binds", ", ".join([*binds.required, *(f"{bind} (optional)" for bind in binds.optional)]) or "none"
     if easyconfig.caches_of(container):
         yield "caches", "per job on the node in " + " or ".join(container.site.caches.node)
-        yield "  kept in", " or ".join(container.site.caches.project) or "the home directory (the site names no other)"
+        yield "  kept in", " or ".join(container.site.caches.project) or "the home directory (no other in the profile)"
     yield "user software", "yes, in a venv" if container.venv else "no"
     if container.system_packages and not installation:
         yield "system packages", ", ".join(system_of(container.system_packages).packages)

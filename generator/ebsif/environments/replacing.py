@@ -35,7 +35,7 @@ def version_in(line: str) -> str:
     wanted = parsed(line)
     exact = [one.version for one in wanted.specifier if one.operator == "=="] if wanted else []
     if len(exact) != 1 or exact[0].endswith("*"):
-        raise ExtendingError(f"--replace '{line}': say by which version, to compare it with what others require: "
+        raise ExtendingError(f"--replace '{line}': add the version, to compare it with what other packages require: "
                              f"'{name_in(line) or line}==VERSION'")
     return exact[0]
 
@@ -118,8 +118,8 @@ def report(container: Container, own: Mapping[str, Package], lines: Sequence[str
         if rows:
             print_table(["PACKAGE", "WHERE", "REQUIRES", "VERDICT"], rows)
         verb = "requires" if len(rows) == 1 else "require"
-        print(f"{output.format_count(len(rows), 'package')} in image and extension {verb} what is replaced; it breaks "
-              f"{breaks or 'none'} of them")
+        print(f"{output.format_count(len(rows), 'package')} in image and extension {verb} replaced packages; "
+              f"{breaks or 'none'} would break")
 
 
 def dependents(name: str, image: Any, own: Mapping[str, Package], changing: Collection[str]) -> list[list[str]]:

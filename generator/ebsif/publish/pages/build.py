@@ -149,7 +149,7 @@ def facts(page: Page) -> list[tuple[str, Optional[str]]]:
     size = container.size or page.image.size
     signature = page.signature
     if easyconfig.signature_keys(container):
-        rule = f"{container.site.title} installs only images that are signed by those it trusts."
+        rule = f"{container.site.title} accepts only images with a trusted signature."
         signature = f"{signature} {rule}" if signature else rule
     built = f"built from {', '.join(container.definition_files)}" if container.definition_files else None
     return [("History", container.history), ("Homepage", container.homepage),

@@ -163,7 +163,7 @@ document.addEventListener("DOMContentLoaded", () => {
       .map(({word, name, sign, version}) => word || `${name}${sign || " "}${version}`);
     unknown.hidden = current + old + maybe.length > 0;
     const command = document.createElement("code");
-    command.textContent = `ebsif extend CONTAINER --add ${wanted.length === 1 && wanted[0].word ? wanted[0].word : "NAME"}`;
+    command.textContent = `ebsif extend CONTAINER --add ${wanted.length === 1 && wanted[0].word ? wanted[0].word : "NAME"} --install`;
     unknown.replaceChildren(
       `No container is known to have ${missing.join(", ") || "all of these"}. The catalogue lists only the main `
       + "components. To add a Python package to a container: ", command);
