@@ -104,11 +104,26 @@ def test_lines_of_prose(browser, pages):
             return one.clientWidth / canvas.measureText(one.textContent).width * one.textContent.length;
         })""")
     assert widths and max(widths) <= 80
-    left = [browser.execute_script(
+    left = lefts(browser)
+    assert left[0] == left[1] and left[2] == left[3]
+
+
+def lefts(browser):
+    """Where the text of head, menu, page and foot begins, in pixels."""
+    return [browser.execute_script(
         "const one = document.querySelector(arguments[0]);"
         "return one.getBoundingClientRect().left + parseFloat(getComputedStyle(one).paddingLeft)", name)
         for name in (".top nav", ".menu", "main", "footer")]
-    assert left[0] == left[1] and left[2] == left[3]
+
+
+def test_one_grid_on_a_phone(browser, pages):
+    """Docs C14: on a phone, head, search, text and foot begin at the same place."""
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+    try:
+        browser.get((pages / "using.html").as_uri())
+        assert len(set(lefts(browser))) == 1
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_without_javascript(browser, pages):

@@ -114,6 +114,19 @@ def test_a_row_for_each_container(browser, look):
         assert height[0] < (len(lines) + 1) * height[1] and block.find_element(By.CLASS_NAME, "copy").is_displayed()
 
 
+def test_lines_of_prose(browser, look):
+    """Docs A7 for the pages: on a wide screen, a line of prose has at most 105 characters."""
+    for page in KINDS:
+        look(page, 1400)
+        longest = browser.execute_script("""
+            return Math.max(...Array.from(document.querySelectorAll("main > p, section > p"), (one) => {
+                const style = getComputedStyle(one), canvas = document.createElement("canvas").getContext("2d");
+                canvas.font = `${style.fontSize} ${style.fontFamily}`;
+                return one.clientWidth / canvas.measureText(one.textContent).width * one.textContent.length;
+            }))""")
+        assert longest <= 105, page
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_contrast(browser, look, dark):
     """W-02: every text has a contrast of 4.5 or more, in the light and in the dark; the dark page is dark."""
