@@ -197,7 +197,7 @@ def build(directory: Path) -> int:
     directory = directory.resolve()
     is_ours = directory.is_dir() and ((directory / MARKER).is_file() or not any(directory.iterdir()))
     if directory.exists() and not is_ours:
-        raise ManualError(f"{directory} contains other files, which would be lost: name another directory with -o")
+        raise ManualError(f"{directory} contains other files, which would be lost: choose another directory with -o")
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as work:
         made = Path(work) / "made"

@@ -153,7 +153,7 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
 def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     """It needs a name, at least of the file; unknown values are marked; the project's catalogue is unchanged."""
     path = tiny_image("thing-1.2.3.sif")
-    assert "give a --name" in ebsif("add", tiny_image("1.2.3.sif"), "--catalogue", ".", status=3).stderr
+    assert "start one with --name NAME" in ebsif("add", tiny_image("1.2.3.sif"), "--catalogue", ".", status=3).stderr
     ebsif("add", path, "--name", "Thing", "--catalogue", ".")
     text = (tmp_path / "local/containers/Thing.yaml").read_text()
     assert "    version: 1.2.3  # review: from the file name\n" in text

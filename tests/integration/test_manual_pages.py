@@ -163,6 +163,6 @@ def test_a_directory_with_other_files(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     result = build(tmp_path)
     assert result.returncode == 1
-    assert result.stderr == (f"docs: {tmp_path} contains other files, which would be lost: name another directory with "
-                             "-o\n")
+    assert result.stderr == (f"docs: {tmp_path} contains other files, which would be lost: choose another directory "
+                             "with -o\n")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

@@ -164,4 +164,4 @@ def test_an_image_that_is_here(tmp_path, site):
     """A-05: without IMAGE, that of an installed module is taken; if there is none, a line says what to do."""
     said = site.run(["ebsif", "selftest"], check=False, MODULEPATH="", EBSIF_SITE="local")
     assert said.returncode == 2
-    assert said.stderr.startswith("ebsif: no image is known here: name one with Python; `apptainer pull docker://")
+    assert said.stderr.startswith("ebsif: no image is known here: give one with Python; `apptainer pull docker://")

@@ -145,7 +145,7 @@ def test_what_can_not_be_pushed_or_pulled(mine, theirs, registry, tmp_path, base
     assert re.search(r"is a directory, .*: pack it first \(.*module load \S+; make-squashfs\)", failed.stderr)
     assert not (tmp_path / "x").exists()
     for reference, expected in (("docker://host.example/x:1", "write oras:// instead of docker://"),
-                                (f"oci:{tmp_path}/x", f"name a tag, and no digest: oci:{tmp_path}/x:1"),
+                                (f"oci:{tmp_path}/x", f"give a tag, and no digest: oci:{tmp_path}/x:1"),
                                 ("registry.example/x:1", "should be oras://HOST/PATH:TAG")):
         assert expected in ebsif(mine, "push", MODULE, reference, check=False).stderr
     (tmp_path / "file").write_text("x")

@@ -143,7 +143,7 @@ def test_what_a_registry_tells(place, how):
     if tag == "2.0" and how != "a directory":
         assert wanted == f"{repository}:2.0@{image.digest}"
         said = place.ebsif("add", f"{repository}:2.0")
-        assert f"{repository}:2.0 is {image.digest} now; a tag or file can change, so the record names " in said
+        assert f"{repository}:2.0 is {image.digest} now; a tag or file can change, so the record has " in said
         assert place.record("Tool") == {"family": "tool", "version": "2.0", "date": "20261005",
                                         "components": {"fast": "3.1"}, "source": wanted}
         assert image_source(place.folder / "ec/t/Tool/Tool-2.0-20261005.eb") == wanted
@@ -248,7 +248,7 @@ def test_an_archive(place, tmp_path, small_image):
     ocilayouts.pack(tmp_path / "layout", tmp_path / "boxes-1.5.tar")
     digest = hashlib.sha256((tmp_path / "boxes-1.5.tar").read_bytes()).hexdigest()
     said = place.ebsif("add", "oci-archive:boxes-1.5.tar", status=3)
-    assert "no family of the catalogue has images named like boxes-1.5.sif: give a --name" in said
+    assert "no family of the catalogue has images named like boxes-1.5.sif: start one with --name NAME" in said
     assert not (tmp_path / "eb").exists()
     said = place.ebsif("add", "oci-archive:boxes-1.5.tar", "--name", "Boxes", "--fetch", "images")
     assert f"Boxes-1.5.eb --sourcepath={tmp_path}/images\n" in said

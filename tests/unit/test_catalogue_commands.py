@@ -151,7 +151,7 @@ def test_sites_do_not_replace_easyconfigs_of_each_other(place):
     before = same.read_text()
     other = ("--catalogue", "sites", "--site", "other")
     said = run(place, "render", *other, status=1).stderr
-    assert f"{same.relative_to(place)} is the easyconfig of the site mine, and is not replaced: name another " in said
+    assert f"{same.relative_to(place)} is the easyconfig of the site mine, and is not replaced: choose another " in said
     assert "1 new, 0 changed, 0 up to date, 2 kept" in said
     assert same.read_text() == before
     assert "3 new" in run(place, "render", *other, "-o", "of-{site}").stderr

@@ -584,7 +584,7 @@ def test_the_command(tmp_path):
     assert "done by site or easyblock:" in result.stderr
     everything = [*names["rocm"], *names["mpi4py"]]
     said = run(*everything, status=3).stderr
-    assert "several names, and the catalogue has a file for each (mpi4py, rocm): name a directory" in said
+    assert "several names, and the catalogue has a file for each (mpi4py, rocm): choose a directory" in said
     assert run("-q", "-o", "out", *everything, status=0).stderr == ""
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mpi4py.yaml", "rocm.yaml"]
     assert "out/rocm.yaml exists, so nothing was written" in run("-o", "out", names["rocm"][0], status=3).stderr

@@ -51,7 +51,7 @@ def test_every_kind_of_directory(eb_prefix):
     os.mkfifo(eb_prefix.modules / "pipe")
     assert found(eb_prefix.modules) == (["Tool/.1.0-x"], [])
     for text, named in (("nowhere", "nowhere"), ("", "''"), (":", ":")):
-        with pytest.raises(UsageError, match=f"^{named} is not a directory: name a prefix"):
+        with pytest.raises(UsageError, match=f"^{named} is not a directory: give a prefix"):
             found(text)
     # modules tools skip such entries of MODULEPATH
     assert found(f"/nowhere::{root}:/none") == ([MINE], [
@@ -233,9 +233,9 @@ def test_images_of_others(eb_prefix, tmp_path):
     assert state(root, **shared)[0].state == "as recorded"
     copy = root / f"easybuild/{MINE.replace('/', '-')}.eb"
     assert state(root, size=6000)[0].problem.endswith(
-        f"install {BASE}, whose image it is, again, and then this module with `eb --rebuild {copy}`")
+        f"install {BASE} again, which owns the image, and then this module with `eb --rebuild {copy}`")
     (tmp_path / "a.sif").unlink()
-    assert f"is gone: install {BASE}, whose image it is" in state(root)[0].problem
+    assert f"is gone: install {BASE} again, which owns the image" in state(root)[0].problem
     assert report.state_of(places.installations()[0][0], {}) == ["image gone"]
     # where that module is still installed, one command does both
     base = eb_prefix.install(BASE)
@@ -379,7 +379,7 @@ def test_installations_by_name(eb_prefix, monkeypatch, capsys):
         assert main([*command, "Toool"]) == 3
         assert "no container module 'Toool' is installed here" in capsys.readouterr().err
         assert main([*command, "./Tool"]) == 2
-        assert "./Tool is not a directory: name a prefix of EasyBuild" in capsys.readouterr().err
+        assert "./Tool is not a directory: give a prefix of EasyBuild" in capsys.readouterr().err
 
 
 def test_the_list_of_installations(eb_prefix, family, capsys):

@@ -170,7 +170,7 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
     (tmp_path / "lock.json").unlink()
     assert main(command) == 3
     assert capsys.readouterr().err == (
-        "ebsif: lock.json does not exist: name the lock of a module, or its installation\n")
+        "ebsif: lock.json does not exist: give the lock of a module, or its installation\n")
 
 
 def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, capsys):

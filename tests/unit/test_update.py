@@ -153,7 +153,7 @@ def test_moved_and_missing_images(place, capsys):
     said = capsys.readouterr().out
     for kind in ("full", "torch"):
         assert f"lumi-multitorch/2.9-rocm-6.4-{kind}-20251209_134408: its image lumi-multitorch-{kind}-{OLD[0]}.sif " \
-            f"was moved from {first} to {place.releases}/old: name that directory" in said
+            f"was moved from {first} to {place.releases}/old: add that directory" in said
         assert f"lumi-multitorch/2.9-rocm-6.4-{kind}-20260124_092648: its image lumi-multitorch-{kind}-{OLD[1]}.sif " \
             f"is no longer in {second}: bring it back, or archive the record" in said
     assert "lumi-multitorch/2.10-rocm-7.0-torch-20260807_115122: its image " in said

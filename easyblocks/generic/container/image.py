@@ -192,7 +192,7 @@ def import_keys(keys: Sequence[str], folder: str) -> set:
     os.chmod(folder, 0o700)
     for key in keys:
         if b'PRIVATE KEY' in read_file(key, mode='rb'):
-            raise wrong_key("%s is a private key. Keep it secret, and name the public one." % key)
+            raise wrong_key("%s is a private key. Keep it secret, and use the public one." % key)
         done = run_with_keyring(['key', 'import', key], folder)
         if done.exit_code != 0:
             raise wrong_key("%s is no public key that the container runtime can read: write it with `apptainer key "

@@ -54,7 +54,7 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
     try:
         work_dir = tempfile.mkdtemp(prefix=prefix, dir=folder)
     except OSError as err:
-        raise failed("%s can't be fetched: nothing can be written to %s (%s). Name a directory of yours with "
+        raise failed("%s can't be fetched: nothing can be written to %s (%s). Choose a directory of yours with "
                      "--sourcepath." % (name, folder, err.strerror))
     try:
         trace_msg("fetching %s from %s" % (name, source))
@@ -228,7 +228,7 @@ def run_runtime(source: ImageSource, arguments: List[str], made: str) -> None:
     if source.host and re.search(r'UNAUTHORIZED|DENIED|authentication required|\b40[13]\b', done.output):
         remedy = "Log in with `apptainer registry login --username NAME docker://%s`." % source.host
     elif 'no space left' in done.output:
-        remedy = "Make room there, or name another directory for temporary files (APPTAINER_TMPDIR) or for the " \
+        remedy = "Make room there, or choose another directory for temporary files (APPTAINER_TMPDIR) or for the " \
             "runtime's cache (APPTAINER_CACHEDIR)."
     lines = done.output.strip().splitlines()[-SHOWN_LINES:]
     raise failed("%s can't be fetched with `%s`:\n%s\n%s" % (

@@ -69,7 +69,7 @@ class ImageSource(NamedTuple):
         kind, _, rest = text.partition(':')
         if kind in ('library', 'shub'):
             raise ValueError("is no source that can be fetched by digest, as eb does: fetch it yourself (`apptainer "
-                             "pull FILE.sif %s`), and name the file" % text)
+                             "pull FILE.sif %s`), and use the file" % text)
         kind = HTTPS if kind == 'http' else kind
         if kind not in KINDS:
             raise ValueError("is not the source of an image: %s" % FORMS)
@@ -100,7 +100,7 @@ class ImageSource(NamedTuple):
         secrets = Credentials.find(text) or (['USER@'] if '@' in url.netloc else [])
         if secrets:
             raise ValueError("must not have a user or a credential (%s), which others could read: fetch the file "
-                             "yourself, and name it in 'sources' alone" % ', '.join(secrets))
+                             "yourself, and list it in 'sources' alone" % ', '.join(secrets))
         if url.scheme == 'http' and not self.digest:
             raise ValueError("can be altered on the way: use https://, or add the digest as #sha256=DIGEST")
         return self._replace(path=text.partition('#')[0])

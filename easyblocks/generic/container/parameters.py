@@ -148,7 +148,7 @@ def check_easyconfig(cfg: Any) -> None:
                                  "ContainerVenv).", param)
     if cfg.get_ref('multi_deps'):
         raise EasyBuildError("Easyconfig parameter 'multi_deps' can't be used: EasyBuild would install the container "
-                             "once for each version. Name one version in 'dependencies'.")
+                             "once for each version. Write one version into 'dependencies'.")
     for name, instead in FORMER.items():
         if re.search(r'(?m)^%s\s*=' % name, cfg.rawtxt):
             raise EasyBuildError("Easyconfig parameter '%s' was removed: %s", name, instead)
@@ -265,7 +265,7 @@ def gpu_mpi_library_problem(library: Optional[str], spec: Any) -> Optional[str]:
     if not library.startswith('/') or not os.path.basename(library).startswith(wanted):
         return ": for the GPU kind '%s' it should be the full path of a %s, found: %s" % (spec.gpu, wanted, library)
     if 'LD_PRELOAD' in spec.container_env:
-        return " is loaded with LD_PRELOAD, and 'container_env' has a value for that: name the library there instead"
+        return " is loaded with LD_PRELOAD, and 'container_env' has a value for that: add the library there instead"
     return None
 
 

@@ -69,7 +69,7 @@ def check_signature(container: Container, finding: Creator) -> Iterator[Finding]
             yield finding(ERROR, f"signature_keys: {key} does not exist: correct the path, or export the public key")
     if container.source and ImageSource.parse(container.source).kind in CONVERTED and not images:
         yield finding(WARNING, "source: what the runtime converts has no signature, so eb will refuse it: convert it "
-                               "(`apptainer build`), sign the SIF file (`apptainer sign`), and name that")
+                               "(`apptainer build`), sign the SIF file (`apptainer sign`), and use that file")
     for path in images:
         with contextlib.suppress(OSError):
             if not signers(path):

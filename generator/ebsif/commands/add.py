@@ -152,7 +152,7 @@ def from_source(options: Namespace, documents: list[CatalogueFile]) -> Sourced:
     named = bool(options.name) or sys.stdin.isatty()
     new = sourced(source, documents, options.fetch, whole=bool(options.fetch), named=named)
     if source.digest is None:
-        output.note(f"{options.image} is {new.source.digest} now; a tag or file can change, so the record names the "
+        output.note(f"{options.image} is {new.source.digest} now; a tag or file can change, so the record has the "
                     "digest")
     if not fits(documents, new.found.file_name):
         options.name = options.name or new.name or None

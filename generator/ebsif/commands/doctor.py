@@ -92,7 +92,7 @@ def examine_image(options: Namespace) -> list[Finding]:
 def check_installed(options: Namespace) -> int:
     """Check installed modules; return 1 if something is wrong, else 0."""
     if options.image:
-        raise UsageError("--installed checks modules, not an image: name the modules after it")
+        raise UsageError("--installed checks modules, not an image: list the modules after it")
     # imports EasyBuild
     from ebsif.installed.health import examination, nodes
 

@@ -48,7 +48,7 @@ def run(options: Namespace) -> int:
     to_file = options.output and options.output.suffix in (".yaml", ".yml") and not options.output.is_dir()
     if len(made) > 1 and (to_file or not options.output):
         raise ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
-                             f"({', '.join(names)}): name a directory, -o DIRECTORY")
+                             f"({', '.join(names)}): choose a directory, -o DIRECTORY")
     if options.output:
         write({options.output if to_file else options.output / f"{file.name}.yaml": file.text for file in made})
     for file in made:

@@ -46,7 +46,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Install modules; return the exit status."""
     if bool(options.names) == options.all:
-        raise UsageError("name the containers to install (`ebsif list`), or all of them with --all")
+        raise UsageError("give the containers to install (`ebsif list`), or all of them with --all")
     # also reports mistakes in eb's options or configuration
     framework.session(tuple(options.more))
     settings = settings_of(options)

@@ -113,7 +113,7 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str
     if options.install and options.module:
         raise UsageError("name either a module or --install EASYCONFIG")
     if not (options.install or options.more):
-        raise UsageError("name the program to run: ebsif job MODULE ... -- train.py")
+        raise UsageError("give the program to run: ebsif job MODULE ... -- train.py")
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
     values.update(scheduler=tuple(options.scheduler), data=tuple(map(job.parse_data, options.data)))
     if options.install:

@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
                      "catalogue, or replace the file with --overwrite")
     others = {} if options.overwrite else rendering.of_other_sites(one for one in done if one.path not in kept)
     for path, name in others.items():
-        output.error(f"{path} is the easyconfig of the site {name}, and is not replaced: name another directory with "
+        output.error(f"{path} is the easyconfig of the site {name}, and is not replaced: choose another directory with "
                      "-o, in which {site} stands for the site, or replace the file with --overwrite")
     kept += others
     states = {"new": 0, "changed": 0, "unchanged": 0}

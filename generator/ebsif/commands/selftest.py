@@ -91,5 +91,5 @@ def find_image(names: Names, text: str) -> Path:
     for path in (*filter(None, installed), *recorded):
         output.note(f"the image is {path}")
         return path
-    raise UsageError("no image is known here: name one with Python; `apptainer pull docker://python:3.12-slim` "
+    raise UsageError("no image is known here: give one with Python; `apptainer pull docker://python:3.12-slim` "
                      "fetches one, for example")

@@ -66,7 +66,7 @@ def reference_to_push(text: str) -> ImageSource:
     if reference.kind == DOCKER:
         raise ArtifactError(f"{text}: an environment is not an image for Docker: write oras:// instead of docker://")
     if reference.digest or not reference.tag:
-        raise ArtifactError(f"{text}: name a tag, and no digest: {reference.with_digest(None)}"
+        raise ArtifactError(f"{text}: give a tag, and no digest: {reference.with_digest(None)}"
                             f"{'' if reference.tag else ':1'}")
     return reference
 

@@ -34,7 +34,7 @@ class CrateError(EbsifError):
 def write(portable: Portable, directory: Path) -> None:
     """Write a crate with lock, bill of materials, easyconfig and metadata into a new directory."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise CrateError(f"{directory} exists already: name another directory, or remove it")
+        raise CrateError(f"{directory} exists already: choose another directory, or remove it")
     try:
         # takes long to import
         from rocrate.rocrate import ROCrate

@@ -146,7 +146,7 @@ def no_image(container: Container) -> ExtendingError:
     places = [str(path.parent) for _, path in container.image_places]
     return ExtendingError(
         f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
-        f"paths nor in {', '.join(places) or 'a directory of the site'}): name it with --image FILE")
+        f"paths nor in {', '.join(places) or 'a directory of the site'}): give its path with --image FILE")
 
 
 def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,

@@ -34,7 +34,7 @@ class MissingImageError(RepeatingError):
 
     def __init__(self, problem: str):
         """Add what to do."""
-        super().__init__(f"{problem}: get that file, and `ebsif add` it to the catalogue; or name the container that "
+        super().__init__(f"{problem}: get that file, and `ebsif add` it to the catalogue; or give the container that "
                          "has it: ebsif extend CONTAINER --from-lock ...")
         self.problem = problem
 

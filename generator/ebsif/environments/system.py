@@ -42,7 +42,7 @@ def added(container: Container, packages: Sequence[str], allowed: Sequence[str])
     if not packages and not allowed:
         return container
     if not packages and not system_of(container.system_packages).packages:
-        raise SystemPackagesError("--allow-upgrade is for the packages of --apt: name one")
+        raise SystemPackagesError("--allow-upgrade is for the packages of --apt: add one")
     return joined(container, SystemPackages.model_construct(packages=list(packages), allow_upgrade=list(allowed)))
 
 

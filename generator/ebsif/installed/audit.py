@@ -111,7 +111,7 @@ def updates(found: Iterable[Vulnerability]) -> dict[str, list[str]]:
 def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[Pin, list[Advisory]], list[Pin]]:
     """Return the advisories of pip-audit's service on packages, and the packages that it doesn't know."""
     if not importlib.util.find_spec("pip_audit"):
-        raise AuditError(f"pip-audit is not installed: {how_to_add('pip-audit')}; or name a copy of an advisory "
+        raise AuditError(f"pip-audit is not installed: {how_to_add('pip-audit')}; or use a copy of an advisory "
                          "database (--database)")
     if url and Version(pip_audit := importlib.metadata.version("pip-audit")) < Version("2.10"):
         raise AuditError(f"--osv-url needs pip-audit 2.10, which needs Python 3.10, but {pip_audit} is installed")

@@ -175,7 +175,7 @@ def find_easyconfigs() -> Finding:
     own = (spec and spec.submodule_search_locations) or []
     others = [place for place in own if os.path.realpath(place) not in map(os.path.realpath, places)]
     if others:
-        text += f"; name those in {', '.join(others)} with their path"
+        text += f"; those in {', '.join(others)} need their path"
     return Finding(OK, "easyconfigs", text)
 
 

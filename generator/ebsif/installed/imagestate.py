@@ -171,7 +171,7 @@ def remedy(installation: Installation, kind: str, origin: Optional[str]) -> str:
         source = installation.record.image.resolved or installation.root
         theirs, own = Installation(Path(source).parent, origin), installation.easyconfig
         if theirs.easyconfig and own:
-            return (f"install {origin}, whose image it is, and this module again with `{theirs.rebuild} "
+            return (f"install {origin}, which owns the image, and this module again with `{theirs.rebuild} "
                     f"{shlex.quote(str(own))}`")
-        return f"install {origin}, whose image it is, again, and then this module with `{installation.rebuild}`"
+        return f"install {origin} again, which owns the image, and then this module with `{installation.rebuild}`"
     return f"install the module again with `{installation.rebuild}`"

@@ -102,7 +102,7 @@ def write_commands(path: Path, module: str, text: str) -> None:
 def require_replaceable(path: Path) -> None:
     """Raise InterpreterError unless a file is as `write` has written it (C-04)."""
     if path.is_dir():
-        raise InterpreterError(f"{path} is a directory: name a file in it, such as python")
+        raise InterpreterError(f"{path} is a directory: choose a file in it, such as python")
     with path.open(encoding="utf-8", errors="replace") as file:
         lines = file.read(LARGEST).split("\n", 3)
     is_ours = len(lines) == 4 and lines[1].endswith(WRITTEN)

@@ -25,7 +25,7 @@ def read(place: Union[str, Path]) -> Record:
     try:
         return Record.read(str(path))
     except FileNotFoundError:
-        raise LockError(f"{place} does not exist: name the lock of a module, or its installation" if path == Path(place)
+        raise LockError(f"{place} does not exist: give the lock of a module, or its installation" if path == Path(place)
                         else f"{place}: not an installation of a container module ({path} does not exist)") from None
     except PermissionError as error:
         raise ClosedLockError(f"{path}: can't be read: {error.strerror}") from error

@@ -203,7 +203,7 @@ class Names:
         """Return the installation with a name; see `find`. Raise NamingError if it is not installed, or a file."""
         module = self.installed_or_file(text)
         if isinstance(module, Path):
-            raise NamingError(f"{module} is not the directory of an installation: name that, or an installed module")
+            raise NamingError(f"{module} is not the directory of an installation: give that, or an installed module")
         return module
 
     def container(self, text: Optional[str]) -> Container:
@@ -212,7 +212,7 @@ class Names:
         if isinstance(thing, Installation):
             thing = self.record_of(thing) or selection.find_one(self.containers, shown(thing))
         if isinstance(thing, Path):
-            raise NamingError(f"{thing} is a file: name a container in the catalogue (`ebsif list`)")
+            raise NamingError(f"{thing} is a file: give a container in the catalogue (`ebsif list`)")
         return thing
 
     def easyconfig(self, text: Optional[str]) -> Union[Path, str]:
@@ -243,15 +243,15 @@ class Names:
         image = next((path for path in images if is_there(path)), None)
         if not image:
             raise NamingError(f"the image of {thing.module} is not on this machine (searched: "
-                              f"{', '.join(str(path.parent) for path in images) or 'no directory is known'}): name the "
-                              "file")
+                              f"{', '.join(str(path.parent) for path in images) or 'no directory is known'}): give the "
+                              "path of the file")
         return image
 
     def module(self, text: Optional[str]) -> str:
         """Return the name for `module load`; without a date for an extension that is named without one (V-07)."""
         thing = self.find(text)
         if isinstance(thing, Path):
-            raise NamingError(f"{thing} is a file: name a module")
+            raise NamingError(f"{thing} is a file: give a module")
         return (isinstance(thing, Installation) and undated(thing, text)) or thing.module
 
 

@@ -330,7 +330,7 @@ class Search:
             self.add_directory(Path(text))
             return
         if len(parts) < 2:
-            raise UsageError(f"{text or repr(text)} is not a directory: name a prefix of EasyBuild, a directory of "
+            raise UsageError(f"{text or repr(text)} is not a directory: give a prefix of EasyBuild, a directory of "
                              "modules, or an installation")
         for part in parts:
             if files.is_directory(part):

@@ -238,10 +238,10 @@ def python_program(words: Sequence[str]) -> tuple[str, ...]:
         # the batch script runs python anyway
         words = words[1:]
         if not words:
-            raise JobError(f"name what {name} should run: train.py, or -m MODULE")
+            raise JobError(f"add what {name} should run: train.py, or -m MODULE")
     elif name in STARTERS:
         advice = f"; to use {name}, add --launcher {name}" if name in LAUNCHERS else ""
-        raise JobError("the batch script starts the container, the ranks and python itself: name only the program, "
+        raise JobError("the batch script starts the container, the ranks and python itself: give only the program, "
                        f"without '{name}'{advice}")
     return tuple(words)
 

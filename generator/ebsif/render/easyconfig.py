@@ -292,7 +292,7 @@ def moving_problem(container: Container) -> Optional[str]:
     image = container.moving_image()
     if not image:
         return None
-    return (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): name the "
+    return (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): use the "
             "file in a stable directory, or set 'moving: true'")
 
 

@@ -116,8 +116,9 @@ class Comparison:
     def propose(self, path: Path) -> None:
         """Propose the record of an image; if that is impossible, say why."""
         if not fits(self.documents, path.name):
-            self.say(WARNING, "is not in the catalogue, and no family has images with such names: `ebsif add "
-                     f"{shlex.quote(str(path))} --name NAME` begins one; 'ignored' of 'images' leaves it out", path)
+            self.say(WARNING, "is not in the catalogue, and no family has images with such names: start one "
+                     f"with `ebsif add {shlex.quote(str(path))} --name NAME`, or add the name to 'ignored' of 'images'",
+                     path)
             return
         try:
             found = inspected(path)
@@ -142,7 +143,7 @@ class Comparison:
             raise AddingError(f"{self.known[name][0].module} has an image of that name, {name}")
         if not fits(self.documents, name):
             raise AddingError(f"no family has images with such names: `ebsif add {shlex.quote(str(found.source))}` "
-                              "fetches it, to look into it; 'ignored' of 'images' leaves it out")
+                              "fetches it, to look into it; or add the name to 'ignored' of 'images'")
         proposal = adding.propose(found.named(name), self.documents, programs=found.programs)
         entry = complete(proposal, name, self.settings, self.profile, self.containers, found.programs)
         self.add(entry, name)
@@ -198,7 +199,7 @@ class Comparison:
         sha256 = next((one.sha256 for one in records if one.sha256), stated and stated.sha256)
         digest = f"SHA256 {sha256}" if sha256 else "its SHA256 is not recorded"
         module = f", of {records[0].module}" if records else ", which is not in the catalogue"
-        self.say(NOTE, f"is a link to {target}{module} ({digest}). The link can change, so records name the file",
+        self.say(NOTE, f"is a link to {target}{module} ({digest}). The link can change, so records use the file",
                  link)
 
 
@@ -235,7 +236,7 @@ def where_gone(container: Container, places: list[Path], survey: Survey) -> str:
     where = ", ".join(str(place.parent) for place in places)
     found = next((path for path in [*survey.images, *below(survey.looked_in)] if path.name == name), None)
     if found:
-        return (f"its image {name} was moved from {where} to {found.parent}: name that directory in 'images' of "
+        return (f"its image {name} was moved from {where} to {found.parent}: add that directory to 'images' of "
                 "the profile or of the family, or move it back")
     return f"its image {name} is no longer in {where}: bring it back, or archive the record ('archived')"
 

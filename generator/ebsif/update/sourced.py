@@ -69,8 +69,8 @@ def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optiona
     if known and is_of_family and not whole:
         return Sourced(known.source, known.named(name), known.programs)
     if not (named or is_of_family or source.repository):
-        raise AddingError(f"no family of the catalogue has images named like {name}: give a --name, and a "
-                          "family is begun for it")
+        raise AddingError(f"no family of the catalogue has images named like {name}: start one with "
+                          "--name NAME")
     return fetched(known.source if known else source, name, folder, known)
 
 

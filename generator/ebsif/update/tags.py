@@ -105,7 +105,7 @@ def check_tags(comparison: Comparison, records: Records, repository: Repository,
                 #
                 comparison.findings.append(Finding(
                     NOTE, str(place), f"is {digest} today, the image of {by_digest[digest].module}. A tag can change, "
-                    "so records name the digest"))
+                    "so records use the digest"))
 
 
 def propose(comparison: Comparison, place: ImageSource, digest: str) -> Optional[Container]:

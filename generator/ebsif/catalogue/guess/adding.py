@@ -83,13 +83,13 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
     if candidates:
         return propose_for_family(image, best_of(candidates))
     if family:
-        raise AddingError(f"no family '{family}' has images named like {image.file_name}: name another one, or leave "
+        raise AddingError(f"no family '{family}' has images named like {image.file_name}: choose another one, or leave "
                           "it out and give a --name")
     guess = name or guess_name(image.file_name, [document.name for document in documents])
     name = name or ask("Name of the software (no family of the catalogue has images with such a name)", guess) or guess
     if not name:
-        raise AddingError(f"no family of the catalogue has images named like {image.file_name}: give a --name, and a "
-                          "family is begun for it")
+        raise AddingError(f"no family of the catalogue has images named like {image.file_name}: start one with "
+                          "--name NAME")
     same_name = next((document for document in documents if document.name == name and document.containers), None)
     if same_name and (own is None or name in own):
         return propose_for_software(image, same_name)

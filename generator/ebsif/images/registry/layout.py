@@ -60,7 +60,7 @@ class Layout(Repository):
         chosen = named[0] if len({one.digest for one in named}) == 1 else for_this_machine(
             one for one in named if one.platform)
         if not chosen:
-            problem = f"no manifest with the tag {wanted}" if wanted else "several manifests: name a tag"
+            problem = f"no manifest with the tag {wanted}" if wanted else "several manifests: choose a tag"
             raise ContentError(f"{self.folder} has {problem if entries else 'no manifest'} "
                                f"(tags: {', '.join(self.tags()) or 'none'})")
         try:

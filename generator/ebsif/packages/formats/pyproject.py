@@ -107,7 +107,7 @@ def without_sources(path: Path, lines: Iterable[str], sources: dict[str, Any]) -
         if kind:
             # an index may have another package of that name
             wanted.impossible.append(f"{path}: {line} is not installed, because it comes from a {kind} source of uv "
-                                     "(tool.uv.sources): name its location in a requirements.txt")
+                                     "(tool.uv.sources): write its location into a requirements.txt")
             continue
         if tables:
             wanted.impossible.append(f"{path}: {line} comes from the index that pip uses, not from that in "

@@ -85,7 +85,7 @@ def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> l
         place = first_word(option.group("place"), where)
         name = option.group("option").lstrip("-")[0]
         if name == "r" and "://" in place:
-            raise RequirementsError(f"{where}: {place} is not on this machine: download it, and name the file")
+            raise RequirementsError(f"{where}: {place} is not on this machine: download it, and give its path")
         if name == "r":
             return lines_of(resolve(folder / place, where), outer)
         if name == "e" and not re.match(r"\w+\+\w+://", place):
