@@ -98,10 +98,16 @@ def commands() -> Page:
     """Return the page of all commands of ebsif."""
     parsers = (subparser(name) for name in cli.COMMANDS)
     sections = [Section(
-        f"ebsif {name}", name, list(options(parser)), parser.description, parser.format_usage()[len("usage: "):],
+        f"ebsif {name}", name, list(options(parser)), parser.description, usage(parser),
         textwrap.dedent((parser.epilog or "").partition("\n")[2])) for name, parser in zip(cli.COMMANDS, parsers)]
     return Page("Commands", "All commands of `ebsif`, in the order of `ebsif --help`. A command ends with "
                             "0 (done), 1 (something was found), 2 (usage error) or 3 (failed).", sections)
+
+
+def usage(parser: argparse.ArgumentParser) -> str:
+    """Return the usage of a command without the word before it, by which argparse indents the other lines."""
+    word = "usage: "
+    return re.sub(f"(?m)^.{{{len(word)}}}", "", parser.format_usage())
 
 
 def subparser(name: str) -> argparse.ArgumentParser:

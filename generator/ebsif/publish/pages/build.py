@@ -126,7 +126,9 @@ def neighbors(some: list[Page]) -> list[dict[str, Any]]:
             return None
         return newest(following) or (None if following.container.archived else following)
 
-    return [{"previous": by_container.get(page.before) if page.before else None, "newest": newest(page)}
+    # an archived container may have a replacement of another name, which its message recommends
+    return [{"previous": by_container.get(page.before) if page.before else None,
+             "newest": None if getattr(page.container.archived, "replacement", None) else newest(page)}
             for page in some]
 
 
