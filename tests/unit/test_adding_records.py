@@ -349,7 +349,7 @@ def test_a_name_that_is_only_a_version_is_a_guess(place, options, review):
 
 
 def test_add_keeps_what_a_person_has_written(place, capsys):
-    """C-04: with an image that is new, or in the catalogue already, an edited or hand-written easyconfig stays."""
+    """C-04: with an image that is new, or in the catalogue already, what `ebsif render` keeps stays."""
     path = place / "ec/t/Tool/Tool-2.0.eb"
     path.parent.mkdir(parents=True)
     path.write_text("easyblock = 'ContainerInstall'\n")
@@ -363,8 +363,14 @@ def test_add_keeps_what_a_person_has_written(place, capsys):
     capsys.readouterr()
     assert add("tool-2.0.sif") == 3
     assert path.read_text().endswith("\n# mine\n")
-    assert capsys.readouterr().err == (f"ebsif: {path.relative_to(place)} was written or edited by a person: rename or "
-                                       "remove it, and run this command again\n")
+    remedy = "rename or remove it, or choose another directory with -o, and run this command again\n"
+    assert capsys.readouterr().err == f"ebsif: {path.relative_to(place)} was written or edited by a person: {remedy}"
+    path.write_text("# Rendered by ebsif from the catalogue of the site other: nothing\n")
+    (place / "ec/.ebsif-render").unlink()
+    before = files(place)
+    assert add("tool-2.0.sif") == 3
+    assert files(place) == before
+    assert capsys.readouterr().err == f"ebsif: {path.relative_to(place)} is the easyconfig of the site other: {remedy}"
 
 
 def test_the_same_name_with_another_image(place, capsys):

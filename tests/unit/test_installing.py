@@ -8,7 +8,7 @@ from ebsif.catalogue import reading, site
 from ebsif.eb import framework
 from ebsif.environments import outcome
 from ebsif.installed import places
-from ebsif.render import easyconfig
+from ebsif.render import easyconfig, rendering
 from prefixes import SITE, TOOL
 
 
@@ -69,7 +69,7 @@ def test_all_that_has_no_module(tool_site, installer, capsys):
 
 
 def test_one_that_is_named(tool_site, installer, capsys):
-    """V-08: nothing to do if it is there; --dry-run writes nothing; an edited easyconfig stays."""
+    """V-08: nothing to do if it is there; --dry-run writes nothing; what `ebsif render` keeps stays."""
     (tool_site / "modules").mkdir()
     assert cli.main(["install", "tool", "--dry-run"]) == 0
     assert capsys.readouterr().out.startswith("# Rendered by ebsif from the catalogue of the site mine")
@@ -79,6 +79,11 @@ def test_one_that_is_named(tool_site, installer, capsys):
     path.write_text(path.read_text() + "# mine\n")
     assert cli.main(["install", "tool"]) == 3
     assert "Tool-1.0.eb was written or edited by a person" in capsys.readouterr().err
+    path.write_text(f"{path.read_text()}\n".replace("of the site mine", "of the site other"))
+    (path.parents[2] / rendering.WRITTEN).unlink()
+    assert cli.main(["install", "tool"]) == 3
+    assert "Tool-1.0.eb is the easyconfig of the site other: rename or remove it, or choose another " in \
+        capsys.readouterr().err
     assert cli.main(["install", "tool", "-o", "elsewhere"]) == 0
     written = (tool_site / "elsewhere/t/Tool/Tool-1.0.eb").read_text()
     installer.there["Tool/1.0"] = [installation(tool_site, "1.0", written)]

@@ -133,7 +133,7 @@ def add(options: Namespace) -> int:
         output.print_diff(entry.path, before, after)
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
-    rendering.require_unedited(rendered, folder)
+    rendering.require_replaceable(rendered, folder)
     writing.write([proposal], entry.path, entry.extended, lambda: rendering.write([rendered], folder))
     print(f"{entry.path}:\n{entry.path.read_text(encoding='utf-8') if proposal.new_family else proposal.text}", end="")
     if proposal.in_place:
@@ -200,7 +200,7 @@ def render_known(container: Container, path: Optional[Path], options: Namespace,
     if options.dry_run:
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
-    rendering.require_unedited(rendered, folder)
+    rendering.require_replaceable(rendered, folder)
     rendering.write([rendered], folder)
     return print_next_step(rendered, path, settings)
 

@@ -55,15 +55,9 @@ def run(options: Namespace) -> int:
         for rendered in done:
             print(rendered.text, end="")
         return FOUND if problems else 0
-    kept = [] if options.overwrite else rendering.edited(done, settings.output)
-    for path in kept:
-        output.error(f"{path} was written or edited by a person, and is not replaced: move the change to the "
-                     "catalogue, or replace the file with --overwrite")
-    others = {} if options.overwrite else rendering.of_other_sites(one for one in done if one.path not in kept)
-    for path, name in others.items():
-        output.error(f"{path} is the easyconfig of the site {name}, and is not replaced: choose another directory with "
-                     "-o, in which {site} stands for the site, or replace the file with --overwrite")
-    kept += others
+    kept = {} if options.overwrite else rendering.refused(done, settings.output)
+    for path, (reason, remedy) in kept.items():
+        output.error(f"{path} {reason}, and is not replaced: {remedy}, or replace the file with --overwrite")
     states = {"new": 0, "changed": 0, "unchanged": 0}
     for rendered in [one for one in done if one.path not in kept]:
         states[rendered.state] += 1

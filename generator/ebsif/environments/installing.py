@@ -52,7 +52,7 @@ def install(wanted: Wanted, request: Request) -> int:
     if wanted.there and not request.again:
         return outcome.nothing_to_do(wanted.there, "is installed already" + (
             ", though its record has changed since" if wanted.has_changed else ""))
-    rendering.require_unedited(rendered, request.folder)
+    rendering.require_replaceable(rendered, request.folder)
     with outcome.removed_after_failure(rendered.path):
         rendering.write([rendered], request.folder)
         sources = extending.sources(container)

@@ -79,27 +79,32 @@ def render_all(containers: Iterable[Container], output: Path,
     return done, problems
 
 
-def edited(done: Iterable[Rendered], output: Path) -> list[Path]:
-    """Return the paths of easyconfigs that would replace what a person has written or edited."""
+def refused(done: Iterable[Rendered], output: Path) -> dict[Path, tuple[str, str]]:
+    """
+    Return easyconfigs that must not be replaced unless somebody asks for it (C-04), each with the reason and a remedy.
+
+    They are what a person has written or edited, and easyconfigs of other sites.
+    """
     written = files.read_digests(output / WRITTEN)
-    changed = [one for one in done if one.before and one.state == "changed"]
-    # without a digest (from a checkout) its first line says that a file was rendered
-    return [one.path for one in changed if not RENDERED.match(one.before or "") or
-            written.get(str(one.path.relative_to(output))) not in (None, files.digest(one.path))]
+    found = {}
+    for one in done:
+        if not one.before or one.state != "changed":
+            continue
+        before, now = RENDERED.match(one.before), RENDERED.match(one.text)
+        # without a digest (from a checkout) its first line says that a file was rendered
+        if not before or written.get(str(one.path.relative_to(output))) not in (None, files.digest(one.path)):
+            found[one.path] = "was written or edited by a person", "move the change to the catalogue"
+        elif now and before[1] != now[1]:
+            found[one.path] = (f"is the easyconfig of the site {before[1]}",
+                               "choose another directory with -o, in which {site} stands for the site")
+    return found
 
 
-def of_other_sites(done: Iterable[Rendered]) -> dict[Path, str]:
-    """Return the paths of easyconfigs that would replace those of other sites, with the names of these."""
-    named = {one.path: [match and match.group(1) for match in map(RENDERED.match, (one.text, one.before or ""))]
-             for one in done}
-    return {path: other for path, (own, other) in named.items() if other and other != own}
-
-
-def require_unedited(one: Rendered, output: Path) -> None:
-    """Raise OverwriteError if a person has written or edited the easyconfig that would be replaced (C-04)."""
-    if edited([one], output):
-        raise files.OverwriteError(f"{one.path} was written or edited by a person: rename or remove it, and run this "
-                                   "command again")
+def require_replaceable(one: Rendered, output: Path) -> None:
+    """Raise OverwriteError if an easyconfig must not be replaced; see `refused`."""
+    for reason, _ in refused([one], output).values():
+        raise files.OverwriteError(f"{one.path} {reason}: rename or remove it, or choose another directory with -o, "
+                                   "and run this command again")
 
 
 def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -> None:
