@@ -457,6 +457,26 @@ def test_segments_follow_each_other(tmp_path):
     assert (first, others) == ("", [f"--dependency=afterok:{number} --kill-on-invalid-dep=yes" for number in (41, 42)])
 
 
+@pytest.mark.parametrize(("kind", "printed", "wanted"), [
+    ("slurm", "Welcome to the machine\n\n--> Checking the queue...OK\nSubmitted batch job 41", ["", "afterok:41"]),
+    ("slurm", "Welcome", "segment 1 of 2 may be in the queue, but sbatch has printed no ID of it"),
+    ("pbs", "qsub: waiting for the server\n41.server", ["", "afterok:41.server"])])
+def test_a_scheduler_that_says_more(tmp_path, monkeypatch, kind, printed, wanted):
+    """T-13: some sites print lines of their own before the ID of the job."""
+    scheduler = SCHEDULERS[kind]
+    program = tmp_path / scheduler.submit[0]
+    program.write_text(f"#!/bin/bash\necho $* >>{tmp_path}/calls\necho '{printed}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    if isinstance(wanted, str):
+        with pytest.raises(job.JobError, match=f"^{wanted}"):
+            job.submit(scheduler, "script", 2)
+        return
+    job.submit(scheduler, "script", 2)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 2 and all(after in call for after, call in zip(wanted, calls))
+
+
 def test_a_script_that_can_not_be_written(tmp_path):
     """E-09, A0, C-04: the message names the file; an earlier one stays, and is replaced only on request."""
     earlier = tmp_path / "earlier.sh"

@@ -28,8 +28,8 @@ class Scheduler:
     directive: str
     # the program that starts the ranks of a job
     starter: str
-    # a regular expression for what `submit` prints; its group is the ID of the job
-    submitted = r'(\S+)'
+    # a regular expression for what `submit` prints, at some sites below their own lines; its group is the ID of the job
+    submitted = r'(\S+)\s*\Z'
     # options of `submit` for a job that starts after the success of another, whose ID replaces %s
     after: Tuple[str, ...]
     # the command that ends jobs or removes them from the queue, for their IDs

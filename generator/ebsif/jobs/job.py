@@ -348,10 +348,11 @@ def submit(scheduler: Scheduler, text: str, segments: int = 1) -> None:
         except FileNotFoundError:
             raise JobError(f"{words[0]} is not on PATH: submit on a login node") from None
         print(result.stdout, end="", flush=True)
-        submitted = re.match(scheduler.submitted, result.stdout)
+        submitted = re.search(scheduler.submitted, result.stdout)
         if result.returncode or (segments > 1 and not submitted):
             queued = f"; those before it are in the queue, to remove them: {shlex.join([*scheduler.cancel, *jobs])}"
             which = f"segment {number + 1} of {segments}" if segments > 1 else "the job"
-            raise JobError(f"{which} was not submitted: {words[0]} ended with status {result.returncode}"
-                           f"{queued if jobs else ''}")
+            why = f"was not submitted: {words[0]} ended with status {result.returncode}" if result.returncode else \
+                f"may be in the queue, but {words[0]} has printed no ID of it, so no other job can follow it"
+            raise JobError(f"{which} {why}{queued if jobs else ''}")
         jobs.append(submitted[1] if submitted else "")
