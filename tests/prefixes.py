@@ -63,7 +63,7 @@ class Prefix:
     def install(self, module, packages=("einops==0.8.1",), text=EASYCONFIG, lua=True, **record):
         """Install a module; return its directory."""
         root = self.software / module
-        name, _, version = module.partition("/")
+        name, version = module.split("/")[-2:]
         (root / "share/ebsif").mkdir(parents=True)
         (root / "easybuild").mkdir()
         (root / "easybuild" / f"{module.replace('/', '-')}.eb").write_text(text)
@@ -81,7 +81,7 @@ class Prefix:
     def write_module(self, module, root, lua=True):
         """Write the module file of an installation."""
         file = self.modules / (f"{module}.lua" if lua else module)
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f'local root = "{root}"\nput("CONTAINERROOT", root .. "")\n' if lua else
                         f"#%Module\nset root {root}\nsetenv CONTAINERROOT $root\n")
 

@@ -143,6 +143,21 @@ def test_the_newest_installed_version(prefix, monkeypatch, capsys):
     assert names().container("PyTorch").module == BASE
 
 
+def test_a_naming_scheme_with_categories(prefix, capsys):
+    """F-02, E-09: a module is found with its category (ai/PyTorch) and without; removing it leaves nothing of it."""
+    for module in ("ai/PyTorch/2.9.0-x", "ai/PyTorch/2.10.0-x", "ai/Tool/1.0-x"):
+        prefix.install(module, text="")
+    for text in ("PyTorch", "PyTorch/2.10.0-x", "ai/PyTorch/2.10.0-x", "PyTorch/v2.10", "PyTorch-2.10.0-x.eb"):
+        assert names().module(text) == "ai/PyTorch/2.10.0-x", text
+    assert "'PyTorch' is ai/PyTorch/2.10.0-x, the newest of 2 that are installed" in capsys.readouterr().err
+    prefix.install(f"ai/{MINE}")
+    (prefix.modules / "ai/PyTorch/.modulerc.lua").write_text(
+        f'module_version("ai/{MINE}", "{BASE.partition("/")[2]}-mine")\n')
+    assert names().module("mine") == names().module(f"{BASE}-mine") == f"ai/{BASE}-mine"
+    assert main(["remove", "Tool", "--yes"]) == 0
+    assert sorted(path.name for path in (prefix.modules / "ai").iterdir()) == ["PyTorch"]
+
+
 def test_the_module_that_goes_on_meaning_the_newest(prefix):
     """V-07: an extension that can be loaded by its name without date is loaded by that, unless the date is named."""
     prefix.install(MINE)

@@ -71,8 +71,7 @@ class Names:
                 return here[0]
         name = plain(text)
         for module in self.installations:
-            full = plain(module.module)
-            if name == (full.replace("/", "-", 1) if text.endswith(".eb") else full):
+            if name in {full.replace("/", "-", 1) if text.endswith(".eb") else full for full in typed(module.module)}:
                 return module
         return next(iter(self.extensions(text)), None) if "/" in text else None
 
@@ -82,7 +81,7 @@ class Names:
         on_base: dict[str, list[Installation]] = {}
         for module in places.newest_first(self.installations):
             own = f"-{name}" in f"-{plain(module.module)}" and module.extension and module.extension[0]
-            if own and name in (own.lower(), plain(f"{module.base}-{own}")):
+            if own and name in {own.lower(), *typed(f"{module.base}-{own}")}:
                 on_base.setdefault(str(module.base), []).append(module)
         for same in on_base.values():
             if len(same) > 1 and "/" not in text:
@@ -103,8 +102,9 @@ class Names:
         """Return what a name stands for, installed modules first; extensions not by the name of their base."""
         catalogue = list(selection.named(self.recorded))
         for number, is_named in enumerate(selection.ways(text)):
-            installed = [module for module in places.newest_first(self.installations) if is_named(plain(module.module))
-                         and (number == 0 or not (module.base and is_named(plain(module.base))))]
+            installed = [module for module in places.newest_first(self.installations)
+                         if any(map(is_named, typed(module.module)))
+                         and (number == 0 or not (module.base and any(map(is_named, typed(module.base)))))]
             containers = dict.fromkeys(one for name, one in catalogue if is_named(plain(name)))
             if not number and not (installed or containers) and not self.is_software(text):
                 installed = self.extensions(text)
@@ -114,7 +114,8 @@ class Names:
 
     def is_software(self, text: str) -> bool:
         """Return whether a text is spelled like the name of a software, which an extension may have, too."""
-        return text in {*(one.name for one in self.recorded), *(one.module.split("/")[0] for one in self.installations)}
+        return text in {*(one.name for one in self.recorded),
+                        *(places.software(one) for one in self.installations)}
 
     def find(self, text: Optional[str]) -> Found:
         """Return what has a name, or the loaded module; raise an EbsifError, which lists the candidates."""
@@ -158,7 +159,7 @@ class Names:
         """Return the installed module that a name stands for: of a software, the newest that is not archived."""
         current = [module for module in installed if not self.is_archived(module)] or installed
         current = [module for module in current if not getattr(self.record_of(module), "label", None)] or current
-        if all(shown(module).partition("/")[0].lower() == text.lower() for module in current):
+        if all(places.software(module).lower() == text.lower() for module in current):
             which = f"the newest of {len(current)} that are installed" if len(current) > 1 else "which is installed"
             self.say_once(f"'{text}' is {shown(current[0])}, {which}")
         elif len(current) > 1:
@@ -253,6 +254,11 @@ class Names:
         if isinstance(thing, Path):
             raise NamingError(f"{thing} is a file: give a module")
         return (isinstance(thing, Installation) and undated(thing, text)) or thing.module
+
+
+def typed(module: str) -> set[str]:
+    """Return the names of a module as people type it: some naming schemes put a category before it (ai/PyTorch/2.7)."""
+    return {plain(module), plain("/".join(module.split("/")[-2:]))}
 
 
 def undated(installation: Installation, text: Optional[str]) -> Optional[str]:

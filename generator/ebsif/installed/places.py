@@ -152,12 +152,17 @@ def shown(installation: Installation) -> str:
     return shown_module(installation.module)
 
 
+def software(installation: Installation) -> str:
+    """Return the name of an installed software, without the category of its module (ai/PyTorch/2.7)."""
+    return installation.module.rpartition("/")[0].rpartition("/")[2]
+
+
 def undated(installation: Installation) -> Optional[str]:
     """Return the name of an extension without its date, if its module can be loaded by that; None otherwise."""
     if not (installation.extension and installation.file):
         return None
     name = f"{installation.base}-{installation.extension[0]}"
-    words = re.escape(installation.module), re.escape(name.partition("/")[2])
+    words = re.escape(installation.module), re.escape(name.rpartition("/")[2])
     alias = re.compile(r'^(?:module_version\("{0}", "{1}"\)|module-version {0} {1})$'.format(*words), re.MULTILINE)
     folder = installation.file.parent
     for path in (folder / ".modulerc.lua", folder / ".modulerc"):
@@ -170,8 +175,8 @@ def undated(installation: Installation) -> Optional[str]:
 
 def newest_first(installations: Iterable[Installation]) -> list[Installation]:
     """Return installations by software, each with its newest version first."""
-    by_version = sorted(installations, key=lambda one: natural_key(shown(one).partition("/")[2]), reverse=True)
-    return sorted(by_version, key=lambda one: shown(one).partition("/")[0].lower())
+    by_version = sorted(installations, key=lambda one: natural_key(shown(one).rpartition("/")[2]), reverse=True)
+    return sorted(by_version, key=lambda one: shown(one).rpartition("/")[0].lower())
 
 
 # --- single installations

@@ -189,7 +189,7 @@ def remove(removal: Removal) -> None:
         remove_lines(path, removal)
     for folder in dict.fromkeys(path.parent for path in (*removal.paths, *removal.lines)):
         # the software's directory, if this was its last version
-        if folder.name == removal.installation.module.split("/")[0]:
+        if folder.name == places.software(removal.installation):
             with contextlib.suppress(OSError):
                 folder.rmdir()
     if left:
