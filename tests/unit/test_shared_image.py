@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -242,6 +243,19 @@ def test_the_image_of_the_extended_module_comes_first(family):
                   InstalledImages("/elsewhere/Example/2.0-mine-1", directories)):
         assert found.find("a.sif", lambda image: True) == str(base / "a.sif")
         assert not found.origin(str(base / "a.sif")).startswith("Example/1.0")
+
+
+def test_the_open_file_is_verified(family, monkeypatch):
+    """P-05: the runtime verifies the file that is copied afterwards, even if its name leads to another one by then."""
+    seen = []
+    monkeypatch.setattr(image_module, "trace_msg", lambda _: None)
+    monkeypatch.setattr(image_module, "verify", lambda path, *_: (seen.append(Path(path).read_bytes()) or ["me"], ""))
+    source = family / "1.0/a.sif"
+    opened = OpenImage(str(source))
+    source.unlink()
+    source.write_bytes(b"of somebody else")
+    opened.verify([], "")
+    assert (seen, opened.verified) == ([CONTENT], ["me"])
 
 
 @pytest.mark.parametrize("change", [
