@@ -41,9 +41,9 @@ EXAMPLES = """\
 """
 
 # Nothing records where these are.
-MADE_WITH_IT = ("environments of make-venv and files of `ebsif python --write` that were made with it stop working. "
-                "With another module loaded, `extend-venv-activate DIRECTORY` lets an environment use that one, and "
-                "`ebsif python --write` writes a file anew")
+MADE_WITH_IT = ("environments of make-venv, files of `ebsif python --write` and kernels of `ebsif kernel install "
+                "--prefix` that were made with it stop working. With another module loaded, `extend-venv-activate "
+                "DIRECTORY` lets an environment use that one; the other two commands write their files anew")
 
 
 def configure(parser: ArgumentParser) -> None:
