@@ -20,7 +20,7 @@ from ebsif.commands.options import complete, complete_installed, complete_packag
 from ebsif.environments import repeating
 from ebsif.environments.extending import ExtendingError
 from ebsif.errors import UsageError
-from ebsif.installed import doctor, places, removal, report
+from ebsif.installed import doctor, interpreter, places, removal, report
 from ebsif.installed.names import Names, NamingError
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
 
@@ -257,7 +257,7 @@ def test_hard_links_take_no_space(prefix, tmp_path):
 
 def test_removing_a_module_that_environments_may_use(prefix, capsys):
     """User trial, E-06: before anybody confirms, it says what stops working; not of a module without Python."""
-    said = "environments of make-venv and files of `ebsif python --write` that were made with it stop working"
+    said = "kernels of `ebsif kernel install --prefix` that were made with it stop working"
     root = prefix.install(MINE)
     assert main(["remove", MINE, "-n"]) == 0
     assert said not in capsys.readouterr().err
@@ -1062,6 +1062,9 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
         done = subprocess.run([path, "-c", "1 2"], capture_output=True, text=True, check=True)
         assert done.stdout == f"{roots[newest]}/interpreter/python -c 1 2\n"
     assert main(["python", "mine", "--write", str(path)]) == 0
+    # kernels and `ebsif remove` have the same order
+    expected = [roots[module] for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10")]
+    assert interpreter.extensions(interpreter.without_date(roots[MINE])) == expected
     for module in (f"{LATER}.10", f"{LATER}.2", LATER, MINE):
         (roots[module] / "share/ebsif/lock.json").unlink()
     done = subprocess.run([path], capture_output=True, text=True, check=False)
