@@ -226,14 +226,11 @@ def check_package(installation: Installation, venv: Optional[Path], own: Optiona
         names |= set(packages(place) if place else ())
     if PACKAGE in names or venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info")):
         return
-    module = shown(installation)
-    # that changes an extension; from another module it makes one
-    more = "" if installation.extension else " --name jupyter"
-    where, remedy = module, f"ebsif extend {module} --add {PACKAGE}{more} --install"
+    where, remedy = shown(installation), places.adding(installation, PACKAGE)
     if venv:
         where, remedy = str(venv), f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
     elif own:
-        where, remedy = str(own), adding(module, own)
+        where, remedy = str(own), adding(shown(installation), own)
     raise KernelError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
 
 

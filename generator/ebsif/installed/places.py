@@ -152,6 +152,12 @@ def shown(installation: Installation) -> str:
     return shown_module(installation.module)
 
 
+def adding(installation: Installation, package: str) -> str:
+    """Return the command that adds a package: it changes an extension; from another module it makes one."""
+    name = "" if installation.extension else " --name jupyter"
+    return f"ebsif extend {shown(installation)} --add {package}{name} --install"
+
+
 def software(installation: Installation) -> str:
     """Return the name of an installed software, without the category of its module (ai/PyTorch/2.7)."""
     return installation.module.rpartition("/")[0].rpartition("/")[2]

@@ -81,9 +81,10 @@ def imports(one: Subject) -> Iterator[Finding]:
         yield one.warning(f"importing takes too long, so these were not checked: {', '.join(slow)}")
     missing = one.python.get("missing", [])
     if missing:
+        name = "" if one.installation.extension else " --name mine"
         yield one.warning(f"{', '.join(missing)}: in the record of the installation, but no longer there. Install the "
                           f"module again with `{one.rebuild}`, or, if this is what you want, write an easyconfig of "
-                          f"the module as it is now with `ebsif lock {one.module} --format eb`")
+                          f"the module as it is now with `ebsif lock {one.module} --format eb{name}`")
 
 
 def replaced(one: Subject) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.texts import shown_module
 from ebsif import files
 from ebsif.catalogue.site import Partition, Site
 from ebsif.errors import EbsifError
-from ebsif.installed import current, interpreter
+from ebsif.installed import current, interpreter, places
 from ebsif.installed.places import Installation
 from ebsif.templating import environment
 
@@ -102,7 +102,7 @@ def check_jupyterlab(installation: Installation) -> None:
     if "jupyterlab" not in {*record.image_versions, *record.venv_versions}:
         raise OnDemandError(
             f"{installation.module} has no JupyterLab, neither in the image nor in user software; add it with:\n"
-            f"  ebsif extend {installation.module} --add jupyterlab --name jupyter --install")
+            f"  {places.adding(installation, 'jupyterlab')}")
 
 
 def our_templates():
