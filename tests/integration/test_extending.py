@@ -111,11 +111,19 @@ def test_builds_against_the_image(place, site, wheels, tmp_path):
     said = place("--add", "kernels", "board", "--post", post, "--verify", check, "--install", *more,
                  packages=own).stderr
     assert re.search(r"^  installing packages +\d+ s  kernels\S* built without isolation", said, re.MULTILINE)
-    record = json.loads((site.prefix / "eb/software" / MODULE / "share/ebsif/lock.json").read_text())
+    root = site.prefix / "eb/software" / MODULE
+    record = json.loads((root / "share/ebsif/lock.json").read_text())
     assert record["stages"] == [
         {"name": "requirements", "requirements": "kernels\nboard\n", "post": [post], "verify": [check]}]
     # V-06
     assert site.bash(f"module load {MODULE}; board").stdout.startswith("in /user-software/venv/base/lib")
+    # what a build lacks, and what its message advises
+    make_sdist(own, "late", needs="board")
+    said = place("--add", "late", "--name", "late", "--check", *more, status=1, packages=own).stdout
+    assert "make an extension with it, and this one on top of that: it is then built without isolation" in said
+    said = site.run(["ebsif", "extend", root, "--catalogue", tmp_path / "sites", "--name", "top", "--add", "late",
+                     "--install", *more], **wheel_settings(own)).stderr
+    assert re.search(r"^  installing packages +\d+ s  .*late\S* built without isolation", said, re.MULTILINE)
 
 
 def test_the_easyconfig_belongs_to_the_user(place, site):
@@ -235,20 +243,10 @@ def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
         requirements.read(tmp_path / "uv.lock", extras=["nope"])
 
 
-def test_stages_of_a_users_own(place, site):
-    """Stages keep the order of the command line."""
-    for name in ("a", "b"):
-        (site.work / f"{name}.txt").write_text(f"{name}==1\n")
-    place("--stage", "second=b.txt", "--stage", "first=a.txt")
-    text = (site.work / "Base-1.0-20250101-mine-20260101.eb").read_text()
-    assert "{'name': 'second', 'requirements': ['b==1']}, {'name': 'first', 'requirements': ['a==1']}" in text
-
-
 @pytest.mark.parametrize(("arguments", "status", "expected"), [
     (["-r", "none.txt"], 3, "the file none.txt does not exist"),
-    (["--stage", "a"], 3, "--stage a: should be NAME=FILE"),
     (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b': use only letters, digits, _ and ."),
-    ([], 2, "one of the arguments -r/--requirements --stage --from-venv --from-lock --add --replace --apt is required"),
+    ([], 2, "one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is required"),
     (["-r", "requirements.txt", "--force"], 2, "--force is for --replace; to install a module again: --rebuild"),
     (["--wheelhouse", "wheels", "--check"], 2, "--wheelhouse collects the wheels of an easyconfig as it is: leave out"),
     (["-r", "requirements.txt", "--add", "a"], 2, "--add and --remove can't be combined with the other ways"),

@@ -535,11 +535,9 @@ def test_a_closed_catalogue_is_not_an_empty_one(place, command):
 
 @pytest.mark.parametrize(("words", "expected"), [
     # N16: a variable of the shell that is not set
-    (["--add", ""], "--add names no package: write a name, such as einops"), (["--add", "# rich"], "names no package"),
-    # N24
-    (["--stage", "a=one", "--stage", "a=two"], "--stage a=two: one has that name already: give each stage its own")])
+    (["--add", ""], "--add names no package: write a name, such as einops"), (["--add", "# rich"], "names no package")])
 def test_packages_that_can_not_be_meant(place, words, expected):
-    """N16, N24: no easyconfig without packages, or with two stages of one name, is written."""
+    """N16: no easyconfig without packages is written."""
     text = CONTAINERS.replace("image, python", "image, venv: true, python")
     (place / "sites/mine/containers/JAX.yaml").write_text(text)
     for name in ("one", "two"):

@@ -77,10 +77,10 @@ class Diagnosis:
         (r"(?s)(?:Getting requirements to build|Preparing metadata|Building wheel|Installing build dependencies)"
          r".*?ModuleNotFoundError: No module named '([\w.]+)'",
          "it needs '\\1' at build time, which neither the image nor an earlier stage has. Install '\\1' in an earlier "
-         "stage (ebsif extend --stage first=FILE --stage second=FILE); this one is then built without isolation"),
+         "stage, or make an extension with it, and this one on top of that: it is then built without isolation"),
         (r"BackendUnavailable: Cannot import '(\w+)",
          "it is built without isolation, and neither the image nor an earlier stage has '\\1', which builds it. "
-         "Install '\\1' in an earlier stage (ebsif extend --stage first=FILE --stage second=FILE)"),
+         "Install '\\1' in an earlier stage, or make an extension with it, and this one on top of that"),
         (r"Cannot find command 'git'",
          "git is missing in the image, so requirements from git repositories can't be installed. Use a release from an "
          "index, or a wheel built elsewhere, or add git: system_packages = ['git']"),

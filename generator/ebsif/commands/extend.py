@@ -88,7 +88,6 @@ EXAMPLES = """\
   ebsif extend PyTorch/2.7.0 -r pyproject.toml --extra train --group dev --name mine
   # exactly what is locked, with hashes
   ebsif extend PyTorch/2.7.0 -r uv.lock --name mine --install
-  ebsif extend PyTorch/2.7.0 --stage one=a.txt --stage two=b.txt --name mine
   # another extension, on top of `mine`
   ebsif extend mine -r more.txt --name more --install
   # the packages of a virtual environment, with their exact versions
@@ -112,9 +111,6 @@ def configure(parser):
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-r", "--requirements", metavar="FILE",
                       help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml")
-    what.add_argument("--stage", metavar="NAME=FILE", action="append", default=[],
-                      help="install the requirements in FILE with a separate call of pip, in the given order "
-                           "(repeatable)")
     what.add_argument("--from-venv", metavar="PATH", type=Path,
                       help="install the packages of a virtual environment (a directory or a SquashFS file) with "
                            "their exact versions")
@@ -161,7 +157,7 @@ def run(options: Namespace) -> int:
     """Write an easyconfig, check or install it; return the exit status."""
     if options.wheelhouse:
         return fill_wheelhouse(options)
-    given = [options.requirements, options.stage, options.from_venv, options.from_lock, options.add or options.remove]
+    given = [options.requirements, options.from_venv, options.from_lock, options.add or options.remove]
     if sum(map(bool, given)) > 1:
         raise UsageError("--add and --remove can't be combined with the other ways to name packages")
     if options.replace and options.from_lock:
@@ -171,8 +167,8 @@ def run(options: Namespace) -> int:
     if options.from_lock and commands_of(options):
         raise UsageError("--from-lock installs exactly what is locked: leave out --post, --verify and "
                          "--no-build-isolation")
-    if (options.extra or options.group) and not (options.requirements or options.stage):
-        raise UsageError("--extra and --group need -r or --stage")
+    if (options.extra or options.group) and not options.requirements:
+        raise UsageError("--extra and --group need -r")
     names = names_of(options)
     if options.from_lock:
         if changes_system(options):
@@ -241,9 +237,9 @@ def fill_wheelhouse(options: Namespace) -> int:
 
 def require_packages(options: Namespace) -> None:
     """Raise UsageError if a new extension would have no packages; give it a name."""
-    if not any((options.requirements, options.stage, options.from_venv, options.add, options.replace, options.apt)):
-        raise UsageError("one of the arguments -r/--requirements --stage --from-venv --from-lock --add --replace --apt "
-                         "is required")
+    if not any((options.requirements, options.from_venv, options.add, options.replace, options.apt)):
+        raise UsageError("one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is "
+                         "required")
     options.name = options.name or NAME
 
 
@@ -264,12 +260,10 @@ def wanted_packages(options: Namespace, container: Container) -> list:
     impossible: list[str] = []
     if options.add:
         stages = requirements.split_into_stages(change.parse(options.add))
-    elif options.from_venv:
-        wanted = venv.read(options.from_venv)
+    elif options.from_venv or options.requirements:
+        wanted = venv.read(options.from_venv) if options.from_venv else requirements.read(
+            Path(options.requirements), extending.known_image(container), options.extra, options.group)
         stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
-    elif options.requirements or options.stage:
-        stages, impossible = extending.stages_from(
-            options.requirements, parse_stages(options.stage), container, options.extra, options.group)
     for text in impossible:
         output.note(text)
     return replacing.allow(stages, replacing.parse(options.replace)) if options.replace else stages
@@ -293,19 +287,6 @@ def is_accepted(options: Namespace, container: Container, own: dict[str, Package
         return True
     output.note("nothing was installed")
     return False
-
-
-def parse_stages(texts: list[str]) -> list[tuple[str, str]]:
-    """Return the names and files of each --stage NAME=FILE."""
-    files: dict[str, str] = {}
-    for text in texts:
-        name, sign, file = text.partition("=")
-        if not (name and sign and file):
-            raise ExtendingError(f"--stage {text}: should be NAME=FILE")
-        if name in files:
-            raise ExtendingError(f"--stage {text}: {files[name]} has that name already: give each stage its own")
-        files[name] = file
-    return list(files.items())
 
 
 def change_extension(options: Namespace, names: Names, installation: Installation, is_same: bool) -> int:
@@ -354,7 +335,7 @@ def change_packages(options: Namespace, environment: Environment, container: Con
         change.remove(environment, options.remove)
     if options.add:
         change.add(environment, change.parse(options.add), options.name)
-    elif options.requirements or options.stage or options.from_venv:
+    elif options.requirements or options.from_venv:
         change.replace(environment, wanted_packages(options, container), options.name)
     if options.replace:
         environment.stages[environment.inherited:] = replacing.allow(

@@ -5,9 +5,9 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
@@ -21,7 +21,6 @@ from ebsif.errors import EbsifError
 from ebsif.installed import lock, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
-from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import Image
 
 TODAY = "%Y%m%d"
@@ -147,25 +146,6 @@ def no_image(container: Container) -> ExtendingError:
     return ExtendingError(
         f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
         f"paths nor in {', '.join(places) or 'a directory of the site'}): give its path with --image FILE")
-
-
-def stages_from(path: Optional[str], per_stage: Iterable[tuple[str, str]], container: Container,
-                extras: Sequence[str] = (), groups: Sequence[str] = ()) -> tuple[list, list[str]]:
-    """Return the stages in one file, or in several files with names (name, path), and messages."""
-    image = known_image(container)
-    if path:
-        wanted = requirements.read(Path(path), image, extras, groups)
-        return requirements.split_into_stages(wanted.lines), wanted.impossible
-    stages, impossible = [], []
-    for name, file in per_stage:
-        wanted = requirements.read(Path(file), image, extras, groups)
-        impossible += wanted.impossible
-        stage: dict[str, Any] = {"name": name, "requirements": wanted.lines}
-        made = requirements.split_into_stages(wanted.lines)
-        if isinstance(made[0], dict):
-            stage["no_build_isolation"] = True
-        stages.append(stage)
-    return stages, impossible
 
 
 def known_image(container: Container) -> Image:
