@@ -59,7 +59,7 @@ def pages() -> dict[str, Page]:
             ("reference/records", "containers", "Fields of the catalogue",
              "The files `containers/*.yaml`, which describe the containers of a site."),
             ("reference/site", "site", "Fields of a site",
-             "The file `site.yaml`, which describes a machine. `null` takes away what a site inherits."),
+             "The file `site.yaml`, which describes a machine. `null` removes what a site inherits."),
             ("reference/config", "config", "Fields of the settings",
              "Your own settings, `config.yaml`: which site, which catalogues.")):
         made[address] = Page(title, text, list(fields(schema.schema(schema.MODELS[name]))))

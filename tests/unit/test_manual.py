@@ -122,11 +122,13 @@ def test_links_to_nothing_stop_the_build(monkeypatch, tmp_path):
 
 
 def test_texts_repeat_the_noun():
-    """Docs D: in documents and help, no "that of" or "those of" hides a noun, and no program "knows" anything."""
+    """Docs D: in documents, help and reference, no "that of" or "those who" hides a noun, and no program "knows"."""
     texts = {path: path.read_text() for path in documents()}
     texts.update({name: reference.subparser(name).format_help() for name in cli.COMMANDS})
+    texts.update({(address, entry.name): entry.text for address, page in reference.pages().items()
+                  for section in page.sections for entry in section.entries})
     for place, text in texts.items():
-        assert re.findall(r"\b(?:that|those)\s+of\b|\bknows\b", text) == [], place
+        assert re.findall(r"\b(?:that|those)\s+(?:of|who)\b|\bknows\b|\btakes?\s+away\b", text) == [], place
 
 
 def names_on(address):

@@ -63,7 +63,7 @@ FORMER = {
     'keep_user_software': "what users have added is always kept or set aside; remove it afterwards.",
     'protect': "list what a stage may replace in its 'allow_replace'.",
     'squashfs_options': "pack again with make-squashfs and its options.",
-    'signature': "list the public keys of those who may sign the image in 'signature_keys'.",
+    'signature': "list the public keys that may sign the image in 'signature_keys'.",
     'one_container_per_node': "remove it; each rank starts its own container.",
 }
 
@@ -474,7 +474,7 @@ CONTAINER_PARAMETERS = {
         {}, "Additional names of commands and run scripts (new name: existing name, both as bin/NAME or "
         "runscripts/NAME)", check=script_names_problem),
     'signature_keys': Parameter(
-        [], "Files of the public keys of those who may sign the image; it isn't installed without their signature"),
+        [], "Files of the public keys that may sign the image; without such a signature, it isn't installed"),
     'support_level': Parameter(None, "How this container is supported, for the help of the module"),
     'system_packages': Parameter(
         [], "Packages of the image's distribution to add as a layer: list of names, or {'packages': [...], "

@@ -154,7 +154,7 @@ class ContainerFields(Model):
     gpu_visibility: Optional[GpuVisibility] = Field(
         None, description="GPUs that a rank sees, overriding the site")
     signature_keys: Optional[list[FilePath]] = Field(
-        None, description="files of the public keys of those who may sign the image, overriding the site; "
+        None, description="files of the public keys that may sign the image, overriding the site; "
                           "[] for an image without a signature")
     keep_packages: list[SingleLine] = Field(
         [], description="packages of the image that requirements can't replace, in addition to the site's, and to "
@@ -167,10 +167,10 @@ class ContainerFields(Model):
     image_packages: dict[VersionPart, Annotated[VersionPart, Removable()]] = Field(
         {}, description="more Python packages of the image and their versions, checked at installation")
     keywords: list[SingleLine] = Field(
-        [], description="what `module keyword` finds the module by, besides its description and components")
+        [], description="more words by which `module keyword` finds the module")
     badges: dict[VersionPart, Optional[SingleLine]] = Field(
         {}, description="components with a badge on the pages of `ebsif docs` and how they are written, in addition to "
-                        "the site's; null takes one away")
+                        "the site's; null removes one")
     container_env: dict[EnvName, Optional[EnvText]] = Field(
         {}, description="environment variables in the container; null unsets a variable there")
     network_env: dict[EnvName, Optional[SingleLine]] = Field(
@@ -211,7 +211,7 @@ class ContainerFields(Model):
     not_inherited: list[Literal[
         "aliases", "binds", "components", "conflicts", "container_env", "definition_files", "image_packages",
         "network_env", "parameters", "script_names", "variables", "warnings"]] = Field(
-        [], description="fields without what family and site have in them; null takes away an entry of a table")
+        [], description="fields that inherit nothing from family and site; null removes a single entry of a table")
     aliases: list[VersionPart] = Field([], description="additional versions under which the module can be loaded")
 
 
@@ -241,7 +241,7 @@ class Record(ContainerFields):
     moving: bool = Field(False, description="whether the image may come from a directory whose links move")
     history: Optional[Text] = Field(None, description="what has changed, and when")
     default: bool = Field(
-        False, description="whether the name without a version stands for this one (default: for the newest)")
+        False, description="whether the name without a version means this record (default: the newest)")
 
 
 # The fields of every container, with their default values.

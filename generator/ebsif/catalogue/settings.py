@@ -29,7 +29,7 @@ class Configuration(Model):
     site: Optional[SingleLine] = Field(
         None, description="name of the site, unless EBSIF_SITE or --site names another one")
     catalogues: list[SingleLine] = Field(
-        [], description="directories with your own sites, searched before those of ebsif")
+        [], description="directories with your own sites, searched before the sites of ebsif")
     output: Optional[SingleLine] = Field(
         None, description="directory for rendered easyconfigs; {site} stands for the name of the site")
 

@@ -199,11 +199,11 @@ class Site(Model):
     name: Annotated[str, Field(pattern=NAME)] = Field(description="name of the site and of its directory")
     description: SingleLine = Field(description="the machine, in a few words")
     extends: Optional[SingleLine] = Field(
-        None, description="name of the site from which this one takes everything that it doesn't set itself, "
-                          "containers included; its own name stands for the site in the next catalogue")
+        None, description="name of the site from which this one inherits all fields that it doesn't set, and the "
+                          "containers; its own name means the site of this name in the next catalogue")
     not_inherited: list[Literal["binds", "conflicts", "container_env", "containers", "images", "network_env",
                                 "scheduler"]] = Field(
-        [], description="what isn't taken from the extended site; null takes away a single entry of a table")
+        [], description="fields that aren't inherited from the extended site; null removes a single entry of a table")
     images: Images = Field(**TABLE)
     image: Optional[Annotated[str, OneOf(*IMAGE_KINDS)]] = Field(
         None, description="image of modules without a value in their records: own (a copy, the default), central or "
@@ -234,7 +234,7 @@ class Site(Model):
         list(STRIPING), description="options of `lfs setstripe` for images and packed user software where they are on "
                                     "Lustre; an empty list leaves it to the file system")
     signature_keys: list[FullPath] = Field(
-        [], description="files of the public keys of those who may sign images, full paths; other images aren't "
+        [], description="files of the public keys that may sign images, full paths; other images aren't "
                         "installed")
     keep_packages: list[SingleLine] = Field(
         [], description="packages of images that requirements can't replace, besides those that are compiled or built "
@@ -244,7 +244,7 @@ class Site(Model):
     wrappers_load: bool = Field(
         False, description="whether wrappers that are called by their path work without the loaded module")
     why: dict[SingleLine, SingleLine] = Field(
-        {}, description="reasons, written as comments into all easyconfigs, as those of a record")
+        {}, description="reasons, written as comments into all easyconfigs, like the reasons of a record")
     scheduler: Scheduler = Field(**TABLE)
     moduleclass: SingleLine = Field("ai", description="EasyBuild's moduleclass of the modules")
     support: Optional[SingleLine] = Field(
