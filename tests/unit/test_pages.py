@@ -168,16 +168,18 @@ def test_what_is_unknown_is_left_out(catalogue, tmp_path):
     assert "<ins>+ mpich 5.0</ins>" in later
 
 
-@pytest.mark.parametrize("replacement", [True, False])
-def test_what_to_use_instead(catalogue, tmp_path, replacement):
-    """An archived container recommends its replacement, and only without one the newest of its own name."""
-    archived = f"{{since: 2026-01-23, reason: it fails{', replacement: JAX' if replacement else ''}}}"
+@pytest.mark.parametrize(("replacement", "advice"), [
+    ("JAX", "it fails. Use JAX instead."), ("PyTorch", "it fails. Use a newer PyTorch instead."), ("", "it fails.")])
+def test_what_to_use_instead(catalogue, tmp_path, replacement, advice):
+    """An archived container recommends one thing: its replacement, else the newest of its own name, with a link."""
+    archived = f"{{since: 2026-01-23, reason: it fails{', replacement: ' + replacement if replacement else ''}}}"
     path = catalogue / "mine/containers/PyTorch.yaml"
     fields = f"version: 2.9, archived: {archived}, warnings: [old], "
     path.write_text(path.read_text().replace("version: 2.9, ", fields))
     build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
     text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
-    assert ("Use JAX instead." in text, "<p>Newest: <a" in text) == (replacement, not replacement)
+    assert f": {advice}</p>" in text
+    assert ("<p>Newest: <a" in text) == (replacement != "JAX")
     assert '<p class="note">Warning: old</p>' in text
 
 

@@ -184,6 +184,11 @@ class Container(Record):
         return places[0][1] if only else None
 
     @property
+    def replacement(self) -> Optional[str]:
+        """Name of the software to use instead of an archived container, if its record has one."""
+        return self.archived.replacement if self.archived and self.archived is not True else None
+
+    @property
     def archive_message(self) -> Optional[str]:
         """Message for loading, listing and documenting an archived container; None for others."""
         if not self.archived:
@@ -193,7 +198,8 @@ class Container(Record):
             # a day, or only a year or a month
             when = "on" if self.archived.since.count("-") == 2 else "in"
             text += f" {when} {self.archived.since}: {self.archived.reason}"
-            text += f". Use {self.archived.replacement} instead" if self.archived.replacement else ""
+            instead = f"a newer {self.name}" if self.replacement == self.name else self.replacement
+            text += f". Use {instead} instead" if instead else ""
         return text + "."
 
     @property

@@ -126,9 +126,9 @@ def neighbors(some: list[Page]) -> list[dict[str, Any]]:
             return None
         return newest(following) or (None if following.container.archived else following)
 
-    # an archived container may have a replacement of another name, which its message recommends
+    # the message of an archived container may recommend a container of another name
     return [{"previous": by_container.get(page.before) if page.before else None,
-             "newest": None if getattr(page.container.archived, "replacement", None) else newest(page)}
+             "newest": newest(page) if page.container.replacement in (None, page.container.name) else None}
             for page in some]
 
 
