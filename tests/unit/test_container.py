@@ -274,14 +274,34 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
     # a file without a newline at its end, as EasyBuild writes it
     (tmp_path / ".modulerc").write_text("\n".join(expected))
     for _ in range(2):
-        text = add("P/.1.0", "2.0-x")
-    expected += [line.format(modname="P/.1.0", sym_version=one) for one in ("1.0", "2.0-x")]
+        text = add("P/.1.0", "2.0-z")
+    expected += [line.format(modname="P/.1.0", sym_version=one) for one in ("1.0", "2.0-z")]
     assert text.splitlines() == expected
     # defects H7: an alias moves to another version, and back
     for module in ("P/3.0", "P/2.0-x"):
         moved = add(module, "2.0").splitlines()
         assert moved == [one for one in expected if not re.search(r"\b2\.0\b(?!-)", one)] + [
             line.format(modname=module, sym_version="2.0")]
+
+
+@pytest.mark.parametrize("statement", ['module_version("{modname}", "{sym_version}")',
+                                       "#%Module\nmodule-version {modname} {sym_version}"])
+@pytest.mark.parametrize("module", ["P/1.0", "P/.1.0"])
+def test_a_version_that_was_an_alias_of_another_one(statement, module, tmp_path):
+    """L-11: the modules tool would load the other version in place of the one that is installed, and say nothing."""
+    class Generator:
+        DOT_MODULERC, SYNTAX = ".modulerc", "Lua" if statement.endswith(")") else "Tcl"
+
+        def modulerc(self, version):
+            return statement.format(**version)
+
+    def install(module, *aliases):
+        update_modulerc(Generator(), str(tmp_path / "module"), module, list(aliases), "/software")
+        return re.findall(r"P/[^\s\",]+[\s\",]+[^\s\",)]+", (tmp_path / ".modulerc").read_text())
+
+    assert len(install("P/2.0", "1.0", "1.0-x")) == 2
+    names = [re.split(r"[\s\",]+", one) for one in install(module)]
+    assert ["P/2.0", "1.0"] not in names and ["P/2.0", "1.0-x"] in names
 
 
 @pytest.mark.usefixtures("configuration")
@@ -297,12 +317,12 @@ def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
     def install(*aliases):
         update_modulerc(Generator(), str(tmp_path / "1.0"), "P/1.0", list(aliases), "/software")
         # EasyBuild breaks lines anywhere
-        return "".join(capsys.readouterr().out.split())
+        return "".join(capsys.readouterr().err.split())
 
     assert install("latest", "default", "old") == install("default", "old", "latest") == ""
     assert install("latest") == (
-        ">> P/1.0 can also be loaded as P/old, which the easyconfig doesn't name: to end that, remove its line from "
-        f"{tmp_path}/.modulerc").replace(" ", "")
+        "WARNING: P/1.0 can also be loaded as P/old, which the easyconfig doesn't name: to end that, remove its line "
+        f"from {tmp_path}/.modulerc").replace(" ", "")
 
 
 def test_versions_installed_at_the_same_time(tmp_path):

@@ -15,8 +15,8 @@ import re
 from contextlib import contextmanager, suppress
 from typing import Any, Iterator, List, Optional, Tuple
 
+from easybuild.tools.build_log import print_warning
 from easybuild.tools.filetools import read_file, remove_file, symlink
-from easybuild.tools.utilities import trace_msg
 
 from . import lockfile
 from .parameters import LISTED_PACKAGES
@@ -127,7 +127,8 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
     """
     Let a module be loaded under its aliases, and a hidden one also without the dot of its version.
 
-    An alias that another version of the software has moves to this one. If the installation was not hidden before, its
+    An alias that another version of the software has moves to this one, and so does the version itself: with an alias
+    of that name, the modules tool would load the other version. If the installation was not hidden before, its
     earlier module file becomes a hidden link: modules tools don't list it, but shells that have loaded it can unload it
     (I-06). The earlier file of a module that is no longer hidden is removed.
     """
@@ -150,17 +151,19 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
             else:
                 text = modulerc_statements(hidden).sub('', text)
         without_dot = [shown_version] if is_hidden and not os.path.islink(earlier) else []
-        for alias in without_dot + [one for one in aliases if one.lstrip('.') != shown_version]:
+        others = [one for one in aliases if one.lstrip('.') != shown_version]
+        for alias in [shown_version] + others:
             of_others = r'^(module_version\("(?!%s").*", "%s"\)|module-version (?!%s )\S+ %s)$\n?' % (
                 (re.escape(module), re.escape(alias)) * 2)
             text = re.sub(of_others, '', text, flags=re.MULTILINE)
+        for alias in without_dot + others:
             text = with_statement(text, generator.modulerc(
                 {'modname': module, 'sym_version': alias, 'version': version}))
         # an earlier alias, or a name that somebody else has given the module
         named = re.findall(r'^\s*module[_-]version[("\s]+%s[",\s]+([^"\s]+)' % re.escape(module), text, re.MULTILINE)
         for alias in sorted(set(named).difference(['default'], without_dot, aliases)):
-            trace_msg("%s can also be loaded as %s/%s, which the easyconfig doesn't name: to end that, remove its line "
-                      "from %s" % (module, software, alias, path))
+            print_warning("%s can also be loaded as %s/%s, which the easyconfig doesn't name: to end that, remove its "
+                          "line from %s", module, software, alias, path)
         if text != before:
             write_whole(path, text)
 
