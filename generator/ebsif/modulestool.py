@@ -1,6 +1,7 @@
 """The modules tool of this machine, Lmod or Environment Modules, run through the scripts in sh/."""
 
 import os
+import stat
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -31,13 +32,25 @@ def entries(output: str) -> dict[str, str]:
 
 
 def directories_of_modules() -> list[Path]:
-    """Return the module directories known without EasyBuild: those on MODULEPATH and below the usual prefixes."""
+    """
+    Return the module directories known without EasyBuild: those on MODULEPATH and below the usual prefixes.
+
+    Those in a directory that is closed to this account are included, so that searches can report them.
+    """
     named = [part for part in os.environ.get("MODULEPATH", "").split(":") if part]
     prefixes = [os.environ[name] for name in ("EASYBUILD_INSTALLPATH", "EASYBUILD_PREFIX") if os.environ.get(name)]
     if os.environ.get("EASYBUILD_INSTALLPATH_MODULES"):
         named.append(f"{os.environ['EASYBUILD_INSTALLPATH_MODULES']}/all")
     places = [*named, *(f"{prefix}/modules/all" for prefix in (*prefixes, files.home() / ".local/easybuild"))]
-    return [Path(place) for place in dict.fromkeys(map(os.path.realpath, places)) if os.path.isdir(place)]  # noqa: PTH112
+    return [Path(place) for place in dict.fromkeys(map(os.path.realpath, places)) if may_be_there(place)]
+
+
+def may_be_there(path: str) -> bool:
+    """Return whether a path is a directory, or in a directory that is closed to this account."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
+    except OSError as error:
+        return isinstance(error, PermissionError)
 
 
 def have_module_files(modules: Iterable[str]) -> set[str]:

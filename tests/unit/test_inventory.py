@@ -122,6 +122,24 @@ def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys)
     assert f"{closed} can't be read: if a module there uses the image" in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_directory_on_modulepath_that_may_not_be_looked_for(eb_prefix, monkeypatch):
+    """I-01: a new prefix may be closed to others (umask 027): there may be modules in it, so nobody is told of none."""
+    eb_prefix.install(MINE)
+    closed = eb_prefix.software.parent / "closed/modules"
+    monkeypatch.setenv("MODULEPATH", f"{closed}:{closed.parent / 'gone'}")
+
+    def check(path):
+        if isinstance(path, (str, Path)) and Path(path).is_relative_to(closed):
+            denied()
+
+    for place, name in ((os, "stat"), (os, "lstat"), (Path, "iterdir")):
+        real = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda path, real=real, **how: check(path) or real(path, **how))
+    assert found() == ([MINE], [f"|{closed}|can't be read, so what is installed there is unknown: Permission denied"])
+    # and a module that is elsewhere is found
+    assert [one.module for one in places.known([closed, eb_prefix.modules], MINE)] == [MINE]
+
+
 def test_a_closed_module_file(eb_prefix, monkeypatch):
     """I-01: a module that only its owner may load isn't left out without a word."""
     eb_prefix.install(MINE)

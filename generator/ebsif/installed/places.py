@@ -219,7 +219,7 @@ def module_files(directory: Path, name: Optional[str] = None, only_complete: boo
         paths = paths_below(directory, closed)
     for path in paths:
         # the earlier name of a module that was hidden later, or its name below EasyBuild's module class
-        if path.is_symlink():
+        if os.path.islink(path):  # noqa: PTH114 also in a closed directory
             target, tree = Path(os.path.realpath(path)), os.path.realpath(directory)
             if target.is_relative_to(tree):
                 path = directory / target.relative_to(tree)  # noqa: PLW2901
