@@ -28,6 +28,10 @@ class NoAnswer(EbsifError):
     """A program took longer than its limit; the message names it."""
 
 
+class Ended(SystemExit):
+    """A signal ends this process."""
+
+
 def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = None, name: str = "",
         environment: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None) -> subprocess.CompletedProcess[str]:
     """
@@ -105,7 +109,7 @@ def interruptible() -> Iterator[None]:
 
 def interrupt(number: int, _: object) -> None:
     """End this process, as a signal does, but after the programs that it has started."""
-    raise SystemExit(128 + number)
+    raise Ended(128 + number)
 
 
 def end(processes: Sequence[subprocess.Popen]) -> None:

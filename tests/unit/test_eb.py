@@ -1,12 +1,13 @@
 """How eb is run, and the errors for a wrong configuration of EasyBuild."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ebsif import modulestool
+from ebsif import modulestool, processes
 from ebsif.eb import framework
 
 
@@ -30,6 +31,16 @@ def test_settings_that_easybuild_refuses(tmp_path, arguments, status, start, set
     assert f"{start}EasyBuild refuses its configuration: " in said
     assert named in said
     assert "Traceback" not in result.stderr
+
+
+def test_a_signal_while_easybuild_is_configured(monkeypatch):
+    """I-04: the process ends as by the signal, and nobody looks for a mistake in the configuration."""
+    framework.session.cache_clear()
+    monkeypatch.setattr(framework, "is_configured", lambda: False)
+    monkeypatch.setattr(framework, "parsed_options", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    with processes.interruptible(), pytest.raises(SystemExit) as ended:
+        framework.session()
+    assert ended.value.code == 128 + signal.SIGTERM
 
 
 def test_the_scripts_for_the_modules_tool(tmp_path):

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from ebsif import modulestool
+from ebsif import modulestool, processes
 from ebsif.errors import EbsifError
 from ebsif.report import output
 
@@ -218,6 +218,8 @@ def session(arguments: tuple[str, ...] = ()) -> None:
         with contextlib.redirect_stderr(printed), tempfile.TemporaryDirectory() as folder:
             # --ignore-osdeps: otherwise EasyBuild complains if eb is not on PATH
             parsed = parsed_options(["--ignore-osdeps", *arguments, f"--tmpdir={folder}"])
+    except processes.Ended:
+        raise
     except (Exception, SystemExit) as error:
         # a TypeError hides what is wrong with a configuration file: EasyBuild can't create the exception again
         cause = error.__context__ if isinstance(error, TypeError) and error.__context__ else error
