@@ -1,11 +1,12 @@
 """`ebsif install`: what is installed, from which easyconfig, and when there is nothing to do."""
 
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, site
-from ebsif.eb import framework
+from ebsif.eb import framework, running
 from ebsif.environments import outcome
 from ebsif.installed import places
 from ebsif.render import easyconfig, rendering
@@ -108,3 +109,14 @@ def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, capsys)
     assert cli.main(["install", "tool"]) == 3
     assert "Tool/1.0 can't be installed: " in capsys.readouterr().err
     assert not installer.runs
+
+
+def test_a_module_that_another_eb_installs(tmp_path, monkeypatch):
+    """N1: EasyBuild only says that there is a lock; an eb that was killed leaves one, too."""
+    place = Namespace(module="Tool/1.0", file=tmp_path / "1.0.lua")
+    monkeypatch.setattr(framework, "place_of", lambda _: place)
+    error = "Installation of Tool-1.0.eb failed: Lock /software/.locks/a.lock already exists, aborting!"
+    monkeypatch.setattr(running, "install", lambda _: running.Result(1, error, log="/tmp/log"))
+    with pytest.raises(outcome.ExtendingError) as raised:
+        outcome.install(tmp_path / "Tool-1.0.eb", again=False, more=[])
+    assert str(raised.value) == places.locked("Tool/1.0", Path("/software/.locks/a.lock"))

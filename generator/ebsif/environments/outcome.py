@@ -7,6 +7,7 @@ Write, check and install the easyconfig of an extension, for `ebsif extend`, `eb
 import contextlib
 import itertools
 import os
+import re
 import shlex
 import sys
 import time
@@ -33,6 +34,8 @@ from ebsif.report.steps import format_time
 
 # Options of eb to install a module again.
 FORCING = frozenset(("--rebuild", "--force", "-f"))
+# EasyBuild's message if another eb installs the same module, or if its lock stayed.
+LOCKED = re.compile(r"Lock (.*) already exists, aborting!")
 HEADER = WRITTEN + "{}`: yours to change."
 # Where EasyBuild installs by default, below the home directory.
 DEFAULT_PREFIX = ".local/easybuild"
@@ -300,7 +303,8 @@ def install(path: Path, again: bool, more: list[str], otherwise: str = ", or cho
         raise
     if done.status:
         done.print_program()
-        raise ExtendingError(done.message)
+        lock = LOCKED.fullmatch(done.reason)
+        raise ExtendingError(places.locked(place.module, Path(lock[1])) if lock else done.message)
     if place.file.exists():
         if not done.skipped:
             output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}"
