@@ -173,7 +173,7 @@ class ModuleSettings:
     @property
     def image_remedy(self) -> str:
         """What to do if there is no image."""
-        if not self.is_reference:
+        if not (self.is_reference or self.spec.image == IMAGE_CENTRAL):
             return "If you removed your own copy, the site has removed its copy too, or never had one: reinstall the " \
                 "module with eb."
         owner = self.image_record.origin
