@@ -271,6 +271,14 @@ def test_what_is_not_checked(eb_prefix, monkeypatch, number, subject, expected):
     assert not list(nodes.examine([], [one]))
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_check_of_two_nodes_without_slurm(there, monkeypatch):
+    """I-12: nobody is told to run a command of Slurm where another scheduler is."""
+    monkeypatch.setattr(nodes.shutil, "which", lambda name: f"/usr/bin/{name}" if there else None)
+    (finding,) = nodes.examine([], [])
+    assert ("`salloc" in finding.text, "only checked in Slurm jobs" in finding.text) == (there, not there)
+
+
 def test_versions_in_the_container(tmp_path):
     """I-05: the program in the container compares versions with the record, and names what can't be imported."""
     for name, version, text in (("fine", "1.0", ""), ("other", "2.0", ""), ("broken", "1.0", "1 / 0")):

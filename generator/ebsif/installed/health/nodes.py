@@ -34,8 +34,9 @@ def examine(findings: Sequence[Finding], installations: Sequence[Installation]) 
         # the step runs this on each node, and all of them would do the same
         return
     if number == 1:
-        yield Finding(NOTE, "nodes", "only this node was checked. To check whether two nodes can communicate: "
-                      "`salloc --nodes=2 ebsif doctor --installed`")
+        how = "To check whether two nodes can communicate: `salloc --nodes=2 ebsif doctor --installed`" \
+            if shutil.which("srun") else "Whether nodes can communicate is only checked in Slurm jobs"
+        yield Finding(NOTE, "nodes", f"only this node was checked. {how}")
     elif broken - {shown(one) for one in installations}:
         yield Finding(NOTE, "nodes", "communication was not checked: fix the errors of this node first")
     else:
