@@ -90,7 +90,7 @@ def test_what_mpiexec_does_not_tell_is_an_error(training):
     """F-08 (H3): every rank says what to set if the node of rank 0 or the launcher is unknown; nothing is guessed."""
     result = training.run(IN_A_JOB, check=False)
     assert result.returncode != 0
-    said = r"rank (\d): can't determine the first host for MASTER_ADDR: PMI does not tell which nodes are used: set"
+    said = r"rank (\d): can't determine the first host for MASTER_ADDR: PMI has no list of nodes: set"
     assert sorted(re.findall(said, result.stderr)) == ["0", "1", "2", "3"]
     result = training.run(IN_A_JOB.replace("singularity exec", "singularity exec --pid"), check=False)
     said = r"rank \d: two launchers have set variables \(Slurm: rank \d of 2; PMI: rank \d of 4\), and the process that"

@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.default import DEFAULT_CONFIG
 from ebsif import cli
 from ebsif.catalogue import schema
-from support import CHECKOUT, tracked
+from support import CHECKOUT, CONTAINER_FILES, tracked
 
 sys.path.insert(0, str(CHECKOUT / "docs"))
 
@@ -127,6 +127,8 @@ def test_texts_repeat_the_noun():
     texts.update({name: reference.subparser(name).format_help() for name in cli.COMMANDS})
     texts.update({(address, entry.name): entry.text for address, page in reference.pages().items()
                   for section in page.sections for entry in section.entries})
+    texts.update({path: path.read_text().partition("\n\n")[0] for path in CONTAINER_FILES.glob("*/*")
+                  if path.parent.name in ("bin", "runscripts") and path.is_file()})
     for place, text in texts.items():
         assert re.findall(r"\b(?:that|those)\s+(?:of|who)\b|\bknows\b|\btakes?\s+away\b", text) == [], place
 

@@ -16,7 +16,7 @@
 #                                    PBS and Flux need a timer: BEFORE seconds before the end of a job of TIME seconds
 #   job_run [--remove-caches] COMMAND...
 #                                    start the ranks with COMMAND, complete the record, and remove what is on the nodes
-#                                    for this job only; the status is that of COMMAND
+#                                    for this job only; the status is COMMAND's
 #
 # Variables begin with ebsif_: bash would pass on local ones if their names are exported in the caller's shell.
 

@@ -77,7 +77,8 @@ compare_launchers() {
             started_by=$one said="$launcher: rank $rank of $size"
         elif [[ ${said#*: } != "rank $rank of $size" ]]; then
             fail "two launchers have set variables ($said; $launcher: rank $rank of $size), and the process that started" \
-                "this rank can't be seen: unset those of one of them (env -u NAME), or start the container without --pid"
+                "this rank can't be seen: unset the variables of one of them (env -u NAME), or start the container without" \
+                "--pid"
         fi
     done
 }
