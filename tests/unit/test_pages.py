@@ -168,6 +168,17 @@ def test_what_is_unknown_is_left_out(catalogue, tmp_path):
     assert "<ins>+ mpich 5.0</ins>" in later
 
 
+@pytest.mark.parametrize("fields", ["", "requirements: [einops], "])
+def test_pip_only_where_it_can_install(catalogue, tmp_path, fields):
+    """User software of a record with requirements is packed, so its page doesn't have the commands with pip."""
+    path = catalogue / "mine/containers/PyTorch.yaml"
+    path.write_text(path.read_text().replace("version: 2.9, ", f"version: 2.9, {fields}"))
+    build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
+    text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
+    assert "-r requirements.txt --name mine --install" in text
+    assert ("pip install einops" in text) == (not fields)
+
+
 @pytest.mark.parametrize(("replacement", "advice"), [
     ("JAX", "it fails. Use JAX instead."), ("PyTorch", "it fails. Use a newer PyTorch instead."), ("", "it fails.")])
 def test_what_to_use_instead(catalogue, tmp_path, replacement, advice):
