@@ -51,6 +51,9 @@ def test_all_that_has_no_module(tool_site, installer, capsys):
     assert cli.main(["install", "--all"]) == 0
     assert "0 containers in the catalogue, 0 installed now\n" in capsys.readouterr().err
     everything = ["install", "--catalogue", "site", "--all"]
+    assert cli.main([*everything, "--dry-run"]) == 0
+    assert "5 containers in the catalogue, 4 would be installed\n" in capsys.readouterr().err
+    assert not installer.runs
     same, *_ = reading.read(site.read("mine", [site.SITES]), tool_site / "site/mine")
     installer.there["Tool/1.0"] = [installation(tool_site, "1.0", easyconfig.render(same))]
     installer.there["Tool/4.0"] = [installation(tool_site, "4.0", "other")]

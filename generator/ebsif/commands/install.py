@@ -73,5 +73,6 @@ def install_all(containers: list[Container], request: Request) -> int:
         except (EbsifError, OSError) as error:
             output.error(f"{container.module_or_version}: {message_of(error)}")
             status = FAILED
-    output.hint(f"{output.format_count(len(containers), 'container')} in the catalogue, {done} installed now")
+    output.hint(f"{output.format_count(len(containers), 'container')} in the catalogue, {done} "
+                f"{'would be installed' if request.dry_run else 'installed now'}")
     return status
