@@ -457,6 +457,14 @@ def test_segments_follow_each_other(tmp_path):
     assert (first, others) == ("", [f"--dependency=afterok:{number} --kill-on-invalid-dep=yes" for number in (41, 42)])
 
 
+def test_segments_that_are_not_submitted(tmp_path):
+    """T-13: the scheduler's own command submits the first one only, and the training would stop after it."""
+    for more in ([], ["-o", tmp_path / "job.sh"]):
+        said = run("M/1", "--segments", "3", *more, "--", __file__).stderr
+        assert "this is the script of each of the 3 jobs: ebsif job --submit submits them" in said
+        assert "submit it with" not in said
+
+
 @pytest.mark.parametrize(("kind", "printed", "wanted"), [
     ("slurm", "Welcome to the machine\n\n--> Checking the queue...OK\nSubmitted batch job 41", ["", "afterok:41"]),
     ("slurm", "Welcome", "segment 1 of 2 may be in the queue, but sbatch has printed no ID of it"),

@@ -100,11 +100,15 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         files.write_new({options.output: text}, options.overwrite)
         submit = shlex.join([*job.scheduler_of(profile).submit, str(options.output)])
-        output.note(f"wrote {options.output}" + ("" if options.submit else f"; submit it with: {submit}"))
+        is_enough = not options.submit and options.segments == 1
+        output.note(f"wrote {options.output}" + (f"; submit it with: {submit}" if is_enough else ""))
     elif not options.submit:
         print(text, end="")
     if options.submit:
         job.submit(job.scheduler_of(profile), text, options.segments)
+    elif options.segments > 1:
+        output.note(f"this is the script of each of the {options.segments} jobs: ebsif job --submit submits them, each "
+                    "to start after the success of the one before")
     return 0
 
 
