@@ -442,6 +442,17 @@ def test_the_network_and_the_driver_of_lumi():
     assert lumi.driver_rocm == ["6.1", "7.2"]
 
 
+@pytest.mark.parametrize("table", ["network_env", "container_env"])
+@pytest.mark.parametrize("place", ["family", "record"])
+def test_variables_that_are_unset(read, table, place):
+    """L-02: null in a family or record unsets what family and site set, and isn't just left out."""
+    own = f"    {table}: {{NCCL_SOCKET_IFNAME: null, MINE: null}}\n"
+    head = HEAD.replace("  newer:\n", f"    {table}: {{MINE: 1}}\n  newer:\n{own if place == 'family' else ''}")
+    (one,) = read(f"{head}{RECORD}{own if place == 'record' else ''}", site.read("lumi"))
+    found = easyconfig.parameters(one)[table]
+    assert (found["NCCL_SOCKET_IFNAME"], found["MINE"]) == (None, None)
+
+
 def test_the_recipe_of_archer2():
     """
     S003-21: the stages of the site's instructions in order, with its 24 packages besides torch, mpi4py and
