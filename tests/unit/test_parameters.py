@@ -10,6 +10,7 @@ import types
 import pytest
 from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
+from easybuild.easyblocks.generic.container.framework import with_build_option
 from easybuild.easyblocks.generic.container.parameters import check_easyconfig, check_parameters
 from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind
 from easybuild.easyblocks.generic.container.spec import NO_USER_BASE
@@ -18,6 +19,7 @@ from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
+from easybuild.tools.config import build_option
 from easybuild.tools.module_generator import ModuleGeneratorLua, ModuleGeneratorTcl
 from easybuild.tools.modules import Lmod
 from hypothesis import HealthCheck, assume, given, settings
@@ -343,6 +345,15 @@ def test_a_missing_image_and_the_searched_directories(easyblock, tmp_path, monke
         told = "".join(capsys.readouterr().err.split())
         assert (f"TheimageisonLUMI.Searched:{tmp_path}/one,/two" in told) == bool(instructions)
         assert (f"{tmp_path}/one/" in str(error.value)) != bool(instructions)
+
+
+def test_options_of_eb_are_changed_for_a_moment():
+    """F-04: what the same eb installs after a container, also after a failed one, has its files as usual."""
+    before = build_option("generate_devel_module")
+    with pytest.raises(EasyBuildError), with_build_option("generate_devel_module", not before):
+        assert build_option("generate_devel_module") != before
+        raise EasyBuildError("no space")
+    assert build_option("generate_devel_module") == before
 
 
 def test_missing_local_files_are_reported(easyblock, tmp_path, capsys):
