@@ -996,6 +996,20 @@ def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):
     assert extension.extend("mine", "-r", "r.txt")[0]["requirements"] == ["Byhand>=2"]
 
 
+def test_a_repeated_environment_keeps_its_name(extension, tmp_path):
+    """E-07: the name is that in the lock, so that `mine` doesn't become the environment of another name."""
+    assert main(["lock", "mine", "-o", "lock.json"]) == 0
+    assert extension.extend("--from-lock", "lock.json")[0]["versionsuffix"].endswith("-20261121-mine-20261122")
+    record = json.loads((tmp_path / "lock.json").read_text())
+    suffix = record["module"]["versionsuffix"]
+    for other, status in ((suffix.replace("-mine-", "-week-"), 0), ("-cpu", 2)):
+        record["module"]["versionsuffix"] = other
+        (tmp_path / "b.json").write_text(json.dumps(record))
+        values, said = extension.extend("--from-lock", "b.json", status=status)
+        assert status or values["versionsuffix"].endswith("-20261121-week-20261122")
+    assert "has no name of an extension: choose one with --name" in said
+
+
 def test_an_environment_of_somebody_else(extension, tmp_path):
     """E-07: the container follows from the image, of a module or the catalogue; else the image is named."""
     assert main(["lock", "mine", "-o", "lock.json"]) == 0

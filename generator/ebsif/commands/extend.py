@@ -173,7 +173,6 @@ def run(options: Namespace) -> int:
     if options.from_lock:
         if changes_system(options):
             raise UsageError("--from-lock installs what is in the lock: change system packages afterwards")
-        options.name = options.name or NAME
         return repeat(options, names)
     base = names.find(options.module)
     if isinstance(base, Path) and (base.parent.parent / lockfile.RECORD).is_file():
@@ -350,6 +349,7 @@ def repeat(options: Namespace, names: Names) -> int:
     require_place(request)
     framework.session(tuple(options.more))
     record, site = repeating.read(options.from_lock), settings_of(options).site()
+    options.name = options.name or repeating.name_in(record)
     if options.module:
         base = names.find(options.module)
         container = bases.without_extension(bases.of_installation(base, site), base) \

@@ -13,7 +13,7 @@ import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, Record
+from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX
 
 from ebsif.commands.options import add_outcome, add_settings, names_of, request_of, settings_of
 from ebsif.eb import framework
@@ -31,10 +31,8 @@ from ebsif.environments.outcome import (
     write_file,
 )
 from ebsif.environments.plan import Plan
-from ebsif.errors import UsageError
 from ebsif.images.registry.reference import open_repository
 from ebsif.images.registry.repository import is_content
-from ebsif.installed import places
 from ebsif.report import output
 from ebsif.report.steps import working
 
@@ -64,7 +62,7 @@ def run(options: Namespace) -> int:
     with working("reading what is there"):
         found = artifact.read(open_repository(options.reference))
     record, request = found.record, request_of(options)
-    name = options.name or name_in(record)
+    name = options.name or repeating.name_in(record)
     extending.check_names(name)
     require_place(request)
     framework.session(tuple(options.more))
@@ -88,14 +86,6 @@ def planned(found: Artifact) -> Plan:
     plan = repeating.recorded_plan(found.record)
     plan.problem = artifact.problem(found)
     return plan
-
-
-def name_in(record: Record) -> str:
-    """Return the name of the extension in a record."""
-    named = places.NAMED.search(record.module_name or "")
-    if not named:
-        raise UsageError(f"{repeating.module_of(record)} has no name of an extension: choose one with --name")
-    return named.group("name")
 
 
 def offer_lock(request: Request, found: Artifact, name: str) -> str:

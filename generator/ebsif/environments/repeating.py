@@ -16,7 +16,7 @@ from ebsif.catalogue.site import Site
 from ebsif.environments import bases, plan, system
 from ebsif.environments.extending import known_image
 from ebsif.environments.plan import REASONS, Addition, Plan
-from ebsif.errors import EbsifError
+from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import imagestate, lock, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
@@ -112,6 +112,14 @@ def has_image(installation: Installation, image: ImageRecord) -> bool:
 def module_of(record: Record) -> str:
     """Return the name of the module in a record."""
     return record.module_name or f"?/{record.full_version}"
+
+
+def name_in(record: Record) -> str:
+    """Return the name of the extension in a record; raise UsageError if there is none."""
+    named = places.NAMED.search(record.module_name or "")
+    if not named:
+        raise UsageError(f"{module_of(record)} has no name of an extension: choose one with --name")
+    return named.group("name")
 
 
 def repeated(container: Container, record: Record) -> Container:
