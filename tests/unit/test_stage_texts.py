@@ -287,6 +287,9 @@ def test_editable_directories_are_refused(line):
         ("2026-11-21T11:20:15,401 Could not fetch URL http://x/: 403 Client Error: Forbidden", "access (HTTP 403)"),
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
         ("OSError: [Errno 122] Disk quota exceeded", "quota is exceeded"),
+        # so pip calls a full disk
+        ("error: incomplete-download\n\n× Download failed after 6 attempts because not enough bytes were received (9.2 "
+         "MB/9.9 MB)\nnote: This is an issue with network connectivity, not pip.", "a download broke off. Look"),
         ("ERROR: x-1.0-cp39-win32.whl is not a supported wheel on this platform.", "wheel x-1.0-cp39-win32.whl"),
         ("ERROR: No matching distribution found for nothing==1", "none of the searched indexes and directories"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate", "EBSIF_INSTALL_BIND"),

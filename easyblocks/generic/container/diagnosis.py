@@ -40,6 +40,9 @@ class Diagnosis:
          "build directory (EASYBUILD_BUILDPATH)"),
         (r"Disk quota exceeded",
          "your disk quota is exceeded. Remove files, or choose another build directory (EASYBUILD_BUILDPATH)"),
+        (r"(?:incomplete-download|not enough bytes were received)",
+         "a download broke off. Look whether the disk of the build directory (EASYBUILD_BUILDPATH) is full; otherwise, "
+         "try again"),
         (r"fatal: unable to access '([^']+)': Could not resolve host",
          "git can't reach \\1: there is no network here, or no such host. Check the URL, or install on a node with "
          "network"),
