@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container import imagefetch
 from easybuild.easyblocks.generic.container.image import check_content, check_note, note_path, read_note
 from easybuild.easyblocks.generic.container.imagefetch import fetch
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from easybuild.easyblocks.generic.container.runtime import Runtime
+from easybuild.easyblocks.generic.container.runtime import Runtime, run_program
 from easybuild.easyblocks.generic.container.sif import DESCRIPTOR, HEADER, damage
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.run import RunShellCmdError
@@ -276,3 +276,15 @@ def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
     assert "incomplete" in damage(str(image))
     image.unlink()
     assert "doesn't exist, or can't be read" in damage(str(image))
+
+
+@pytest.mark.parametrize(("said", "expected"), [
+    ("Write failed because No space left on device", "packing failed: the disk is full"),
+    ("write: Disk quota exceeded", "packing failed: the quota is used up")])
+def test_a_program_on_a_full_disk(tmp_path, said, expected):
+    """E-09: the message has the cause, not only the number of the exit status."""
+    program = tmp_path / "packing"
+    program.write_text(f"#!/bin/sh\necho {said}\nexit 4\n")
+    program.chmod(0o755)
+    with pytest.raises(EasyBuildError, match=expected):
+        run_program([str(program)], hidden=True)

@@ -7,6 +7,7 @@
 """
 Run Apptainer or SingularityCE, and apply their rules for binds and variables.
 """
+import errno
 import os
 import re
 import stat
@@ -169,14 +170,18 @@ def run_program(arguments: List[str], **kwargs: Any) -> Any:
     """
     Run a program without a shell; return the result of run_shell_cmd, which gets the other arguments.
 
-    If it fails, the end of its output is shown, before EasyBuild says where the rest is (RunShellCmdError).
+    If it fails, the end of its output is shown, before EasyBuild says where the rest is (RunShellCmdError), or
+    EasyBuildError says that there is no more space.
     """
     try:
         return run_shell_cmd(arguments, use_bash=False, **kwargs)
     except RunShellCmdError as err:
-        lines = ((err.output or '') + (err.stderr or '')).strip().splitlines()
-        for line in lines[-SHOWN_LINES:]:
+        output = (err.output or '') + (err.stderr or '')
+        for line in output.strip().splitlines()[-SHOWN_LINES:]:
             print_msg('  ' + line, prefix=False, log=_log, stderr=True)
+        for number in (errno.ENOSPC, errno.EDQUOT):
+            if os.strerror(number) in output:
+                raise EasyBuildError("%s failed: %s", os.path.basename(arguments[0]), texts.ERRORS[number])
         raise
 
 
