@@ -199,7 +199,7 @@ def test_a_failure_in_a_file(easybuild, capsys):
     """E-10: the step that failed, warnings as they come, the message of the error, and where the log is."""
     easybuild(RECORDED + "== FAILED: Installation ended unsuccessfully: no module (took 26 secs)\n"
               "== Results of the build can be found in the log file(s) /tmp/eb-x/easybuild-Base.log\n",
-              "\nWARNING: the image is old,\nand has \x1b[31mno pip\n\n  torch: not found\n\n\n"
+              "\nWARNING: the image is old,\nand has \x1b[31mno pip\n\n  \x1b[1;31mtorch:\x1b[0m not found\n\n\n"
               "ERROR: Installation of Base-1.0-mine.eb failed: the module can't be loaded\n", status=2)
     result = running.install([])
     said = capsys.readouterr().err

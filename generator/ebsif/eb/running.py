@@ -42,6 +42,8 @@ RESULTS = {r"(\d+ packages? added)$": "{}", r"building (\S+) again without isola
            r"packages of .* that stay as they are: (\d+)$": "{} taken over",
            "the image is (not copied): ": "image {}", "user software is (.*) in one file$": "{} packed"}
 COPYING = re.compile(r"copying (/.*) to (/.*) \(")
+# EasyBuild colors the report of a failed command even in a file
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
 # how warnings of what is installed begin
 WARNINGS = ("WARNING: stage '", "WARNING: Test failure ignored")
 
@@ -66,7 +68,7 @@ class Result:
     def print_program(self) -> None:
         """Print the end of the output of a program that failed, which the message refers to, to standard error."""
         for line in [] if self.crash else self.program:
-            print(f"  {output.escape(line)}".rstrip(), file=sys.stderr)
+            print(f"  {output.escape(COLOR.sub('', line))}".rstrip(), file=sys.stderr)
 
     @property
     def reason(self) -> str:
