@@ -996,6 +996,15 @@ def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):
     assert extension.extend("mine", "-r", "r.txt")[0]["requirements"] == ["Byhand>=2"]
 
 
+def test_an_extension_with_an_earlier_date(extension):
+    """E-03: its name means the one with the latest date, which is not the new one; the message names wrong options."""
+    meaning = f"`mine` goes on to mean {MINE}, because that has a later date"
+    assert meaning in extension.extend("mine", "--add", "lightly", "--date", "20260101")[1]
+    assert meaning not in extension.extend("mine", "--add", "lightly", "--date", "20261121.2")[1]
+    said = extension.extend("mine", "--add", "lightly", "--date", "2026-11-22", status=3)[1]
+    assert "--date '2026-11-22': use only letters, digits, _ and ." in said
+
+
 def test_a_repeated_environment_keeps_its_name(extension, tmp_path):
     """E-07: the name is that in the lock, so that `mine` doesn't become the environment of another name."""
     assert main(["lock", "mine", "-o", "lock.json"]) == 0

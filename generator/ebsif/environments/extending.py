@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
@@ -119,11 +119,11 @@ def free_dates(module: str, name: str) -> Iterator[str]:
         yield today if number == 1 else f"{today}.{number}"
 
 
-def check_names(*names: str) -> None:
-    """Raise ExtendingError unless names are valid in a version suffix."""
-    for text in names:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", text):
-            raise ExtendingError(f"'{text}': use only letters, digits, _ and .")
+def check_names(name: str, date: Optional[str] = None) -> None:
+    """Raise ExtendingError unless the name and the date of an extension are valid in a version suffix."""
+    for option, text in (("--name", name), ("--date", date)):
+        if text is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", text):
+            raise ExtendingError(f"{option} '{text}': use only letters, digits, _ and .")
 
 
 def sources(container: Container) -> str:

@@ -19,6 +19,7 @@ from typing import Optional, Union
 from ebsif import files
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
+from ebsif.catalogue.selection import natural_key
 from ebsif.eb import framework, running
 from ebsif.environments import extending, plan, system
 from ebsif.environments.extending import ExtendingError
@@ -222,6 +223,10 @@ def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[I
         return path is not None and not request.again and extension.is_in(path, date)
 
     if request.date:
+        later = [one for date, one in extending.of_name(extension.base.module, extension.name).items()
+                 if natural_key(date) > natural_key(request.date)]
+        if later:
+            output.note(f"`{extension.name}` goes on to mean {shown(later[-1])}, because that has a later date")
         there = places.installed_as(extension.module(request.date)) if request.check or request.install else None
         return request.date, there if there and is_done(there, request.date) else None
     earlier = extending.of_today(extension.base.module, extension.name)
