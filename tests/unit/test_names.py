@@ -1068,13 +1068,15 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
 
 
 def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
-    """V-07: of an extension that is named without its date; not of one that is being installed, or of another name."""
+    """V-07: of the extension with a name; not one that is being installed, one of another name, or one on top of it."""
     roots = {}
-    for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10", f"{MINE[:-9]}-too-20261130", f"{MINE[:-9]}-20270101"):
+    for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10", f"{MINE[:-9]}-too-20261130", f"{MINE[:-9]}-20270101",
+                   f"{LATER}.10-more-20270102"):
         roots[module] = root = prefix.install(module)
         (root / "interpreter").mkdir()
         (root / "interpreter/python").write_text('#!/bin/sh\necho "$0" "$@"\n')
         (root / "interpreter/python").chmod(0o755)
+    shutil.copytree(roots[LATER], f"{roots[LATER]}.replaced")
     (roots.pop(f"{MINE[:-9]}-20270101") / "share/ebsif/lock.json").unlink()
     modulerc = prefix.modules / f"{MINE.partition('/')[0]}/.modulerc.lua"
     name = MINE[:-9]
@@ -1092,6 +1094,17 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
         (roots[module] / "share/ebsif/lock.json").unlink()
     done = subprocess.run([path], capture_output=True, text=True, check=False)
     assert done.returncode and done.stderr.endswith("the module was removed\n")
+
+
+def test_the_interpreter_of_an_extension_with_another_date(prefix, tmp_path):
+    """V-07: --date may be any word."""
+    root = prefix.install(f"{MINE[:-9]}-v1")
+    (root / "interpreter").mkdir()
+    (root / "interpreter/python").write_text("#!/bin/sh\necho started\n")
+    (root / "interpreter/python").chmod(0o755)
+    assert interpreter.extensions(interpreter.without_date(root)) == [root]
+    interpreter.write_commands(tmp_path / "p", MINE, interpreter.starting_newest(interpreter.without_date(root)))
+    assert subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True).stdout == "started\n"
 
 
 def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):

@@ -46,6 +46,10 @@ def environment_on(installation: Installation) -> Optional[str]:
     return active if active and installation.is_loaded and is_there(Path(active, "host-bin")) else None
 
 
+# the date of an extension in a regular expression of Python and of bash; `.replaced` is the end of a leftover
+DATE = "[A-Za-z0-9_]+([.][0-9]+)?"
+
+
 def without_date(root: Path) -> Path:
     """Return the directory of an extension without its date."""
     return Path(os.path.abspath(root).rpartition("-")[0])  # noqa: PTH100 links stay
@@ -53,15 +57,16 @@ def without_date(root: Path) -> Path:
 
 def extensions(undated: Path) -> list[Path]:
     """Return the installations of an extension by their path without the date, the newest one last, as NEWEST does."""
-    name = re.compile(re.escape(undated.name) + r"-\d{8}([.]\d+)?")
+    name = re.compile(f"{re.escape(undated.name)}-{DATE}")
     found = (path for path in undated.parent.glob("*") if name.fullmatch(path.name) and is_there(path / RECORD))
     return sorted(found, key=lambda path: natural_key(path.name))
 
 
-# how a file finds the newest extension of a name (V-07)
+# how a file finds the newest extension of a name, but no extension on top of it (V-07)
 NEWEST = """\
-ebsif_newest=$(for ebsif_one in {start}-[0-9]*; do
-    [[ ! "$ebsif_one" =~ -[0-9]{{8}}([.][0-9]+)?$ || ! -e "$ebsif_one/{record}" ]] || printf '%s\\n' "$ebsif_one"
+ebsif_start={start}-
+ebsif_newest=$(for ebsif_one in "$ebsif_start"*; do
+    [[ ! "${{ebsif_one#"$ebsif_start"}}" =~ ^{date}$ || ! -e "$ebsif_one/{record}" ]] || printf '%s\\n' "$ebsif_one"
 done | sort -V | tail -n 1)
 exec "${{ebsif_newest:?the module was removed}}/{interpreter}" "$@"
 """
@@ -90,7 +95,7 @@ def write(installation: Installation, path: Path, newest: Optional[str] = None) 
 
 def starting_newest(undated: Path) -> str:
     """Return the commands that start the interpreter of the newest extension; see `extensions`."""
-    return NEWEST.format(start=shlex.quote(str(undated)), record=RECORD, interpreter=INTERPRETER)
+    return NEWEST.format(start=shlex.quote(str(undated)), date=DATE, record=RECORD, interpreter=INTERPRETER)
 
 
 def write_commands(path: Path, module: str, text: str) -> None:
