@@ -1005,6 +1005,21 @@ def test_an_extension_with_an_earlier_date(extension):
     assert "--date '2026-11-22': use only letters, digits, _ and ." in said
 
 
+def test_an_extension_on_two_bases(extension, monkeypatch):
+    """E-09: after an upgrade, its name is ambiguous, and is said to be nothing else; the command says what to do."""
+    newer = BASE.replace("singularity-", "singularity-exampleVenv-")
+    monkeypatch.setattr("ebsif.commands.upgrade.make", lambda *_: 0)
+    expected = f"`mine` is ambiguous now: use {newer}-mine, or remove the earlier module (ebsif remove {MINE})"
+    for words, is_said in ((["--install"], True), (["--check"], False)):
+        assert main(["upgrade", "mine", newer, *words]) == 0
+        assert (expected in extension.capsys.readouterr().err) == is_said
+    for module in (LATER, f"{newer}-mine-20261122"):
+        extension.prefix.install(module)
+    with pytest.raises(NamingError, match="'mine' is ambiguous; choose one of:"):
+        names().installation("mine")
+    assert "newest" not in extension.capsys.readouterr().err
+
+
 def test_a_repeated_environment_keeps_its_name(extension, tmp_path):
     """E-07: the name is that in the lock, so that `mine` doesn't become the environment of another name."""
     assert main(["lock", "mine", "-o", "lock.json"]) == 0

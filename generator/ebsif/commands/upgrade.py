@@ -11,6 +11,7 @@ from ebsif.eb import framework
 from ebsif.environments import bases, change, extending, system
 from ebsif.environments.outcome import Extension, make
 from ebsif.installed import compare, places
+from ebsif.report import output
 
 EXAMPLES = """\
   # would it work? (installs nothing)
@@ -41,8 +42,12 @@ def run(options: Namespace) -> int:
     stages, name, _ = compare.extension_of(path)
     container = system.joined(bases.chosen(names, options.module, settings_of(options).site()),
                               system_of(compare.parameters_of(path).get("system_packages")))
-    status = make(request_of(options), Extension(container, name, stages))
-    root = path.parent.parent
+    request, root = request_of(options), path.parent.parent
+    status = make(request, Extension(container, name, stages))
     if (root / lockfile.RECORD).is_file():
-        change.report_left_behind(places.of_directory(root), f"{container.module}-{name}", stages)
+        before = places.of_directory(root)
+        change.report_left_behind(before, f"{container.module}-{name}", stages)
+        if request.installs and status == 0 and before.base != container.module:
+            output.hint(f"`{name}` is ambiguous now: use {container.module}-{name}, or remove the earlier module "
+                        f"(ebsif remove {before.module})")
     return status

@@ -84,7 +84,8 @@ class Names:
             if own and name in {own.lower(), *typed(f"{module.base}-{own}")}:
                 on_base.setdefault(str(module.base), []).append(module)
         for same in on_base.values():
-            if len(same) > 1 and "/" not in text:
+            # on several bases, the name is ambiguous
+            if len(same) > 1 == len(on_base) and "/" not in text:
                 self.say_once(f"'{text}' is {shown(same[0])}, the newest of {len(same)}")
         return [same[0] for same in on_base.values()]
 
