@@ -27,7 +27,7 @@ from .container.imagefetch import fetch
 from .container.imagesource import ImageSource
 from .container.install import JUPYTER, check_scripts, copy_readable, install_kernel, install_scripts
 from .container.install import install_wrappers, wrapped_programs
-from .container.modulefile import MODULE_VARIABLES, ModuleFile, program, update_modulerc
+from .container.modulefile import MODULE_VARIABLES, ModuleFile, aliases_of, program, update_modulerc
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record import InstallRecord, correct_binds, versions_used
@@ -429,13 +429,15 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def make_module_step(self, fake: bool = False) -> str:
         """Write the module, and what lets it be loaded under more versions."""
+        # it is going to be removed
+        earlier_aliases = aliases_of(self.replaced_dir if self.directory else self.installdir)
         modules_path = super().make_module_step(fake=fake)
         if not (fake or self.dry_run):
             self.write_settings()
             if build_option('module_only'):
                 self.warn(correct_binds(self.lock_path, self.spec.current_binds[1]))
             update_modulerc(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases,
-                            self.installdir)
+                            self.installdir, earlier_aliases)
         return modules_path
 
     def write_settings(self) -> None:

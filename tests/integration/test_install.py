@@ -323,6 +323,19 @@ def test_the_home_directory_below_a_path_with_a_comma(small_image, tmp_path):
     assert (tmp_path / "a,b/home/here").exists()
 
 
+@pytest.mark.parametrize("option", ["--rebuild", "--module-only"])
+def test_the_version_that_was_an_alias(site, small_image, option):
+    """L-11: an alias ends with the easyconfig that had it: else eb takes the version to be installed, and skips it."""
+    (site.sources / "x.sif").symlink_to(small_image("busybox"))
+    text = "easyblock = 'ContainerInstall'\nsources = ['x.sif']\ninit = 'none'\n"
+    site.eb(site.easyconfig(f"{text}aliases = ['1.0-old', 'latest']\n", suffix="-new"))
+    site.eb(site.easyconfig(f"{text}aliases = ['latest']\n", suffix="-new"), option, "--force")
+    site.eb(site.easyconfig(text, suffix="-old"))
+    for name, expected in (("1.0-old", "1.0-old"), ("latest", "1.0-new")):
+        loaded = site.bash(f"module load Example/{name} && echo $CONTAINERROOT").stdout.strip()
+        assert Path(loaded).name == expected
+
+
 def test_others_may_use_what_is_installed_with_any_umask(site, small_image):
     """
     G-05, I-01: modules are as readable as installations; the umask decides who may enter a new prefix.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.install import read_program
 from easybuild.easyblocks.generic.container.lockfile import Record
-from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
+from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, aliases_of, update_modulerc
 from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
@@ -314,15 +314,15 @@ def test_a_version_that_was_an_alias_of_another_one(statement, module, tmp_path)
 @pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("statement", ['module_version("P/1.0", "{}")', "#%Module\nmodule-version P/1.0 {}"])
 def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
-    """L-11 (H7): it may also be somebody else's, so eb says that it stays, and where; not so for the default."""
+    """L-11 (H7): it ends, unless it may be somebody else's: then eb says that it stays, and where; not the default."""
     class Generator:
         DOT_MODULERC = ".modulerc"
 
         def modulerc(self, version):
             return statement.format(version["sym_version"])
 
-    def install(*aliases):
-        update_modulerc(Generator(), str(tmp_path / "1.0"), "P/1.0", list(aliases), "/software")
+    def install(*aliases, earlier=()):
+        update_modulerc(Generator(), str(tmp_path / "1.0"), "P/1.0", list(aliases), "/software", earlier)
         # EasyBuild breaks lines anywhere
         return "".join(capsys.readouterr().err.split())
 
@@ -330,6 +330,21 @@ def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
     assert install("latest") == (
         "WARNING: P/1.0 can also be loaded as P/old, which the easyconfig doesn't name: to end that, remove its line "
         f"from {tmp_path}/.modulerc").replace(" ", "")
+    before = (tmp_path / ".modulerc").read_text()
+    assert "old" in before and install("latest", earlier=["latest", "default", "old"]) == ""
+    assert (tmp_path / ".modulerc").read_text().splitlines() == [
+        line for line in before.splitlines() if "old" not in line and "default" not in line]
+
+
+@pytest.mark.parametrize(("text", "aliases"), [
+    ("name = 'P'\naliases = ['1.0', 'latest']\n", ["1.0", "latest"]), ("name = 'P'\n", []), ("aliases = [", []),
+    ("local_one = '1'\naliases = [local_one]\n", [])])
+def test_the_aliases_of_an_installation(text, aliases, tmp_path):
+    """L-11: they are in EasyBuild's copy of the easyconfig, which may be anybody's."""
+    assert aliases_of(str(tmp_path)) == []
+    (tmp_path / "easybuild").mkdir()
+    (tmp_path / "easybuild/P-1.0.eb").write_text(text)
+    assert aliases_of(str(tmp_path)) == aliases
 
 
 def test_versions_installed_at_the_same_time(tmp_path):

@@ -9,11 +9,13 @@ The container-specific part of a module file: its help, the packages that it lis
 share/ebsif/module.conf (settings.py) and decides when the module is loaded, on the node. Also the .modulerc file beside
 it, which names more versions under which a module can be loaded.
 """
+import ast
 import fcntl
 import os
 import re
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator, List, Optional, Tuple
+from glob import escape, glob
+from typing import Any, Iterable, Iterator, List, Optional, Tuple
 
 from easybuild.tools.build_log import print_warning
 from easybuild.tools.filetools import read_file, remove_file, symlink
@@ -123,9 +125,24 @@ class ModuleFile(ModuleSettings):
 
 # --- the .modulerc file
 
-def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: List[str], installdir: str) -> None:
+def aliases_of(installdir: str) -> List[str]:
+    """Return the aliases in the easyconfig of an installation; none if it can't be read."""
+    for path in glob(os.path.join(escape(installdir), 'easybuild', '*.eb')):
+        with suppress(OSError, SyntaxError, ValueError):
+            with open(path, encoding='utf-8') as text:
+                statements = ast.parse(text.read()).body
+            return [alias for one in statements if isinstance(one, ast.Assign)
+                    and [getattr(name, 'id', '') for name in one.targets] == ['aliases']
+                    for alias in ast.literal_eval(one.value)]
+    return []
+
+
+def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: List[str], installdir: str,
+                    earlier_aliases: Iterable[str] = ()) -> None:
     """
     Let a module be loaded under its aliases, and a hidden one also without the dot of its version.
+
+    `earlier_aliases` are those of the installation that is replaced: they end if the module doesn't have them anymore.
 
     An alias that another version of the software has moves to this one, and so does the version itself: with an alias
     of that name, the modules tool would load the other version. If the installation was not hidden before, its
@@ -159,7 +176,11 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
         for alias in without_dot + others:
             text = with_statement(text, generator.modulerc(
                 {'modname': module, 'sym_version': alias, 'version': version}))
-        # an earlier alias, or a name that somebody else has given the module
+        for alias in set(earlier_aliases).difference(without_dot, aliases):
+            own = r'^(module_version\("%s", "%s"\)|module-version %s %s)$\n?' % (
+                (re.escape(module), re.escape(alias)) * 2)
+            text = re.sub(own, '', text, flags=re.MULTILINE)
+        # a name that somebody else has given the module, or an alias of an installation without easyconfig
         named = re.findall(r'^\s*module[_-]version[("\s]+%s[",\s]+([^"\s]+)' % re.escape(module), text, re.MULTILINE)
         for alias in sorted(set(named).difference(['default'], without_dot, aliases)):
             print_warning("%s can also be loaded as %s/%s, which the easyconfig doesn't name: to end that, remove its "
