@@ -26,12 +26,12 @@ def layer_of(root):
     return data.getvalue()
 
 
-def add_image(folder, root, tag=None, labels=None):
+def add_image(folder, root, tag=None):
     """Add an image to an OCI layout, which may be new."""
     folder.mkdir(exist_ok=True)
     (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     layer = layer_of(root)
-    config = {"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/usr/bin:/bin"], "Labels": labels or {}},
+    config = {"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/usr/bin:/bin"]},
               "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}}
     manifest = {
         "schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json",
@@ -53,13 +53,13 @@ def pack(folder, archive):
             file.add(Path(folder, name), arcname=name)
 
 
-def docker_archive(archive, root, name="test:1"):
+def docker_archive(archive, root):
     """Write an archive such as `docker save` does."""
     layer = layer_of(root)
     digest = hashlib.sha256(layer).hexdigest()
     config = json.dumps({"architecture": "amd64", "os": "linux", "config": {},
                          "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]}}).encode()
-    manifest = [{"Config": f"{hashlib.sha256(config).hexdigest()}.json", "RepoTags": [name],
+    manifest = [{"Config": f"{hashlib.sha256(config).hexdigest()}.json", "RepoTags": ["test:1"],
                  "Layers": [f"{digest}/layer.tar"]}]
     with tarfile.open(archive, "w") as file:
         for path, data in ((manifest[0]["Config"], config), (manifest[0]["Layers"][0], layer),

@@ -167,7 +167,7 @@ def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     other = tiny_image("thing-1.3.0.sif")
     said = ebsif("add", other, "--catalogue", ".").stderr
     assert f"{other} is a copy of thing-1.2.3.sif, the image of Thing/1.2.3 (" in said
-    (_, second) = reading.read_file(tmp_path / "local/containers/Thing.yaml", site_of("local"))
+    (_, second) = reading.read_file(tmp_path / "local/containers/Thing.yaml", site.read("local"))
     assert second.version == "1.3.0"
     # a file with another layout is left alone
     (tmp_path / "local/containers/Thing.yaml").write_text("containers: []\nname: Thing\nfamilies: {}\n")
@@ -185,7 +185,7 @@ def test_another_name_for_known_software(ebsif, tiny_image, tmp_path):
         assert "Traceback" not in said
     assert path.read_text() == before
     ebsif("add", tiny_image("othername-4.0.sif"), "--name", "Tool", "--catalogue", ".")
-    first, second = reading.read_file(path, site_of("local"))
+    first, second = reading.read_file(path, site.read("local"))
     assert (first.file_name, second.file_name) == ("tool-3.2.1.sif", "othername-4.0.sif")
     assert (second.version, second.family) == ("4.0", "tool")
     assert "# review: its other images are named differently" in path.read_text()
@@ -209,7 +209,7 @@ def test_concurrent_adds(tmp_path):
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0] * 6
-    assert sorted(int(one.version) for one in reading.read_file(path, site_of("local"))) == list(range(40))
+    assert sorted(int(one.version) for one in reading.read_file(path, site.read("local"))) == list(range(40))
     assert sorted(one.name for one in path.parent.iterdir()) == [".ebsif.lock", "Tool.yaml"]
 
 
@@ -230,11 +230,6 @@ def test_concurrent_renders(tmp_path):
         assert len(set(seen)) == 1
     assert [worker.exitcode for worker in workers] == [0] * 4
     assert [one.name for one in tmp_path.iterdir()] == ["a.eb"]
-
-
-def site_of(name):
-    """Return the profile of a site."""
-    return site.read(name)
 
 
 # --- names and inspections, without an image

@@ -111,10 +111,11 @@ def put_bill(name, image, how):
     return "2.0"
 
 
-def oci_image(name, tag, entry="/opt/start.sh"):
+def oci_image(name, tag):
     """Put an OCI image with labels, an entry point and a layer that is no archive into a repository."""
     config = {"architecture": "amd64", "os": "linux", "created": "2026-10-05T01:02:03Z", "config": {
-        "Labels": {"maker": "someone"}, "Entrypoint": [entry], "Cmd": ["bash"], "Env": ["PATH=/bin", "A=b=c"]}}
+        "Labels": {"maker": "someone"}, "Env": ["PATH=/bin", "A=b=c"], "Entrypoint": ["/opt/start.sh"],
+        "Cmd": ["bash"]}}
     return put(name, [("application/vnd.oci.image.layer.v1.tar", b"no archive", "")], config, tag)
 
 

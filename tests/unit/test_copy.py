@@ -28,10 +28,10 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(image_module, "BLOCK", BLOCK)
 
 
-def copy_image(source, target, striping=()):
+def copy_image(source, target):
     """Copy a file; return its SHA256."""
     with source.open("rb") as image:
-        return image_module.copy_hashed(image, str(target), striping)
+        return image_module.copy_hashed(image, str(target))
 
 
 @pytest.fixture(params=["disk", "memory"])

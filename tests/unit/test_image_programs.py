@@ -43,9 +43,9 @@ def make_venv(path, sees=None):
     return packages
 
 
-def add_package(packages, name, entry_points="", record="", module=TELL):
+def add_package(packages, name, entry_points="", record=""):
     """Add a package to a directory of packages, as pip does."""
-    (packages / f"{name}.py").write_text(module)
+    (packages / f"{name}.py").write_text(TELL)
     info = packages / f"{name}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")

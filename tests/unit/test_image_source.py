@@ -33,10 +33,10 @@ def opened(files):
     return open_repository(f"oras://{files.host}/ai/x:1")
 
 
-def log_in(home, host, user="user", password="s3cret"):
+def log_in(home, host, password="s3cret"):
     """Write the file that `apptainer registry login` writes."""
     (home / ".apptainer").mkdir(exist_ok=True)
-    auth = base64.b64encode(f"{user}:{password}".encode()).decode()
+    auth = base64.b64encode(f"user:{password}".encode()).decode()
     (home / ".apptainer/docker-config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
 
 

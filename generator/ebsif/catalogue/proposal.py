@@ -38,20 +38,20 @@ class Proposal:
     @property
     def text(self) -> str:
         """The record in YAML, with a comment at each guessed field."""
-        return f"  - {reviewed(self.values, self.reviews, 4)[4:]}"
+        return f"  - {reviewed(self.values, self.reviews)[4:]}"
 
     @property
     def head(self) -> str:
         """The family in YAML if it is new, with a comment at each guessed field."""
         if self.new_family is None:
             return ""
-        return f"families:\n  {self.family}:\n{reviewed(self.new_family, self.reviews, 4)}"
+        return f"families:\n  {self.family}:\n{reviewed(self.new_family, self.reviews)}"
 
 
-def reviewed(values: dict, reviews: dict[str, str], indent: int) -> str:
+def reviewed(values: dict, reviews: dict[str, str]) -> str:
     """Return fields as YAML, each line indented, with a comment at each field to review."""
     text = ""
     for key, value in values.items():
-        first, end, rest = as_yaml({key: value}, indent).partition("\n")
+        first, end, rest = as_yaml({key: value}, 4).partition("\n")
         text += first + (f"  # review: {escape(reviews[key])}" if key in reviews else "") + end + rest
     return text
