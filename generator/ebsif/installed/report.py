@@ -240,7 +240,8 @@ class Catalogue:
         if not container:
             gone = not base and rendered_for(installation) == self.site
             yield Finding(WARNING if gone else NOTE, module, (
-                f"its record is no longer in the catalogue of {self.site}: remove the module, or put the record back"
+                f"the catalogue of {self.site} has no valid record of it anymore: put the record back or correct it "
+                "(`ebsif check`), or remove the module"
                 if gone else f"{what} is not in the catalogue of {self.site}"))
             return
         if container.archive_message:
