@@ -678,7 +678,9 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys
     assert main(["extend", MINE, "--add", "numpy", "-n"]) == 0
     said = capsys.readouterr().err
     assert "numpy 2.0 is in the image already\n" in said and "has these packages already: nothing to do" in said
-    for wrong, expected in (("a b", "--add 'a b' is not a requirement"), ("./a.whl", "it does not exist")):
+    Path("r.txt").write_text("rich\n")
+    for wrong, expected in (("a b", "--add 'a b' is not a requirement"), ("./a.whl", "it does not exist"),
+                            ("r.txt", "--add 'r.txt' is a file: to add the packages that are in it, use -r r.txt")):
         assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]
 
 

@@ -232,7 +232,12 @@ def report_left_behind(installation: Installation, name: str, wanted: Sequence) 
 
 def parse(texts: Iterable[str]) -> list[str]:
     """Return packages of the command line as lines of a requirements.txt, with absolute paths."""
-    lines = [line for text in texts for line in requirementstxt.lines_for(text, "--add", Path(), ())]
+    lines = []
+    for text in texts:
+        if Path(text).suffix in (".txt", ".toml", ".lock", ".yml", ".yaml") and Path(text).is_file():
+            raise ChangingError(f"--add '{text}' is a file: to add the packages that are in it, use -r "
+                                f"{shlex.quote(text)}")
+        lines += requirementstxt.lines_for(text, "--add", Path(), ())
     for line in lines:
         if "/" not in line and not parsed(line):
             raise ChangingError(f"--add '{line}' is not a requirement: write a name, with or without versions, such as "
