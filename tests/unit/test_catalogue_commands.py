@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from ebsif.catalogue.site import SITES
+from ebsif.eb.running import Result
 from ebsif.environments import outcome
 from ebsif_command import run_ebsif
 from support import CHECKOUT
@@ -492,6 +494,19 @@ def test_changes_by_hand_are_kept_each_time(tmp_path):
         outcome.write_file(path, text, again=True)
     assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {
         "a.eb": "three\n", "a.eb.old": "one\n", "a.eb.old2": "two\n"}
+
+
+@pytest.mark.parametrize(("locked", "is_kept"), [(True, True), (False, False)])
+def test_an_easyconfig_that_another_eb_installs(tmp_path, monkeypatch, locked, is_kept):
+    """C-04: two attempts at once write the same file; the one that fails because of the other doesn't remove it."""
+    path = tmp_path / "x.eb"
+    reason = "Lock /locks/x.lock already exists, aborting!" if locked else "no"
+    monkeypatch.setattr(outcome.framework, "place_of", lambda _: Mock(file=tmp_path / "x.lua"))
+    monkeypatch.setattr(outcome.running, "install", lambda _: Result(status=1, error=reason))
+    with pytest.raises(outcome.ExtendingError), outcome.removed_after_failure(path):
+        path.write_text("text")
+        outcome.install(path, False, [])
+    assert path.exists() == is_kept
 
 
 @pytest.mark.parametrize("command", [

@@ -78,6 +78,10 @@ class Request:
         return self.rebuild or not FORCING.isdisjoint(self.more)
 
 
+class InUseError(ExtendingError):
+    """Another eb installs the module, perhaps from the files that this attempt has written."""
+
+
 @dataclass(frozen=True)
 class Companion:
     """A file that an easyconfig names: the suffix that replaces `.eb`, and what writes it, perhaps over another one."""
@@ -266,10 +270,12 @@ def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> 
 
 @contextlib.contextmanager
 def removed_after_failure(*paths: Path) -> Iterator[None]:
-    """Remove files of a failed attempt (C-04), except those that were there before, and after Ctrl-C."""
+    """Remove files of a failed attempt (C-04), except those that were there before or are in use, and after Ctrl-C."""
     new = [path for path in paths if not path.exists()]
     try:
         yield
+    except InUseError:
+        raise
     except Exception:
         for path in filter(Path.exists, new):
             path.unlink()
@@ -309,7 +315,7 @@ def install(path: Path, again: bool, more: list[str], otherwise: str = ", or cho
     if done.status:
         done.print_program()
         lock = LOCKED.fullmatch(done.reason)
-        raise ExtendingError(places.locked(place.module, Path(lock[1])) if lock else done.message)
+        raise InUseError(places.locked(place.module, Path(lock[1]))) if lock else ExtendingError(done.message)
     if place.file.exists():
         if not done.skipped:
             output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}"
