@@ -199,6 +199,17 @@ def test_a_pbs_job(batch, variables, name):
     assert said == [f"{name} node1 node1,node2 mpiexec -n 2 -ppn 1"]
 
 
+@pytest.mark.parametrize(("name", "variable", "command"), [
+    ("lumi", "SLURM_JOB_ID", "sbatch"), ("derecho", "PBS_JOBID", "qsub")])
+def test_a_script_that_is_not_submitted(batch, name, variable, command):
+    """T-10: bash starts no rank on a login node, and writes no record; the message says what to do."""
+    del batch.environment[variable]
+    with batch.start(batch.of(name, "echo started")) as started:
+        said, errors = started.communicate(timeout=60)
+    assert (said, started.returncode != 0) == ("", True)
+    assert errors.endswith(f"{variable}: submit this script with {command}\n")
+
+
 def test_srun_has_the_cpus_of_the_job(batch):
     """S003-01: srun does not take them from the job by itself."""
     assert batch.run(batch.of("archer2", "echo $SRUN_CPUS_PER_TASK"))[1][1] == "3"

@@ -26,7 +26,7 @@ ebsif_then='' ebsif_signals=${ebsif_signals:-0} ebsif_process='' ebsif_send_file
 unset EBSIF_STAGED
 case $1 in
     slurm)
-        ebsif_job=$SLURM_JOB_ID ebsif_nodes=$SLURM_JOB_NODELIST
+        ebsif_job=${SLURM_JOB_ID:?submit this script with sbatch} ebsif_nodes=$SLURM_JOB_NODELIST
         ebsif_each_node=(srun --export=ALL --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --ntasks-per-node=1)
         # sites may send the libraries of programs by default, which Slurm would look for in any file
         ebsif_send_files=(sbcast --preserve --send-libs=no)
@@ -34,6 +34,7 @@ case $1 in
         [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
         ;;
     pbs)
+        : "${PBS_JOBID:?submit this script with qsub}"
         # of a member of an array, NUMBER[INDEX].SERVER
         ebsif_job=${PBS_JOBID%%[.[]*}${PBS_ARRAY_INDEX:+_$PBS_ARRAY_INDEX}
         ebsif_nodes=$(sort -u "$PBS_NODEFILE" | paste -sd,)
@@ -44,7 +45,7 @@ case $1 in
         export MASTER_ADDR MASTER_PORT
         ;;
     flux)
-        ebsif_job=$FLUX_ENCLOSING_ID ebsif_nodes=$(flux hostlist local)
+        ebsif_job=${FLUX_ENCLOSING_ID:?submit this script with flux batch} ebsif_nodes=$(flux hostlist local)
         # exit-timeout=none: else Flux would end the others 30 seconds after the first has finished
         ebsif_each_node=(flux run --nodes="$(flux hostlist --count local)" --tasks-per-node=1 -o exit-timeout=none)
         # where the ranks meet: the container has no command flux
