@@ -211,6 +211,14 @@ def test_a_failure_in_a_file(easybuild, capsys):
     assert capsys.readouterr().err == "  torch: not found\n"
 
 
+@pytest.mark.parametrize(("status", "said"), [
+    (3, "eb failed with exit status 3"), (-15, "eb was ended by signal 15"),
+    (-9, "eb was ended by signal 9, often because memory ran out")])
+def test_how_eb_ended(status, said):
+    """E-10: without a message of eb, its status tells, which is negative after a signal."""
+    assert running.Result(status).message == said
+
+
 def test_a_crash_of_eb(easybuild, capsys):
     """user 6d: no traceback, and not an empty message: the error with which eb ended, in words."""
     easybuild("== building...\n", "Looking in links\nTraceback (most recent call last):\n  File \"x.py\", line 1\n"

@@ -2,6 +2,7 @@
 
 import queue
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -62,8 +63,11 @@ class Result:
     @property
     def message(self) -> str:
         """What to tell the user: the reason, and where the log is."""
-        return (self.reason or f"eb failed with exit status {self.status}") + (
-            f"\nThe log is {self.log}" if self.log else "")
+        ended = f"eb failed with exit status {self.status}"
+        if self.status < 0:
+            why = ", often because memory ran out" if self.status == -signal.SIGKILL else ""
+            ended = f"eb was ended by signal {-self.status}{why}"
+        return (self.reason or ended) + (f"\nThe log is {self.log}" if self.log else "")
 
     def print_program(self) -> None:
         """Print the end of the output of a program that failed, which the message refers to, to standard error."""
