@@ -1,5 +1,6 @@
 """`ebsif install`: what is installed, from which easyconfig, and when there is nothing to do."""
 
+import re
 from argparse import Namespace
 from pathlib import Path
 
@@ -101,6 +102,19 @@ def test_one_that_is_named(tool_site, installer, capsys):
     for arguments in ([], ["tool", "--all"]):
         assert cli.main(["install", *arguments]) == 2
     assert cli.main(["install", "nothing"]) == 3
+
+
+def test_a_module_in_a_category(tool_site, installer, capsys):
+    """V-08: EasyBuild's scheme of categories puts the class before the name; cron doesn't install it again each day."""
+    (tool_site / "modules").mkdir()
+    assert cli.main(["install", "tool", "-o", "elsewhere"]) == 0
+    written = (tool_site / "elsewhere/t/Tool/Tool-1.0.eb").read_text()
+    (moduleclass,) = re.findall("moduleclass = '(.*)'", written)
+    installer.there[f"{moduleclass}/Tool/1.0"] = [installation(tool_site, "1.0", written)]
+    installer.runs.clear()
+    assert cli.main(["install", "tool", "-o", "elsewhere"]) == 0
+    assert "is installed already: nothing to do" in capsys.readouterr().err
+    assert not installer.runs
 
 
 def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, capsys):

@@ -37,9 +37,7 @@ def look(container: Container, request: Request) -> Wanted:
     problem = easyconfig.moving_problem(container)
     if problem:
         raise InstallingError(f"{container.module} can't be installed: {problem}")
-    # by the name, so that not all modules of a large system are read
-    known = places.known(places.directories_of_modules(), container.module)
-    return Wanted(rendering.render(container, request.folder), next(iter(known), None))
+    return Wanted(rendering.render(container, request.folder), places.of_container(container))
 
 
 def install(wanted: Wanted, request: Request) -> int:

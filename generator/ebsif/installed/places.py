@@ -18,6 +18,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif import files
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.selection import natural_key
 from ebsif.eb import framework
 from ebsif.errors import UsageError
@@ -257,6 +258,13 @@ def root_in(path: Path, closed: list[OSError]) -> Optional[Path]:
 def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Installation]:
     """Return the installations with a module file in one of these directories, without duplicates."""
     return once(one for directory in directories for one in module_files(directory, name))
+
+
+def of_container(container: Container) -> Optional[Installation]:
+    """Return the installation of a container of the catalogue, without reading all modules of a large system."""
+    names = (container.module, f"{container.moduleclass or container.site.moduleclass}/{container.module}")
+    # the second one with EasyBuild's naming scheme of categories
+    return next((one for name in names for one in known(directories_of_modules(), name)), None)
 
 
 def once(installations: Iterable[Installation]) -> list[Installation]:
