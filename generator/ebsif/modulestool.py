@@ -57,7 +57,7 @@ def have_module_files(modules: Iterable[str]) -> set[str]:
     """Return which of these modules have a file in the module directories that are known, hidden ones included."""
     names: dict[str, list[str]] = {}
     for module in modules:
-        names.setdefault(module.partition("/")[0], []).append(module)
+        names.setdefault(module.rpartition("/")[0], []).append(module)
     there: set[str] = set()
     for directory in directories_of_modules():
         for software, wanted in names.items():
@@ -65,5 +65,5 @@ def have_module_files(modules: Iterable[str]) -> set[str]:
                 present = {name.removesuffix(".lua").lstrip(".") for name in os.listdir(directory / software)}  # noqa: PTH208
             except OSError:
                 continue
-            there.update(module for module in wanted if module.partition("/")[2] in present)
+            there.update(module for module in wanted if module.rpartition("/")[2] in present)
     return there

@@ -117,6 +117,18 @@ def test_a_module_in_a_category(tool_site, installer, capsys):
     assert not installer.runs
 
 
+@pytest.mark.parametrize("category", ["", "ai/"])
+def test_what_the_list_says_of_it(tool_site, monkeypatch, capsys, category):
+    """S004-10: `ebsif list` marks what is installed, also with EasyBuild's scheme of categories."""
+    file = tool_site / f"modules/{category}Tool/1.0.lua"
+    monkeypatch.setenv("MODULEPATH", str(tool_site / "modules"))
+    for said in (["Tool/1.0"], ["Tool/1.0", "here"]):
+        assert cli.main(["list", "tool"]) == 0
+        assert capsys.readouterr().out.splitlines()[1].split() == said
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+
 def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, capsys):
     """V-08, R-12: `ebsif install` refuses, as `ebsif render` does."""
     (tool_site / "project/mine/site.yaml").write_text(

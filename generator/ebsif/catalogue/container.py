@@ -136,6 +136,11 @@ class Container(Record):
         return f"{self.name}/{self.full_version}"
 
     @property
+    def modules(self) -> tuple[str, str]:
+        """Names of the module: its own, and the one in EasyBuild's naming scheme of categories."""
+        return self.module, f"{self.moduleclass or self.site.moduleclass}/{self.module}"
+
+    @property
     def module_or_version(self) -> str:
         """Name of the module, without suffix if that can't be completed."""
         try:

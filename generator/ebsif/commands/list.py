@@ -73,13 +73,14 @@ def run(options: Namespace) -> int:
         hidden = sum(1 for one in containers if one.archived)
         containers, unsure = ([one for one in some if not one.archived] for some in (containers, unsure))
     containers = selection.newest_first(containers)
-    installed = modulestool.have_module_files(one.module for one in containers)
+    there = modulestool.have_module_files(name for one in containers for name in one.modules)
+    installed = {one for one in containers if not there.isdisjoint(one.modules)}
     if options.json:
-        print(json.dumps([{**as_data(one), "installed": one.module in installed} for one in containers], indent=2))
+        print(json.dumps([{**as_data(one), "installed": one in installed} for one in containers], indent=2))
     elif containers:
         number = 5 if options.all_sites else 4
         print_table(["container", "installed", "python", "in the image", "site"][:number], [
-            [one.module, "here" if one.module in installed else "", one.python or "",
+            [one.module, "here" if one in installed else "", one.python or "",
              ", ".join(filter(None, [format_components(one), *keywords(one, wanted)])),
              one.site.name][:number] for one in containers])
     is_searched = bool(wanted or options.names or hidden)

@@ -262,9 +262,7 @@ def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Insta
 
 def of_container(container: Container) -> Optional[Installation]:
     """Return the installation of a container of the catalogue, without reading all modules of a large system."""
-    names = (container.module, f"{container.moduleclass or container.site.moduleclass}/{container.module}")
-    # the second one with EasyBuild's naming scheme of categories
-    return next((one for name in names for one in known(directories_of_modules(), name)), None)
+    return next((one for name in container.modules for one in known(directories_of_modules(), name)), None)
 
 
 def once(installations: Iterable[Installation]) -> list[Installation]:
