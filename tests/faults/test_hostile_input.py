@@ -319,7 +319,8 @@ def test_batch_scripts(place, words):
         # too long for an argument of bash
         (place / "script").write_text(f"module() {{ :; }}\nSIF=x\n{text}")
         subprocess.run(["bash", "script"], cwd=place, capture_output=True, check=False, timeout=20,
-                       env={"PATH": f"{shims}:/usr/bin:/bin", "RUNSCRIPTS": CONTAINER_FILES / "runscripts"})
+                       env={"PATH": f"{shims}:/usr/bin:/bin", "RUNSCRIPTS": CONTAINER_FILES / "runscripts",
+                            "SLURM_JOB_ID": "1"})
         assert not (place / CANARY).exists()
     seen = (place / "seen").read_bytes().decode().split("\0")[:-1]
     assert seen[-len(words) - 1 :] == ["train.py", *words]
