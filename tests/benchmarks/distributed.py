@@ -5,6 +5,7 @@ from the start of the batch script to the first step of a training.
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from measuring import in_turn, rows
@@ -95,7 +96,10 @@ def first_step(site, cluster):
         lines = (site.work / script).read_text().splitlines(keepends=True)
         first = next(number for number, line in enumerate(lines) if not line.startswith("#"))
         (site.work / "job.sh").write_text("".join([*lines[:first], "echo started $EPOCHREALTIME\n", *lines[first:]]))
-        site.bash("sbatch --wait --output=job.out job.sh", **cluster.environment)
+        number = site.bash("sbatch --parsable --output=job.out job.sh", **cluster.environment).stdout.strip()
+        # sbatch --wait asks up to half a minute after the end
+        while cluster.slurm("squeue", "--noheader", f"--jobs={number}").strip():
+            time.sleep(0.5)
         times = dict(line.split() for line in (site.work / "job.out").read_text().splitlines()
                      if line.startswith(("started ", "stepped ")))
         return float(times["stepped"]) - float(times["started"])
