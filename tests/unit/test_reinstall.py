@@ -1,10 +1,12 @@
 """Replace an installation by renames, and keep what users have changed in it."""
 
 import errno
+import functools
 import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import venv
 from types import SimpleNamespace
@@ -59,6 +61,34 @@ def test_a_rename_that_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="Stale"):
         Easyblock(tmp_path / "1.0").activate_installation()
     assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
+
+
+@pytest.mark.usefixtures("configuration")
+def test_a_second_signal(tmp_path, monkeypatch):
+    """S002-44: whoever presses Ctrl-C twice gets the earlier installation back, and nothing else stays."""
+    directories(tmp_path, "1.0", "1.0.replace")
+    rename, remove = os.rename, shutil.rmtree
+
+    def interrupted(work, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        work(*arguments)
+
+    def step(*_):
+        easyblock.activate_installation()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", functools.partial(interrupted, rename))
+    monkeypatch.setattr(reinstall, "remove_dir", functools.partial(interrupted, remove))
+    monkeypatch.setattr(Easyblock, "preserve_user_changes", lambda *_: None)
+    monkeypatch.setattr(EasyBlock, "run_step", step)
+    easyblock = Easyblock(tmp_path / "1.0")
+    for wanted in ({"1.0": "1.0"}, {}):
+        with pytest.raises(KeyboardInterrupt):
+            easyblock.run_step("sanitycheck")
+        assert content(tmp_path) == wanted
+        # now without an earlier installation
+        easyblock.directory, easyblock.is_first, easyblock.installdir = "", True, str(tmp_path / "1.0")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.usefixtures("configuration")

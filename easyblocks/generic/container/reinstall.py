@@ -100,11 +100,13 @@ class Reinstall(MIXIN):
                     print_warning("Stopped before the new installation was complete (--stop): it is removed, and the "
                                   "earlier one stays. To keep the result of the steps, install elsewhere (--prefix).",
                                   log=self.log)
-                self.roll_back()
+                with ignored_signals():
+                    self.roll_back()
             elif self.is_first and not is_stopped and \
                     not os.path.exists(self.lock_path if is_failed else self.mod_filepath):
                 # people look at what fails its sanity check, but not at what was interrupted
-                remove_replaced(self.installdir)
+                with ignored_signals():
+                    remove_replaced(self.installdir)
             raise
 
     def fetch_step(self, *args: Any, **kwargs: Any) -> None:
@@ -197,13 +199,14 @@ class Reinstall(MIXIN):
         if not self.directory or self.installdir == self.directory:
             return
         place = os.path.realpath(self.directory)
-        os.rename(place, self.replaced_dir)
-        try:
-            os.rename(self.staging_dir, place)
-        except BaseException:
-            os.rename(self.replaced_dir, place)
-            raise
-        self.change_installdir(self.directory)
+        with ignored_signals():
+            os.rename(place, self.replaced_dir)
+            try:
+                os.rename(self.staging_dir, place)
+            except OSError:
+                os.rename(self.replaced_dir, place)
+                raise
+            self.change_installdir(self.directory)
 
     def roll_back(self) -> None:
         """Put the earlier installation back, and remove the new one."""
@@ -355,6 +358,18 @@ class Reinstall(MIXIN):
                 move(before.path(name), paths[-1])
         if paths:
             print_msg("user software that was renamed by hand is kept (%s)", ', '.join(paths), log=self.log)
+
+
+@contextmanager
+def ignored_signals() -> Iterator[None]:
+    """Context manager in which eb isn't interrupted: a second Ctrl-C would leave half of what the first one undoes."""
+    before = {number: signal.signal(number, signal.SIG_IGN)
+              for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def remove_replaced(path: str) -> None:
