@@ -79,11 +79,11 @@ class Diagnosis:
          "a requirement can't be read: \\1"),
         (r"(?s)(?:Getting requirements to build|Preparing metadata|Building wheel|Installing build dependencies)"
          r".*?ModuleNotFoundError: No module named '([\w.]+)'",
-         "it needs '\\1' at build time, which neither the image nor an earlier stage has. Install '\\1' in an earlier "
-         "stage, or make an extension with it, and this one on top of that: it is then built without isolation"),
+         "it needs '\\1' at build time, which neither the image nor an earlier stage has. Install '\\1' first: in an "
+         "earlier stage, or in an extension of its own, and this extension on top. Then it is built without isolation"),
         (r"BackendUnavailable: Cannot import '(\w+)",
          "it is built without isolation, and neither the image nor an earlier stage has '\\1', which builds it. "
-         "Install '\\1' in an earlier stage, or make an extension with it, and this one on top of that"),
+         "Install '\\1' first: in an earlier stage, or in an extension of its own, with this extension on top"),
         (r"Cannot find command 'git'",
          "git is missing in the image, so requirements from git repositories can't be installed. Use a release from an "
          "index, or a wheel built elsewhere, or add git: system_packages = ['git']"),

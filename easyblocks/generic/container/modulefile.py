@@ -170,16 +170,13 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
         without_dot = [shown_version] if is_hidden and not os.path.islink(earlier) else []
         others = [one for one in aliases if one.lstrip('.') != shown_version]
         for alias in [shown_version] + others:
-            of_others = r'^(module_version\("(?!%s").*", "%s"\)|module-version (?!%s )\S+ %s)$\n?' % (
-                (re.escape(module), re.escape(alias)) * 2)
-            text = re.sub(of_others, '', text, flags=re.MULTILINE)
+            # of all modules but this one
+            text = without_alias(text, '(?!%s[" ])[^" ]+' % re.escape(module), alias)
         for alias in without_dot + others:
             text = with_statement(text, generator.modulerc(
                 {'modname': module, 'sym_version': alias, 'version': version}))
         for alias in set(earlier_aliases).difference(without_dot, aliases):
-            own = r'^(module_version\("%s", "%s"\)|module-version %s %s)$\n?' % (
-                (re.escape(module), re.escape(alias)) * 2)
-            text = re.sub(own, '', text, flags=re.MULTILINE)
+            text = without_alias(text, re.escape(module), alias)
         # a name that somebody else has given the module, or an alias of an installation without easyconfig
         named = re.findall(r'^\s*module[_-]version[("\s]+%s[",\s]+([^"\s]+)' % re.escape(module), text, re.MULTILINE)
         for alias in sorted(set(named).difference(['default'], without_dot, aliases)):
@@ -187,6 +184,12 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
                           "line from %s", module, software, alias, path)
         if text != before:
             write_whole(path, text)
+
+
+def without_alias(text: str, modules: str, alias: str) -> str:
+    """Return the text of a .modulerc file without an alias of modules (a regular expression for their names)."""
+    statement = r'^(module_version\("%s", "%s"\)|module-version %s %s)$\n?' % ((modules, re.escape(alias)) * 2)
+    return re.sub(statement, '', text, flags=re.MULTILINE)
 
 
 def is_in(directory: Optional[str], installdir: str) -> bool:
