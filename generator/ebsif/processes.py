@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
+from types import FrameType
 from typing import Optional, TypeVar, Union
 
 from ebsif.errors import EbsifError
@@ -110,6 +111,28 @@ def interruptible() -> Iterator[None]:
 def interrupt(number: int, _: object) -> None:
     """End this process, as a signal does, but after the programs that it has started."""
     raise Ended(128 + number)
+
+
+@contextlib.contextmanager
+def interruptible_once() -> Iterator[None]:
+    """Ignore further signals after the first one that interrupts: they would interrupt the cleaning up, too."""
+    in_main = threading.current_thread() is threading.main_thread()
+    handlers = {int(number): handler for number in (signal.SIGINT, *ENDING)
+                if in_main and callable(handler := signal.getsignal(number))}
+
+    def interrupt_once(number: int, frame: Optional[FrameType]) -> None:
+        for each in handlers:
+            # not SIG_IGN, which programs would inherit
+            signal.signal(each, lambda *_: None)
+        handlers[number](number, frame)
+
+    for number in handlers:
+        signal.signal(number, interrupt_once)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def end(processes: Sequence[subprocess.Popen]) -> None:

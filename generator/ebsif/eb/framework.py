@@ -124,21 +124,18 @@ def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
     environment = clean_environment()
     command = [program(environment), *map(str, arguments)]
     output.command(command)
-    with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder:
+    with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder, processes.interruptible_once():
         process = subprocess.Popen(command, cwd=folder, env={**environment, **TOOL, **variables}, text=True,
                                    errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=stderr)
         try:
             yield process
         except SystemExit:
-            # a signal to this process alone
+            # a signal to this process alone; eb gets each Ctrl-C itself
             process.terminate()
             raise
         finally:
-            while process.poll() is None:
-                # it gets each Ctrl-C, too
-                with contextlib.suppress(KeyboardInterrupt):
-                    process.wait()
+            process.wait()
 
 
 def program(environment: Mapping[str, str]) -> str:

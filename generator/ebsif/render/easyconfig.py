@@ -33,7 +33,7 @@ DEFAULT_VALUES = {
     "one_container": "refuse", "listed_packages": "all", "wrappers_load": False, "node_caches": list(NODE)}
 
 
-# The download instructions for an image in directories of the site, which the easyblock adds.
+# The download instructions for an image in directories of the site; the easyblock adds the searched directories.
 WHERE = "The image is on {}."
 
 # How packages are written in texts, by their normalized name.
