@@ -47,11 +47,12 @@ SETTINGS = re.compile(
 # What modules tools keep for themselves.
 OF_MODULES_TOOL = re.compile(r"_|LMOD|MODULE|LOADEDMODULES|BASH_|SHLVL")
 # A rank: says that it has started, and that a signal has reached it, in files, because some schedulers show what jobs
-# print only when they have ended.
+# print only when they have ended. It waits first: Apptainer loses a signal that comes just after the program's start.
 RANK = """\
 import os, signal, sys, time
 rank = os.environ.get("RANK", "0") + "-of-" + os.environ.get("WORLD_SIZE", "1")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(open("ended-" + rank, "w").close()))
+time.sleep(1)
 open("started-" + rank, "w").close()
 time.sleep(600)
 """

@@ -120,7 +120,7 @@ def test_builds_against_the_image(place, site, wheels, tmp_path):
     # what a build lacks, and what its message advises
     make_sdist(own, "late", needs="board")
     said = place("--add", "late", "--name", "late", "--check", *more, status=1, packages=own).stdout
-    assert "make an extension with it, and this one on top of that: it is then built without isolation" in said
+    assert "in an extension of its own, and this extension on top. Then it is built without isolation" in said
     said = site.run(["ebsif", "extend", root, "--catalogue", tmp_path / "sites", "--name", "top", "--add", "late",
                      "--install", *more], **wheel_settings(own)).stderr
     assert re.search(r"^  installing packages +\d+ s  .*late\S* built without isolation", said, re.MULTILINE)

@@ -82,13 +82,18 @@ def test_a_second_signal(tmp_path, monkeypatch):
     monkeypatch.setattr(Easyblock, "preserve_user_changes", lambda *_: None)
     monkeypatch.setattr(EasyBlock, "run_step", step)
     easyblock = Easyblock(tmp_path / "1.0")
-    for wanted in ({"1.0": "1.0"}, {}):
-        with pytest.raises(KeyboardInterrupt):
-            easyblock.run_step("sanitycheck")
-        assert content(tmp_path) == wanted
-        # now without an earlier installation
-        easyblock.directory, easyblock.is_first, easyblock.installdir = "", True, str(tmp_path / "1.0")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # a shell may have started the tests with Ctrl-C ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for wanted in ({"1.0": "1.0"}, {}):
+            with pytest.raises(KeyboardInterrupt):
+                easyblock.run_step("sanitycheck")
+            assert content(tmp_path) == wanted
+            # now without an earlier installation
+            easyblock.directory, easyblock.is_first, easyblock.installdir = "", True, str(tmp_path / "1.0")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("configuration")
