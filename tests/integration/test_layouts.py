@@ -289,7 +289,8 @@ def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_w
     assert [path.name for path in (root.parents[1] / "bin").iterdir()] == ["ebsif"]
     (removal,) = blocks("docs/upgrading.md")
     # this site has other directories than EasyBuild's usual ones
-    site.bash("set -e; module load ebsif\n" + removal.replace("/software", "/SW").replace("/modules/*", "/modules"))
+    removal = removal.replace("/software", "/SW").replace("/modules/*", "/modules")
+    site.bash("set -e; module load ebsif\n" + removal)
     left = [path for path in everything(site.prefix / "eb") if "ebsif" in path.name]
     assert not left
 

@@ -9,8 +9,7 @@ ebsif extend --from-lock lock.json --name theirs --install 2>&1 | tee printed
 eval "$(sed -n 's/^load it with: //p' printed)"
 ebsif diff ./lock.json
 cmp $CONTAINERROOT/user-software.squashfs ~/.local/easybuild/software/Example/*-mine-*.3/user-software.squashfs && echo "the same files"
-unmake-squashfs
-rm $CONTAINERROOT/user-software.squashfs
+unmake-squashfs && rm $CONTAINERROOT/user-software.squashfs
 module unload Example
 eval "$(sed -n 's/^load it with: //p' printed)"
 singularity exec $SIF pip install -q greeting

@@ -125,6 +125,31 @@ def test_commands_are_in_blocks_of_bash():
             assert [line for line in text.splitlines() if COMMAND.match(line)] == [], name
 
 
+# A command that deletes files, and what stands before it in its line.
+DELETION = re.compile(r"^(.*?)\b(?:rm|rmdir|unlink|find .* -delete) ", re.MULTILINE)
+
+
+def test_no_block_deletes_after_an_unchecked_command():
+    """L1: people paste whole blocks, so what deletes is the first command, or follows `&&`."""
+    number = 0
+    for name, language, text, _ in fences():
+        if language == "bash":
+            for found in DELETION.finditer(text):
+                before = text[:found.start()] + found[1]
+                assert not before.strip() or found[1].rstrip().endswith("&&"), (name, found[0])
+                number += 1
+    assert number >= 4
+
+
+def test_no_message_advises_deleting_after_an_unchecked_command():
+    """L1: nor do commands that messages, templates and the help of scripts tell people to type."""
+    for folder in ("generator/ebsif", "easyblocks"):
+        for path in tracked(folder):
+            if path.suffix in (".py", ".j2", ".lua", ".tcl"):
+                text = SPLIT.sub("", path.read_text(encoding="utf-8"))
+                assert not re.findall(r".*squashfs\s*(?:;|\\n|\n)\s*rm .*", text), path
+
+
 def ebsif_commands(text):
     """Yield the words of each command of ebsif in a block of bash."""
     for line in text.replace("\\\n", " ").splitlines():

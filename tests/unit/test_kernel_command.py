@@ -257,7 +257,8 @@ def test_the_commands_that_add_ipykernel_to_user_software(tmp_path):
     """J-08: the module is loaded again if it would not use the directory; files that hide it are removed."""
     squashfs = tmp_path / "user-software.squashfs"
     pip = "start-shell -c 'pip install ipykernel'"
-    unpacked = f"module load {BASE}; unmake-squashfs; rm -f {squashfs}; module unload {BASE}; module load {BASE}; {pip}"
+    reload = f"module unload {BASE}; module load {BASE}"
+    unpacked = f"module load {BASE}; unmake-squashfs && rm -f {squashfs}; {reload}; {pip}"
     assert kernels.adding(BASE, tmp_path) == unpacked
     (tmp_path / "user-software").mkdir()
     assert kernels.adding(BASE, tmp_path) == f"module load {BASE}; {pip}"

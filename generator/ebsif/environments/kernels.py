@@ -239,7 +239,7 @@ def adding(module: str, own: Path) -> str:
     unpack = ""
     if files.is_there(own / SQUASHFS) or not files.is_there(own / DIRECTORY):
         # as long as the file is there, the module uses it
-        unpack = f"unmake-squashfs; rm -f {shlex.quote(str(own / SQUASHFS))}; module unload {module}; " \
+        unpack = f"unmake-squashfs && rm -f {shlex.quote(str(own / SQUASHFS))}; module unload {module}; " \
                  f"module load {module}; "
     return f"module load {module}; {unpack}start-shell -c 'pip install {PACKAGE}'"
 
