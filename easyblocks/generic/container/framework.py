@@ -19,6 +19,7 @@ from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.version import VERSION
 
 from .texts import ERRORS, plain_error
+from .written import Unfit
 
 
 class AnyExit:
@@ -60,9 +61,11 @@ def exit_status(code: Any) -> Iterator[None]:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Replace errno codes by plain text in messages, also in EasyBuild's."""
+    """Replace errno codes by plain text in messages, also in EasyBuild's; eb also stops for what is Unfit."""
     try:
         yield
+    except Unfit as err:
+        raise EasyBuildError("%s", err)
     except EasyBuildError as err:
         err.msg = plain_error(err.msg)
         raise

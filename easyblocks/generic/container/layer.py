@@ -16,8 +16,9 @@ from typing import Any, Dict, List, Tuple
 
 from .image import copy_hashed
 from .masks import quote
-from .runtime import ANY_SIZE, Container, open_written, run_program
+from .runtime import Container, run_program
 from .usersoftware import FILE_TIME
+from .written import ANY_SIZE, open_written
 
 # What doesn't belong to the layer: logs and caches, accounts, files of this machine, what only this run needs.
 EXCLUDED = re.compile(r"""(?:

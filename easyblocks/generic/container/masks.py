@@ -21,7 +21,8 @@ from easybuild.tools.utilities import trace_msg
 from .framework import EasyBuildExit
 from .image import copy_hashed
 from .install import lines_after, sh_command
-from .runtime import Container, open_written, run_program
+from .runtime import Container, run_program
+from .written import open_written, path_problem
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
@@ -55,12 +56,8 @@ class Masks:
     @staticmethod
     def check_path(path: str) -> None:
         """Refuse a path that can't be masked or used as a replacement."""
-        problem = None
-        if not path.startswith('/') or os.path.normpath(path) != path or path == '/':
-            problem = "it should be a full path, without '..' and without a trailing slash"
-        elif any(ord(char) < 32 or char == '\x7f' for char in path):
-            problem = "it contains a control character"
-        elif any(path == top or path.startswith(top + '/') for top in REFUSED):
+        problem = path_problem(path)
+        if not problem and any(path == top or path.startswith(top + '/') for top in REFUSED):
             problem = "that directory doesn't belong to the image; to remove files in /user-software, use a command " \
                       "in 'post' of a stage"
         if problem:

@@ -14,6 +14,7 @@ from typing import Any, Callable, Collection, Dict, Iterable, List, NamedTuple, 
 from easybuild.tools.build_log import EasyBuildError
 
 from .texts import normal_name
+from .written import is_for_pip
 
 USER_SOFTWARE = '/user-software'
 
@@ -22,17 +23,6 @@ USER_SOFTWARE = '/user-software'
 BUILD_TOOLS = ('cmake', 'cython', 'flit-core', 'hatchling', 'maturin', 'meson', 'meson-python', 'ninja', 'pip',
                'poetry-core', 'pybind11', 'scikit-build', 'scikit-build-core', 'setuptools', 'setuptools-rust',
                'setuptools-scm', 'wheel')
-
-# Names (PEP 508) and versions (PEP 440, appendix B) that pip can parse. Linux distributions give some of their Python
-# packages other versions, like '2.22.1ubuntu1'.
-NAME = re.compile(r'[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?\Z', re.IGNORECASE)
-VERSION = re.compile(r"""
-    v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*                              # epoch, release
-    (?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?[0-9]*)?     # pre-release
-    (?:-[0-9]+|[-_.]?(?:post|rev|r)[-_.]?[0-9]*)?                  # post-release
-    (?:[-_.]?dev[-_.]?[0-9]*)?                                     # development release
-    (?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?\Z                          # local version
-    """, re.IGNORECASE | re.VERBOSE)
 
 # Packages of CUDA: NVIDIA's wheels, most of which have the version in their names until CUDA 12 (nvidia-cublas-cu12,
 # nvidia-cublas), JAX's (jax-cuda12-plugin), and others with CUDA in their names (cupy-cuda12x, cudf-cu12).
@@ -211,8 +201,7 @@ def constraint_lines(packages: Iterable[Tuple[str, Optional[str]]]) -> List[str]
     A single such line makes pip refuse the whole file (since pip 24.1). pip could replace packages that are left out;
     Pip.check_nothing_replaced checks that afterwards.
     """
-    return ['%s==%s' % (name, version) for name, version in packages
-            if NAME.match(name) and VERSION.match(version or '')]
+    return ['%s==%s' % one for one in packages if is_for_pip(*one)]
 
 
 def gpu_label(version: str) -> Tuple[Optional[str], Optional[str]]:

@@ -30,6 +30,7 @@ from .tables import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KIND
 from .tables import place_problem, template_problem
 from .texts import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, is_of_kind
 from .texts import bind_problem, parse_binds, value_problem, variable_problem
+from .written import is_command
 
 # Conditions for binding a library of the host into the container.
 IF_MISSING = 'if_missing'
@@ -66,9 +67,6 @@ FORMER = {
     'signature': "list the public keys that may sign the image in 'signature_keys'.",
     'one_container_per_node': "remove it; each rank starts its own container.",
 }
-
-# Parts of names of files and versions of modules.
-FILE_NAME = r'[A-Za-z0-9_][A-Za-z0-9_.+-]*'
 
 Check = Callable[[Any, Any], Optional[str]]
 
@@ -335,13 +333,14 @@ def script_names_problem(names: Dict[str, str], spec: Any) -> Optional[str]:
              if script.startswith(('bin/', 'runscripts/'))]
     return first(": '%s' can't be another name of '%s' (known, in the same directory: %s)" % (
         new, script, ', '.join(known)) for new, script in names.items()
-        if script not in known or not re.match(r'%s/%s\Z' % (os.path.dirname(script), FILE_NAME), new))
+        if script not in known or os.path.dirname(new) != os.path.dirname(script)
+        or not is_command(os.path.basename(new)))
 
 
 def wrappers_problem(wrappers: Any, _spec: Any) -> Optional[str]:
     """Check that wrappers have valid names, and don't hide programs that are needed on the host."""
     names = wrappers if isinstance(wrappers, (list, tuple)) else [wrappers] if wrappers == WRAPPERS_ALL else [None]
-    if not all(isinstance(name, str) and re.match(FILE_NAME + r'\Z', name) for name in names):
+    if not all(isinstance(name, str) and is_command(name) for name in names):
         return " should be '%s' or a list of program names, found: %s" % (WRAPPERS_ALL, wrappers)
     return first(": '%s' would hide the host's, which commands and job scripts need to start the container. Leave it "
                  "out; start-shell opens a shell in the container." % name for name in names if name in NEEDED_ON_HOST)

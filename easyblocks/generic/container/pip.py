@@ -21,11 +21,12 @@ from .diagnosis import NOTHING_FOUND, Diagnosis, how_to_replace
 from .framework import RunShellCmdError
 from .packages import BUILD_TOOLS, Need, Packages, artifacts_in, constraint_lines, digest_of, pip_version
 from .requirements import package_name
-from .runtime import escape_bind, inject_variables, read_written, write_seen
+from .runtime import escape_bind, inject_variables
 from .install import read_program, sh_command
 from .stages import Stage
 from .texts import normal_name
 from .venv import Variables, Venv
+from .written import read_written, write_seen
 
 # Directory for a wheel of every package that is installed; set by `ebsif extend --wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'

@@ -22,8 +22,9 @@ from .framework import RunShellCmdError
 from .packages import Packages
 from .install import lines_after, read_program, sh_command
 from .parameters import IF_NEWER
-from .runtime import Container, bind_source, bind_target, read_written
+from .runtime import Container, bind_source, bind_target
 from .texts import value_problem, variable_problem
+from .written import read_written
 
 # what the runtime says
 NO_SHELL = re.compile(r'FATAL: .*\bsh"?: (?:executable file not found|no such file)', re.IGNORECASE)

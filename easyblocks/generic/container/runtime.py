@@ -10,9 +10,7 @@ Run Apptainer or SingularityCE, and apply their rules for binds and variables.
 import errno
 import os
 import re
-import stat
-from contextlib import suppress
-from typing import Any, BinaryIO, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError, print_msg
@@ -183,62 +181,6 @@ def run_program(arguments: List[str], **kwargs: Any) -> Any:
             if os.strerror(number) in output:
                 raise EasyBuildError("%s failed: %s", os.path.basename(arguments[0]), texts.ERRORS[number])
         raise
-
-
-# Largest file that is read from a container, in bytes: lists of packages have a few MB.
-MOST_WRITTEN = 256 * 1024 ** 2
-ANY_SIZE = float('inf')
-
-
-def open_written(path: str, folder: str, most: float = MOST_WRITTEN) -> BinaryIO:
-    """
-    Open a file that programs in a container write to a folder that they see, for the host to read it.
-
-    One of them may still run, so what counts is what was opened (P-03). A link out of the folder would lead to files of
-    the installing account, and a pipe has no end: EasyBuildError refuses these, and files of more than ``most`` bytes.
-    OSError: there is none.
-    """
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), 'rb')
-    status = os.fstat(file.fileno())
-    if not (is_in(folder, file.fileno()) and stat.S_ISREG(status.st_mode) and status.st_size <= most):
-        file.close()
-        raise replaced(path)
-    return file
-
-
-def read_written(path: str, folder: str) -> str:
-    """Return the text of a file that programs in a container write to a folder; '' if there is none."""
-    if not os.path.exists(path):
-        return ''
-    with open_written(path, folder) as file:
-        # programs may print any bytes
-        return file.read().decode('utf-8', 'replace')
-
-
-def write_seen(path: str, text: str, folder: str) -> None:
-    """Write a file for programs in a container to a folder in which they may have put links, which aren't followed."""
-    place = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
-    try:
-        if not is_in(folder, place):
-            raise replaced(path)
-        with suppress(FileNotFoundError):
-            os.remove(os.path.basename(path), dir_fd=place)
-        number = os.open(os.path.basename(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=place)
-        with open(number, 'w', encoding='utf-8') as file:
-            file.write(text)
-    finally:
-        os.close(place)
-
-
-def is_in(folder: str, number: int) -> bool:
-    """Return whether an open file or directory is in a folder."""
-    return os.readlink('/proc/self/fd/%d' % number).startswith(os.path.realpath(folder) + os.sep)
-
-
-def replaced(path: str) -> EasyBuildError:
-    """Return the error for something in the place of a file that programs in a container and eb use."""
-    return EasyBuildError("A program in the container has put something else in the place of the file %s, which eb "
-                          "uses. Don't use this image, or the package that was being installed.", path)
 
 
 def runtime_variables(environment: Iterable[str]) -> List[str]:

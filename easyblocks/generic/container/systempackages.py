@@ -30,8 +30,9 @@ from .image import BLOCK
 from .install import FILES, sh_command
 from .layer import Layer
 from .lockfile import LAYER, InstalledImage, LayerRecord
-from .runtime import ANY_SIZE, SHOWN_LINES, Container, escape_bind, open_written, run_program
+from .runtime import SHOWN_LINES, Container, escape_bind, run_program
 from .texts import SYSTEM_PACKAGE, format_size
+from .written import ANY_SIZE, open_written
 
 # What would be, or was, added: the part of the record, in the build directory, for `ebsif extend --check`.
 REPORT = 'system-packages.json'

@@ -22,9 +22,7 @@ from easybuild.tools.utilities import nub, trace_msg
 from . import builds
 from .diagnosis import Diagnosis
 from .packages import BUILD_TOOLS, USER_SOFTWARE, Packages
-from .parameters import FILE_NAME
-from .runtime import (
-    SHOWN_LINES, escape_bind, escape_value, inject_variables, read_written, run_program, write_seen)
+from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program
 from .install import FILES, NEEDED_ON_HOST, PACKED, ebsif_version, lines_after, read_program, sh_command
 from .lockfile import InstalledImage
 from .requirements import package_name
@@ -32,6 +30,7 @@ from .stages import Stage
 from .tables import RUNTIME_PREFIXES
 from .texts import MOUNT_SQUASHFS, normal_name
 from .usersoftware import FILE_TIME, SQUASHFS, USER_SOFTWARE_VARIABLE, UserSoftware, has_new_files, set_file_times
+from .written import is_command, read_written, write_seen
 
 _log = fancylogger.getLogger('containervenv', fname=False)
 
@@ -176,8 +175,8 @@ class Venv:
             package = normal_name(os.path.basename(os.path.dirname(mark)).split('-')[0])
             lines = read_written(mark.replace('REQUESTED', 'RECORD'), self.folder).splitlines()
             paths = [row[0] for row in csv.reader(lines) if row and package not in BUILD_TOOLS]
-            found += [os.path.basename(path) for path in paths if re.match(r'(\.\./)+bin/%s\Z' % FILE_NAME, path)]
-        return [name for name in sorted(set(found)) if name not in NEEDED_ON_HOST]
+            found += [os.path.basename(path) for path in paths if re.match(r'(\.\./)+bin/[^/]+\Z', path)]
+        return [name for name in sorted(set(found)) if is_command(name) and name not in NEEDED_ON_HOST]
 
     def compile_bytecode(self, processes: int) -> None:
         """Compile the venv's Python files reproducibly, unless that was done when pip installed the last of them."""

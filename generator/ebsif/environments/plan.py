@@ -12,6 +12,7 @@ from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.lockfile import LayerRecord, versions_in
 from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.written import Unfit, read_written
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import as_parameter
@@ -103,13 +104,10 @@ def written(folder: str, name: str, where: str = "stages/*/") -> list[str]:
 
     Raise ExtendingError if a program in the container has put anything but a plain file there (P-03).
     """
-    from easybuild.easyblocks.generic.container.runtime import read_written
-    from easybuild.tools.build_log import EasyBuildError
-
     try:
         return [read_written(str(path), folder) for path in Path(folder).glob(f"build/**/{where}{name}")]
-    except EasyBuildError as error:
-        raise ExtendingError(str(error).strip("'\"")) from None
+    except Unfit as error:
+        raise ExtendingError(str(error)) from None
 
 
 def problem(done: running.Result, container: Container, folder: str) -> str:

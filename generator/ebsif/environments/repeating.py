@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, RECORD, ImageRecord, Record, versions_in
 from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.written import escape, is_file_name
 from pydantic import ValidationError
 
 from ebsif.catalogue.container import Container
@@ -22,7 +23,6 @@ from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import venv
 from ebsif.packages.requirements import names_in
-from ebsif.report.output import escape
 
 
 class RepeatingError(EbsifError):
@@ -62,11 +62,11 @@ def missing_in(record: Record) -> Iterator[str]:
     """Yield what a record needs to be repeated and lacks; the types of its values are right."""
     if not re.fullmatch("[0-9a-f]{64}", record.image.sha256 or ""):
         yield "it has no SHA256 of the image"
-    if not is_plain(record.image.file):
+    if not is_file_name(record.image.file):
         yield "its image should be the name of a file, without a directory"
     if not (record.has("venv_packages") and all(re.fullmatch(r"\S+==\S+", pin) for pin in record.venv_packages)):
         yield "its packages should be lines like name==version"
-    if not is_plain(record.venv_name or "venv"):
+    if not is_file_name(record.venv_name or "venv"):
         yield "its virtual environment should be the name of a directory"
     for stage in record.stages:
         try:
@@ -76,11 +76,6 @@ def missing_in(record: Record) -> Iterator[str]:
             yield f"in the stage '{escape(stage['name'])}', '{escape(first['loc'][0])}' is unknown or wrong"
     if not all(value.isprintable() for value in record.module.values()):
         yield "name, version and suffix of its module should be printable"
-
-
-def is_plain(name: str) -> bool:
-    """Return whether a text is the name of a file in a directory."""
-    return name.isprintable() and "/" not in name and name not in ("", ".", "..")
 
 
 def base_of(record: Record, containers: list[Container], site: Site) -> Container:

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional, Union
 
+from easybuild.easyblocks.generic.container.written import escape, printable
+
 COMMAND = re.compile("`[^`]+`")
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 WIDTH = 80
@@ -33,16 +35,6 @@ def is_quiet() -> bool:
 def is_verbose() -> bool:
     """Return whether --verbose was given."""
     return _level == VERBOSE
-
-
-def escape(text: object) -> str:
-    r"""Return untrusted text that is safe to print: one line, control characters escaped, as in \x1b."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
-
-
-def printable(text: object) -> str:
-    """Return a text, in which foreign ones may be, without control characters besides those for lines and columns."""
-    return "".join(one if one in "\n\t" else escape(one) for one in str(text))
 
 
 def print_diff(path: Path, before: Optional[str], after: str) -> None:
