@@ -27,7 +27,8 @@ from .container.imagefetch import fetch
 from .container.imagesource import ImageSource
 from .container.install import JUPYTER, check_scripts, copy_readable, install_kernel, install_scripts
 from .container.install import install_wrappers, wrapped_programs
-from .container.modulefile import MODULE_VARIABLES, ModuleFile, aliases_of, program, update_modulerc
+from .container.modulefile import MODULE_VARIABLES, ModuleFile, aliases_of, other_name, program
+from .container.modulefile import update_modulerc
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record import InstallRecord, correct_binds, versions_used
@@ -221,6 +222,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if build_option('module_only'):
             check_scripts(self.installdir, SET_ENVIRONMENT)
             # the sanity check loads the module, which reads them, before the module is written
+            self.keep(os.path.join(self.installdir, MODULE_CONF))
             self.write_settings()
             return
         if not self.image_file:
@@ -435,9 +437,12 @@ class ContainerInstall(Reinstall, EasyBlock):
         if not (fake or self.dry_run):
             self.write_settings()
             if build_option('module_only'):
-                self.warn(correct_binds(self.lock_path, self.spec.current_binds[1]))
+                # it may be the earlier module
+                self.keep(other_name(self.mod_filepath))
             update_modulerc(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases,
                             self.installdir, earlier_aliases)
+            if build_option('module_only'):
+                self.warn(correct_binds(self.lock_path, self.spec.current_binds[1]))
         return modules_path
 
     def write_settings(self) -> None:

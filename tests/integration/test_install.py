@@ -14,7 +14,7 @@ import pytest
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime
 from easybuild.easyblocks.generic.container.tables import CACHES
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
-from parts import TOOLS, Installed, wheel_settings
+from parts import BOTH_TOOLS, TOOLS, Installed, example_site, wheel_settings
 from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel
 
 TEXT = Installed.TEXT
@@ -314,6 +314,36 @@ def test_module_only_and_sanity_check_only(site):
     (root / "bin/start-shell").write_text("damaged")
     site.eb(easyconfig, "--rebuild")
     assert (root / "bin/start-shell").read_text() == (CONTAINER_FILES / "bin/start-shell").read_text()
+
+
+@pytest.mark.parametrize("tool", BOTH_TOOLS)
+def test_a_module_that_can_not_be_written_again(tmp_path, small_image, tool):
+    """defects W3: if eb --module-only fails, the module works as before; the next one that succeeds is complete."""
+    site = example_site(tmp_path, small_image("busybox"), tool)
+    text = "easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\n"
+    site.eb(site.easyconfig(text))
+    root = site.prefix / "eb/software/Example/1.0"
+
+    def files():
+        # no copy stays, either, but EasyBuild's own
+        folders = (root / "share/ebsif", site.modules / "Example")
+        return {path: (path.read_bytes(), path.stat().st_mode) for folder in folders for path in folder.iterdir()
+                if path.is_file() and ".bak_" not in path.name}
+
+    before = files()
+    for wrong in ("masked_paths = ['/etc/os-release']\n", "binds = ['/nowhere/x:/mnt']\nhidden = True\n"):
+        said = site.eb(site.easyconfig(text + wrong), "--module-only", "--rebuild", check=False)
+        assert said.returncode
+        assert "anity check failed" in said.stdout + said.stderr
+        assert files() == before
+    assert site.bash("module load Example/1.0 && start-shell -c 'echo works'").stdout == "works\n"
+    # as a killed eb leaves it
+    settings = root / "share/ebsif/module.conf"
+    shutil.copy2(settings, settings.with_name(".module.conf.replaced"))
+    settings.write_text("")
+    site.eb(site.easyconfig(f"{text}container_env = {{'MINE': '1'}}\n"), "--module-only", "--rebuild")
+    assert "MINE" in settings.read_text()
+    assert files().keys() == before.keys()
 
 
 @pytest.mark.usefixtures("configuration")

@@ -318,6 +318,42 @@ def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
 
 
 @pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, EasyBuildError("no"), OSError(errno.ENOSPC, "No space left")])
+def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
+    """defects W3: they are put back if a later step fails or is interrupted, and what was a link is one again."""
+    shown, hidden, new = tmp_path / "1.0.lua", tmp_path / ".1.0.lua", tmp_path / "new"
+    hidden.write_text("earlier")
+    shown.symlink_to(hidden.name)
+    easyblock = Easyblock(tmp_path / "1.0")
+    easyblock.directory, easyblock.installdir = "", str(tmp_path / "1.0")
+
+    def change(*_):
+        for path in (hidden, shown, new):
+            easyblock.keep(str(path))
+            path.unlink(missing_ok=True)
+            path.write_text("new")
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(EasyBlock, "run_step", change)
+    easyblock.run_step("prepare")
+    monkeypatch.setattr(EasyBlock, "run_step", fail)
+    with pytest.raises((KeyboardInterrupt, EasyBuildError)):
+        easyblock.run_step("sanitycheck")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".1.0.lua", "1.0.lua"]
+    assert (hidden.read_text(), shown.is_symlink()) == ("earlier", True)
+    monkeypatch.setattr(EasyBlock, "run_step", change)
+    easyblock.run_step("module")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".1.0.lua", "1.0.lua", "new"]
+    with pytest.raises(OSError, match="No space"):
+        monkeypatch.setattr(shutil, "copy2", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space")))
+        easyblock.keep(str(hidden))
+    easyblock.put_back()
+    assert hidden.read_text() == "new"
+
+
+@pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("version", ["2.6", "2.7"])
 def test_additions_that_were_built_for_another_image(tmp_path, version):
     """S002-44: they stay in use with the same packages of the image only, although the empty venv is the same."""

@@ -154,7 +154,7 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
     is_hidden = version.startswith('.')
     shown_version = version.lstrip('.')
     shown, hidden = os.path.join(software, shown_version), os.path.join(software, '.' + shown_version)
-    earlier = os.path.join(folder, name[1:] if is_hidden else '.' + name)
+    earlier = other_name(mod_filepath)
     path = os.path.join(folder, generator.DOT_MODULERC)
     with modulerc_lock(path):
         text = before = read_file(path) if os.path.exists(path) else ''
@@ -184,6 +184,12 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
                           "line from %s", module, software, alias, path)
         if text != before:
             write_whole(path, text)
+
+
+def other_name(mod_filepath: str) -> str:
+    """Return where the module file of a version is if this one is hidden and that isn't, or the reverse."""
+    folder, name = os.path.split(mod_filepath)
+    return os.path.join(folder, name[1:] if name.startswith('.') else '.' + name)
 
 
 def without_alias(text: str, modules: str, alias: str) -> str:

@@ -14,12 +14,12 @@ import signal
 import stat
 import time
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any, Iterator, List
 
-from easybuild.framework.easyblock import POSTPROC_STEP, StopException
+from easybuild.framework.easyblock import MODULE_STEP, POSTPROC_STEP, StopException
 from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
 from easybuild.tools.config import build_option, install_path
-from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, remove_dir, remove_file, write_file
+from easybuild.tools.filetools import adjust_permissions, mkdir, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit, exit_status, plain_errors, with_build_option
@@ -49,6 +49,8 @@ class Reinstall(MIXIN):
 
     # whether there is no earlier installation, and this run has begun the first one
     is_first = False
+    # files of the module that is in use, of which there are copies until this run has written a complete one
+    kept_files: List[str] = []
     # the installation directory, while a new installation is built beside the earlier one
     directory = ''
 
@@ -73,12 +75,6 @@ class Reinstall(MIXIN):
         return os.path.realpath(self.final_installdir) + '.replaced'
 
     @property
-    def module_backup(self) -> str:
-        """Where the earlier module file is while the new one is written."""
-        folder, name = os.path.split(self.mod_filepath)
-        return os.path.join(folder, '.%s.replaced' % name)
-
-    @property
     def is_own_copy(self) -> bool:
         """Whether the easyconfig is the copy in the earlier installation."""
         return os.path.realpath(self.cfg.path).startswith(os.path.realpath(self.final_installdir) + os.sep)
@@ -88,13 +84,18 @@ class Reinstall(MIXIN):
         code = STEP_STATUS.get(step) or getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
         try:
             with exit_status(code), plain_errors():
-                return super().run_step(step, *args, **kwargs)
+                done = super().run_step(step, *args, **kwargs)
+                if step == MODULE_STEP:
+                    self.forget_kept()
+                return done
         except BaseException as err:
             is_stopped = isinstance(err, StopException)
             is_failed = isinstance(err, Exception) and not is_stopped
             if step == POSTPROC_STEP and is_failed:
                 # what its commands have written doesn't count as users' changes
                 self.record_files()
+            with ignored_signals():
+                self.put_back()
             if self.directory:
                 if is_stopped:
                     print_warning("Stopped before the new installation was complete (--stop): it is removed, and the "
@@ -147,8 +148,8 @@ class Reinstall(MIXIN):
                 remove_replaced(self.staging_dir)
                 os.rename(os.path.realpath(self.installdir), self.staging_dir)
             os.rename(self.replaced_dir, os.path.realpath(self.installdir))
-            if os.path.exists(self.module_backup):
-                os.rename(self.module_backup, self.mod_filepath)
+            if os.path.lexists(copy_of(self.mod_filepath)):
+                os.rename(copy_of(self.mod_filepath), self.mod_filepath)
         if os.path.lexists(self.staging_dir):
             # with a record it had been in place, without one it was not complete
             self.preserve_user_changes(self.staging_dir)
@@ -230,11 +231,18 @@ class Reinstall(MIXIN):
         self.activate_installation()
         # nothing is built against a container, and EasyBuild's module for that has what eb changed in the environment
         # of the caller, passwords for registries included
-        with self.kept_module(), with_build_option('generate_devel_module', False):
+        self.keep(self.mod_filepath)
+        if os.path.islink(self.mod_filepath):
+            # to the name of a hidden module, which is going to be removed: EasyBuild would write through the link
+            remove_file(self.mod_filepath)
+        with with_build_option('generate_devel_module', False):
             modules_path = super().make_module_step()
-            if self.directory:
-                self.make_writable(self.replaced_dir)
-                self.preserve_user_changes(self.replaced_dir, merge=True)
+        if self.directory:
+            self.make_writable(self.replaced_dir)
+            self.preserve_user_changes(self.replaced_dir, merge=True)
+        if not build_option('module_only'):
+            # from here on, the earlier module file would have no installation
+            self.forget_kept()
         if self.directory:
             replaced, earlier = self.replaced_dir, self.staging_dir
             self.directory = ''
@@ -256,25 +264,44 @@ class Reinstall(MIXIN):
             if os.path.isdir(path) and not (os.path.islink(path) or os.access(path, os.W_OK)):
                 adjust_permissions(path, stat.S_IWUSR)
 
-    @contextmanager
-    def kept_module(self) -> Iterator[None]:
-        """Context manager in which a failure leaves the earlier module as it was."""
-        backup = self.module_backup
-        remove_file(backup)
-        if os.path.exists(self.mod_filepath):
-            # it can be loaded until the new one is written
-            copy_file(self.mod_filepath, backup)
-        if os.path.islink(self.mod_filepath):
-            # to the name of a hidden module, which is going to be removed: EasyBuild would write through the link
-            remove_file(self.mod_filepath)
-        try:
-            yield
-        except BaseException:
-            remove_file(self.mod_filepath)
-            if os.path.exists(backup):
-                os.rename(backup, self.mod_filepath)
-            raise
-        remove_file(backup)
+    def keep(self, path: str) -> None:
+        """
+        Keep a copy of a file of the module that is in use, or that there was none, until a new module is complete.
+
+        If a step fails or is interrupted, the file is put back. It isn't if eb is killed: the next eb does that.
+        """
+        folder, copy = os.path.dirname(path), copy_of(path)
+        if path in self.kept_files or os.path.isdir(folder) and not (os.access(folder, os.W_OK)
+                                                                     or os.access(path, os.W_OK)):
+            # it can't be changed either
+            return
+        if os.path.lexists(copy):
+            os.rename(copy, path)
+        if os.path.lexists(path):
+            unfinished = copy + '.unfinished'
+            remove_file(unfinished)
+            try:
+                # a link stays one
+                shutil.copy2(path, unfinished, follow_symlinks=False)
+                os.rename(unfinished, copy)
+            finally:
+                remove_file(unfinished)
+        self.kept_files = self.kept_files + [path]
+
+    def put_back(self) -> None:
+        """Put the kept files back; those that weren't there are removed."""
+        for path in self.kept_files:
+            if os.path.lexists(copy_of(path)):
+                os.rename(copy_of(path), path)
+            else:
+                remove_file(path)
+        self.kept_files = []
+
+    def forget_kept(self) -> None:
+        """Remove the copies of kept files: the new module is complete."""
+        for path in self.kept_files:
+            remove_file(copy_of(path))
+        self.kept_files = []
 
     def restore_easyconfig(self) -> None:
         """Write the easyconfig again if it was in the earlier installation: eb copies it after the last step."""
@@ -358,6 +385,11 @@ class Reinstall(MIXIN):
                 move(before.path(name), paths[-1])
         if paths:
             print_msg("user software that was renamed by hand is kept (%s)", ', '.join(paths), log=self.log)
+
+
+def copy_of(path: str) -> str:
+    """Return where the copy of a file is that a failure puts back."""
+    return os.path.join(os.path.dirname(path), '.%s.replaced' % os.path.basename(path))
 
 
 @contextmanager
