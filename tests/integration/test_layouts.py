@@ -224,7 +224,7 @@ def module_of_ebsif(lumi, release, tmp_path):
     easyconfig = own_easyconfig(release, tmp_path / "sources")
     assert "All contribution checks PASSed" in lumi.eb("--check-contrib", easyconfig).stdout
     lines = blocks("docs/lumi/for-lust.md")[-1]
-    lines = lines.replace("LUMI partition/container EasyBuild-production", "EasyBuild-user")
+    lines = lines.replace("LUMI partition/container EasyBuild-unlock EasyBuild-production", "EasyBuild-user")
     # in an empty network namespace
     script = shlex.quote(f"{lumi.tool.init}\n{lines}")
     said = lumi.bash(f"unshare --map-current-user --net bash -ec {script}", cwd=easyconfig.parent).stdout

@@ -75,7 +75,8 @@ def test_easyconfigs_pass_the_rules_of_easybuild(path):
         assert line.startswith("#") or not runs or re.search(r"\bpython\S* (?:-[a-z]+ )*-s ", line), line
     assert values.get("source_urls") or values["download_instructions"]
     assert path.stem == f"{values['name']}-{values['version']}{values['versionsuffix']}"
-    assert path.parent == CHECKOUT / "easyconfigs" / values["name"][0].lower() / values["name"]
+    folder = CHECKOUT / "easyconfigs" / ("__archive__" if values.get("hidden") else "")
+    assert path.parent == folder / values["name"][0].lower() / values["name"]
     names = re.findall(r"^(\w+) *=", text, re.MULTILINE)
     assert len(names) == len(set(names))
     # docs F: stages of a build from source, and forty binds of ccpe, need more lines
@@ -738,6 +739,10 @@ def test_nothing_is_rendered_yet(read, tmp_path):
     assert said.text == f"no container has an easyconfig in {output} yet: run ebsif render --site local"
     one, *others = [rendering.render(container, output) for container in containers]
     rendering.write([one], output)
+    # lumi N3: nor if there is one already, which `ebsif add` wrote
+    more = read(HEAD + "".join(f"{RECORD}    label: {label}\n" for label in "abcdefg"))
+    (said,) = check(more, output, site.read("local"), options=["--site", "local"])
+    assert said.text == f"6 of the 7 containers don't have an easyconfig in {output} yet: run ebsif render --site local"
     said = check(containers, output, site.read("local"), options=["--site", "local"])
     assert [one.text for one in said] == [
         f"{one.path} does not exist: run ebsif render --site local" for one in others]

@@ -79,7 +79,7 @@ def test_one_bad_record_does_not_stop_the_others(place):
     (folder / "Bad.yaml").write_text("name: Bad\nfamilies: {x}\n")
     result = run(place, "render", *MINE, status=1)
     assert (place / "easyconfigs/j/JAX/JAX-0.10.0-20250601.eb").is_file()
-    assert (place / "easyconfigs/j/JAX/JAX-0.4.0-20240101.eb").is_file()
+    assert (place / "easyconfigs/__archive__/j/JAX/JAX-0.4.0-20240101.eb").is_file()
     assert not (place / "easyconfigs/j/JAX/JAX-0.5.0-20250101.eb").exists()
     problems = result.stderr.splitlines()
     where = "ebsif: sites/mine/containers/JAX.yaml"
@@ -143,6 +143,34 @@ def test_render_keeps_what_a_person_has_written(place):
     assert "0 new, 1 changed, 2 up to date" in run(place, "render", *MINE).stderr
 
 
+def test_render_moves_archived_easyconfigs(place):
+    """Lumi W1: the easyconfig of an archived record is below __archive__, and comes back; --except leaves it alone."""
+    records = place / "sites/mine/containers/JAX.yaml"
+    current, archived = (place / folder / "j/JAX/JAX-0.5.0-20250101.eb" for folder in
+                         ("easyconfigs", "easyconfigs/__archive__"))
+    run(place, "render", *MINE)
+    text = current.read_text()
+    records.write_text(CONTAINERS.replace("date: 20250101", "date: 20250101, archived: true"))
+    said = run(place, "check", *MINE, "--quick", status=1).stdout
+    assert "its place is easyconfigs/__archive__/j/JAX now: run ebsif render" in said
+    assert "0 new, 0 changed, 2 up to date" in run(place, "render", *MINE, "--except", "0.5.0").stderr
+    assert current.read_text() == text
+    # a person's changes aren't moved
+    current.write_text(text + "# mine\n")
+    said = run(place, "render", *MINE, status=1).stderr
+    assert f"{current.relative_to(place)} was written or edited by a person, and is not replaced" in said
+    assert not archived.exists()
+    current.write_text(text)
+    said = run(place, "render", *MINE)
+    assert "moved    easyconfigs/__archive__/j/JAX/JAX-0.5.0-20250101.eb" in said.stdout
+    assert "0 new, 1 moved, 0 changed, 2 up to date" in said.stderr
+    assert not current.exists() and "hidden = True" in archived.read_text()
+    records.write_text(CONTAINERS)
+    run(place, "render", *MINE)
+    assert not archived.exists() and current.read_text() == text
+    assert "0 new, 0 changed, 3 up to date" in run(place, "render", *MINE).stderr
+
+
 def test_sites_do_not_replace_easyconfigs_of_each_other(place):
     """C-04: in a directory of several sites, an easyconfig with the same name is only replaced with --overwrite."""
     shutil.copytree(place / "sites/mine", place / "sites/other")
@@ -178,7 +206,7 @@ def test_a_removed_record(place):
     (place / "sites/mine/containers/JAX.yaml").write_text("".join(CONTAINERS.splitlines(keepends=True)[:-1]))
     result = run(place, "render", *MINE)
     assert "JAX-0.4.0-20240101.eb is no longer in the catalogue" in result.stderr
-    assert (place / "easyconfigs/j/JAX/JAX-0.4.0-20240101.eb").exists()
+    assert (place / "easyconfigs/__archive__/j/JAX/JAX-0.4.0-20240101.eb").exists()
 
 
 def test_check(place):

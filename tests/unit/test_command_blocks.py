@@ -41,7 +41,7 @@ TRIED = {
     "docs/lumi/05-many-nodes.md": "test_laif.py::guide",
     "docs/lumi/for-lust.md": [
         "test_site_easybuild.py::test_an_older_easybuild_is_not_disturbed",
-        "test_site_easybuild.py::test_an_older_easybuild_is_not_disturbed",
+        "test_site_easybuild.py::test_the_switch_from_recipes_to_records",
         "test_layouts.py::test_installed_with_eb"],
     "docs/new-site.md": "test_tutorial.py::test_the_tutorial_for_a_new_site",
     "docs/registries.md": "test_documentation.py::test_the_commands_of_the_readme",

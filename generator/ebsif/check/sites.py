@@ -26,7 +26,6 @@ from ebsif.check.records import (
     missing_in,
 )
 from ebsif.errors import EbsifError
-from ebsif.files import is_there
 from ebsif.images import inspection
 from ebsif.render import easyconfig, rendering
 from ebsif.report.findings import ERROR, NOTE, WARNING, Finding, findings_of
@@ -35,7 +34,7 @@ from ebsif.report.output import format_count
 # Easyconfigs with more lines than this are hard to read; those with stages or with many binds may be longer.
 LONG = 60
 
-# If nothing is rendered yet, one finding says so for more containers than this, not one for each.
+# If more easyconfigs than this are missing, one finding says so, not one for each.
 FEW = 5
 
 # How messages of the easyblocks name a parameter; the field of the record has the same name.
@@ -86,10 +85,14 @@ def check(containers: Sequence[Container], output: Path, profile: Site, options:
     wanted, valid = [], []
     if images or deep:
         yield from not_examined(containers, images)
-    rendered = len(containers) <= FEW or is_there(output)
-    if not rendered:
-        yield Finding(ERROR, profile.name, f"no container has an easyconfig in {output} yet: run "
-                      + shlex.join(["ebsif", "render", *options]), str(containers[0].path.parent), 0)
+    command = shlex.join(["ebsif", "render", *options])
+    missing = [one for one in containers if is_missing(one, output)]
+    in_one = len(missing) > FEW
+    if in_one:
+        which = "no container has" if len(missing) == len(containers) else f"{len(missing)} of the {len(containers)} " \
+            "containers don't have"
+        yield Finding(ERROR, profile.name, f"{which} an easyconfig in {output} yet: run {command}",
+                      str(missing[0].path.parent), 0)
     yield from repetitions(containers)
     for container in containers:
         finding = finding_on(container)
@@ -106,16 +109,22 @@ def check(containers: Sequence[Container], output: Path, profile: Site, options:
             continue
         wanted.append(path)
         on_record = [*check_requirements(container, finding), *check_rocm(container, finding)]
-        on_file = list(check_easyconfig(container, path, text, finding, options)) if rendered else []
+        on_file = list(check_easyconfig(container, path, text, finding, command)) if path.is_file() else []
+        if container in missing and not in_one:
+            on_file.append(finding(ERROR, f"{path} does not exist: run {command}"))
         yield from on_record + on_file
-        if rendered and not any(one.level == ERROR for one in on_file):
+        if container not in missing and not any(one.level == ERROR for one in on_file):
             valid.append(path)
         if reader:
             known = {one.text for one in on_record}
             yield from (finding(ERROR, problem) for problem in reader.problems(container, text) if problem not in known)
     if is_complete:
+        places = {path.name: path for path in wanted}
         for path in rendering.left_over(wanted, output, profile):
-            yield Finding(ERROR, path.stem, "is no longer in the catalogue: remove it", str(path))
+            place = places.get(path.name)
+            text = f"its place is {place.parent} now: run {command}, which moves it" if place else \
+                "is no longer in the catalogue: remove it"
+            yield Finding(ERROR, path.stem, text, str(path))
     if reader and valid:
         yield from check_style(valid)
 
@@ -155,20 +164,26 @@ def finding_on(container: Container) -> Creator:
     return finding
 
 
-def check_easyconfig(container: Container, path: Path, text: str, finding: Creator,
-                     options: Sequence[str]) -> Iterator[Finding]:
-    """Yield findings on the easyconfig at a path, which should have this text; `options` are for ebsif render."""
-    command = shlex.join(["ebsif", "render", *options])
+def is_missing(container: Container, output: Path) -> bool:
+    """Return whether the easyconfig of a container should be in a directory, and isn't."""
+    # `ebsif install` renders those of one's own records
+    if container.is_own:
+        return False
     try:
-        there = path.read_text(encoding="utf-8") if path.is_file() else None
+        return not rendering.place(container, output).is_file()
+    except CatalogueError:
+        # reported with the other problems of the record
+        return False
+
+
+def check_easyconfig(container: Container, path: Path, text: str, finding: Creator, command: str) -> Iterator[Finding]:
+    """Yield findings on the easyconfig at a path, which should have this text; `command` renders it."""
+    try:
+        there = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         yield finding(ERROR, f"{path} can't be read: {error}")
         return
-    if there is None:
-        # `ebsif install` renders those of one's own records
-        if not container.is_own:
-            yield finding(ERROR, f"{path} does not exist: run {command}")
-    elif there != text:
+    if there != text:
         yield finding(ERROR, f"{path} differs from the catalogue: run {command}, or change the catalogue")
     if len(text.splitlines()) > LONG and not (container.stages or "binds" in container.not_inherited):
         yield finding(WARNING, f"{path} has {len(text.splitlines())} lines, which is hard to read")

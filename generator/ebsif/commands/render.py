@@ -3,13 +3,24 @@
 A record that can't be rendered, or that has the same module as another one, is reported with its file and line; the
 others are still written, and the exit status is 1. So is an easyconfig that a person has written, or edited since it
 was rendered, and one of another site: it stays as it is, unless --overwrite is given.
+
+Easyconfigs of archived records are written below __archive__, where eb finds them by their path only.
 """
 
 from argparse import ArgumentParser, Namespace
 
 from ebsif.catalogue import reading, selection
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.yamlerrors import Problem
-from ebsif.commands.options import add_dry_run, add_names, add_overwrite, add_settings, settings_of
+from ebsif.commands.options import (
+    add_dry_run,
+    add_names,
+    add_overwrite,
+    add_settings,
+    complete,
+    offer,
+    settings_of,
+)
 from ebsif.errors import FOUND
 from ebsif.render import easyconfig, rendering
 from ebsif.report import output
@@ -19,6 +30,7 @@ EXAMPLES = """\
   ebsif render --site lumi PyTorch/2.7.0     # only this version
   ebsif render --site lumi --diff            # show what would change
   ebsif render --stdout PyTorch/2.13.0       # print instead of writing
+  ebsif render --site lumi --except ccpe     # all but some
 """
 
 
@@ -26,6 +38,8 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
     add_names(parser)
+    offer(complete, parser.add_argument("--except", dest="left_out", metavar="CONTAINER", nargs="+", action="extend",
+                                        default=[], help="leave these out: NAME, NAME/VERSION or a part of a name"))
     add_overwrite(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--diff", action="store_true", help="only show what would change; exit status 1 if anything would")
@@ -43,8 +57,9 @@ def run(options: Namespace) -> int:
     containers = reading.read(profile, *directories, problems=unreadable)
     chosen = containers
     if options.names:
-        found = [one for name in options.names for one in selection.find(containers, name)]
-        chosen = list(dict.fromkeys(found))
+        chosen = named(containers, options.names)
+    left_out = named(containers, options.left_out)
+    chosen = [one for one in chosen if one not in left_out]
     moving = [] if options.stdout else [one for one in chosen if one.moving_image()]
     done, more = rendering.render_all([one for one in chosen if one not in moving], settings.output, containers)
     problems = [*map(str, unreadable), *more]
@@ -56,9 +71,10 @@ def run(options: Namespace) -> int:
             print(rendered.text, end="")
         return FOUND if problems else 0
     kept = {} if options.overwrite else rendering.refused(done, settings.output)
-    for path, (reason, remedy) in kept.items():
-        output.error(f"{path} {reason}, and is not replaced: {remedy}, or replace the file with --overwrite")
-    states = {"new": 0, "changed": 0, "unchanged": 0}
+    for refusal in kept.values():
+        output.error(f"{refusal.path} {refusal.reason}, and is not replaced: {refusal.remedy}, or replace the file "
+                     "with --overwrite")
+    states = {"new": 0, "moved": 0, "changed": 0, "unchanged": 0}
     for rendered in [one for one in done if one.path not in kept]:
         states[rendered.state] += 1
         if not options.diff and rendered.state != "unchanged":
@@ -71,12 +87,20 @@ def run(options: Namespace) -> int:
     paths = [rendered.path for rendered in done]
     # if a record can't be read, an easyconfig without a record may be its own
     if everything and len(problems) == len(moving):
-        wanted = [*paths, *(rendering.place(one, settings.output) for one in moving)]
+        wanted = [*paths, *(rendering.place(one, settings.output) for one in (*moving, *left_out))]
+        # what is kept is reported above
+        wanted += [refusal.path for refusal in kept.values()]
         for path in rendering.left_over(wanted, settings.output, profile):
             output.error(f"{path} is no longer in the catalogue: remove it, or remove its first line to keep it")
     if not options.diff:
         output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
-                    f"{states['changed']} changed, {states['unchanged']} up to date"
+                    + (f"{states['moved']} moved, " if states["moved"] else "")
+                    + f"{states['changed']} changed, {states['unchanged']} up to date"
                     + (f", {len(kept)} kept" if kept else "")
                     + (f"; {output.format_count(len(problems), 'problem')}" if problems else ""))
     return FOUND if problems or kept or (options.diff and len(paths) > states["unchanged"]) else 0
+
+
+def named(containers: list[Container], names: list[str]) -> list[Container]:
+    """Return the containers that any of the names stands for, each once."""
+    return list(dict.fromkeys(one for name in names for one in selection.find(containers, name)))

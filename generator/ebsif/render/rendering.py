@@ -19,46 +19,91 @@ RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+)
 # The digests of the easyconfigs as they were written, in the directory of easyconfigs.
 WRITTEN = ".ebsif-render"
 
+# EasyBuild's directory of archived easyconfigs: eb finds them by path, or with --consider-archived-easyconfigs.
+ARCHIVE = "__archive__"
+
 
 @dataclass(frozen=True)
 class Rendered:
-    """A rendered easyconfig: container, path, text, and the file's current text (None: no file)."""
+    """A rendered easyconfig: container, path, text, the file's current text, and its file at an earlier place."""
 
     container: Container
     path: Path
     text: str
+    # None: no file
     before: Optional[str]
+    # since the record was archived, or is no longer
+    moved_from: Optional[Path]
 
     @property
     def state(self) -> str:
-        """'new', 'changed' or 'unchanged'."""
+        """'moved', 'new', 'changed' or 'unchanged'."""
+        if self.moved_from:
+            return "moved"
         return "new" if self.before is None else "changed" if self.before != self.text else "unchanged"
+
+    @property
+    def replaced(self) -> dict[Path, str]:
+        """The files that writing it would replace or remove, with their texts."""
+        texts = {}
+        if self.before and self.before != self.text:
+            texts[self.path] = self.before
+        if self.moved_from:
+            texts[self.moved_from] = read(self.moved_from) or ""
+        return texts
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A file that must not be replaced or removed unless somebody asks for it, the reason and the remedy."""
+
+    path: Path
+    reason: str
+    remedy: str
 
 
 def place(container: Container, output: Path) -> Path:
-    """Return the path of an easyconfig below a directory in which EasyBuild searches."""
+    """Return the path of an easyconfig below a directory in which EasyBuild searches; archived ones have their own."""
+    folder = output / ARCHIVE if container.archived else output
+    return folder / below_letter(container)
+
+
+def other_place(container: Container, output: Path) -> Path:
+    """Return the path that the easyconfig had, or will have, if the container is archived or brought back."""
+    folder = output if container.archived else output / ARCHIVE
+    return folder / below_letter(container)
+
+
+def below_letter(container: Container) -> Path:
+    """Return the path of an easyconfig below EasyBuild's folders of letters."""
     name = container.easyconfig_name
     # the catalogue refuses such names, but no file must ever be written outside the directory
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
         raise CatalogueError(f"'{name}' is not a valid name for an easyconfig")
-    return output / container.name[0].lower() / container.name / name
+    return Path(container.name[0].lower(), container.name, name)
 
 
 def for_eb(container: Container, output: Path) -> str:
-    """Return an easyconfig as an argument of eb: the file if it was rendered there, else its name, to be searched."""
+    """Return an easyconfig as arguments of eb: the file if it was rendered there, else its name, to be searched."""
     path = place(container, output)
-    return shlex.quote(str(path)) if path.is_file() else container.easyconfig_name
+    if path.is_file():
+        return shlex.quote(str(path))
+    return f"--consider-archived-easyconfigs {path.name}" if container.archived else path.name
+
+
+def read(path: Path) -> Optional[str]:
+    """Return the text of a file, None without a file. A file with invalid bytes differs from all that is rendered."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
 
 
 def render(container: Container, output: Path) -> Rendered:
     """Return the rendered easyconfig of a container."""
-    path = place(container, output)
-    try:
-        # a file with invalid bytes counts as changed
-        before = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        before = None
-    return Rendered(container, path, easyconfig.render(container), before)
+    path, other = place(container, output), other_place(container, output)
+    moved_from = other if other.is_file() else None
+    return Rendered(container, path, easyconfig.render(container), read(path), moved_from)
 
 
 def render_all(containers: Iterable[Container], output: Path,
@@ -79,32 +124,31 @@ def render_all(containers: Iterable[Container], output: Path,
     return done, problems
 
 
-def refused(done: Iterable[Rendered], output: Path) -> dict[Path, tuple[str, str]]:
+def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
     """
-    Return easyconfigs that must not be replaced unless somebody asks for it (C-04), each with the reason and a remedy.
+    Return easyconfigs that must not be written unless somebody asks for it (C-04), each with the reason.
 
-    They are what a person has written or edited, and easyconfigs of other sites.
+    They would replace what a person has written or edited, or easyconfigs of other sites.
     """
     written = files.read_digests(output / WRITTEN)
     found = {}
     for one in done:
-        if not one.before or one.state != "changed":
-            continue
-        before, now = RENDERED.match(one.before), RENDERED.match(one.text)
-        # without a digest (from a checkout) its first line says that a file was rendered
-        if not before or written.get(str(one.path.relative_to(output))) not in (None, files.digest(one.path)):
-            found[one.path] = "was written or edited by a person", "move the change to the catalogue"
-        elif now and before[1] != now[1]:
-            found[one.path] = (f"is the easyconfig of the site {before[1]}",
-                               "choose another directory with -o, in which {site} stands for the site")
+        for path, text in one.replaced.items():
+            before, now = RENDERED.match(text), RENDERED.match(one.text)
+            # without a digest (from a checkout) its first line says that a file was rendered
+            if not before or written.get(str(path.relative_to(output))) not in (None, files.digest(path)):
+                found[one.path] = Refusal(path, "was written or edited by a person", "move the change to the catalogue")
+            elif now and before[1] != now[1]:
+                found[one.path] = Refusal(path, f"is the easyconfig of the site {before[1]}", "choose another "
+                                          "directory with -o, in which {site} stands for the site")
     return found
 
 
 def require_replaceable(one: Rendered, output: Path) -> None:
     """Raise OverwriteError if an easyconfig must not be replaced; see `refused`."""
-    for reason, _ in refused([one], output).values():
-        raise files.OverwriteError(f"{one.path} {reason}: rename or remove it, or choose another directory with -o, "
-                                   "and run this command again")
+    for refusal in refused([one], output).values():
+        raise files.OverwriteError(f"{refusal.path} {refusal.reason}: rename or remove it, or choose another directory "
+                                   "with -o, and run this command again")
 
 
 def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -> None:
@@ -115,12 +159,15 @@ def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -
         if one.path in kept:
             continue
         name = str(one.path.relative_to(output))
-        if one.state != "unchanged":
+        if one.before != one.text:
             files.replace(one.path, one.text, shared=True)
-        elif name not in written:
+        elif name not in written and not one.moved_from:
             # nothing to do, possibly in a directory that can't be written
             continue
         digests[name] = files.digest(one.path)
+        if one.moved_from:
+            one.moved_from.unlink()
+            digests.pop(str(one.moved_from.relative_to(output)), None)
     if digests != written:
         text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
         files.replace(output / WRITTEN, text, shared=True)
@@ -130,7 +177,8 @@ def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:
     """Return the easyconfigs that were rendered for a site but are not among the given paths."""
     wanted = set(wanted)
     paths = []
-    for folder in sorted({path.parent for path in wanted} | set(output.glob("?/*"))):
+    folders = {path.parent for path in wanted} | {*output.glob("?/*"), *output.glob(f"{ARCHIVE}/?/*")}
+    for folder in sorted(folders):
         for path in sorted(folder.glob("*.eb")):
             if path not in wanted:
                 with path.open(encoding="utf-8", errors="replace") as text:
