@@ -38,6 +38,7 @@ from .container.settings import MODULE_CONF, SET_ENVIRONMENT, constant, variable
 from .container.lockfile import IMAGE_CENTRAL, LAYER, InstalledImage, InstalledImages
 from .container.spec import ContainerSpec
 from .container.systempackages import CHECK_VARIABLE, REPORT
+from .container.tables import INIT_CONDA
 from .container.trial import NEVERTHELESS, Trial
 from .container.venv import REUSE_VARIABLE
 from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
@@ -247,6 +248,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.masks.apply(self.container)
         # fails for truncated files and files of another type
         self.probe = ImageProbe.inspect(self.container, self.spec.image_name, self.venv)
+        if self.spec.init in INIT_CONDA:
+            self.probe.check_environment(self.spec.conda_prefix)
         if self.spec.has_python:
             self.probe.check(bool(self.spec.venv))
         wrong = self.probe.wrong_packages(self.spec.image_packages)

@@ -86,6 +86,18 @@ def test_unsupported_features_without_bash_and_python(place, easyblock, text):
     assert "easyblock ContainerInstall with init = 'none'" in said
 
 
+@pytest.mark.parametrize(("easyblock", "environment", "missing"), [
+    ("ContainerInstall", "conda_env = 'pytorhc'\n", "pytorhc"), ("ContainerVenv", "conda_env = 'pytorhc'\n", "pytorhc"),
+    # the name of the software is the default
+    ("ContainerVenv", "", "example")])
+def test_a_conda_environment_that_the_image_lacks(site, easyblock, environment, missing):
+    """D0, H-05: it is refused, instead of a module with another Python; what is there is named."""
+    text = f"init = 'conda-injected'\n{environment}image_packages = {{'python': '3.11'}}\n"
+    said = " ".join(refused(site, easyconfig(site, text, easyblock)).split())
+    assert f"no Conda environment /opt/miniconda3/envs/{missing} with Python, its python3 is /usr/bin/python3" in said
+    assert "Set 'conda_env' to an environment that is there: pytorch." in said
+
+
 def test_an_incomplete_python(place, small_image):
     """G-11, admin D9, D10: python3-minimal: no venv, for the reason given; its Python works as it is."""
     site = place("python-minimal")

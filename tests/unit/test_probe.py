@@ -55,6 +55,17 @@ def test_missing_parts_are_refused(found, venv, reasons, remedy):
     assert len(probe(**found).lacks(venv)) == len(reasons)
 
 
+def test_the_conda_environments_of_an_image():
+    """D0, H-05: those that can be written into 'conda_env' are named, and nothing else that an image has."""
+    there = probe(python3="/opt/conda/envs/ai/bin/python3")
+    there.check_environment("/opt/conda/envs/ai")
+    there.environments = ["/opt/miniconda3/envs/one", "/opt/conda/envs/ai", "/opt/conda/envs/\x1b[2J", "/usr", ""]
+    with pytest.raises(EasyBuildError, match="environment /opt/conda/envs/ia with .*: one, /opt/conda/envs/ai[.]$"):
+        there.check_environment("/opt/conda/envs/ia")
+    with pytest.raises(EasyBuildError, match="with Python[.] Nothing was copied[.] .* init = 'image'"):
+        probe(python3="").check_environment("/opt/conda/envs/ai")
+
+
 @pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("said", ["/lib/x.so." + "9" * 5000, "/etc/shadow\n/x.so.0", "x.so.0.", "\0", "../../x.so.9\n"])
 def test_what_a_hostile_image_says_about_a_library(said):

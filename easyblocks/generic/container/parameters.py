@@ -49,6 +49,9 @@ LISTED_PACKAGES = {
 # Value of 'wrappers': every program of the venv.
 WRAPPERS_ALL = 'all'
 
+# Full path of a Conda environment.
+CONDA_ENVIRONMENT = re.compile(r'/.*/envs/[^/]+\Z')
+
 # Steps of EasyBuild without which nothing is installed, or what is recorded is wrong.
 NEEDED_STEPS = ('extract', 'configure', 'build', 'install')
 
@@ -248,7 +251,7 @@ def entry_point_problem(path: Optional[str], _spec: Any) -> Optional[str]:
 
 def conda_env_problem(_value: Optional[str], spec: Any) -> Optional[str]:
     """Check the path of a Conda environment."""
-    if '/' not in spec.conda_env or re.match(r'/.*/envs/[^/]+\Z', spec.conda_env):
+    if '/' not in spec.conda_env or CONDA_ENVIRONMENT.match(spec.conda_env):
         return None
     return " should be the name of a Conda environment, or DIRECTORY/envs/NAME, found: %s" % spec.conda_env
 

@@ -21,10 +21,11 @@ from easybuild.tools.utilities import trace_msg
 from .framework import RunShellCmdError
 from .packages import Packages
 from .install import lines_after, read_program, sh_command
-from .parameters import IF_NEWER
+from .parameters import CONDA_ENVIRONMENT, IF_NEWER
 from .runtime import Container, bind_source, bind_target
+from .tables import CONDA_ROOT
 from .texts import value_problem, variable_problem
-from .written import read_written
+from .written import escape, path_problem, read_written
 
 # what the runtime says
 NO_SHELL = re.compile(r'FATAL: .*\bsh"?: (?:executable file not found|no such file)', re.IGNORECASE)
@@ -64,6 +65,8 @@ class ImageProbe:
         # the part of the record on the packages of the system and of Conda
         self.inventory: Dict[str, Any] = {}
         self.labels: Dict[str, str] = {}
+        # paths of Conda environments with Python
+        self.environments: List[str] = []
         # the result of the command that creates a venv
         self.creation: Optional[CommandResult] = None
         # for example 'apptainer version 1.4.5'
@@ -95,6 +98,7 @@ class ImageProbe:
         found = cls(image, output.output, output.stderr)
         found.runtime = version.result()
         found.inventory, found.labels = read_inventory(folder), read_labels(folder)
+        found.environments = read(folder, 'environments').splitlines()
         if venv:
             status = read(folder, 'status').strip()
             if not status:
@@ -133,6 +137,23 @@ class ImageProbe:
                         "'init: none' in a catalogue): module, binds, wrappers and start-shell work")
         raise EasyBuildError("The image %s can't be installed like this: %s. Nothing was copied. Either %s, or %s.",
                              self.image, '; '.join(lacks), *ways)
+
+    def check_environment(self, prefix: str) -> None:
+        """
+        Refuse the image unless its Python is that of a Conda environment with this path (H-05).
+
+        Without the environment, the module would quietly have another Python, or none.
+        """
+        if self.python3 == os.path.join(prefix, 'bin', 'python3'):
+            return
+        names = [os.path.basename(path) if os.path.dirname(path) == os.path.join(CONDA_ROOT, 'envs') else path
+                 for path in self.environments if CONDA_ENVIRONMENT.match(path) and not path_problem(path)]
+        remedy = "No Conda environment with Python was found in it: with init = 'image' the module has its python3."
+        if names:
+            remedy = "Set 'conda_env' to an environment that is there: %s." % ', '.join(map(escape, names))
+        raise EasyBuildError("Easyconfig parameter 'conda_env': the image %s has no Conda environment %s with "
+                             "Python%s. Nothing was copied. %s", self.image, prefix,
+                             ", its python3 is %s" % escape(self.python3) if self.python3 else '', remedy)
 
     def wrong_packages(self, wanted: Dict[str, str]) -> Optional[str]:
         """Return what is wrong if the image doesn't have the packages in 'image_packages' (L-12, F-11)."""

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Print whether the image has bash and python3, and the output of installed-packages.py, which is standard input.
-# Meanwhile copy its databases of packages and its labels to a directory, and run a command that makes a venv, whose
-# output and exit status are put there as well.
+# Meanwhile copy its databases of packages, its labels and the paths of its Conda environments to a directory, and run a
+# command that makes a venv, whose output and exit status are put there as well.
 # Usage: DIRECTORY [ROOT [COMMAND...]]
 if [ $# -gt 2 ]; then
     {
@@ -40,6 +40,10 @@ done
             [ ! -f "$file" ] || echo "$file"
         done
     done >"$1/conda"
+    for folder in "$2"/*conda*/envs/* "$2"/*mamba*/envs/* "$2"/opt/*/envs/* "$2"/usr/local/*conda*/envs/* \
+        "$2"/root/*conda*/envs/*; do
+        [ ! -x "$folder/bin/python3" ] || echo "$folder"
+    done >"$1/environments"
 } 2>/dev/null &
 
 # the image may be usable even if its Python isn't
