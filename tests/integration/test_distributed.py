@@ -125,6 +125,49 @@ def test_a_missing_srun_is_an_error(training):
     assert [one["WORLD_SIZE"] for one in shown(result.stdout)] == ["1"]
 
 
+def test_a_job_that_is_submitted_in_a_step(training):
+    """W1: sbatch passes the variables of the step in which it is typed on to the job script: they don't count there."""
+    inner = training.site.work / "inner.sh"
+    inner.write_text(f"""#!/bin/bash
+        [[ $SLURM_STEP_NODELIST == {NODES[0]} ]] && echo "first $($RUNSCRIPTS/get-master)"
+        singularity exec $SIF conda-python-distributed show.py
+        srun -n 1 singularity exec $SIF conda-python-distributed show.py
+        srun -n 1 "$RUNSCRIPTS/get-master"
+    """)
+    submitted = f"sbatch --wait --output=inner.out -w {NODES[1]} -N1 -n1 inner.sh"
+    training.run(f"srun -N1 -n1 -w {NODES[0]} {submitted}")
+    said = (training.site.work / "inner.out").read_text()
+    assert [(one["RANK"], one["WORLD_SIZE"]) for one in shown(said)] == [("0", "1")] * 2
+    assert {one["MASTER_ADDR"] for one in shown(said)} == {"127.0.0.1", NODES[1]}
+    assert said.startswith(f"first {NODES[1]}\n") and said.endswith(f"\n{NODES[1]}\n")
+    training.run(f"srun -N1 -n1 -w {NODES[0]} {submitted.replace('-n1', '-n2')}")
+    said = (training.site.work / "inner.out").read_text()
+    assert "this job has 2 tasks, but no launcher has started them: put srun before singularity" in said
+
+
+def test_a_job_that_a_rank_of_torchrun_has_submitted(training):
+    """W4: its variables come from outside the step: Slurm's count, and torchrun's of a run in the step, too."""
+    stale = {"TORCHELASTIC_RUN_ID": "none", "RANK": 3, "WORLD_SIZE": 8, "LOCAL_RANK": 3, "LOCAL_WORLD_SIZE": 4}
+    start = "srun -N2 -n2 --ntasks-per-node=1 singularity exec $SIF conda-python-distributed"
+    ranks = shown(training.run(f"{start} show.py", **stale).stdout)
+    assert [(one["RANK"], one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"]) for one in ranks] == [
+        ("0", "2", "1"), ("1", "2", "1")]
+    # the report lets torchrun start the run script for each rank
+    ranks = shown(training.run(f"{start} -m torch.distributed.run --nproc-per-node=2 show.py", EBSIF_REPORT=1,
+                               **stale).stdout)
+    assert [(one["RANK"], one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"]) for one in ranks] == [
+        (str(rank), "4", "2") for rank in range(4)]
+
+
+def test_ranks_without_their_variables(training):
+    """W2: with --cleanenv, ranks don't know their numbers: an error of each, not as many runs of one rank."""
+    script = "srun -n 2 singularity exec --cleanenv $SIF conda-python-distributed show.py"
+    result = training.run(script, check=False)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.count("SLURM_PROCID has no valid rank (''): Slurm must set it, and it must reach the") == 2
+
+
 def test_a_failing_helper_stops_every_rank(training):
     """S002-65: a malformed node list: every rank reports it and stops; nothing runs with an empty MASTER_ADDR."""
     script = "srun -n 3 env SLURM_STEP_NODELIST='nid[1-' singularity exec $SIF conda-python-distributed show.py"

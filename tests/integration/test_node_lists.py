@@ -67,7 +67,7 @@ def test_get_master_agrees_with_slurm(cluster):
 
 @pytest.mark.parametrize("wrong", [
     "", ",", "n[", "n[1", "n1]", "n[]", "n[1-]", "n[-1]", "n[1,,2]", "n[1,]", "n[a-b]", "n[[1-2]]",
-    "n[1-2]-ib", "a b", "$(id)", "n[1-2-3]", "a;b", "n[1-2]]"])
+    "n[1-2]-ib", "a b", "$(id)", "n[1-2-3]", "a;b", "n[1-2]]", ".n1", "n1,-n2"])
 def test_a_malformed_list_is_an_error(wrong):
     """S002-62, S002-65: empty or malformed lists: status 1, an error, and no host."""
     script = CONTAINER_FILES / "runscripts/get-master"
@@ -94,7 +94,8 @@ def test_get_master_reads_a_host_file(tmp_path):
     assert f"the host file {file} has no hosts" in get("\n# x\n", "--hostfile", file)
     assert "can't read the host file" in get("", "--hostfile", file + ".not")
     assert "containers see it if its directory is bound" in get("", PBS_NODEFILE=file + ".not")
-    assert get("x", SLURM_STEP_NODELIST="n[7-9]", SLURM_JOB_NODELIST="n[1-9]") == "n7"
+    assert get("x", SLURM_STEP_ID="0", SLURM_STEP_NODELIST="n[7-9]", SLURM_JOB_NODELIST="n[1-9]") == "n7"
     assert get("x", SLURM_JOB_NODELIST="n[1-9]", launcher="mine", knows_hosts="x") == "n1"
     assert "no scheduler tells which nodes" in get("x")
-    assert "usage: get-master" in get("x", "a", "b", "c")
+    for arguments in (("a", "b", "c"), ("--hostfile",), ("-x",)):
+        assert "usage: get-master" in get("x", *arguments), f"W6: {arguments}"

@@ -277,6 +277,65 @@ def test_only_the_launchers_own_variables_count(rank):
         assert beside[name] == alone[name]
 
 
+BY_HAND = {"RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "node7", "MASTER_PORT": "2000"}
+
+
+def test_ranks_that_are_numbered_by_hand(rank):
+    """W4: a loop over nodes or Kubernetes sets RANK and WORLD_SIZE: these count, or the rank says what is missing."""
+    def seen(*names, **variables):
+        found, errors = rank("", **variables)
+        return tuple(found[name] for name in names) if found else errors
+
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "PET_NODE_RANK")
+    assert seen(*names, **BY_HAND) == ("2", "4", "0", "1", "node7", "2")
+    local = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    assert seen(*names[:5], **BY_HAND, **local) == ("2", "4", "1", "2", "node7")
+    assert "the caller has no list of nodes: set MASTER_ADDR" in seen(*names, **{**BY_HAND, "MASTER_ADDR": ""})
+    assert "set MASTER_PORT" in seen(*names, **{**BY_HAND, "MASTER_PORT": ""})
+    assert "started by the caller, but RANK has no valid rank ('')" in seen(*names, **{**BY_HAND, "RANK": ""})
+    assert "rank 4 of 4" in seen(*names, **{**BY_HAND, "RANK": "4"})
+    # a launcher's numbers count
+    assert seen("RANK", "WORLD_SIZE", **BY_HAND, **slurm(rank=1)) == ("1", "4")
+    assert seen("RANK", "WORLD_SIZE", RANK="0", WORLD_SIZE="1") == ("0", "1")
+
+
+def test_variables_of_the_step_in_which_a_job_was_submitted(rank, tmp_path):
+    """W1, W2: the title of Slurm's process tells a step from a job script, and another job; Flux has two processes."""
+    shutil.copy("/bin/bash", tmp_path / "slurmstepd")
+    for name in ("flux-shell", "flux-broker-0", "launch"):
+        (tmp_path / name).write_text('#!/bin/bash\n"$@"\nexit\n')
+        (tmp_path / name).chmod(0o755)
+
+    def started(*by, **variables):
+        result = rank.start(*by, "/runscripts/conda-python-distributed", tmp_path / "show.py", **variables)
+        (found,) = shown(result.stdout) or [{}]
+        return (found["RANK"], found["WORLD_SIZE"], found["MASTER_ADDR"]) if found else result.stderr
+
+    def slurmstepd(title):
+        title = f"slurmstepd: [{title}]"
+        return "bash", "-c", f"exec -a '{title}' {tmp_path}/slurmstepd -c '\"$@\"; exit' bash \"$@\"", "bash"
+
+    alone, lost = ("0", "1", "127.0.0.1"), "started by Slurm, but SLURM_PROCID has no valid rank"
+    inherited = slurm(rank=1, job=100, step=0)
+    assert started(*slurmstepd("100.0"), **inherited) == ("1", "4", "nid1")
+    assert started(*slurmstepd("100.0+1"), **inherited) == ("1", "4", "nid1")
+    # a component of a heterogeneous job
+    assert started(*slurmstepd("101.0"), **inherited, SLURM_HET_SIZE="2") == ("1", "4", "nid1")
+    for title in ("100.batch", "100.interactive", "100.extern", "99.0"):
+        assert started(*slurmstepd(title), **inherited) == alone, title
+    assert started(*slurmstepd("100.batch")) == alone
+    assert lost in started(*slurmstepd("100.0"))
+    assert "this job has 2 tasks, but" in started(*slurmstepd("100.batch"), **inherited, SLURM_NTASKS="2")
+    # a job that a rank of torchrun has submitted
+    stale = {name: value for name, value in UNDER_TORCHRUN.items() if name not in inherited}
+    assert started(*slurmstepd("100.0"), **stale, **inherited) == ("1", "4", stale["MASTER_ADDR"])
+    assert started(*slurmstepd("100.batch"), **stale) == ("0", "1", stale["MASTER_ADDR"])
+    assert started(*slurmstepd("100.0"), tmp_path / "launch", **stale, **inherited)[:2] == ("5", "8")
+    # FLUX_TASK_RANK is lost
+    assert "started by Flux, but FLUX_TASK_RANK has no valid rank" in started(tmp_path / "flux-shell")
+    assert started(tmp_path / "flux-shell", tmp_path / "flux-broker-0", FLUX_TASK_RANK="3") == alone
+
+
 LEFT_OUT = [
     ({"SLURM_LOCALID": ""}, "started by Slurm, but SLURM_LOCALID has no valid local rank"),
     ({"SLURM_LOCALID": "x[$(id)]"}, "started by Slurm, but SLURM_LOCALID has no valid local rank"),

@@ -26,43 +26,34 @@ declare -A starters=(
 # the nodes. One launcher may start another one (mpiexec in a job step), whose ranks inherit its variables: the innermost
 # counts. torchrun is always that.
 resolve_rank() {
-    local started_by status=0
+    local started_by
     knows_hosts=''
     # shellcheck source=get-master
     source "$here/get-master" || fail "get-master is missing in $here"
     read_schedulers "$scheduler" || fail "$problem"
     find_starter
+    forget_earlier_torchrun
     if [[ -n ${TORCHELASTIC_RUN_ID:-} ]]; then
         take torchrun RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
     else
         [[ -n $started_by ]] || compare_launchers
-        rank_of "$started_by" || single_rank
+        rank_of "$started_by" || rank_of_caller || single_rank
     fi
     ((rank < size && local_rank < local_size && local_size <= size)) ||
         fail "the values of $launcher are inconsistent: rank $rank of $size, local rank $local_rank of $local_size"
     identify_run
 }
 
-# Set `started_by` to the launcher or scheduler whose process is next above this one, and `starter_process`; empty if none is
-# seen, for example because the container has process IDs of its own.
-find_starter() {
-    local name pattern line
-    started_by='' starter_process=$PPID
-    while ((starter_process > 1)); do
-        { read -r name <"/proc/$starter_process/comm" && read -r line <"/proc/$starter_process/stat"; } 2>/dev/null || break
-        for pattern in "${!starters[@]}"; do
-            # shellcheck disable=SC2053  # a pattern
-            if [[ $name == $pattern ]]; then
-                started_by=${starters[$pattern]}
-                return
-            fi
-        done
-        # the parent; the name before it may contain anything
-        line=${line##*) }
-        line=${line#* }
-        starter_process=${line%% *}
+# Unset the variables of torchrun if they come from where this job was submitted: they would mislead PyTorch, too. torchrun, or
+# what calls its functions, may have any name, but there is nothing of it if only these are between the starter and this rank.
+forget_earlier_torchrun() {
+    local one
+    [[ -n ${TORCHELASTIC_RUN_ID:-} && -n $started_by ]] || return 0
+    for one in "${below_starter[@]}"; do
+        [[ $one == @(starter|starter-suid|apptainer|singularity|bash|sh|slurm_script|slurm-rank|flux-rank) ]] || return 0
     done
-    starter_process=''
+    # shellcheck disable=SC2086  # names
+    unset ${!TORCHELASTIC_*} RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 }
 
 # Set `started_by` to a launcher or scheduler whose variables are there, if any; all of these have to agree.
@@ -113,6 +104,14 @@ take() {
             "${*:i+2:1} has no valid ${wanted[i]//_/ } ('$value'): $launcher must set it, and it must reach the container (no --cleanenv)"
         printf -v "${wanted[i]}" '%d' "$value"
     done
+}
+
+# No launcher, but whoever starts the ranks (a loop over nodes, Kubernetes) has set their numbers. Status 2: not so. Without
+# local numbers, each is the only one on its node.
+rank_of_caller() {
+    [[ -n ${WORLD_SIZE:-} && ${WORLD_SIZE:-} != 1 ]] || return 2
+    local local_number=${LOCAL_RANK:-0} local_number_of=${LOCAL_WORLD_SIZE:-1}
+    take 'the caller' RANK WORLD_SIZE local_number local_number_of
 }
 
 # No launcher: a single rank. In a job with several tasks that is a mistake, because only one of them would train.

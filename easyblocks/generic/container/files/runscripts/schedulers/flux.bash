@@ -2,10 +2,12 @@
 # shellcheck shell=bash disable=SC2034  # variables are used there
 
 starters["flux-shell"]=flux
+# of batch scripts
+starters["flux-broker*"]=flux
 
 # Flux doesn't tell how many tasks each node has, so all nodes must have the same number.
 flux_rank() {
-    [[ -n ${FLUX_TASK_RANK:-} ]] || return 2
+    [[ ${starter_name:-} != flux-broker* && -n ${FLUX_TASK_RANK:-${starter_name:-}} ]] || return 2
     tasks=''
     if [[ ${FLUX_JOB_SIZE:-} =~ ^[1-9][0-9]{0,8}$ && ${FLUX_JOB_NNODES:-} =~ ^[1-9][0-9]{0,8}$ ]]; then
         ((FLUX_JOB_SIZE % FLUX_JOB_NNODES == 0)) ||

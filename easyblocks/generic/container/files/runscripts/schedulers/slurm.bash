@@ -11,9 +11,17 @@ slurm_rank() {
     knows_hosts=true
 }
 
-# Longer numbers are those of an interactive shell and the like.
+# True in a step of this job. A job script inherits the variables of the step in which it was submitted, so the title of the
+# process that has started this one decides, [JOB.STEP] or [JOB.batch] and the like; if it can't be seen, SLURM_STEP_ID does.
+# (Longer numbers are those of an interactive shell and the like. A component of a heterogeneous job has an ID of its own.)
 is_step() {
-    [[ ${SLURM_STEP_ID:-} =~ ^[0-9]{1,9}$ ]]
+    local title='^slurmstepd: \[([0-9]+)\.([0-9a-z]+)'
+    if [[ ${starter_title:-} =~ $title ]]; then
+        [[ ${BASH_REMATCH[2]} != *[a-z]* &&
+            (${SLURM_JOB_ID:-${BASH_REMATCH[1]}} == "${BASH_REMATCH[1]}" || -n ${SLURM_HET_SIZE:-}) ]]
+    else
+        [[ ${SLURM_STEP_ID:-} =~ ^[0-9]{1,9}$ ]]
+    fi
 }
 
 # tasks_of_node LIST INDEX: set `tasks` to an element of a list like 8(x2),4.
@@ -52,8 +60,12 @@ slurm_first_host() {
             return 1
         }
         first_host "${SLURM_STEP_NODELIST:-}"
-    elif [[ -z ${launcher:-} && -n ${SLURM_STEP_NODELIST:-${SLURM_JOB_NODELIST:-}} ]]; then
-        first_host "${SLURM_STEP_NODELIST:-$SLURM_JOB_NODELIST}"
+    elif [[ -n ${launcher:-} ]]; then
+        return 2
+    elif [[ -n ${SLURM_STEP_NODELIST:-} ]] && is_step; then
+        first_host "$SLURM_STEP_NODELIST"
+    elif [[ -n ${SLURM_JOB_NODELIST:-} ]]; then
+        first_host "$SLURM_JOB_NODELIST"
     else
         return 2
     fi
