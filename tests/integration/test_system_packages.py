@@ -35,7 +35,10 @@ def repository(tmp_path_factory):
     make_deb(folder, "modern", Depends="hostname (>= 99)",
              postinst="update-alternatives --install /usr/bin/awk awk /usr/bin/hostname 1000")
     make_deb(folder, "hostname", "99.0", {"usr/bin/hostname": "#!/bin/sh\necho newer\n"}, Essential="yes")
+    make_deb(folder, "hostname", "1.0", {"usr/bin/hostname": "#!/bin/sh\necho older\n"}, Essential="yes")
     make_deb(folder, "rival", Conflicts="media-types")
+    make_deb(folder, "greet-dev", Provides="libgreet-dev, greeter", Replaces="greets")
+    make_deb(folder, "greet-more", Provides="greeter", Depends="greets")
     program = Path("/bin/ls").read_bytes().replace(b"libselinux.so.1", b"libmissing.so.1")
     make_deb(folder, "lacking", files={"usr/bin/lacking": program})
     make_deb(folder, "failing", postinst="echo it is broken >&2\nexit 3")
@@ -213,6 +216,32 @@ def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image, m
     assert seen.stdout == "newer\nnone\n"
 
 
+def test_a_version_that_is_asked_for(add):
+    """S1, V-04: a package of the image gets the version that was asked for, or the newest one, or it is refused."""
+    text = refused(add, "hostname=99.0")
+    assert "hostname 3.23+nmu1 -> 99.0. To allow it: 'allow_upgrade': ['hostname'] in the easyconfig" in text
+    for name, version in (("hostname=99.0", "99.0"), ("hostname", "99.0"), ("hostname=1.0", "1.0")):
+        record, layer = add(name, allow_upgrade=["hostname"])
+        assert record.upgraded == {"hostname": ["3.23+nmu1", version]}
+        assert "/usr/bin/hostname" in record.replaced
+    record, _ = add("hostname=3.23+nmu1", "greet-data")
+    assert (record.upgraded, record.packages) == ({}, ["greet-data==1.0"])
+
+
+def test_names_that_other_packages_provide(add):
+    """S5, S6, V-04: they are refused with the packages to choose from; such a name never gets into the record."""
+    text = refused(add, "greeter", "greets")
+    assert "'greeter' is only a name that other packages provide: choose greet-dev or greet-more" in text
+    assert "no package 'greets' in the sources of this image (" in text
+    assert "); these replace it: greet-dev" in text
+    assert "did you mean" not in text
+    # apt would silently take the only one, or another package
+    text = refused(add, "libgreet-dev", "awk")
+    assert "'libgreet-dev' is only a name that other packages provide: choose greet-dev" in text
+    assert "'awk' is only a name that other packages provide: choose mawk" in text
+    assert "no package 'greet-data+' in the sources" in refused(add, "greet-data+")
+
+
 def test_a_package_that_fails(add, tmp_path, monkeypatch):
     """V-04: its own message is shown, and nothing stays in TMPDIR."""
     folder = tmp_path / "temporary"
@@ -327,6 +356,8 @@ def test_extending_a_module(site, layered, repository, tmp_path):
         "+ greet 1:1.0-2     system package, asked for", "= hostname          system package, in the image",
         "+ failing 1.0       system package, asked for", "+ 1 system package  dependencies",
         "yes: Base/1.0-base-mine-1 can be installed: 3 system packages"]
+    planned = extend("--apt", "hostname=99.0", "--allow-upgrade", "hostname", "--check")
+    assert planned.stdout.splitlines()[0] == "+ hostname 99.0  system package, instead of 3.23+nmu1"
     extend("--apt", "greet", "--install")
     assert site.bash("module load Base/1.0-base-mine-1; singularity exec $SIF greet").stdout == SEEN + "secret\n"
     made = site.prefix / "eb/software/Base/1.0-base-mine-1" / LAYER

@@ -16,7 +16,7 @@ import os
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union
 from typing import get_type_hints
 
-from .texts import normal_name
+from .texts import normal_name, system_names
 
 # Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
@@ -116,7 +116,7 @@ class LayerRecord(Fields):
     def summary(self) -> str:
         """The packages that were asked for, with their versions, and how many more there are."""
         versions = dict(versions_in(self.packages), **{name: new for name, (_, new) in self.upgraded.items()})
-        names = [name.split('=')[0] for name in self.requested]
+        names = system_names(self.requested)
         text = ', '.join('%s %s' % (name, versions[name]) if name in versions else '%s (in the image)' % name
                          for name in names)
         others = len(set(versions) - set(names))

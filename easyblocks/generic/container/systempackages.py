@@ -31,7 +31,7 @@ from .install import FILES, sh_command
 from .layer import Layer
 from .lockfile import LAYER, InstalledImage, LayerRecord
 from .runtime import SHOWN_LINES, Container, escape_bind, run_program
-from .texts import SYSTEM_PACKAGE, format_size
+from .texts import SYSTEM_PACKAGE, format_size, system_names
 from .written import ANY_SIZE, open_written
 
 # What would be, or was, added: the part of the record, in the build directory, for `ebsif extend --check`.
@@ -77,6 +77,15 @@ class SystemPackages:
     def __bool__(self) -> bool:
         """Return whether there are any."""
         return bool(self.names)
+
+    def asked(self, installed: Iterable[str]) -> List[str]:
+        """
+        Return what apt is asked for, in an image that has packages installed.
+
+        apt upgrades what it is asked for. A package of the image stays as it is, unless it was asked for in a version
+        or may be upgraded.
+        """
+        return [name for name in self.names if '=' in name or name in self.allow_upgrade or name not in installed]
 
     @property
     def problem(self) -> Optional[str]:
@@ -140,6 +149,8 @@ class Installation:
         self.apt = APT + ['-o', 'Dir::State::Lists=%s/lists' % folder, '-o', 'Dir::Cache=%s/cache' % folder]
         self.system = ''
         self.directories: List[str] = []
+        self.installed: List[str] = []
+        self.asked: List[str] = []
         for name in ('root', 'lists/partial', 'cache/archives/partial'):
             mkdir(os.path.join(folder, name), parents=True)
 
@@ -147,7 +158,9 @@ class Installation:
         """Make the layer."""
         self.probe()
         update = self.update()
-        changes = self.simulate(update)
+        self.installed = self.installed_packages()
+        self.asked = self.wanted.asked(self.installed)
+        changes = self.simulate(update) if self.asked else Changes({}, {})
         record = LayerRecord(requested=list(self.wanted.names), allow_upgrade=list(self.wanted.allow_upgrade),
                              packages=['%s==%s' % one for one in sorted(changes.added.items())],
                              upgraded=changes.upgraded)
@@ -216,19 +229,43 @@ class Installation:
                                "\nIs there a network here, and a proxy (http_proxy) if it needs one?")
         return output
 
+    def installed_packages(self) -> List[str]:
+        """Return the names of the packages of the image, held ones as well."""
+        lines = self.command(['dpkg-query', '--show', '--showformat', '${db:Status-Abbrev} ${Package}\\n']).output
+        return re.findall(r'^.i. (\S+)$', lines, re.MULTILINE)
+
+    def apt_get(self, *options: str) -> List[str]:
+        """
+        Return the command that installs what was asked for.
+
+        `simulate` has refused changes of the image's packages that aren't allowed. Those that are may be of older
+        versions, or held, as packages of NVIDIA's images are.
+        """
+        return ['apt-get'] + self.apt + ['--yes', '--allow-downgrades', '--allow-change-held-packages', 'install'] + \
+            list(options) + ['--'] + self.asked
+
     def simulate(self, update: str) -> Changes:
         """Return what would be installed; refuse names that apt doesn't know, and changes of the image's packages."""
-        result = self.command(['apt-get'] + self.apt + ['--simulate', 'install', '--no-upgrade', '--']
-                              + list(self.wanted.names), check=False)
+        result = self.command(self.apt_get('--simulate'), check=False)
         output = result.output
-        problems = self.unknown(output)
+        changed = re.findall(r'^Inst (\S+) (?:\[(\S+)\] )?\((\S+)', output, re.MULTILINE)
+        names = re.findall(r"^E: (?:Unable to locate package |Package '|Couldn't find any package by (?:glob|regex) ')"
+                           r"([^\s']+)", output, re.MULTILINE)
+        asked = system_names(self.asked)
+        if result.exit_code:
+            # apt takes these for patterns if there is no package of that name
+            names += [name for name in asked if re.search(r'[.+]', name)]
+        else:
+            # apt has taken other packages for them
+            names += set(asked).difference(self.installed, (name for name, _, _ in changed))
+        problems = self.unknown(output, names)
         if problems:
             failed = [line for line in update.splitlines() if line.startswith(('W: Failed', 'E: Failed'))]
             raise EasyBuildError("Easyconfig parameter 'system_packages': %s", '\n'.join(problems + failed[:5]))
         if result.exit_code:
             raise self.failure("apt can't install them", output)
         changes = Changes({}, {})
-        for name, old, new in re.findall(r'^Inst (\S+) (?:\[(\S+)\] )?\((\S+)', output, re.MULTILINE):
+        for name, old, new in changed:
             if old:
                 changes.upgraded[name] = [old, new]
             else:
@@ -240,37 +277,47 @@ class Installation:
                                  self.refusal(changes, refused, removed))
         return changes
 
-    def unknown(self, output: str) -> List[str]:
-        """Return a line for each package that apt doesn't know, or not in the wanted version."""
-        names = re.findall(r"^E: (?:Unable to locate package |Package '|Couldn't find any package by (?:glob|regex) ')"
-                           r"([^\s']+)", output, re.MULTILINE)
+    def unknown(self, output: str, names: Iterable[str]) -> List[str]:
+        """Return a line for each of these names that isn't a package, and for each version that isn't there."""
         versions = re.findall(r"^E: Version '(\S+)' for '(\S+)' was not found", output, re.MULTILINE)
-        # apt takes these for patterns if there is no package of that name
-        patterns = [name.split('=')[0] for name in self.wanted.names if re.search(r'[.+]', name.split('=')[0])]
         known: List[str] = []
-        if names or patterns:
-            known = self.command(['apt-cache'] + self.apt + ['pkgnames', '--all-names']).output.split()
-        lines = []
-        for name in sorted(set(names + [name for name in patterns if name not in known])):
-            similar = difflib.get_close_matches(name, known, 3, 0.75)
-            lines.append("no package '%s' in the sources of this image (%s)%s" % (
-                name, self.system, '; did you mean %s?' % ', '.join(similar) if similar else ''))
+        if names:
+            known = self.command(['apt-cache'] + self.apt + ['pkgnames']).output.split()
+        lines = [self.no_package(name, known, output) for name in sorted(set(names).difference(known))]
         for version, name in versions:
             policy = self.command(['apt-cache'] + self.apt + ['policy', '--', name]).output
             there = re.findall(r'^ +(?:\*\*\* )?(\S*\d\S*) \d+$', policy, re.MULTILINE)
             lines.append("%s has no version %s any more; there is %s" % (name, version, ', '.join(there) or 'none'))
         return lines
 
-    @staticmethod
-    def refusal(changes: Changes, refused: List[str], removed: List[str]) -> str:
+    def no_package(self, name: str, known: List[str], output: str) -> str:
+        """Say that a name isn't a package in apt's sources, and which packages may be meant."""
+        providers = self.providers(name)
+        if providers:
+            return "'%s' is only a name that other packages provide: choose %s" % (name, ' or '.join(providers))
+        text = "no package '%s' in the sources of this image (%s)" % (name, self.system)
+        others = re.search(r'^Package %s is not available.*\n(?:\S.*\n)*?However.* replace it:\n +(.+)'
+                           % re.escape(name), output, re.MULTILINE)
+        if others:
+            return "%s; these replace it: %s" % (text, ', '.join(others.group(1).split()))
+        similar = difflib.get_close_matches(name, known, 3, 0.75)
+        return "%s; did you mean %s?" % (text, ', '.join(similar)) if similar else text
+
+    def providers(self, name: str) -> List[str]:
+        """Return the packages that provide a name of apt's, which doesn't say so if there is only one."""
+        output = self.command(['apt-cache'] + self.apt + ['showpkg', '--', name], check=False).output
+        return sorted(set(re.findall(r'^(\S+) ', output.partition('Reverse Provides:')[2], re.MULTILINE)))
+
+    def refusal(self, changes: Changes, refused: List[str], removed: List[str]) -> str:
         """Return what would be changed, and how to allow it."""
         what = ["%s %s -> %s" % (name, *changes.upgraded[name]) for name in refused]
         text = ', '.join(what + ["%s would be removed" % name for name in removed])
         if removed:
             return text + ". This can't be allowed: take an image that has these packages."
-        return "%s. The archive only has versions that need these. To allow it: 'allow_upgrade': %s in the " \
-            "easyconfig, or %s for ebsif extend" % (
-                text, refused, ' '.join('--allow-upgrade ' + name for name in refused))
+        if set(refused).difference(system_names(self.asked)):
+            text += ". The archive only has versions that need these"
+        return "%s. To allow it: 'allow_upgrade': %s in the easyconfig, or %s for ebsif extend" % (
+            text, refused, ' '.join('--allow-upgrade ' + name for name in refused))
 
     # --- the installation
 
@@ -285,8 +332,7 @@ class Installation:
         program = os.path.join(self.folder, 'as-root.pl')
         copy_file(os.path.join(FILES, 'share', 'ebsif', 'as-root.pl'), program)
         binds = ['%s:/%s' % (escape_bind(self.path(name)), name) for name in self.directories + ['run']]
-        done = self.command(['perl', program, 'apt-get'] + self.apt + [
-            '--yes', 'install', '--no-upgrade', '--'] + list(self.wanted.names), check=False, binds=binds)
+        done = self.command(['perl', program] + self.apt_get(), check=False, binds=binds)
         if done.exit_code:
             raise self.failure("the installation failed", done.output)
         audit = self.command(['perl', program, 'dpkg', '--audit'], binds=binds).output.strip()
@@ -311,8 +357,7 @@ class Installation:
         if switched:
             trace_msg("system packages: other programs than in the image by these names: %s" % ', '.join(
                 map(os.path.basename, switched)))
-        names = [name.split('=')[0] for name in self.wanted.names]
-        command = ENVIRONMENT + sh_command('find-missing-libraries.sh', *names)
+        command = ENVIRONMENT + sh_command('find-missing-libraries.sh', *system_names(self.wanted.names))
         found = layer.over_image(target).run(command, hidden=True, fail_on_error=False)
         for line in found.output.splitlines():
             trace_msg("system packages: a library is missing: %s" % line)

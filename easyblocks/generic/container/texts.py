@@ -38,6 +38,12 @@ ERRORS = {
 # A package of the image's distribution, perhaps with a version. apt gives a minus sign at the end another meaning.
 SYSTEM_PACKAGE = re.compile(r'[a-z0-9][a-z0-9+.-]*[a-z0-9+.](=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?\Z')
 
+
+def system_names(packages: Iterable[str]) -> List[str]:
+    """Return the names of packages of the distribution, without the versions that they may have."""
+    return [package.partition('=')[0] for package in packages]
+
+
 VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 
 

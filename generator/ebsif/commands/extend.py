@@ -133,7 +133,7 @@ def configure(parser):
     parser.add_argument("--remove-apt", metavar="PACKAGE", nargs="+", action="extend", default=[],
                         help="remove such packages from an extension")
     parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", action="extend", default=[],
-                        help="let --apt replace these packages of the image by newer ones, which is refused otherwise")
+                        help="let --apt replace these packages of the image by other versions (refused otherwise)")
     parser.add_argument("--replace", metavar="PACKAGE==VERSION", nargs="+", default=[],
                         help="install these versions in place of the image's, after showing which packages require "
                              "other versions, and asking for confirmation").completer = complete_packages

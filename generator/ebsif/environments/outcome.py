@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Union
 
+from easybuild.easyblocks.generic.container.texts import system_names
+
 from ebsif import files
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
 from ebsif.catalogue.selection import natural_key
 from ebsif.eb import framework, running
-from ebsif.environments import extending, plan, system
+from ebsif.environments import extending, plan
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
@@ -195,8 +197,8 @@ def check_name(request: Request, extension: Extension, added: Sequence[str] = ()
     if not extensions or extensions[-1].damage:
         return
     earlier = extensions[-1]
-    there = {*names_in(list(extension.wanted)), *system.names_of(system_of(extension.base.system_packages).packages)}
-    before = {*names_in(earlier.record.stages), *system.names_of(earlier.record.system_layer.requested)}
+    there = {*names_in(list(extension.wanted)), *system_names(system_of(extension.base.system_packages).packages)}
+    before = {*names_in(earlier.record.stages), *system_names(earlier.record.system_layer.requested)}
     lost = ", ".join(sorted(before - there))
     if lost and added:
         raise ExtendingError(f"`{name}` exists ({shown(earlier)}); to add to it: ebsif extend {name} "

@@ -11,7 +11,7 @@ from typing import Optional, Union
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.lockfile import LayerRecord, versions_in
 from easybuild.easyblocks.generic.container.requirements import stages_of
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.texts import normal_name, system_names
 from easybuild.easyblocks.generic.container.written import Unfit, read_written
 
 from ebsif.catalogue.container import Container
@@ -140,7 +140,7 @@ def show_packages(plan: Plan) -> None:
 
 def system_rows(system: LayerRecord) -> list[tuple[str, str, str]]:
     """Return the rows on packages of the image's distribution: what was asked for, what changes, how many more."""
-    versions, asked = versions_in(system.packages), [name.partition("=")[0] for name in system.requested]
+    versions, asked = versions_in(system.packages), system_names(system.requested)
     rows = [("+", f"{name} {versions[name]}", "system package, asked for") if name in versions else
             ("=", name, "system package, in the image") for name in asked if name not in system.upgraded]
     rows += [("+", f"{name} {new}", f"system package, instead of {old}")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.texts import SYSTEM_PACKAGE
+from easybuild.easyblocks.generic.container.texts import SYSTEM_PACKAGE, system_names
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import SystemPackages, system_of
@@ -15,16 +15,11 @@ class SystemPackagesError(EbsifError):
     """Packages of the system can't be added or removed; the message says why and what to do."""
 
 
-def names_of(packages: Sequence[str]) -> list[str]:
-    """Return the names of packages without the versions that they may have."""
-    return [package.partition("=")[0] for package in packages]
-
-
 def joined(container: Container, more: SystemPackages) -> Container:
     """Return a container with more packages, in one layer: one that is there gets the version that is wanted now."""
     before = system_of(container.system_packages)
     packages = before.packages + more.packages
-    return replaced(container, list(dict(zip(names_of(packages), packages)).values()),
+    return replaced(container, list(dict(zip(system_names(packages), packages)).values()),
                     before.allow_upgrade + more.allow_upgrade)
 
 
@@ -49,8 +44,8 @@ def added(container: Container, packages: Sequence[str], allowed: Sequence[str])
 def removed(container: Container, names: Sequence[str], module: str, base: Optional[Container]) -> Container:
     """Return the container of an extension, the module, without packages; raise SystemPackagesError if it has none."""
     system = system_of(container.system_packages)
-    inherited = names_of(system_of(base.system_packages).packages) if base else []
-    there = names_of(system.packages)
+    inherited = system_names(system_of(base.system_packages).packages) if base else []
+    there = system_names(system.packages)
     for name in names:
         if name in inherited:
             raise SystemPackagesError(f"{name} belongs to the module that {module} extends: remove it there")
@@ -58,7 +53,7 @@ def removed(container: Container, names: Sequence[str], module: str, base: Optio
             raise SystemPackagesError(
                 f"{module} was made without the system package {name}{did_you_mean(name, there)}" + (
                     f" (it was made with: {', '.join(there)})" if there else ""))
-    kept = [one for one in system.packages if names_of([one])[0] not in names]
+    kept = [one for one in system.packages if system_names([one])[0] not in names]
     # nothing else needs the upgrade of a package of the image
     return replaced(container, kept, system.allow_upgrade if kept else [])
 
