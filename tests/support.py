@@ -275,6 +275,13 @@ def at_terminal(command, environment, folder, lines):
         return process.wait(timeout=300), re.sub(r"\x1b\[[?\d]*\w", "", output.decode())
 
 
+def description(packages=(), **values):
+    """Return what installed-packages.py prints about a Python with these packages, as a dictionary."""
+    texts = dict.fromkeys(("executable", "prefix", "base_prefix", "purelib"), "")
+    return {"version": "3.11.2", "environment": {"PYTHONPATH": ""}, "missing": [], "compiled": [], "needs": [], **texts,
+            "packages": list(packages), **values}
+
+
 def wheel_digest(text):
     """Return the digest of a text in the format of RECORD files in wheels."""
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()

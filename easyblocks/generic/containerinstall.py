@@ -295,7 +295,9 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record.easyconfig = earlier or os.path.realpath(self.cfg.path)
         self.record.masks = self.masks.record
         self.record.optional_binds = existing_sources(self.container.optional_binds)
-        self.record.image_packages = self.probe.packages.pins
+        packages = self.probe.packages
+        self.warn(packages.warning)
+        self.record.image_packages = packages.pins
         vars(self.record).update(self.probe.inventory)
         self.record.versions = versions_used(self.probe.runtime)
 

@@ -208,6 +208,8 @@ class ContainerVenv(ContainerInstall):
         for stage in missing:
             packages = self.install_stage(pip, stage, packages, is_last=stage is missing[-1])
         self.installed_packages = packages
+        if set(packages.left_out) - set(image_packages.left_out):
+            self.warn(packages.warning)
         self.asked_programs = self.venv.asked_programs(packages)
         self.record_user_software(pip, packages)
         for text in self.record.replacements:

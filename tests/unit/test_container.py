@@ -23,6 +23,7 @@ from easybuild.framework.easyconfig import MANDATORY
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.docs import gen_easyblocks_overview_md, gen_easyblocks_overview_rst, get_easyblock_classes
+from support import description
 
 pytestmark = pytest.mark.usefixtures("configuration")
 
@@ -57,8 +58,7 @@ class FakeContainer:
     def next_packages(self):
         """Return what installed-packages.py prints."""
         seen = self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
-        return repr({"environment": {"PYTHONPATH": ""}, "purelib": PURELIB, "packages": seen, "compiled": [],
-                     "needs": []})
+        return repr(description(seen, purelib=PURELIB))
 
 
 @pytest.fixture

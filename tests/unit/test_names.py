@@ -23,6 +23,7 @@ from ebsif.errors import UsageError
 from ebsif.installed import doctor, interpreter, places, removal, report
 from ebsif.installed.names import Names, NamingError
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
+from support import description
 
 
 @pytest.fixture
@@ -792,8 +793,7 @@ def test_requirements_are_replaced(extension, tmp_path):
 
 def test_what_a_replaced_package_breaks_in_the_base(extension):
     """V-01: the user software of the module that is extended counts as well."""
-    listing = {"environment": {"PYTHONPATH": ""}, "purelib": "", "packages": [["numpy", "2.0", ""]],
-               "compiled": ["numpy"], "needs": []}
+    listing = description([["numpy", "2.0", ""]], compiled=["numpy"])
     extension.monkeypatch.setattr("ebsif.environments.replacing.image_of", str)
     extension.monkeypatch.setattr("ebsif.images.inspection.python_of", lambda _: listing)
     extension.root = extension.install("requirements = ['torchmetrics']\n", ["torchmetrics"], BASE)

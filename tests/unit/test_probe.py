@@ -4,17 +4,19 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
+from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.masks import Masks
+from easybuild.easyblocks.generic.container.modulefile import ModuleFile
+from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.probe import ImageProbe, wanted_libraries
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.tools.build_log import EasyBuildError
+from support import description
 
 
 def probe(version="3.11.2", missing=(), bash="/bin/bash", python3="/usr/bin/python3", runs=True):
     """Return what is known about an image."""
-    environment = {"PYTHONPATH": ""}
-    python = {"version": version, "missing": list(missing), "packages": [], "environment": environment, "purelib": "/x",
-              "compiled": [], "needs": []}
+    python = description(version=version, missing=list(missing), purelib="/x")
     output = f"said by the image\nbash\t{bash}\npython3\t{python3}\n" + (f"{python!r}\n" if python3 and runs else "")
     return ImageProbe("x.sif", output, "" if runs else "one\ncan't load library\n")
 
@@ -97,3 +99,32 @@ def test_an_image_that_prints_something(tmp_path):
     masks = Masks(["/etc/passw?"])
     masks.find(Talking())
     assert masks.found == {"/etc/passw?": ["/etc/passwd"]}
+
+
+@pytest.mark.parametrize("printed", ["{}", "5", "{'version': '3'}", "{'packages': [", "{" * 9000, repr(description(
+    [["x", "1", 5]])), repr(description(needs=[["x"]])), repr(description(purelib="/a\nb"))])
+def test_an_image_whose_python_prints_something_else(printed):
+    """Security 8: it is refused like one whose Python doesn't work; no crash."""
+    found = ImageProbe("x.sif", f"bash\t/bin/bash\npython3\t/usr/bin/python3\n{{}}\n{printed}\n")
+    (lack,) = found.lacks(venv=True)
+    assert "its python3 doesn't work" in lack
+    assert found.packages == {}
+
+
+def test_messages_of_an_image_that_control_terminals():
+    """Security 8: what the image's Python says is shown, and does nothing to a terminal."""
+    found = ImageProbe("x.sif", "bash\t/bin/bash\npython3\t/usr/bin/python3\n", "ok \x1b]0;PWNED\x07 \x1b[2J\n")
+    assert found.lacks(venv=True) == [r"its python3 doesn't work: ok \x1b]0;PWNED\x07 \x1b[2J"]
+
+
+def test_packages_whose_names_are_code():
+    """P-06, security 2: they are left out and named, and so is what they need; the others stay."""
+    seen = [["numpy", "2.0", "/x"], ['a"); os.execute("id', "1", "/x"], ["b", "1[exec id]", "/x"], ["c", "1", "/x\n/y"]]
+    needs = [["numpy", "c", ">=1,<2", True, True], ["numpy", "d]]", "", True, True], ["numpy", "e", "[id]", True, True]]
+    found = Packages.from_listing(description(seen, needs=needs, compiled=["a\nb", "c"]))
+    assert list(found) == ["numpy"]
+    assert [need.on for need in found.needs] == ["c"] == found.compiled
+    assert found.left_out == ['a"); os.execute("id 1', "b 1[exec id]", "c 1"]
+    assert Packages.from_listing(description(seen[:1])).warning == ""
+    record = Record(image_packages=['a"==1', "numpy==2.0"])
+    assert ModuleFile(SimpleNamespace(listed_packages="all"), record, "x/1").listed_packages == [("numpy", "2.0")]

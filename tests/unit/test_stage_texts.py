@@ -26,7 +26,7 @@ from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalogue import reading, site
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
-from support import CHECKOUT, CONTAINER_FILES, heed_signals
+from support import CHECKOUT, CONTAINER_FILES, description, heed_signals
 
 pytestmark = pytest.mark.usefixtures("configuration")
 
@@ -60,8 +60,7 @@ class FakeContainer:
     """The part of a container that a stage needs: records commands and runs nothing; Python sees only pip."""
 
     search_path = ()
-    seen = repr({"environment": {"PYTHONPATH": ""}, "purelib": "/user-software/venv/x/lib", "packages": [
-        ("pip", "26.0", "/opt/lib")], "compiled": [], "needs": []})
+    seen = repr(description([("pip", "26.0", "/opt/lib")], purelib="/user-software/venv/x/lib"))
 
     def __init__(self, work_dir):
         self.work_dir = str(work_dir)

@@ -27,6 +27,7 @@ from .settings import ModuleSettings
 from .tables import INIT_CONDA_MANUAL
 from .texts import modulerc_statements, shown_module
 from .usersoftware import USER_SOFTWARE_VARIABLE
+from .written import is_package
 
 # the programs by the syntax of the module file
 PROGRAMS = {'Lua': 'container.lua', 'Tcl': 'container.tcl'}
@@ -118,9 +119,10 @@ class ModuleFile(ModuleSettings):
 
     @property
     def listed_packages(self) -> List[Tuple[str, str]]:
-        """Names and versions of the packages in the container that are listed as extensions."""
+        """Names and versions of the packages in the container that are listed as extensions, of those that fit."""
+        # --module-only reads the record of an earlier ebsif
         lines = [line for key in LISTED_PACKAGES[self.spec.listed_packages] for line in getattr(self.record, key)]
-        return sorted(lockfile.versions_in(lines).items())
+        return sorted(one for one in lockfile.versions_in(lines).items() if is_package(*one))
 
 
 # --- the .modulerc file

@@ -14,9 +14,11 @@ from typing import Any, Callable, Collection, Dict, Iterable, List, NamedTuple, 
 from easybuild.tools.build_log import EasyBuildError
 
 from .texts import normal_name
-from .written import is_for_pip
+from .written import Unfit, escape, is_for_pip, is_package
 
 USER_SOFTWARE = '/user-software'
+
+SHOWN = 60  # characters of what others wrote
 
 # What builds packages. Until pip 25.3, PIP_CONSTRAINT also applies to build requirements, so users' pip gets no
 # constraints for these; neither do their programs become commands of the module.
@@ -51,8 +53,21 @@ class Need(NamedTuple):
     fits_hidden: bool = True
 
 
+# What installed-packages.py prints, and the types of the values.
+DESCRIPTION = {'version': str, 'executable': str, 'prefix': str, 'base_prefix': str, 'purelib': str,
+               'environment': dict, 'missing': list, 'packages': list, 'compiled': list, 'needs': list}
+
+# Versions that a package requires, as pip's library prints them.
+VERSIONS = re.compile(r'[A-Za-z0-9_.+!*<>=~, -]*\Z')
+
+
 class Packages(Dict[str, Tuple[str, str, str]]):
-    """Packages by normalized name: (name, version, directory in the container)."""
+    """
+    Packages by normalized name: (name, version, directory in the container).
+
+    Only those whose names and versions fit: any package may have any text in its metadata, and any Python of an image
+    may print anything.
+    """
 
     # PYTHONPATH of the interpreter
     python_path = ''
@@ -61,11 +76,17 @@ class Packages(Dict[str, Tuple[str, str, str]]):
     # normalized names of packages with compiled parts, and what packages require of each other
     compiled: Collection[str] = ()
     needs: Collection[Need] = ()
+    # names and versions that don't fit, escaped
+    left_out: Collection[str] = ()
 
     @staticmethod
     def read(text: str) -> Dict[str, Any]:
-        """Parse the output of share/ebsif/installed-packages.py."""
-        return ast.literal_eval(text)
+        """Return the output of share/ebsif/installed-packages.py; Unfit if something else was printed."""
+        try:
+            seen = ast.literal_eval(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            raise Unfit("something else was printed than a description of Python: %s" % shortened(text))
+        return checked_description(seen)
 
     @classmethod
     def from_output(cls, text: str) -> 'Packages':
@@ -74,21 +95,35 @@ class Packages(Dict[str, Tuple[str, str, str]]):
 
     @classmethod
     def from_listing(cls, seen: Dict[str, Any]) -> 'Packages':
-        """Return the packages in what that program has found."""
+        """Return the packages in what that program has found; Unfit if it is something else."""
+        seen = checked_description(seen)
         packages = cls()
         packages.python_path = seen['environment']['PYTHONPATH']
         packages.purelib = seen['purelib']
+        packages.left_out = []
         for name, version, directory in seen['packages']:
-            # Python imports the first one on sys.path
-            packages.setdefault(normal_name(name), (name, version, directory))
-        packages.compiled = seen['compiled']
-        packages.needs = [Need(*one) for one in seen['needs']]
+            if is_package(name, version) and directory.isprintable():
+                # Python imports the first one on sys.path
+                packages.setdefault(normal_name(name), (name, version, directory))
+            else:
+                packages.left_out.append(shortened('%s %s' % (name, version)))
+        packages.compiled = [name for name in seen['compiled'] if is_package(name, '1')]
+        packages.needs = [Need(*one) for one in seen['needs']
+                          if is_package(one[0], '1') and is_package(one[1], '1') and VERSIONS.match(one[2])]
         return packages
+
+    @property
+    def warning(self) -> str:
+        """What to say of packages that are left out; empty if there are none."""
+        if not self.left_out:
+            return ''
+        return "Packages are left out of the module and its record, because their names or versions have characters " \
+            "that no package has. Whoever made them may want to run commands: %s" % ', '.join(self.left_out)
 
     def select(self, wanted: Callable[[str], bool]) -> 'Packages':
         """Return the packages whose normalized name satisfies a condition."""
         chosen = Packages((name, self[name]) for name in self if wanted(name))
-        chosen.compiled, chosen.needs = self.compiled, self.needs
+        chosen.compiled, chosen.needs, chosen.left_out = self.compiled, self.needs, self.left_out
         return chosen
 
     def in_user_software(self, name: str) -> bool:
@@ -183,6 +218,26 @@ class Packages(Dict[str, Tuple[str, str, str]]):
     def constraints(self) -> List[str]:
         """The packages as lines for a constraints file of pip, sorted."""
         return constraint_lines(self[name][:2] for name in sorted(self))
+
+
+def checked_description(seen: Any) -> Dict[str, Any]:
+    """Return what installed-packages.py has printed if its values have the right types; Unfit otherwise."""
+    def is_list(values: Any, *kinds: type) -> bool:
+        return all(isinstance(one, (list, tuple)) and list(map(type, one)) == list(kinds) for one in values)
+
+    if not isinstance(seen, dict) or any(not isinstance(seen.get(key), kind) for key, kind in DESCRIPTION.items()):
+        raise Unfit("something else was printed than a description of Python: %s" % shortened(repr(seen)))
+    texts = [seen[key] for key, kind in DESCRIPTION.items() if kind is str] + seen['missing']
+    texts += [seen['environment'].get('PYTHONPATH')] + list(seen['environment'].values())
+    if not all(isinstance(text, str) and text.isprintable() for text in texts) or \
+            not is_list(seen['packages'], str, str, str) or not is_list(seen['needs'], str, str, str, bool, bool):
+        raise Unfit("the description of Python has something that isn't text of one line")
+    return seen
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text of others, to be printed."""
+    return escape(text[:SHOWN] + ('...' if len(text) > SHOWN else ''))
 
 
 def is_version(found: str, wanted: str) -> bool:

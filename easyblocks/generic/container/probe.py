@@ -25,7 +25,7 @@ from .parameters import CONDA_ENVIRONMENT, IF_NEWER
 from .runtime import Container, bind_source, bind_target
 from .tables import CONDA_ROOT
 from .texts import value_problem, variable_problem
-from .written import escape, path_problem, read_written
+from .written import Unfit, escape, is_package, path_problem, read_written
 
 # what the runtime says
 NO_SHELL = re.compile(r'FATAL: .*\bsh"?: (?:executable file not found|no such file)', re.IGNORECASE)
@@ -60,8 +60,11 @@ class ImageProbe:
         self.bash, self.python3 = found.get('bash', ''), found.get('python3', '')
         # what installed-packages.py has printed; empty if it didn't run
         self.listing = lines[-1] if lines and lines[-1].startswith('{') else ''
-        self.python = Packages.read(self.listing) if self.listing else {}
         self.errors = errors.strip().splitlines()
+        try:
+            self.python = Packages.read(self.listing) if self.listing else {}
+        except Unfit as err:
+            self.listing, self.python, self.errors = '', {}, [str(err)]
         # the part of the record on the packages of the system and of Conda
         self.inventory: Dict[str, Any] = {}
         self.labels: Dict[str, str] = {}
@@ -119,7 +122,7 @@ class ImageProbe:
         if not self.python3:
             return texts + ["it has no python3 on PATH"]
         if not self.python:
-            return texts + ["its python3 doesn't work: %s" % (self.errors or ['it prints nothing'])[-1]]
+            return texts + ["its python3 doesn't work: %s" % escape((self.errors or ['it prints nothing'])[-1])]
         reason = why_no_venv(self.python) if venv else ''
         return texts + ([reason] if reason else [])
 
@@ -171,7 +174,7 @@ class ImageProbe:
 def why_no_venv(python: Dict[str, Any]) -> str:
     """Return why a Python can't create a venv, from the output of installed-packages.py; empty if it can."""
     # the image can print anything
-    if not re.match(r'\d+(\.\d+)+', python['version']):
+    if not re.match(r'\d+(\.\d+)+[a-z0-9.+]*\Z', python['version']):
         return "its Python does not report a version"
     if tuple(int(number) for number in re.findall(r'\d+', python['version'])) < OLDEST_PYTHON:
         return "its Python %s is too old, %s or newer is needed" % (
@@ -188,17 +191,23 @@ def why_no_venv(python: Dict[str, Any]) -> str:
 # --- databases of packages
 
 def read_inventory(folder: str) -> Dict[str, Any]:
-    """Return the packages of an image for the record, from the databases that probe-image.sh has copied."""
+    """Return the packages of an image that fit for the record, from the databases that probe-image.sh has copied."""
     packages = {'deb': dpkg_packages(read(folder, 'dpkg')), 'apk': apk_packages(read(folder, 'apk')),
                 'rpm': [line for line in package_lines(read(folder, 'rpm')) if not line.startswith('gpg-pubkey==')]}
     conda = conda_packages(read(folder, 'conda'))
     release = dict(re.findall(r'^(ID|VERSION_ID)=["\']?([^"\'\n]*)', read(folder, 'os-release'), re.MULTILINE))
     return {
         'system': {'distribution': release.get('ID', ''), 'release': release.get('VERSION_ID', '')},
-        'system_packages': {kind: sorted(set(lines)) for kind, lines in packages.items() if lines},
-        'conda_packages': conda,
-        'image_list': packages_in_sbom(read(folder, '.sbom.json')),
+        'system_packages': fitting(packages),
+        'conda_packages': fitting(conda),
+        'image_list': fitting(packages_in_sbom(read(folder, '.sbom.json'))),
     }
+
+
+def fitting(lists: Dict[str, List[str]]) -> Dict[str, List[str]]:
+    """Return lists of name==version, each line once, without names and versions that no package has."""
+    found = {key: sorted({line for line in lines if is_package(*line.split('==', 1))}) for key, lines in lists.items()}
+    return {key: lines for key, lines in found.items() if lines and key.isprintable()}
 
 
 def read(folder: str, name: str) -> str:

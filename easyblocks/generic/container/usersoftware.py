@@ -23,6 +23,7 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 
 from . import lockfile
 from .runtime import run_program
+from .written import is_package
 
 DIRECTORY = 'user-software'
 SQUASHFS = 'user-software.squashfs'
@@ -185,10 +186,11 @@ def free_path(path: str) -> str:
 
 
 def pin_in(path: str) -> Optional[str]:
-    """Return the package whose metadata is in a file, as ``name==version``; None if it lacks either."""
+    """Return the package whose metadata is in a file, as ``name==version``; None if it has none that fit."""
     with open(path, encoding='utf-8', errors='replace') as text:
         metadata = HeaderParser().parse(text)
-    return '%s==%s' % (metadata['Name'], metadata['Version']) if metadata['Name'] and metadata['Version'] else None
+    name, version = metadata['Name'], metadata['Version']
+    return '%s==%s' % (name, version) if is_package(name, version) else None
 
 
 def fingerprint(path: str) -> str:

@@ -1,6 +1,5 @@
 """Inspect an image: its file, its labels, and its content."""
 
-import ast
 import json
 import os
 import re
@@ -234,13 +233,14 @@ def programs(found: Inspection, names: Collection[str]) -> set[str]:
 
 def python_in(result: Done) -> Optional[dict[str, Any]]:
     """Return the output of the Python probe, with package versions by name; None if it did not run."""
+    from easybuild.easyblocks.generic.container.packages import Packages
+    from easybuild.easyblocks.generic.container.written import Unfit
+
     try:
-        python: dict[str, Any] = ast.literal_eval(result.stdout)
-    except (ValueError, SyntaxError):
+        python, packages = Packages.read(result.stdout), Packages.from_output(result.stdout)
+    except Unfit:
         return None
-    # of duplicates, the first on sys.path is the one that is imported
-    python["packages"] = {name: version for name, version, _ in reversed(python["packages"])}
-    return python
+    return {**python, "packages": {name: version for name, version, _ in packages.values()}}
 
 
 def probe(name: str) -> str:

@@ -1,0 +1,52 @@
+"""Images, wheels and artefacts of somebody who wants to run commands outside of containers: nothing does."""
+
+import re
+
+import pytest
+from parts import example_site, wheel_settings
+from support import make_wheel
+
+IMAGE_PACKAGES = "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages"
+TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n" \
+    "requirements = ['nicepkg']\n"
+
+
+def codes(mark):
+    """Return names of packages that run a command in a module file in Lua or Tcl, or end a string there."""
+    return [f'nice"); os.execute([[touch {mark}]]) --', f"nice[exec touch {mark}]", "nice]==]", 'nice"', "nice\n x",
+            f"nice]]; os.execute('touch {mark}') --", f"nice$(touch {mark})"]
+
+
+@pytest.mark.parametrize("tool", ["Lmod-Lua", "Lmod-Tcl"])
+def test_names_of_packages_that_are_code(tmp_path, base_image, tool):
+    """P-06, security 2: names and versions in an image or a wheel aren't run when the module is loaded or shown."""
+    site = example_site(tmp_path, base_image, tool)
+    mark = tmp_path / "mark"
+    evil = tmp_path / "evil"
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    more, binds = {}, [str(wheels)]
+    for number, code in enumerate(codes(mark)):
+        for field, text in (("Name", f"Name: {code}\nVersion: 1.0\n"),
+                            ("Version", f"Name: odd{number}\nVersion: {code}\n")):
+            folder = evil / f"evil{number}{field}-1.0.dist-info"
+            folder.mkdir(parents=True)
+            (folder / "METADATA").write_text(f"Metadata-Version: 2.1\n{text}")
+            binds.append(f"{folder}:{IMAGE_PACKAGES}/{folder.name}")
+            # with other names in the wheel
+            more[f"nicepkg-1.0.data/purelib/w{folder.name}/METADATA"] = \
+                f"Metadata-Version: 2.1\n{text.replace('Name: ', 'Name: w')}"
+    make_wheel(wheels, "nicepkg", more=more)
+    said = site.eb(site.easyconfig(TEXT), **{**wheel_settings(wheels), "EBSIF_INSTALL_BIND": ",".join(binds)})
+    warnings = re.findall("Packages are left out of the module.*", said.stdout + said.stderr)
+    # of the image, and of user software
+    assert len(warnings) == 2
+    assert "nice]==] 1.0" in warnings[0] and "os.execute([[touch" in warnings[0]
+    module = (site.modules / f"Example/1.0{'.lua' if tool == 'Lmod-Lua' else ''}").read_text()
+    (listed,) = re.findall(r'^ *extensions\W*(.*?)(?:"\))?$', module, re.MULTILINE)
+    assert [one.split("/")[0] for one in re.split("[, ]+", listed)] == [
+        "nicepkg", "numpy", "packaging", "pip", "setuptools", "wheel"]
+    record = (site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text()
+    assert "touch" not in record
+    site.bash("module load Example/1.0; list-packages; for what in show spider help; do module $what Example/1.0; done")
+    assert not mark.exists()
