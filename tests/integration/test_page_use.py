@@ -146,6 +146,29 @@ def test_names_and_headings(browser, look):
     assert len(titles) == len(KINDS)
 
 
+def test_words_that_no_container_has(browser, look):
+    """
+    Docs A6: a word that isn't known, perhaps mistyped, is never part of a command to copy.
+
+    A similar name can be pressed, and who looks for CUDA at a site with AMD GPUs is told so.
+    """
+    def said(text):
+        look("index.html", choice=f"#q={text}")
+        return browser.find_element(By.ID, "unknown")
+
+    unknown = said("pytroch")
+    assert unknown.text == ("No container is known to have pytroch. Did you mean pytorch? The catalogue lists only the "
+                            "main components. This adds a Python package to a container: "
+                            "ebsif extend CONTAINER --add PACKAGE --install")
+    unknown.find_element(By.TAG_NAME, "button").click()
+    assert browser.find_element(By.ID, "words").get_attribute("value") == "pytorch"
+    assert browser.find_element(By.ID, "number").text.startswith(("1", "2", "3"))
+    assert said("cuda").text == "The GPUs of LUMI don't use CUDA: the containers have ROCm."
+    assert said("rocm").text == ""
+    strange = said("reqeusts-toolbelt-x").text
+    assert "reqeusts" not in strange.partition("The catalogue")[2] and "Did you mean" not in strange
+
+
 def test_the_keyboard(browser, look):
     """W-02: from the address to the page of a container and its commands without a mouse; the focus is always seen."""
     look("index.html")

@@ -50,6 +50,7 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
               "version": version(), "links": []}
     layout.write(directory, "index.html", "index.html", title=common["brand"], inside_of=inside_of,
                  aliases=json.dumps(aliases(everything), sort_keys=True), example=example(everything),
+                 gpus=json.dumps({site.name: {"title": site.title, "kind": site.gpu} for site, _ in sites}),
                  suggestions=suggestions(everything), sites=[(site, *grouped(some)) for site, some in sites], **common)
     for _, some in sites:
         for page, near in zip(some, neighbors(some)):

@@ -6,6 +6,8 @@ document.addEventListener("DOMContentLoaded", () => {
   const filter = document.getElementById("filter");
   // other names of the same component: PyTorch is torch, in containers of another name, too
   const aliases = JSON.parse(filter.dataset.aliases);
+  // title and kind of GPU of each site
+  const gpus = JSON.parse(filter.dataset.gpus);
   const rows = Array.from(document.querySelectorAll("#containers tbody tr"), (element) => ({
     element, site: element.dataset.site, archived: element.classList.contains("archived"),
     inside: JSON.parse(element.dataset.inside), words: element.dataset.words,
@@ -128,6 +130,53 @@ document.addEventListener("DOMContentLoaded", () => {
     if (first) first.element.querySelector(".date").append(button);
   };
 
+  // the number of letters to change, add, leave out or exchange with their neighbor
+  const distance = (one, other) => {
+    const rows = [Array.from({length: other.length + 1}, (_, place) => place)];
+    for (let i = 1; i <= one.length; i += 1) {
+      rows.push([i]);
+      for (let j = 1; j <= other.length; j += 1) {
+        const same = one[i - 1] === other[j - 1] ? 0 : 1;
+        rows[i][j] = Math.min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + same);
+        if (i > 1 && j > 1 && one[i - 1] === other[j - 2] && one[i - 2] === other[j - 1]) {
+          rows[i][j] = Math.min(rows[i][j], rows[i - 2][j - 2] + 1);
+        }
+      }
+    }
+    return rows[one.length][other.length];
+  };
+
+  // the known name that a mistyped one resembles
+  const similar = (word) => {
+    const [best, closest] = [...names].map((name) => [distance(normal(word), name), name]).sort()[0] || [];
+    return best <= (word.length > 5 ? 2 : 1) ? closest : null;
+  };
+
+  // why no container has something, and what else to do. A word that isn't known is never part of a command: it may be
+  // mistyped, and anybody can publish a package under such a name.
+  const advice = (missing, wanted) => {
+    const kinds = {cuda: "CUDA", rocm: "ROCm"};
+    const sites = Object.entries(gpus).filter(([name]) => !site || !site.value || site.value === name);
+    const others = sites.map(([, one]) => one).filter((one) => one.kind in kinds);
+    const [asked] = wanted.map(({word, name}) => word || name).filter((word) => word in kinds);
+    if (asked && others.length && others.length === sites.length && others.every((one) => one.kind !== asked)) {
+      return [`The GPUs of ${others.map((one) => one.title).join(", ")} don't use ${kinds[asked]}: the containers `
+        + `have ${kinds[others[0].kind]}.`];
+    }
+    const parts = [`No container is known to have ${missing.join(", ") || "all of these"}. `];
+    const guess = wanted.length === 1 && wanted[0].word ? similar(wanted[0].word) : null;
+    if (guess) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = guess;
+      button.addEventListener("click", () => search(guess));
+      parts.push("Did you mean ", button, "? ");
+    }
+    const command = document.createElement("code");
+    command.textContent = "ebsif extend CONTAINER --add PACKAGE --install";
+    return [...parts, "The catalogue lists only the main components. This adds a Python package to a container: ", command];
+  };
+
   const show = () => {
     const wanted = parse(words.value);
     const isOfSite = (row) => !site || !site.value || row.site === site.value;
@@ -162,11 +211,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const missing = wanted.filter((one) => !rows.some((row) => fits(row, one) || mayFit(row, one)))
       .map(({word, name, sign, version}) => word || `${name}${sign || " "}${version}`);
     unknown.hidden = current + old + maybe.length > 0;
-    const command = document.createElement("code");
-    command.textContent = `ebsif extend CONTAINER --add ${wanted.length === 1 && wanted[0].word ? wanted[0].word : "NAME"} --install`;
-    unknown.replaceChildren(
-      `No container is known to have ${missing.join(", ") || "all of these"}. The catalogue lists only the main `
-      + "components. To add a Python package to a container: ", command);
+    unknown.replaceChildren(...advice(missing, wanted));
     clear.hidden = share.hidden = !isFiltering;
     suggestions.forEach((one) => one.setAttribute("aria-pressed", typed().includes(one.textContent.toLowerCase())));
   };
