@@ -233,3 +233,11 @@ def test_messages_of_the_troubleshooting_page_exist():
         for part in message.split("..."):
             assert part.strip() in code, message
     assert len(messages) > 20
+
+
+def test_nothing_tells_people_to_install_what_is_not_published():
+    """Docs A3, N-06: ebsif is on no package index, so whoever registers the name there must reach nobody."""
+    wrong = re.compile(r"pip3? install (?:-\S+ )*['\"]?ebsif\b(?!-)")
+    for path in tracked("*.md", "*.yml", "*.yaml", "*.py", "*.j2", "*.sh"):
+        if path.name != "test_command_blocks.py":
+            assert not wrong.search(path.read_text()), path

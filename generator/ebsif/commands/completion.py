@@ -1,6 +1,6 @@
 """Print a script that lets the shell complete ebsif command lines with the Tab key.
 
-It needs the library argcomplete, which is not installed with ebsif: pip install 'ebsif[completion]'.
+It needs the library argcomplete, which is not installed with ebsif: run `pip install argcomplete` in its environment.
 """
 
 from argparse import ArgumentParser, Namespace
