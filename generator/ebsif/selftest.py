@@ -189,6 +189,7 @@ class SelfTest:
         program = self.scheduler.submit[0]
         if not shutil.which(program):
             raise NotPossible(f"there is no scheduler ({program} is not on PATH)")
+        self.require_answer()
         if not any(word.startswith("--account") for word in self.of_job):
             try:
                 job.account(None, self.profile)
@@ -208,6 +209,16 @@ class SelfTest:
             self.close()
             raise
         return f"{self.scheduler.kind}: both ranks have started"
+
+    def require_answer(self) -> None:
+        """Raise NotPossible if the scheduler doesn't answer: many machines outside of a cluster have its commands."""
+        words = self.scheduler.answers
+        try:
+            asked = self.run_logged(words, limit=GRACE)
+        except processes.NoAnswer as error:
+            raise NotPossible(f"the scheduler doesn't answer: {error}") from None
+        if asked.returncode:
+            raise NotPossible(f"the scheduler doesn't answer: {shlex.join(words)} says: {last_message(asked)}")
 
     def end_ranks(self) -> str:
         """End the job, or a process that is started without one: SIGTERM reaches the program in the container."""
@@ -230,8 +241,8 @@ class SelfTest:
     def unload(self) -> str:
         """Unload the module: the environment is as before."""
         left = modulestool.entries(modulestool.run("without-modules.bash", NAME, environment=self.loaded).stdout)
-        names = [name for name in {*left, *self.before} if left.get(name) != self.before.get(name)
-                 and not OF_MODULES_TOOL.match(name)]
+        names = [name for name in {*left, *self.before} if not OF_MODULES_TOOL.match(name)
+                 and without_repetitions(left.get(name)) != without_repetitions(self.before.get(name))]
         if names:
             raise StepError(f"these variables are not as before: {', '.join(sorted(names))}")
         return "the environment is as before"
@@ -324,6 +335,11 @@ class SelfTest:
             if time.monotonic() > end:
                 raise StepError(failure)
             time.sleep(0.2)
+
+
+def without_repetitions(value: Optional[str]) -> Optional[list[str]]:
+    """Return the entries of a variable, each once: modules tools leave out those that a list such as PATH has twice."""
+    return None if value is None else list(dict.fromkeys(value.split(":")))
 
 
 def last_message(done: subprocess.CompletedProcess[str]) -> str:

@@ -31,6 +31,7 @@ def scheduler(tmp_path, monkeypatch):
     for name in ("sbatch", "scancel"):
         (folder / name).write_text(f"#!/bin/sh\necho '{name}: error: Invalid job id specified' >&2\nexit 1\n")
     (folder / "squeue").write_text("#!/bin/sh\necho PENDING\n")
+    (folder / "sinfo").write_text("#!/bin/sh\n")
     for program in folder.iterdir():
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
@@ -75,6 +76,7 @@ def test_after_a_failed_extension(trial, monkeypatch):
 
     monkeypatch.setattr(trial, "ebsif", ebsif)
     monkeypatch.setattr(selftest.shutil, "which", lambda name: name)
+    monkeypatch.setattr(trial, "require_answer", lambda: None)
     program = trial.folder / "bin/make-squashfs"
     program.parent.mkdir()
     program.touch()

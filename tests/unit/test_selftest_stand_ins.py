@@ -4,6 +4,7 @@ import signal
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from ebsif import selftest
@@ -50,10 +51,12 @@ def with_job(made, programs, kind, ask):
     scheduler, cancelled = made.scheduler, programs / "cancelled"
     write_program(programs / scheduler.submit[0], "exit 1")
     note = f'echo "$*" >>{cancelled}'
+    # it answers, until it is asked for the job
     if kind == "flux":
-        write_program(programs / "flux", f"case $1 in jobs) {ask} ;; *) {note} ;; esac")
+        write_program(programs / "flux", f"case $*,$1 in jobs,*) ;; *,jobs) {ask} ;; *) {note} ;; esac")
     else:
-        write_program(programs / scheduler.state[0], ask)
+        write_program(programs / scheduler.answers[0], "")
+        write_program(programs / scheduler.state[0], f"[[ ${{1:-}} != -B ]] || exit 0\n{ask}")
         write_program(programs / scheduler.cancel[0], note)
     made.ebsif = lambda *_: SUBMITTED[kind]
     return cancelled
@@ -83,6 +86,34 @@ def test_a_scheduler_that_does_not_answer(make_test):
     with pytest.raises(NoAnswer, match=r"^qstat -f 4711.server doesn't answer within 0.3 seconds"):
         made.start_ranks()
     assert cancelled.read_text() == "4711.server\n"
+
+
+def test_a_machine_outside_of_the_cluster(make_test):
+    """Issue 57, 17: commands of Slurm without a controller: no job is possible, which is no failure."""
+    made, programs = make_test()
+    for name in ("sbatch", "sinfo"):
+        write_program(programs / name, f"echo '{name}: error: Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(selftest.NotPossible, match="^the scheduler doesn't answer: sinfo says: sinfo: error: Unable"):
+        made.start_ranks()
+    write_program(programs / "sinfo", "sleep 60")
+    with pytest.raises(selftest.NotPossible, match=r"^the scheduler doesn't answer: sinfo doesn't answer within 0.3"):
+        made.start_ranks()
+
+
+def test_a_directory_that_is_twice_on_path(make_test, monkeypatch):
+    """Issue 57, 17: modules tools leave out repeated entries of a list, so they aren't compared."""
+    made, _ = make_test()
+    made.before = {"PATH": "/a:/b:/a", "LIST": "/a:/b", "HOME": "/home/me"}
+
+    def unloaded(**values):
+        entries = "".join(f"{name}={value}\0" for name, value in {**made.before, **values}.items())
+        monkeypatch.setattr(selftest.modulestool, "run", lambda *_, **__: CompletedProcess([], 0, entries, ""))
+        return made.unload()
+
+    assert unloaded(PATH="/a:/b") == "the environment is as before"
+    for wrong in ({"PATH": "/b:/a"}, {"LIST": "/b"}, {"SIF": "/x.sif"}):
+        with pytest.raises(selftest.StepError, match=f"^these variables are not as before: {next(iter(wrong))}"):
+            unloaded(**wrong)
 
 
 def test_a_job_that_ignores_the_signal(make_test):

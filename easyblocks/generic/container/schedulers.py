@@ -32,6 +32,8 @@ class Scheduler:
     submitted = r'(\S+)\s*\Z'
     # options of `submit` for a job that starts after the success of another, whose ID replaces %s
     after: Tuple[str, ...]
+    # a command that fails if the scheduler doesn't answer
+    answers: Tuple[str, ...]
     # the command that ends jobs or removes them from the queue, for their IDs
     cancel: Tuple[str, ...]
     # the command that prints the state of a job, for its ID, and a regular expression for the state of one that waits
@@ -55,6 +57,7 @@ class Slurm(Scheduler):
     starter = 'srun'
     submitted = r'Submitted batch job (\d+)'
     after = ('--dependency=afterok:%s', '--kill-on-invalid-dep=yes')
+    answers = ('sinfo',)
     cancel = ('scancel',)
     state = ('squeue', '--noheader', '--format=%T', '--jobs')
     queued = 'PENDING|CONFIGURING'
@@ -71,6 +74,7 @@ class PBS(Scheduler):
     directive = '#PBS'
     starter = 'mpiexec'
     after = ('-W', 'depend=afterok:%s')
+    answers = ('qstat', '-B')
     cancel = ('qdel',)
     state = ('qstat', '-f')
     queued = 'job_state = [QHW]'
@@ -90,6 +94,7 @@ class Flux(Scheduler):
     directive = '#flux:'
     starter = 'flux'
     after = ('--dependency=afterok:%s',)
+    answers = ('flux', 'jobs')
     cancel = ('flux', 'cancel')
     state = ('flux', 'jobs', '--no-header', '--format={state}')
     queued = 'DEPEND|PRIORITY|SCHED'
