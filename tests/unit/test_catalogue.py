@@ -548,13 +548,13 @@ def test_only_what_changed_is_written(read, tmp_path):
 
 
 def test_the_default_version(read, monkeypatch):
-    """S004-10: without a version, the newest recommended one without suffix; a variable overrides it."""
+    """S004-10, H-01: without a version, the newest recommended one without suffix; a variable overrides it."""
     records = "".join(RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}") + more
                       for version, date, more in (
                           ("2.9", "20250527", ""), ("2.8", "20250601", ""), ("2.8", "20250602", "    label: mine\n"),
                           ("2.11", "20260101", "    archived: true\n")))
     containers = read(HEAD + records)
-    assert selection.find_one(containers, "pytorch").date == "20250601"
+    assert selection.find_one(containers, "pytorch").version == "2.9"
     assert selection.find_one(containers, "PyTorch/2.9").date == "20250527"
     monkeypatch.setenv("EBSIF_VERSION_PYTORCH", "v2.11")
     assert selection.find_one(containers, "PyTorch").date == "20260101"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Optional, TypeVar
 
+from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
 
 from ebsif.catalogue.container import CatalogueError, Container
@@ -97,32 +98,22 @@ def having(containers: Iterable[Container], wanted: Iterable["Requirement"]) -> 
     return [one for one in known if one in sure], [one for one in known if one in unsure - sure]
 
 
-def version_key(version: str) -> tuple:
-    """Return the sort key of a version; anything else, such as a commit, comes first."""
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return (1, Version(version), version)
-    except InvalidVersion:
-        return (0, Version("0"), version)
-
-
 def natural_key(text: str) -> list:
     """Return the sort key of a text in which numbers are compared as numbers: 2.9 comes before 2.10."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]
 
 
-def date_key(container: Container) -> tuple:
-    """Return the sort key of a container by date; those without a date come first, by version."""
-    return container.date or "", version_key(container.version)
+def age(container: Container) -> tuple:
+    """Return the sort key of a container among those of its software, the newest one last."""
+    return newest.module_key(container.module_or_version.partition("/")[2], container.date or "")
 
 
 def newest_first(containers: Iterable[Container]) -> list[Container]:
-    """Return containers by software, each with its newest one first; the software with the newest container first."""
+    """Return containers by software, each with its newest one first; software with the latest date first."""
     groups: dict[str, list[Container]] = {}
-    for container in sorted(containers, key=date_key, reverse=True):
+    for container in sorted(containers, key=lambda one: one.date or "", reverse=True):
         groups.setdefault(container.name, []).append(container)
-    return [container for group in groups.values() for container in group]
+    return [container for group in groups.values() for container in sorted(group, key=age, reverse=True)]
 
 
 def ways(wanted: str) -> Iterator[Callable[[str], bool]]:

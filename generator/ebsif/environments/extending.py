@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container import lockfile, newest
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
 from pydantic import ValidationError
 
@@ -102,7 +102,7 @@ def of_name(module: str, name: str) -> dict[str, Installation]:
     """Return the installed extensions of a module with a name, by date, the newest one last."""
     extensions = {one.extension[1]: one for one in places.everything()
                   if one.base == module and one.extension and one.extension[0] == name}
-    return dict(sorted(extensions.items(), key=lambda item: selection.natural_key(item[0])))
+    return dict(sorted(extensions.items(), key=lambda item: newest.date_key(item[0])))
 
 
 def of_today(module: str, name: str) -> dict[str, Installation]:
@@ -121,9 +121,11 @@ def free_dates(module: str, name: str) -> Iterator[str]:
 
 def check_names(name: str, date: Optional[str] = None) -> None:
     """Raise ExtendingError unless the name and the date of an extension are valid in a version suffix."""
-    for option, text in (("--name", name), ("--date", date)):
-        if text is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", text):
-            raise ExtendingError(f"{option} '{text}': use only letters, digits, _ and .")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", name):
+        raise ExtendingError(f"--name '{name}': use only letters, digits, _ and .")
+    if date is not None and not re.fullmatch(f"(?!_){newest.DATE}", date):
+        raise ExtendingError(f"--date '{date}': use only letters, digits, _ and . before a number "
+                             f"({time.strftime(TODAY)}.2)")
 
 
 def sources(container: Container) -> str:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Union
 
+from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.texts import system_names
 
 from ebsif import files
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
-from ebsif.catalogue.selection import natural_key
 from ebsif.eb import framework, running
 from ebsif.environments import extending, plan
 from ebsif.environments.extending import ExtendingError
@@ -230,7 +230,7 @@ def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[I
 
     if request.date:
         later = [one for date, one in extending.of_name(extension.base.module, extension.name).items()
-                 if natural_key(date) > natural_key(request.date)]
+                 if newest.date_key(date) > newest.date_key(request.date)]
         if later:
             output.note(f"`{extension.name}` goes on to mean {shown(later[-1])}, because that has a later date")
         there = places.installed_as(extension.module(request.date)) if request.check or request.install else None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, RECORD, ImageRecord, Record, versions_in
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.written import escape, is_file_name
@@ -111,7 +112,7 @@ def module_of(record: Record) -> str:
 
 def name_in(record: Record) -> str:
     """Return the name of the extension in a record; raise UsageError if there is none."""
-    named = places.NAMED.search(record.module_name or "")
+    named = newest.NAMED.search(record.module_name or "")
     if not named:
         raise UsageError(f"{module_of(record)} has no name of an extension: choose one with --name")
     return named.group("name")

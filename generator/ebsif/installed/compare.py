@@ -1,10 +1,9 @@
 """Compare two containers, installed or in the catalogue: their content, and what their modules do."""
 
-import re
 from pathlib import Path
 from typing import Any
 
-from easybuild.easyblocks.generic.container import requirements
+from easybuild.easyblocks.generic.container import newest, requirements
 from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.texts import normal_name, parse_binds
 
@@ -97,8 +96,8 @@ def extension_of(path: Path) -> tuple[list, str, str]:
         raise ComparingError(f"{path} has no requirements, so there is nothing to upgrade")
     if requirements.lock_of(values["requirements"]):
         raise ComparingError(f"{path} repeats an installation from its lock file, which works only with the same image")
-    named = re.search(r"-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)\Z", values["versionsuffix"])
+    named = newest.NAMED.search(values["versionsuffix"])
     if not named:
         raise ComparingError(f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "
                              "use `ebsif extend` on the newer container")
-    return requirements.stages_or_lines(values["requirements"] or []), *named.groups()
+    return requirements.stages_or_lines(values["requirements"] or []), named["name"], named["date"]

@@ -7,11 +7,11 @@ import shlex
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.install import INTERPRETER
 from easybuild.easyblocks.generic.container.lockfile import RECORD
 
 from ebsif import files
-from ebsif.catalogue.selection import natural_key
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.installed.places import Installation
@@ -46,30 +46,17 @@ def environment_on(installation: Installation) -> Optional[str]:
     return active if active and installation.is_loaded and is_there(Path(active, "host-bin")) else None
 
 
-# the date of an extension in a regular expression of Python and of bash; `.replaced` is the end of a leftover
-DATE = "[A-Za-z0-9_]+([.][0-9]+)?"
-
-
 def without_date(root: Path) -> Path:
     """Return the directory of an extension without its date."""
     return Path(os.path.abspath(root).rpartition("-")[0])  # noqa: PTH100 links stay
 
 
 def extensions(undated: Path) -> list[Path]:
-    """Return the installations of an extension by their path without the date, the newest one last, as NEWEST does."""
-    name = re.compile(f"{re.escape(undated.name)}-{DATE}")
-    found = (path for path in undated.parent.glob("*") if name.fullmatch(path.name) and is_there(path / RECORD))
-    return sorted(found, key=lambda path: natural_key(path.name))
-
-
-# how a file finds the newest extension of a name, but no extension on top of it (V-07)
-NEWEST = """\
-ebsif_start={start}-
-ebsif_newest=$(for ebsif_one in "$ebsif_start"*; do
-    [[ ! "${{ebsif_one#"$ebsif_start"}}" =~ ^{date}$ || ! -e "$ebsif_one/{record}" ]] || printf '%s\\n' "$ebsif_one"
-done | sort -V | tail -n 1)
-exec "${{ebsif_newest:?the module was removed}}/{interpreter}" "$@"
-"""
+    """Return the installations of an extension by their path without the date, the newest one last."""
+    start = f"{undated.name}-"
+    found = {path.name.removeprefix(start): path for path in undated.parent.glob("*")
+             if path.name.startswith(start) and is_there(path / RECORD)}
+    return [found[date] for date in sorted(filter(re.compile(newest.DATE).fullmatch, found), key=newest.date_key)]
 
 
 def write(installation: Installation, path: Path, newest: Optional[str] = None) -> None:
@@ -94,8 +81,9 @@ def write(installation: Installation, path: Path, newest: Optional[str] = None) 
 
 
 def starting_newest(undated: Path) -> str:
-    """Return the commands that start the interpreter of the newest extension; see `extensions`."""
-    return NEWEST.format(start=shlex.quote(str(undated)), date=DATE, record=RECORD, interpreter=INTERPRETER)
+    """Return the commands that start the interpreter of the newest extension of a name; see `extensions` (V-07)."""
+    return newest.find_newest(shlex.quote(str(undated)), RECORD) + \
+        f'exec "${{ebsif_newest:?the module was removed}}/{INTERPRETER}" "$@"\n'
 
 
 def write_commands(path: Path, module: str, text: str) -> None:

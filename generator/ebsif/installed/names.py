@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container import lockfile, newest
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.selection import natural_key, plain
+from ebsif.catalogue.selection import plain
 from ebsif.catalogue.settings import read_settings
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import expanded, is_there
@@ -97,21 +97,29 @@ class Names:
                 if one.base == module.base and one.extension and one.extension[0] == module.extension[0]
                 and places.is_same(one.root.parent, module.root.parent)
                 and one.root.stat().st_uid == module.root.stat().st_uid
-                and natural_key(shown(one)) < natural_key(shown(module))]
+                and places.age(one) < places.age(module)]
 
     def named(self, text: str) -> list[Union[Container, Installation]]:
         """Return what a name stands for, installed modules first; extensions not by the name of their base."""
         catalogue = list(selection.named(self.recorded))
         for number, is_named in enumerate(selection.ways(text)):
-            installed = [module for module in places.newest_first(self.installations)
-                         if any(map(is_named, typed(module.module)))
-                         and (number == 0 or not (module.base and any(map(is_named, typed(module.base)))))]
+            installed = self.newest_first(
+                module for module in self.installations if any(map(is_named, typed(module.module)))
+                and (number == 0 or not (module.base and any(map(is_named, typed(module.base))))))
             containers = dict.fromkeys(one for name, one in catalogue if is_named(plain(name)))
             if not number and not (installed or containers) and not self.is_software(text):
                 installed = self.extensions(text)
             if installed or containers:
                 return [*installed, *selection.newest_first(containers)]
         return []
+
+    def newest_first(self, modules: Iterable[Installation]) -> list[Installation]:
+        """Return installations by software, each with its newest version first; their records may know the dates."""
+        def age(module: Installation) -> tuple:
+            record = self.record_of(module)
+            return places.age(module, record.date or "" if record else "")
+
+        return places.newest_first(modules, age)
 
     def is_software(self, text: str) -> bool:
         """Return whether a text is spelled like the name of a software, which an extension may have, too."""
@@ -300,4 +308,4 @@ def file_of(text: str) -> Union[Installation, Path, None]:
 def catalogue_name(installation: Installation) -> str:
     """Return how the catalogue calls a module, or the base of an extension; naming schemes may call it otherwise."""
     name = installation.recorded_name or shown(installation)
-    return places.NAMED.sub("", name) if installation.extension else name
+    return newest.NAMED.sub("", name) if installation.extension else name

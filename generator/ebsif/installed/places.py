@@ -8,18 +8,18 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container import lockfile, newest
+from easybuild.easyblocks.generic.container.newest import NAMED
 from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif import files
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.selection import natural_key
 from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.files import is_there
@@ -31,9 +31,8 @@ from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 MODULES, SOFTWARE = "modules/all", "software"
 # where EasyBuild's generators of module files write the installation directory
 ROOT = re.compile(r'^(?:local root = "(?P<lua>.*)"|set root\s+(?P<tcl>.*\S))\s*$', re.MULTILINE)
-# start of the easyconfigs of extensions, and end of their version suffixes
+# start of the easyconfigs of extensions
 WRITTEN = "# Written by `ebsif "
-NAMED = re.compile(r"-(?P<name>[A-Za-z0-9_.]+)-(?P<date>[A-Za-z0-9_.]+)\Z")
 # module names have two parts, and more in some naming schemes
 DEPTH = 4
 LARGEST = 4 * 1024 * 1024  # bytes of a module file
@@ -109,7 +108,7 @@ class Installation:
         """The command that installs the module again; EasyBuild's copy is there wherever the easyconfig was."""
         return f"eb --rebuild {shlex.quote(str(self.easyconfig or 'EASYCONFIG'))}"
 
-    @property
+    @cached_property
     def extension(self) -> Optional[tuple[str, str]]:
         """Name and date of an extension whose easyconfig `ebsif` wrote; None for other modules."""
         path, suffix = self.easyconfig, NAMED.search(self.module)
@@ -180,10 +179,21 @@ def undated(installation: Installation) -> Optional[str]:
     return None
 
 
-def newest_first(installations: Iterable[Installation]) -> list[Installation]:
-    """Return installations by software, each with its newest version first."""
-    by_version = sorted(installations, key=lambda one: natural_key(shown(one).rpartition("/")[2]), reverse=True)
-    return sorted(by_version, key=lambda one: shown(one).rpartition("/")[0].lower())
+def age(installation: Installation, date: str = "") -> tuple:
+    """
+    Return the sort key of an installation among those of its software, the newest one last.
+
+    Extensions of a name come in the order of their dates. `date` is that in the record of the catalogue.
+    """
+    name, own_date = installation.extension or ("", "")
+    version = (installation.base or shown(installation)).rpartition("/")[2]
+    return newest.module_key(version, date), newest.natural(version), name, newest.date_key(own_date)
+
+
+def newest_first(installations: Iterable[Installation],
+                 key: Callable[[Installation], tuple] = age) -> list[Installation]:
+    """Return installations by software, each with its newest version first; the key is as that of `age`."""
+    return sorted(sorted(installations, key=key, reverse=True), key=lambda one: shown(one).rpartition("/")[0].lower())
 
 
 # --- single installations

@@ -59,8 +59,10 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
 
 
 def newest_first(some: list[Page]) -> list[Page]:
-    """Return pages by date, newest first."""
-    return sorted(some, key=lambda page: selection.date_key(page.container), reverse=True)
+    """Return pages in the order of their containers, newest first."""
+    order = {container: number for number, container in enumerate(
+        selection.newest_first(page.container for page in some))}
+    return sorted(some, key=lambda page: order[page.container])
 
 
 def grouped(some: list[Page]) -> list[list[tuple[str, list[list[Page]]]]]:

@@ -174,7 +174,8 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record
     records, known = records or {}, list(containers)
     earlier: dict[Container, Optional[Container]] = {}
     named: dict[str, list[Container]] = {}
-    for container in sorted(known, key=selection.date_key):
+    # history, whatever the versions
+    for container in sorted(known, key=lambda one: (one.date or "", selection.age(one))):
         before = named.setdefault(container.name, [])
         others = [one for one in reversed(before) if one.file_name != container.file_name]
         alike = [one for one in others if kind_of(one) == kind_of(container)]
@@ -193,8 +194,8 @@ def marks(containers: Iterable[Container]) -> dict[Container, str]:
     if recommended or len(current) < 2:
         return dict.fromkeys(recommended, "recommended")
     unlabeled = selection.without_label(current)
-    newest = max(map(selection.date_key, unlabeled))
-    return {one: "newest" for one in unlabeled if selection.date_key(one) == newest}
+    newest = max(map(selection.age, unlabeled))
+    return {one: "newest" for one in unlabeled if selection.age(one) == newest}
 
 
 def changes(earlier: Optional[Container], container: Container,

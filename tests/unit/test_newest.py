@@ -1,0 +1,129 @@
+"""Which one is the newest: one list of cases for records, installed modules, extensions, kernels and interpreters."""
+
+import random
+import shlex
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from easybuild.easyblocks.generic.container import newest
+from ebsif.catalogue import selection
+from ebsif.catalogue.container import Container
+from ebsif.cli import main
+from ebsif.environments import extending, kernels
+from ebsif.installed import interpreter, places
+from ebsif.installed.names import Names
+from packaging.version import Version
+from prefixes import BASE
+
+# versions with suffixes, and dates of their records if these aren't in the suffix: the older one, the newer one
+VERSIONS = [
+    ("2.7.0rc1-rocm-6.2-20250701", "2.7.0-rocm-6.2-20250601"),
+    ("2.7.0-rocm-6.4-20250401", "2.7.0-rocm-6.2-20250527"),
+    ("2.9.0-x-20260101", "2.10.0-x-20250101"),
+    ("2.7.1-x-20250101", "2.8.0-x"),
+    # dates of builds and commits have no order
+    ("20240918-rocm-6.2-20241007", "2.4.1-rocm-6.1-20240101"),
+    ("69afc4d-rocm-5.5-20240207", "11aaaab-rocm-5.5-20250207"),
+    ("community-0.5.0-x-20250404", "0.4.35-x-20250404"),
+    ("2.9-full-20251209_134408", "2.9-full-20251209_154408"),
+]
+# dates of extensions, the oldest one first
+DATES = ["2026.1.2", "2026.11.28", "20251231", "20260101", "20260101.2", "20260101.10", "v1", "v1.9", "v9", "v10",
+         "v_1"]
+
+
+def record(module, date=None):
+    """Return a record of the catalogue with a version and a suffix."""
+    version, _, suffix = module.partition("-")
+    site = SimpleNamespace(moduleclass="ai")
+    return Container.of("Tool", {"version": version, "suffix": f"-{suffix}", "date": date, "label": None,
+                                 "archived": None, "default": False, "aliases": [], "components": {}, "hash": None,
+                                 "python": None, "variant": None}, site, None)
+
+
+@pytest.mark.parametrize("pair", VERSIONS)
+@pytest.mark.parametrize("order", [1, -1])
+def test_records_and_installed_modules(eb_prefix, monkeypatch, pair, order):
+    """H-01 (generator D2, D4): a release, the newer version, then the later date, whether it is installed or not."""
+    records = [record(one) for one in pair[::order]]
+    assert selection.find_one(records, "Tool").module == f"Tool/{pair[1]}"
+    monkeypatch.setattr(Names, "containers", records)
+    for module in pair[::order]:
+        eb_prefix.install(f"Tool/{module}", text="")
+    assert [one.module for one in places.everything()] == [f"Tool/{one}" for one in reversed(pair)]
+    assert Names().installation("Tool").module == Names().find("Tool").module == f"Tool/{pair[1]}"
+
+
+def test_dates_that_only_records_have(eb_prefix, monkeypatch):
+    """H-01: the date of a record counts for its installed module, too."""
+    records = [record("1.0-b", "20250101"), record("1.0-a", "20250601")]
+    monkeypatch.setattr(Names, "containers", records)
+    for one in records:
+        eb_prefix.install(one.module, text="")
+    assert selection.find_one(records, "Tool").module == Names().installation("Tool").module == "Tool/1.0-a"
+
+
+def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkeypatch):
+    """H-01, V-07, B4: the same one for every command, whatever their dates are."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    line = f'module_version("{{}}", "{BASE.partition("/")[2]}-mine")\n'
+    for number, date in enumerate(DATES):
+        root = eb_prefix.install(f"{BASE}-mine-{date}", packages=["ipykernel==7.0"])
+        (root / "interpreter").mkdir()
+        (root / "interpreter/python").write_text('#!/bin/sh\necho "$0"\n')
+        (root / "interpreter/python").chmod(0o755)
+        (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(line.format(f"{BASE}-mine-{date}"))
+        if not number:
+            assert main(["kernel", "install", "mine", "--name", "mine"]) == 0
+        assert Names().installation("mine").root == root
+        assert list(extending.of_name(BASE, "mine"))[-1] == date
+        assert interpreter.extensions(interpreter.without_date(root))[-1] == root
+        assert main(["python", "mine", "--write", str(tmp_path / "p")]) == 0
+        for program in (tmp_path / "p", tmp_path / "jupyter/kernels/mine/python"):
+            done = subprocess.run([program], capture_output=True, text=True, check=True)
+            assert done.stdout == f"{root}/interpreter/python\n"
+    (kernel,) = kernels.installed(tmp_path / "jupyter/kernels")
+    assert kernel.roots[-1] == root
+    assert [one.module.rpartition("-")[2] for one in Names().older(places.everything()[0])] == DATES[-2::-1]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("date", ["2026-11-28", "_1", ".1", "1.", "1.rc1", "1..2", "a b"])
+def test_dates_that_are_refused(eb_prefix, capsys, date):
+    """B4: one pattern for the dates of extensions: what is accepted is found by kernels and interpreters, too."""
+    assert main(["extend", BASE, "--add", "rich", "--name", "x", f"--date={date}", "-n"]) == 3
+    assert f"--date '{date}': use only letters, digits, _ and . before a number" in capsys.readouterr().err
+
+
+def test_versions_as_pip_orders_them():
+    """H-01: the order of versions is that of the packaging library, which easyblocks don't have."""
+    chosen = random.Random(1)
+    ends = ["", "", "rc1", "rc2", "rc10", "rc", "a1", "b2", ".dev1", ".post1", "a1.dev1", ".post1.dev2", "rc1.post1",
+            "+cpu"]
+    versions = sorted({".".join(str(chosen.choice([0, 0, 1, 2, 10])) for _ in range(chosen.randint(1, 4)))
+                       + chosen.choice(ends) for _ in range(300)})
+    for _ in range(3000):
+        one, other = chosen.choice(versions), chosen.choice(versions)
+        expected = Version(one) < Version(other)
+        assert (newest.version_key(one) < newest.version_key(other)) == expected, (one, other)
+
+
+def test_the_order_in_bash(tmp_path):
+    """H-01: files that start the newest extension take the one that Python takes."""
+    chosen = random.Random(2)
+    numbers = [".1", ".2", ".10", ".02", ".0"]
+    dates = sorted({"".join([*chosen.choices("019aAbZ_v", k=chosen.randint(1, 4)),
+                             *chosen.choices(numbers, k=chosen.choice([0, 0, 1, 2]))]) for _ in range(200)})
+    lines, expected = [], []
+    for number in range(100):
+        start = tmp_path / f"{number} it's" / "my name"
+        some = chosen.sample(dates, 3)
+        for date in some:
+            (tmp_path / f"{start}-{date}/record").mkdir(parents=True)
+        (tmp_path / f"{start}-zzz.replaced/record").mkdir(parents=True)
+        (tmp_path / f"{start}-zzzz").mkdir()
+        lines.append(newest.find_newest(shlex.quote(str(start)), "record") + 'echo "$ebsif_newest"\n')
+        expected.append(f"{start}-{max(some, key=newest.date_key)}")
+    done = subprocess.run(["/bin/bash", "-c", "".join(lines)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == expected
