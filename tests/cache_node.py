@@ -41,7 +41,7 @@ class Node:
         account_id = os.getuid() if uid is None else uid
         names = self.table.splitlines()[0].split()
         # as the script that calls it does
-        caller = [f"{name}={value}" for name, value in {"OTHER": "x y", **variables}.items()]
+        caller = [f"{name}={value}" for name, value in variables.items() if name in names]
         # what the image sets doesn't count
         image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
         command = [*self.shell, self.scripts / "find-caches", str(account_id), self.table]

@@ -116,6 +116,22 @@ def test_values_of_the_person(module):
     assert result.stderr == ""
 
 
+def test_a_large_environment(module):
+    """W5: hundreds of modules and jobs of CI have more variables than one string can hold: the caches are found, too."""
+    result = module.bash(f"""
+        module load {MODULE}
+        singularity exec $SIF python show.py
+        for number in {{1..300}}; do export BIG$number="HF_HOME $(printf '%1000s')"; done
+        singularity exec $SIF python show.py
+        export LAST=$'more\\nHF_HOME\\nlines' TRITON_CACHE_DIR=/mine
+        singularity exec $SIF python show.py
+        """)
+    before, after, mine = result.stdout.splitlines()
+    assert before == after
+    assert mine == " ".join(["/mine", *before.split()[1:]])
+    assert result.stderr == ""
+
+
 def test_no_directory_for_caches(module):
     """T-01: programs run as they do without the module, and a message says what to set."""
     settings = module.prefix / "eb/software" / MODULE / "share/ebsif/module.conf"

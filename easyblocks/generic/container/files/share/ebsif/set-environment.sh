@@ -4,7 +4,7 @@
 #
 # The runtime's own interpreter runs this. Those of older runtimes don't know -O and -w, and assign to a local variable in
 # vain. All compile a pattern whenever they compare something with it, and all ranks of a node wait for that
-# (docs/performance.md), so what has to look at each of the caller's variables is left to the image's shell.
+# (docs/performance.md), so finding places for caches is left to the image's shell.
 # The caller's variables are in __exported_env__, one per line. Afterwards the runtime restores those that are not set
 # here, unsets those that are empty here, then sets those from APPTAINERENV_*.
 
@@ -48,13 +48,20 @@ ebsif_read_settings() {
 
 ebsif_set_environment() {
     local IFS=$'\n'
-    ebsif_caches=''
+    ebsif_caches='' ebsif_read=''
     set -o noglob
     [ ! -r /share/ebsif/module.conf ] || ebsif_read_settings
     if [ -n "$ebsif_caches" ] && [ -r /runscripts/find-caches ] && [ -f /bin/sh ]; then
+        # only what matters: a string can't have more than 128 KiB, and there may be as much in hundreds of modules
+        ebsif_names=" ${ebsif_caches%%"$IFS"*} "
+        for ebsif_line in ${__exported_env__:-}; do
+            case $ebsif_names in
+                *" ${ebsif_line%%=*} "*) ebsif_read=$ebsif_read$ebsif_line$IFS ;;
+            esac
+        done
         # without libraries that the image preloads, and a language that it may lack
         # not as arguments, which all accounts can see: among the caller's variables are credentials
-        for ebsif_line in $(ebsif_caller="${__exported_env__:-}" LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' \
+        for ebsif_line in $(ebsif_caller="$ebsif_read" LC_ALL=C LD_LIBRARY_PATH='' LD_PRELOAD='' \
             /bin/sh /runscripts/find-caches "$UID" "$ebsif_caches"); do
             # shellcheck disable=SC2163
             export "$ebsif_line"
@@ -64,4 +71,4 @@ ebsif_set_environment() {
 }
 ebsif_set_environment
 unset -f ebsif_unset ebsif_set_file ebsif_read_settings ebsif_set_environment
-unset ebsif_settings ebsif_caches ebsif_line
+unset ebsif_settings ebsif_caches ebsif_names ebsif_read ebsif_line
