@@ -106,11 +106,12 @@ def test_unmake_squashfs_restores_the_directory(installation):
     assert (installation / "user-software.squashfs").is_file()
 
 
-def test_both_work_without_standard_error(installation):
-    """S002-26: with standard error closed (2>&-), messages go nowhere, and the status is as usual."""
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_both_work_without_standard_error(installation, closed):
+    """S002-26, W7: with standard error and others closed, messages go nowhere, and the status is as usual."""
     before = listing(installation / "user-software")
     for command in (MAKE, UNMAKE):
-        done = subprocess.run(["bash", "-c", '"$0" 2>&-', installation / "bin" / command], check=False)
+        done = subprocess.run(["bash", "-c", f'"$0" {closed}', installation / "bin" / command], check=False)
         assert done.returncode == 0, command
         if command == MAKE:
             shutil.rmtree(installation / "user-software")

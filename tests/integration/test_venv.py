@@ -513,6 +513,14 @@ def test_an_existing_environment(installed_once, tmp_path):
     assert "could not be created" in result.stderr and "Traceback" not in result.stderr
 
 
+def test_an_environment_is_made_without_standard_error(installed_once, tmp_path):
+    """W7: with closed descriptors, as people start something in the background, it is made, and the status says so."""
+    for number, closed in enumerate(("2>&-", "<&- >&- 2>&-")):
+        result = installed_once.load(installed_once.WRITABLE, f"make-venv {tmp_path}/env{number} {closed}; echo $?")
+        assert result.stdout == "0\n", closed
+        assert (tmp_path / f"env{number}/bin/pip").is_file()
+
+
 def test_a_second_environment_while_one_is_active(environment, tmp_path):
     """S003-16: it would see the packages of the first one, and lose them with it; so the first is deactivated first."""
     place, env, use = environment

@@ -4,6 +4,9 @@
 # (A command that is called by a link calls itself by its real path first.)
 ebsif_root=${BASH_SOURCE[0]%/share/ebsif/*}
 
+# If the caller has closed standard error (2>&-), messages would fail. bash may have opened the command itself as that.
+[[ -e /dev/fd/2 && ! /dev/fd/2 -ef "$0" ]] || exec 2>/dev/null
+
 # Print a message of the running command to standard error.
 say() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2

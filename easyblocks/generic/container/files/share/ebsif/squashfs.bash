@@ -2,9 +2,6 @@
 # Sourced by make-squashfs and unmake-squashfs: functions that leave nothing half-finished behind.
 # Needs common.bash, and `ebsif_root`, the installation directory.
 
-# If the caller has closed standard error (2>&-), bash has opened the command itself as that, and messages would fail.
-[[ ! /dev/fd/2 -ef $0 ]] || exec 2>/dev/null
-
 # Advice for users who can't change the module's user software.
 own="to get your own user software, set EBSIF_USER_SOFTWARE to a directory of yours (mkdir DIRECTORY; export EBSIF_USER_SOFTWARE=\$(realpath DIRECTORY)), then run unmake-squashfs and reload the module"
 
