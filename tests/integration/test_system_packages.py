@@ -25,6 +25,11 @@ AS_ROOT = "test $(id -u) = 0\nchown daemon:daemon /usr/share/greet/text\nchmod u
     "echo log >/var/log/greet\nmkfifo /tmp/$$ && rm /tmp/$$"
 
 
+# files in directories that aren't copied, or that hold what isn't packed
+PLACED = ("usr/local/bin/placed", "usr/local/etc/placed/removed", "var/cache/placed/data", "var/log/placed/log",
+          "run/placed")
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """A repository: a package that needs another, some that can't be installed, a newer version of one in the image."""
@@ -41,6 +46,11 @@ def repository(tmp_path_factory):
     make_deb(folder, "greet-more", Provides="greeter", Depends="greets")
     program = Path("/bin/ls").read_bytes().replace(b"libselinux.so.1", b"libmissing.so.1")
     make_deb(folder, "lacking", files={"usr/bin/lacking": program})
+    make_deb(folder, "placed", files=dict.fromkeys(PLACED, "placed"),
+             postinst="echo cache >/var/cache/placed/made; rm /usr/local/etc/placed/removed; echo >/run/made")
+    make_deb(folder, "moved", files={"usr/share/moved/file": "text"}, postinst=(
+        "rm -r /etc/terminfo\necho file >/etc/terminfo\nmv /usr/share/perl5 /usr/share/perl5.moved\n"
+        "ln -s perl5.moved /usr/share/perl5\nrm -r /usr/share/bug"))
     make_deb(folder, "failing", postinst="echo it is broken >&2\nexit 3")
     return folder
 
@@ -226,6 +236,62 @@ def test_a_version_that_is_asked_for(add):
         assert "/usr/bin/hostname" in record.replaced
     record, _ = add("hostname=3.23+nmu1", "greet-data")
     assert (record.upgraded, record.packages) == ({}, ["greet-data==1.0"])
+
+
+def test_files_in_unusual_directories(add, base_image, monkeypatch):
+    """S2, V-04: files of packages in /usr/local, caches and logs are in the layer; what can't be is named."""
+    said = []
+    monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.trace_msg", said.append)
+    _, layer = add("placed")
+    assert said[-1] == "system packages: these files can't be in a layer, so packages may lack them: /run/placed"
+    seen = subprocess.run(["apptainer", "exec", "--overlay", f"{layer}:ro", base_image, "sh", "-c",
+                           "cd /; cat \"$@\"; ls var/cache/placed usr/local/etc/placed /run/made", "sh", *PLACED],
+                          capture_output=True, text=True, check=False)
+    assert seen.stdout == "placed" * 3 + "usr/local/etc/placed:\n\nvar/cache/placed:\ndata\n"
+
+
+def test_directories_that_are_replaced(add, base_image):
+    """S7, V-04: a directory whose place is taken by a file or a link hides nothing but itself."""
+    record, layer = add("moved")
+    assert record.hidden == ["/usr/share/bug"]
+    assert {"/etc/terminfo", "/usr/share/perl5"} <= set(record.replaced)
+    seen = subprocess.run(["apptainer", "exec", "--overlay", f"{layer}:ro", base_image, "sh", "-c",
+                           "cat /etc/terminfo; ls -d /usr/share/perl5/Debconf; ls /usr/share/bug 2>&1"],
+                          capture_output=True, text=True, check=False)
+    assert seen.stdout.startswith("file\n/usr/share/perl5/Debconf\nls: cannot access")
+
+
+def test_what_is_copied(base_image, tmp_path):
+    """S3, V-04: of directories to which packages only add, no gigabytes but directories and links."""
+    image = tmp_path / "image"
+    for name in ("usr/local/cuda-12/lib/big", "usr/local/share/ca-certificates/site.crt", "usr/share/doc/big/file",
+                 "usr/share/doc/hostname/copyright", "var/cache/big/file", "var/cache/debconf/config.dat",
+                 "var/lib/apt/lists/list"):
+        (image / name).parent.mkdir(parents=True, exist_ok=True)
+        (image / name).write_bytes(b"x" * 3_000_000)
+    (image / "usr/local/cuda").symlink_to("cuda-12")
+    (image / "usr/local/cuda-12").chmod(0o775)
+    overlay, work = tmp_path / "overlay.squashfs", tmp_path / "work"
+    subprocess.run(["mksquashfs", image, overlay, "-all-root", "-quiet"], check=True, capture_output=True)
+    container = Container(Runtime(), str(base_image), str(work))
+    container.overlays = [str(overlay)]
+
+    def copied(*packages):
+        target = work / "-".join(("copy", *packages))
+        target.mkdir(parents=True)
+        container.run(sh_command("copy-system.sh", str(target), "usr", "etc", "var", "--", *packages), hidden=True)
+        return target
+
+    target, more = copied(), copied("hostname")
+    for folder in ("usr/local", "usr/share/doc", "var/cache", "var/lib/apt/lists", "var/log"):
+        assert sorted(str(path.relative_to(target)) for path in (target / folder).rglob("*")
+                      if path.is_file() and not path.is_symlink()) == {
+            "usr/local": ["usr/local/share/ca-certificates/site.crt"],
+            "var/cache": ["var/cache/debconf/config.dat"]}.get(folder, [])
+    assert (target / "usr/local/cuda").readlink() == Path("cuda-12")
+    assert (target / "usr/local/cuda-12").stat().st_mode & 0o777 == 0o775
+    assert (target / "usr/bin/env").stat().st_size and (target / "var/lib/dpkg/status").stat().st_size
+    assert [path.parent.name for path in (more / "usr/share/doc").rglob("*") if path.is_file()] == ["hostname"]
 
 
 def test_names_that_other_packages_provide(add):

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterable, List, Set, Tuple
 
 from .image import copy_hashed
 from .masks import quote
@@ -20,13 +20,16 @@ from .runtime import Container, run_program
 from .usersoftware import FILE_TIME
 from .written import ANY_SIZE, open_written
 
-# What doesn't belong to the layer: logs and caches, accounts, files of this machine, what only this run needs.
+# What doesn't belong to the layer: accounts, files of this machine, what only this run needs.
 EXCLUDED = re.compile(r"""(?:
-    (?:var/(?:log|cache|tmp|run|lock|backups)|var/lib/apt/(?:lists|periodic)|usr/local|run)(?:/.*)?
+    (?:var/(?:run|lock)|var/lib/apt/(?:lists|periodic)|run)(?:/.*)?
     |var/lib/apt/extended_states|var/lib/dpkg/(?:lock.*|.*-old|triggers/Lock|updates/.*|.*-new)
     |etc/(?:passwd|group|shadow|gshadow|subuid|subgid)-?|etc/(?:hosts|hostname|resolv\.conf|localtime|mtab|timezone)
     |etc/\.pwd\.lock|etc/ld\.so\.cache|usr/sbin/policy-rc\.d|.*\.pyc\.\d+
     )\Z""", re.VERBOSE)
+
+# Logs and caches don't either, unless they are part of a package.
+CACHES = re.compile(r'var/(?:log|cache|tmp|backups)(?:/.*)?\Z')
 
 # zstd first, see make-squashfs; not every mksquashfs and every runtime has it.
 COMPRESSION = (['-comp', 'zstd', '-Xcompression-level', '5'], ['-comp', 'gzip'])
@@ -46,14 +49,15 @@ class Layer:
         self.before = self.state()
         self.changed: List[str] = []
         self.gone: List[str] = []
+        self.left_out: List[str] = []
 
     def path(self, path: str) -> str:
         """Return the path of a file in the copy."""
         return os.path.join(self.root, path)
 
-    def make(self, target: str) -> None:
-        """Find what has changed, and pack it."""
-        self.changed, self.gone = self.differences()
+    def make(self, target: str, listed: Iterable[str]) -> None:
+        """Find what has changed, and pack it; `listed` are the paths that the packages have, relative to the root."""
+        self.find_differences(set(listed))
         self.stage()
         self.add_linker_cache()
         self.pack(target)
@@ -61,7 +65,8 @@ class Layer:
     @property
     def replaced(self) -> List[str]:
         """The files of the image that were replaced, in the image."""
-        return ['/' + path for path in self.changed if path in self.before and not os.path.isdir(self.path(path))]
+        return ['/' + path for path in self.changed
+                if path in self.before and not stat.S_ISDIR(os.lstat(self.path(path)).st_mode)]
 
     def state(self) -> Dict[str, Tuple[int, ...]]:
         """Return what shows whether a file or directory of the copy has changed, by path."""
@@ -74,14 +79,24 @@ class Layer:
                     entry.st_mode, entry.st_ino, entry.st_ctime_ns)
         return state
 
-    def differences(self) -> Tuple[List[str], List[str]]:
-        """Return the paths that have changed or are new, and those that are gone (only the top of each tree)."""
+    def find_differences(self, listed: Set[str]) -> None:
+        """
+        Set the paths that have changed or are new, and those that are gone (only the top of each tree).
+
+        What packages have and the layer won't have is left out.
+        """
         after = self.state()
-        changed = sorted(path for path, value in after.items()
-                         if self.before.get(path) != value and not EXCLUDED.match(path))
-        gone = sorted(path for path in self.before if path not in after and not EXCLUDED.match(path)
-                      and os.path.dirname(path) in after)
-        return changed, gone
+        for path, value in sorted(after.items()):
+            if self.before.get(path) == value:
+                continue
+            if not EXCLUDED.match(path) and (path in listed or not CACHES.match(path)):
+                self.changed.append(path)
+            elif path in listed:
+                self.left_out.append(path)
+        # something else in the place of a directory hides it as a whole
+        self.gone = sorted(path for path in self.before
+                           if path not in after and not EXCLUDED.match(path) and not CACHES.match(path)
+                           and stat.S_ISDIR(after.get(os.path.dirname(path), (0,))[0]))
 
     def stage(self) -> None:
         """Make a directory with links to the files that have changed."""

@@ -170,11 +170,11 @@ class Installation:
         trace_msg("system packages: %s" % record.summary)
         if only_check:
             return record
-        self.copy()
+        self.copy(changes)
         layer = Layer(self.container, self.root, self.folder)
         self.install()
         record.debs = self.digests()
-        layer.make(target)
+        layer.make(target, self.listed(changes))
         record.replaced, record.hidden = layer.replaced, ['/' + path for path in layer.gone]
         record.size, record.sha256 = os.path.getsize(target), compute_checksum(target, CHECKSUM_TYPE_SHA256)
         trace_msg("system packages are %s in one file" % format_size(record.size))
@@ -321,9 +321,10 @@ class Installation:
 
     # --- the installation
 
-    def copy(self) -> None:
+    def copy(self, changes: Changes) -> None:
         """Copy the system directories of the image, so that they can be written to."""
-        result = self.command(sh_command('copy-system.sh', self.root, *self.directories), check=False)
+        arguments = [self.root] + self.directories + ['--'] + sorted(changes.upgraded)
+        result = self.command(sh_command('copy-system.sh', *arguments), check=False)
         if result.exit_code:
             raise self.failure("the image's system directories can't be copied", result.output)
 
@@ -331,13 +332,23 @@ class Installation:
         """Let apt install the packages in the copies, as if by root."""
         program = os.path.join(self.folder, 'as-root.pl')
         copy_file(os.path.join(FILES, 'share', 'ebsif', 'as-root.pl'), program)
-        binds = ['%s:/%s' % (escape_bind(self.path(name)), name) for name in self.directories + ['run']]
-        done = self.command(['perl', program] + self.apt_get(), check=False, binds=binds)
+        done = self.command(['perl', program] + self.apt_get(), check=False, binds=self.binds)
         if done.exit_code:
             raise self.failure("the installation failed", done.output)
-        audit = self.command(['perl', program, 'dpkg', '--audit'], binds=binds).output.strip()
+        audit = self.command(['perl', program, 'dpkg', '--audit'], binds=self.binds).output.strip()
         if audit:
             raise self.failure("some packages are not configured", audit)
+
+    @property
+    def binds(self) -> List[str]:
+        """The copies in the place of the image's directories."""
+        return ['%s:/%s' % (escape_bind(self.path(name)), name) for name in self.directories + ['run']]
+
+    def listed(self, changes: Changes) -> List[str]:
+        """Return the paths that the packages have according to dpkg."""
+        names = sorted(list(changes.added) + list(changes.upgraded))
+        output = self.command(['dpkg-query', '--listfiles', '--'] + names, binds=self.binds).output
+        return [line[1:] for line in output.splitlines() if line.startswith('/')]
 
     def digests(self) -> Dict[str, str]:
         """Return the SHA256 of the packages that were fetched, by their name."""
@@ -352,7 +363,10 @@ class Installation:
         return found
 
     def report(self, record: LayerRecord, layer: Layer, target: str) -> None:
-        """Say what may be a surprise: programs of the image that are others now, and libraries that are missing."""
+        """Say what may be a surprise: files that are left out, programs that are others now, missing libraries."""
+        if layer.left_out:
+            trace_msg("system packages: these files can't be in a layer, so packages may lack them: %s" % ', '.join(
+                '/' + path for path in layer.left_out))
         switched = [path for path in record.replaced if path.startswith('/etc/alternatives/')]
         if switched:
             trace_msg("system packages: other programs than in the image by these names: %s" % ', '.join(

@@ -1,12 +1,31 @@
 # shellcheck shell=sh
 # Copy directories of the image, without what packages don't need or other accounts can't read.
 # Links in the copy are the image's: only in a container they can't lead to files of this machine.
-# Usage: TARGET DIRECTORY...  (names in /)
+# Usage: TARGET DIRECTORY... -- PACKAGE...  (names in /, and packages of the image that will get another version)
 target=$1
 shift
-tar --one-file-system --ignore-failed-read --exclude='./usr/local/*' --exclude='./usr/share/doc/*' \
-    --exclude='./var/cache/*' --exclude='./var/log/*' --exclude='./var/tmp/*' --exclude='./var/lib/apt/lists/*' \
-    -C / -cf - -- "$@" 2>/dev/null | tar -C "$target" --no-same-owner --delay-directory-restore -xpf - || exit
+directories=
+while [ "$1" != -- ]; do
+    directories="$directories $1"
+    shift
+done
+shift
+
+# Print the paths to copy. Packages only add to some directories, which may have gigabytes (CUDA is in /usr/local): of
+# these, only directories and links are copied, and the files of the packages that will be replaced.
+print_paths() {
+    # shellcheck disable=SC2086  # names without spaces
+    find $directories -xdev \( -path 'usr/local/*' -o -path 'usr/share/doc/*' -o -path 'var/cache/*' \
+        -o -path 'var/log/*' -o -path 'var/tmp/*' -o -path 'var/lib/apt/lists/*' \) \
+        ! -path 'usr/local/share/ca-certificates/*' ! -path 'var/cache/debconf/*' \
+        ! -type d ! -type l -o -print0
+    [ $# -eq 0 ] || dpkg-query --listfiles "$@" | sed -nE 's,^/((usr/local|usr/share/doc|var/(cache|log))/),\1,p' |
+        tr '\n' '\0'
+}
+
+cd / || exit
+print_paths "$@" 2>/dev/null | tar --ignore-failed-read --no-recursion --null --files-from=- -cf - 2>/dev/null |
+    tar -C "$target" --no-same-owner --delay-directory-restore -xpf - || exit
 # the runtime mounts its own
 for name in passwd group hosts resolv.conf; do
     rm -f "$target/etc/$name"
