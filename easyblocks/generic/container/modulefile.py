@@ -62,8 +62,9 @@ class ModuleFile(ModuleSettings):
         if spec.venv:
             sections.append("To add packages, create your own module on top of this one:\n\n"
                             "    ebsif extend %s --add PACKAGE --name NAME --install" % name)
-        sections.append("`ebsif show %s` prints what is in the image. The module has these commands:\n%s. Run any of "
-                        "them with --help for details." % (name, ', '.join(sorted(spec.commands))))
+        sections.append("`ebsif show %s` prints what is in the image (`module spider ebsif` finds the command ebsif).\n"
+                        "The module has these commands:\n%s. Run any of them with --help for details."
+                        % (name, ', '.join(sorted(spec.commands))))
         if self.record.wrappers:
             sections.append("These commands run in the container automatically: %s."
                             % ', '.join(self.record.wrappers))
