@@ -8,15 +8,19 @@ import multiprocessing
 import os
 import runpy
 import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.install import write_whole
 from easybuild.easyblocks.generic.container.usersoftware import share_files
+from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.container.written import Unfit, read_written, write_seen
 from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.run import RunShellCmdError
 from ebsif import files
 from ebsif.installed import places, removal
 from prefixes import MINE, Prefix
@@ -144,6 +148,49 @@ def test_a_program_that_still_runs_when_its_container_has_ended(tmp_path, is_dir
     program.join()
     assert set(found) == {"made"}
     assert ((private / "log").read_text(), (private / "log").stat().st_mode & 0o777) == ("private", 0o600)
+
+
+def look_for_set_user_id(folder, found):
+    """Note each file below a directory that gives its owner's rights to this account, for ever."""
+    while True:
+        for path in Path(folder).rglob("*"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mode & stat.S_ISUID and os.access(path, os.X_OK):
+                    found.put(str(path))
+
+
+@pytest.mark.usefixtures("configuration")
+def test_user_software_of_somebody_else():
+    """P-04, security 1: while root unpacks what was pulled, nobody gets a program that makes them root, or a device."""
+    context = multiprocessing.get_context("fork")
+    found = context.SimpleQueue()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        software, squashfs, build = (Path(folder) / name for name in ("theirs", "theirs.squashfs", "build"))
+        (software / "bin").mkdir(parents=True)
+        tool = software / "bin/tool"
+        tool.write_bytes(os.urandom(30_000_000))
+        tool.chmod(0o6757)
+        tool.parent.chmod(0o777)
+        subprocess.run(["mksquashfs", software, squashfs, "-quiet"], check=True)
+        (build / "user-software").mkdir(parents=True)
+        container = SimpleNamespace(environment=dict(os.environ))
+        venv = Venv(container, str(build / "user-software"), "/user-software/venv/x")
+        attacker = context.Process(target=as_account, args=(OTHER, look_for_set_user_id, build, found))
+        attacker.start()
+        for _ in range(5):
+            venv.unpack(str(squashfs))
+        attacker.kill()
+        attacker.join()
+        assert found.empty()
+        unpacked = build / "user-software/bin"
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (unpacked, unpacked / "tool")] == [0o775, 0o755]
+        os.mknod(software / "memory", 0o666 | stat.S_IFCHR, os.makedev(1, 1))
+        squashfs.unlink()
+        subprocess.run(["mksquashfs", software, squashfs, "-quiet"], check=True)
+        with pytest.raises(RunShellCmdError):
+            venv.unpack(str(squashfs))
+        assert not list(build.rglob("memory"))
 
 
 def as_account(account, function, *arguments):

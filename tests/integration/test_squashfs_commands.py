@@ -2,6 +2,7 @@
 
 import filecmp
 import os
+import re
 import shutil
 import signal
 import stat
@@ -434,20 +435,23 @@ def test_the_same_bytes_for_every_user(installation):
 
 
 def test_rights_of_other_accounts(installation):
-    """P-04: set-user-ID bits and owners don't come along, also as root."""
+    """P-04, security 5: set-ID bits, owners and the right of others to write don't come along, also as root."""
     tool, squashfs = installation / "user-software/venv/pytorch/bin/tool", installation / "user-software.squashfs"
     give(tool, 2, 2)
     with as_root():
-        tool.chmod(0o4755)
+        tool.chmod(0o6757)
+        tool.parent.chmod(0o777)
         assert run(installation, MAKE).returncode == 0
         shown = subprocess.run(["unsquashfs", "-ll", squashfs], capture_output=True, check=True).stdout
         assert b"-rwxr-xr-x bin/bin" in shown
+        assert not re.search(rb"^[d-].{7}w|^-(.{2}|.{5})s", shown, re.MULTILINE)
         squashfs.unlink()
         subprocess.run(["mksquashfs", installation / "user-software", squashfs], check=True, capture_output=True)
         shutil.rmtree(installation / "user-software")
         assert run(installation, UNMAKE).returncode == 0
         status = tool.stat()
         assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o755, 0)
+        assert stat.S_IMODE(tool.parent.stat().st_mode) == 0o775
 
 
 def test_devices_of_other_accounts(installation, tmp_path):

@@ -12,6 +12,7 @@ import csv
 import glob
 import os
 import re
+import tempfile
 from typing import Any, Dict, Iterable, List, Optional
 
 from easybuild.base import fancylogger
@@ -29,7 +30,8 @@ from .requirements import package_name
 from .stages import Stage
 from .tables import RUNTIME_PREFIXES
 from .texts import MOUNT_SQUASHFS, normal_name
-from .usersoftware import FILE_TIME, SQUASHFS, USER_SOFTWARE_VARIABLE, UserSoftware, has_new_files, set_file_times
+from .usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, USER_SOFTWARE_VARIABLE, UserSoftware
+from .usersoftware import has_new_files, set_file_times
 from .written import is_command, read_written, write_seen
 
 _log = fancylogger.getLogger('containervenv', fname=False)
@@ -187,9 +189,19 @@ class Venv:
         set_file_times(self.folder)
 
     def unpack(self, squashfs: str) -> None:
-        """Replace the venv that was just created with one in a SquashFS file, which has the same path."""
+        """
+        Replace the venv that was just created with one in a SquashFS file, which has the same path.
+
+        unmake-squashfs unpacks it, as for users: without devices, set-user-ID bits and owners of others (P-04). Nobody
+        else can enter the directory before that is done.
+        """
+        place = tempfile.mkdtemp(prefix='unpack-', dir=os.path.dirname(self.folder))
+        os.symlink(squashfs, os.path.join(place, SQUASHFS))
+        run_program(['bash', '-p', os.path.join(FILES, 'bin', 'unmake-squashfs')], hidden=True,
+                    env=dict(self.container.environment, **{USER_SOFTWARE_VARIABLE: place}))
         remove_dir(self.folder)
-        run_program(['unsquashfs', '-no-xattrs', '-no-progress', '-dest', self.folder, squashfs], hidden=True)
+        os.rename(os.path.join(place, DIRECTORY), self.folder)
+        remove_dir(place)
 
     def squash(self, command: List[str], squashfs: str) -> None:
         """
