@@ -248,6 +248,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.masks.apply(self.container)
         # fails for truncated files and files of another type
         self.probe = ImageProbe.inspect(self.container, self.spec.image_name, self.venv)
+        self.leave_out_constraints()
         if self.spec.init in INIT_CONDA:
             self.probe.check_environment(self.spec.conda_prefix)
         if self.spec.has_python:
@@ -261,6 +262,13 @@ class ContainerInstall(Reinstall, EasyBlock):
                 self.container, self.spec.entry_point, self.tcl_in_lmod)
         self.record.library_binds = wanted_libraries(self.container, self.spec.library_binds)
         self.container.optional_binds += self.record.library_binds
+
+    def leave_out_constraints(self) -> None:
+        """Let pip and uv use the constraints of this installation alone, not those of the image, too (K-04)."""
+        constraints = self.record.image_constraints = self.probe.constraints
+        for name, files in sorted(constraints.items()):
+            trace_msg("the image sets %s=%s, which is not used" % (name, files))
+        self.container.variables.update(dict.fromkeys(constraints, ''))
 
     def add_system_packages(self) -> None:
         """Add packages of the image's system as a layer, which all that follows sees (V-04)."""

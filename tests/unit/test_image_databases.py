@@ -65,7 +65,7 @@ def look(tmp_path):
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        words = sh_command("probe-image.sh", str(folder), str(root), *command)
+        words = sh_command("probe-image.sh", str(folder), str(root), "", *command)
         done = subprocess.run(["/bin/sh", *words[1:]], input=program, capture_output=True, text=True, check=True,
                               env={"PATH": path}, timeout=60)
         assert done.stderr == ""

@@ -137,6 +137,7 @@ class Record(Fields):
     system: Dict[str, Optional[str]] = {}  # distribution and release
     system_packages: Dict[str, List[str]] = {}  # by kind: deb, rpm, apk
     conda_packages: Dict[str, List[str]] = {}  # by prefix of the environment
+    image_constraints: Dict[str, str] = {}  # constraints for pip and uv that aren't used, by the image's variable
     image_list: Dict[str, List[str]] = {}  # by kind: what the image itself lists in /.sbom.json
     system_layer: LayerRecord = LayerRecord()
     masks: Dict[str, Any] = {}

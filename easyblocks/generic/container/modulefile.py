@@ -23,6 +23,7 @@ from easybuild.tools.filetools import read_file, remove_file, symlink
 from . import lockfile
 from .parameters import LISTED_PACKAGES
 from .install import FILES, write_whole
+from .runtime import CONSTRAINT_VARIABLES
 from .settings import ModuleSettings
 from .tables import INIT_CONDA_MANUAL
 from .texts import modulerc_statements, shown_module
@@ -84,6 +85,10 @@ class ModuleFile(ModuleSettings):
             sections.append("The image comes from %s." % self.image_record.source)
         if self.image_record.verified:
             sections.append("The image is signed by %s." % ', '.join(self.image_record.verified))
+        if self.record.image_constraints:
+            # not the values, which the image chooses
+            names = [name for name in CONSTRAINT_VARIABLES if name in self.record.image_constraints]
+            sections.append("The image's own constraints for pip and uv are not used (%s)." % ', '.join(names))
         if self.record.system_layer.requested:
             sections.append("System packages added: %s." % self.record.system_layer.summary)
         if spec.masks:

@@ -22,7 +22,7 @@ from .framework import RunShellCmdError
 from .packages import Packages
 from .install import lines_after, read_program, sh_command
 from .parameters import CONDA_ENVIRONMENT, IF_NEWER
-from .runtime import Container, bind_source, bind_target
+from .runtime import CONSTRAINT_VARIABLES, Container, bind_source, bind_target, named_variables
 from .tables import CONDA_ROOT
 from .texts import value_problem, variable_problem
 from .written import Unfit, escape, is_package, path_problem, read_written
@@ -70,6 +70,8 @@ class ImageProbe:
         self.labels: Dict[str, str] = {}
         # paths of Conda environments with Python
         self.environments: List[str] = []
+        # files with constraints for pip and uv by the variable that the image sets
+        self.constraints: Dict[str, str] = {}
         # the result of the command that creates a venv
         self.creation: Optional[CommandResult] = None
         # for example 'apptainer version 1.4.5'
@@ -86,7 +88,10 @@ class ImageProbe:
         folder = os.path.join(container.work_dir, 'image-databases')
         remove_dir(folder)
         mkdir(folder)
-        command = sh_command('probe-image.sh', folder, '', *venv.creation_command if venv else [])
+        # of the image: the others come from the easyconfig or from whoever installs
+        names = [name for name in CONSTRAINT_VARIABLES
+                 if name not in container.variables and name not in named_variables(os.environ)]
+        command = sh_command('probe-image.sh', folder, '', ' '.join(names), *venv.creation_command if venv else [])
         with ThreadPoolExecutor(1) as helper:
             version = helper.submit(lambda: container.runtime.version)
             try:
@@ -102,6 +107,8 @@ class ImageProbe:
         found.runtime = version.result()
         found.inventory, found.labels = read_inventory(folder), read_labels(folder)
         found.environments = read(folder, 'environments').splitlines()
+        variables = [line.partition('\t') for line in read(folder, 'variables').splitlines()]
+        found.constraints = {name: escape(value) for name, _, value in variables if name in names}
         if venv:
             status = read(folder, 'status').strip()
             if not status:

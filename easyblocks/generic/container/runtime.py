@@ -38,13 +38,17 @@ PASSED = re.compile(r"""(?:
     |(?:%s|PMI_|PMIX_|PALS_)\w+|\w+_VISIBLE_DEVICES
     )\Z""" % '|'.join(one.variables for one in SCHEDULERS.values()), re.VERBOSE)
 
+# Files with constraints for pip and uv. Installations and modules have their own, which pip would add to those of the
+# image (NVIDIA's images set PIP_CONSTRAINT).
+CONSTRAINT_VARIABLES = ('PIP_BUILD_CONSTRAINT', 'PIP_CONSTRAINT', 'UV_BUILD_CONSTRAINT', 'UV_CONSTRAINT', 'UV_OVERRIDE')
+
 # Never passed, not even from a module: they change what Python, a shell (bash(1), including functions) or the dynamic
 # loader (ld.so(8)) in the container runs, or what pip installs and where.
 BLOCKED_PREFIXES = ('PYTHON', 'CONDA', 'VIRTUAL_ENV', 'BASH_FUNC_')
 BLOCKED_NAMES = ('BASH_ENV', 'ENV', 'IFS', 'CDPATH', 'GLOBIGNORE', 'SHELLOPTS', 'BASHOPTS', 'PS4', 'LD_PRELOAD',
                  'LD_AUDIT', 'PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_USER', 'PIP_PYTHON', 'PIP_DRY_RUN',
-                 'PIP_BUILD_CONSTRAINT', 'PIP_CONSTRAINT', 'PIP_FORCE_REINSTALL', 'PIP_IGNORE_INSTALLED', 'PIP_NO_DEPS',
-                 'PIP_REQUIREMENT', 'PIP_UPGRADE', 'UV_CONSTRAINT', 'UV_OVERRIDE')
+                 'PIP_FORCE_REINSTALL', 'PIP_IGNORE_INSTALLED', 'PIP_NO_DEPS', 'PIP_REQUIREMENT',
+                 'PIP_UPGRADE') + CONSTRAINT_VARIABLES
 
 # Names of additional variables of the caller to pass.
 INSTALL_ENV_VARIABLE = 'EBSIF_INSTALL_ENV'

@@ -19,6 +19,7 @@ whether they set them before or after loading the module.
 | key | value |
 |---|---|
 | start | (before all other keys) a variable in each container |
+| start_clear | the name of a variable of the image that is not for containers of the module |
 | start_file | such a variable with the path of a file: if that exists, unless the caller has another value |
 | start_drop | the name of a variable of the caller that is never right in a container |
 | start_unset | the name of a variable that no process in the container has |
@@ -52,7 +53,7 @@ from easybuild.tools.build_log import EasyBuildError
 from .masks import MASKS
 from .parameters import REPLACE
 from .install import write_readable, write_whole
-from .runtime import escape_value
+from .runtime import CONSTRAINT_VARIABLES, escape_value
 from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRecord, Record, image_places
 from .schedulers import SCHEDULERS
 from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES
@@ -105,6 +106,9 @@ class ModuleSettings:
         spec = self.spec
         for name, value in sorted(spec.start_environment.items()):
             yield 'start', '%s=%s' % (name, value)
+        for name in CONSTRAINT_VARIABLES:
+            if name in self.record.image_constraints:
+                yield 'start_clear', name
         for name, path in sorted(spec.start_files.items()):
             yield 'start_file', '%s=%s' % (name, path)
         for name in OF_HOST:

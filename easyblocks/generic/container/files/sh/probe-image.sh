@@ -1,12 +1,12 @@
 # shellcheck shell=sh
 # Print whether the image has bash and python3, and the output of installed-packages.py, which is standard input.
-# Meanwhile copy its databases of packages, its labels and the paths of its Conda environments to a directory, and run a
-# command that makes a venv, whose output and exit status are put there as well.
-# Usage: DIRECTORY [ROOT [COMMAND...]]
-if [ $# -gt 2 ]; then
+# Meanwhile copy its databases of packages, its labels, the paths of its Conda environments and some of its variables to a
+# directory, and run a command that makes a venv, whose output and exit status are put there as well.
+# Usage: DIRECTORY ROOT "VARIABLE..." [COMMAND...]
+if [ $# -gt 3 ]; then
     {
         folder=$1
-        shift 2
+        shift 3
         "$@" >"$folder/output" 2>"$folder/errors"
         echo $? >"$folder/status"
     } &
@@ -40,6 +40,11 @@ done
             [ ! -f "$file" ] || echo "$file"
         done
     done >"$1/conda"
+    for name in $3; do
+        eval "value=\${$name-}"
+        # shellcheck disable=SC2154
+        [ -z "$value" ] || printf '%s\t%s\n' "$name" "$value"
+    done >"$1/variables"
     for folder in "$2"/*conda*/envs/* "$2"/*mamba*/envs/* "$2"/opt/*/envs/* "$2"/usr/local/*conda*/envs/* \
         "$2"/root/*conda*/envs/*; do
         [ ! -x "$folder/bin/python3" ] || echo "$folder"

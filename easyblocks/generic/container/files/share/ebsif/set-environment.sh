@@ -32,6 +32,8 @@ ebsif_read_settings() {
     for ebsif_line in $ebsif_settings; do
         case $ebsif_line in
             "start "*) export "${ebsif_line#start }" ;;
+            # the runtime restores the caller's value
+            "start_clear "*) unset "${ebsif_line#* }" ;;
             "start_file "*) ebsif_set_file "${ebsif_line#* }" ;;
             # the image may have a value of its own
             "start_drop "*) test -v "${ebsif_line#* }" || ebsif_unset "${ebsif_line#* }" ;;
