@@ -133,6 +133,11 @@ def training(prefix, cluster, wheels, pytorch_image, install_once):
     return Training(site, cluster)
 
 
+def with_reports(script):
+    """Return a script of `ebsif job` whose ranks report their CPUs and GPU, into the output of the job."""
+    return re.sub("^# export EBSIF_REPORT=1 .*", "export EBSIF_REPORT=1", script, flags=re.MULTILINE)
+
+
 def trained(output, ranks):
     """Return whether the documentation's training script has succeeded."""
     return re.search(rf"^ranks: {ranks}, equal weights: True, loss [\d.]+ -> [\d.]+$", output, re.MULTILINE)

@@ -4,7 +4,7 @@ import re
 
 from ebsif.catalogue import site as profiles
 from slurm import NODES
-from training import MODULE, met, shown, trained
+from training import MODULE, met, shown, trained, with_reports
 
 
 def test_four_ranks_on_two_nodes_train(training):
@@ -102,8 +102,7 @@ def test_lumis_job_script_runs(training):
     (training.site.modules / "LUMI.lua").write_text("")
     script = training.run(
         f"ebsif job {MODULE} --nodes 2 --site lumi -- show.py", SBATCH_ACCOUNT="project_1").stdout
-    script = re.sub("^# export EBSIF_REPORT=1 .*", "export EBSIF_REPORT=1", script, flags=re.MULTILINE)
-    status, output = training.batch("lumi", script)
+    status, output = training.batch("lumi", with_reports(script))
     assert status == 0, output
     ranks = shown(output)
     assert len(ranks) == 16

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from slurm import NODES
-from training import MODULE, met, shown
+from training import MODULE, met, shown, with_reports
 
 # What ranks of the site "bound" report: rank, local rank, node, CPUs.
 BOUND = [(str(rank), str(rank % 2), NODES[rank // 2], str(1 - rank % 2)) for rank in range(4)]
@@ -25,7 +25,7 @@ def test_torchrun_starts_the_ranks_of_each_node(training):
     """
     script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher torchrun "
                           "-- all_reduce.py").stdout
-    script = re.sub("^# export EBSIF_REPORT=1 .*", "export EBSIF_REPORT=1", script, flags=re.MULTILINE)
+    script = with_reports(script)
     status, output = training.batch("torchrun", script)
     assert status == 0, output
     assert re.findall("^sum .*", output, re.MULTILINE) == ["sum 10.0 of 4"] * 4
@@ -58,8 +58,8 @@ def test_accelerate_on_two_nodes(training):
                        "--dest", folder / "accelerate-wheels", *ACCELERATE])
     training.run("singularity exec $SIF pip install -q --no-deps --no-index accelerate-wheels/*.whl")
     script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher accelerate "
-                          "-- accelerated.py").stdout.replace("# export EBSIF_REPORT", "export EBSIF_REPORT")
-    status, output = training.batch("accelerate", script)
+                          "-- accelerated.py").stdout
+    status, output = training.batch("accelerate", with_reports(script))
     assert status == 0, output
     # warnings of PyTorch begin with a bracket, too
     found = sorted(json.loads(line) for line in re.findall(r"^\[\d.*\]$", output, re.MULTILINE))

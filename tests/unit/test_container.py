@@ -124,7 +124,7 @@ def test_a_module_from_values():
               "    ebsif extend Example/1.0 --add PACKAGE --name NAME --install")
     assert (advice in with_venv.help_sections, advice in made.help_sections) == (True, False)
     assert "Run any of them with --help for details." in made.help_sections[1]
-    assert made.help_sections[1].startswith("`ebsif show Example/1.0` prints what is in the image (`module spider ebsif` ")
+    assert made.help_sections[1].startswith("`ebsif show Example/1.0` prints what is in the image (`module spider ")
     # only hidden modules say why they are archived
     for hidden, expected in ((False, ["Warning: old"]), (True, ["Warning: old", "Warning: gone", "Warning: use x"])):
         texts = spec(warnings=["old"], hidden=hidden, modloadmsg="gone\nold\nuse x")

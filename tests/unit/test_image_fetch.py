@@ -219,7 +219,7 @@ def test_altered_layouts_are_refused(layout, target, what):
     refuse(f"oci:{folder}:1", target, "No such file" if what == "missing" else f"The blob {one} was altered")
 
 
-@pytest.mark.parametrize("data", [SIF, b"<html>"])
+@pytest.mark.parametrize("data", [SIF, b"<html>"], ids=["sif", "html"])
 def test_sif_files_in_layouts(tmp_path, target, monkeypatch, data):
     """R-08, R-03: a SIF file in a layout is taken as it is; a page with its media type is no SIF file."""
     folder = tmp_path / "layout"
