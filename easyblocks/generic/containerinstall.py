@@ -26,13 +26,13 @@ from .container.image import Image, OpenImage, check_installed_image, check_note
 from .container.imagefetch import fetch
 from .container.imagesource import ImageSource
 from .container.install import JUPYTER, check_scripts, copy_readable, install_kernel, install_scripts
-from .container.install import install_wrappers, wrapped_programs
-from .container.modulefile import MODULE_VARIABLES, ModuleFile, aliases_of, other_name, program
-from .container.modulefile import update_modulerc
+from .container.install import install_wrappers, open_to_readers, wrapped_programs
+from .container.modulefile import MODULE_VARIABLES, ModuleFile, other_name, program, update_modulerc
+from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, lock, shown, taken, unknown
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record import InstallRecord, correct_binds, versions_used
-from .container.reinstall import Reinstall
+from .container.reinstall import OutdatedError, Reinstall
 from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, SET_ENVIRONMENT, constant, variable_lines, write_settings
 from .container.lockfile import IMAGE_CENTRAL, LAYER, InstalledImage, InstalledImages
@@ -220,6 +220,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         keep_out_of_report(Credentials.find_variables(self.initial_environ) + named_variables(self.initial_environ))
         if self.dry_run:
             return
+        self.check_names()
         if build_option('module_only'):
             check_scripts(self.installdir, SET_ENVIRONMENT)
             # the sanity check loads the module, which reads them, before the module is written
@@ -234,6 +235,29 @@ class ContainerInstall(Reinstall, EasyBlock):
             keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
             self.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
         self.container = Container(Runtime(), self.image_file.path, self.builddir, **self.spec.container_settings)
+
+    def check_names(self, is_done: bool = False) -> None:
+        """
+        Raise EasyBuildError if the module would take the alias of another one, or leave out what another one has.
+
+        `is_done`: whether the new installation is complete, so that what is known of the earlier one doesn't hold.
+        """
+        folder, module = os.path.dirname(self.mod_filepath), self.short_mod_name
+        for alias, other in taken(folder, module, self.spec.aliases):
+            raise EasyBuildError(
+                "%s is a name of %s, which is installed: remove '%s' from 'aliases' of this easyconfig. If this module "
+                "replaces that one, remove that one first, or add its version to 'aliases', too ('%s')",
+                os.path.join(os.path.dirname(module), alias), other, alias, shown(other))
+        known = json.loads(os.environ.get(KNOWN_VARIABLE, 'null'))
+        if known is None:
+            return
+        undated = [alias for alias in self.spec.aliases if date_in(shown(module), alias) is not None]
+        version = unknown(folder, undated, known, but=shown(module) if is_done else '')
+        if version:
+            raise OutdatedError(
+                "Meanwhile, another command has installed %s. This module would come after it, without that one's "
+                "changes, so it isn't installed. Run the command again: it begins with what is there now",
+                os.path.join(os.path.dirname(module), version))
 
     def configure_step(self) -> None:
         """Start the image, and decide what depends on its contents: masks, host libraries."""
@@ -442,12 +466,19 @@ class ContainerInstall(Reinstall, EasyBlock):
         packages = '\n' + self.make_module_extra_extensions() if listed else ''
         return extra + program(self.module_generator.SYNTAX) + packages
 
+    @open_to_readers()
     def make_module_step(self, fake: bool = False) -> str:
         """Write the module, and what lets it be loaded under more versions."""
-        # it is going to be removed
-        earlier_aliases = aliases_of(self.replaced_dir if self.directory else self.installdir)
-        modules_path = super().make_module_step(fake=fake)
-        if not (fake or self.dry_run):
+        if fake or self.dry_run:
+            return super().make_module_step(fake=fake)
+        folder = os.path.dirname(self.mod_filepath)
+        os.makedirs(folder, exist_ok=True)
+        # of two modules that are ready at the same time, the second one sees the first one
+        with lock(folder):
+            self.check_names(is_done=True)
+            # it is going to be removed
+            earlier_aliases = aliases_of(self.replaced_dir if self.directory else self.installdir)
+            modules_path = super().make_module_step()
             self.write_settings()
             if build_option('module_only'):
                 # it may be the earlier module

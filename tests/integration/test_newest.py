@@ -71,3 +71,30 @@ def test_an_extension_that_is_changed(person):
     """)
     assert said.stdout.splitlines() == [
         "board 2.0 [] True", *["2.0"] * 4, "none", "2.0", "still loaded", f"module load {MINE}"], said.stderr
+
+
+def test_two_terminals(person):
+    """student 1, V-07: of two commands that change the same extension at the same time, one is told to start again."""
+    person.run("ebsif", "extend", Installed.WRITABLE, "--add", "board==1.0", "--name", "race", "--install")
+    (first,) = (person.site.prefix / "eb/software").glob("Example/*-race-*")
+    said = person.in_shell("""
+        cd
+        for package in needed ipykernel; do
+            { ebsif extend race --add $package --install >$package.out 2>&1; echo $? >$package.status; } &
+        done
+        wait
+        head needed.status ipykernel.status
+        tail -n 4 needed.out ipykernel.out
+    """).stdout
+    statuses = {name: (person.site.home / f"{name}.status").read_text().strip() for name in ("needed", "ipykernel")}
+    assert sorted(statuses.values()) == ["0", "3"], said
+    (refused,) = (name for name, status in statuses.items() if status == "3")
+    text = " ".join((person.site.home / f"{refused}.out").read_text().split())
+    assert "Meanwhile, another command has installed" in text or "eb is installing" in text, text
+    # nothing of it stays, and what it was told to do has both packages
+    (second,) = set((person.site.prefix / "eb/software").glob("Example/*-race-*")) - {first}
+    assert {path.name.partition("-race-")[2].removesuffix(".eb") for path in person.site.home.rglob("*-race-*.eb")} == {
+        one.name.partition("-race-")[2] for one in (first, second)}
+    person.run("ebsif", "extend", "race", "--add", refused, "--install")
+    said = person.in_shell(f"module load {Installed.WRITABLE}-race; list-packages").stdout
+    assert {"board", "needed", "ipykernel"} <= {line.split()[0] for line in said.splitlines() if line.strip()}

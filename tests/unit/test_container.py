@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.install import read_program
 from easybuild.easyblocks.generic.container.lockfile import Record
-from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, aliases_of, update_modulerc
+from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
+from easybuild.easyblocks.generic.container.modulerc import aliases_of
 from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult

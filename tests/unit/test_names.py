@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from easybuild.easyblocks.generic.container import modulefile
+from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.lockfile import Record
 from ebsif.cli import main, parser_of
 from ebsif.commands.options import complete, complete_installed, complete_packages, complete_sites
@@ -284,13 +284,13 @@ def test_removing_while_another_version_is_installed(prefix, monkeypatch):
     path.write_text(f'module_version("{MINE}", "mine")\n')
     plan = removal.plan(places.known(places.directories_of_modules())[0])
     assert plan.lines == [path]
-    lock, other = modulefile.modulerc_lock, 'module_version("PyTorch/2", "two")\n'
+    lock, other = modulerc.lock, 'module_version("PyTorch/2", "two")\n'
 
     def after_another(name):
         path.write_text(path.read_text() + other)
         return lock(name)
 
-    monkeypatch.setattr(modulefile, "modulerc_lock", after_another)
+    monkeypatch.setattr(modulerc, "lock", after_another)
     removal.remove(plan)
     assert path.read_text() == other
 

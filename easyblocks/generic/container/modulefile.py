@@ -9,24 +9,20 @@ The container-specific part of a module file: its help, the packages that it lis
 share/ebsif/module.conf (settings.py) and decides when the module is loaded, on the node. Also the .modulerc file beside
 it, which names more versions under which a module can be loaded.
 """
-import ast
-import fcntl
 import os
 import re
-from contextlib import contextmanager, suppress
-from glob import escape, glob
-from typing import Any, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Tuple
 
 from easybuild.tools.build_log import print_warning
 from easybuild.tools.filetools import read_file, remove_file, symlink
 
-from . import lockfile
+from . import lockfile, modulerc
 from .parameters import LISTED_PACKAGES
 from .install import FILES, write_whole
 from .runtime import CONSTRAINT_VARIABLES
 from .settings import ModuleSettings
 from .tables import INIT_CONDA_MANUAL
-from .texts import modulerc_statements, shown_module
+from .texts import shown_module
 from .usersoftware import USER_SOFTWARE_VARIABLE
 from .written import is_package
 
@@ -133,18 +129,6 @@ class ModuleFile(ModuleSettings):
 
 # --- the .modulerc file
 
-def aliases_of(installdir: str) -> List[str]:
-    """Return the aliases in the easyconfig of an installation; none if it can't be read."""
-    for path in glob(os.path.join(escape(installdir), 'easybuild', '*.eb')):
-        with suppress(OSError, SyntaxError, ValueError):
-            with open(path, encoding='utf-8') as text:
-                statements = ast.parse(text.read()).body
-            return [alias for one in statements if isinstance(one, ast.Assign)
-                    and [getattr(name, 'id', '') for name in one.targets] == ['aliases']
-                    for alias in ast.literal_eval(one.value)]
-    return []
-
-
 def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: List[str], installdir: str,
                     earlier_aliases: Iterable[str] = ()) -> None:
     """
@@ -152,10 +136,13 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
 
     `earlier_aliases` are those of the installation that is replaced: they end if the module doesn't have them anymore.
 
-    An alias that another version of the software has moves to this one, and so does the version itself: with an alias
-    of that name, the modules tool would load the other version. If the installation was not hidden before, its
-    earlier module file becomes a hidden link: modules tools don't list it, but shells that have loaded it can unload it
-    (I-06). The earlier file of a module that is no longer hidden is removed.
+    An alias moves from another version of the software to this one, unless it is the name of both without their dates,
+    and the other one is newer. So does the version itself: with an alias of that name, the modules tool would load the
+    other version. If the installation was not hidden before, its earlier module file becomes a hidden link: modules
+    tools don't list it, but shells that have loaded it can unload it (I-06). The earlier file of a module that is no
+    longer hidden is removed.
+
+    Lmod reads the file of the other syntax, too, in which the module may have had its aliases before.
     """
     folder, name = os.path.split(mod_filepath)
     software, version = os.path.split(module)
@@ -164,27 +151,27 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
     shown, hidden = os.path.join(software, shown_version), os.path.join(software, '.' + shown_version)
     earlier = other_name(mod_filepath)
     path = os.path.join(folder, generator.DOT_MODULERC)
-    with modulerc_lock(path):
+    others = [one for one in aliases if one.lstrip('.') != shown_version]
+    with modulerc.lock(folder):
         text = before = read_file(path) if os.path.exists(path) else ''
         if os.path.isfile(earlier) and is_in(generator.det_installdir(earlier), installdir):
             remove_file(earlier)
-            text = modulerc_statements(module).sub('', text)
+            text = modulerc.statements(module).sub('', text)
             if is_hidden:
                 # not a symbolic version, by which Lmod would not unload the module
                 symlink(name, earlier, use_abspath_source=False)
-                text = with_statement(text, HIDE[generator.SYNTAX] % {'module': shown})
+                text = modulerc.with_statement(text, HIDE[generator.SYNTAX] % {'module': shown})
             else:
-                text = modulerc_statements(hidden).sub('', text)
+                text = modulerc.statements(hidden).sub('', text)
         without_dot = [shown_version] if is_hidden and not os.path.islink(earlier) else []
-        others = [one for one in aliases if one.lstrip('.') != shown_version]
-        for alias in [shown_version] + others:
-            # of all modules but this one
-            text = without_alias(text, '(?!%s[" ])[^" ]+' % re.escape(module), alias)
+        text = modulerc.without_alias(text, '(?!%s[" ])[^" ]+' % re.escape(module), shown_version)
         for alias in without_dot + others:
-            text = with_statement(text, generator.modulerc(
-                {'modname': module, 'sym_version': alias, 'version': version}))
-        for alias in set(earlier_aliases).difference(without_dot, aliases):
-            text = without_alias(text, re.escape(module), alias)
+            owner = modulerc.target(folder, version, alias)
+            text = modulerc.without_alias(text, '(?!%s[" ])[^" ]+' % re.escape(os.path.join(software, owner)), alias)
+            text = modulerc.with_statement(text, generator.modulerc(
+                {'modname': os.path.join(software, owner), 'sym_version': alias, 'version': owner}))
+        ended = set(earlier_aliases).difference(without_dot, aliases)
+        text = without_aliases(text, (shown, hidden), ended)
         # a name that somebody else has given the module, or an alias of an installation without easyconfig
         named = re.findall(r'^\s*module[_-]version[("\s]+%s[",\s]+([^"\s]+)' % re.escape(module), text, re.MULTILINE)
         for alias in sorted(set(named).difference(['default'], without_dot, aliases)):
@@ -192,6 +179,30 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
                           "line from %s", module, software, alias, path)
         if text != before:
             write_whole(path, text)
+        for other in {os.path.join(folder, one) for one in modulerc.FILES}.difference([path]):
+            tidy_up_other(other, module, (shown, hidden), ended.union([shown_version], others))
+
+
+def tidy_up_other(path: str, module: str, modules: Iterable[str], aliases: Iterable[str]) -> None:
+    """Remove aliases, and what was said of the other name of a module, from the .modulerc file of the other syntax."""
+    if not os.path.exists(path):
+        return
+    before = read_file(path)
+    text = without_aliases(before, modules, aliases)
+    for name in set(modules).difference([module]):
+        text = modulerc.statements(name).sub('', text)
+    if modulerc.is_empty(text):
+        remove_file(path)
+    elif text != before:
+        write_whole(path, text)
+
+
+def without_aliases(text: str, modules: Iterable[str], aliases: Iterable[str]) -> str:
+    """Return the text of a .modulerc file without aliases of modules."""
+    for alias in aliases:
+        for module in modules:
+            text = modulerc.without_alias(text, re.escape(module), alias)
+    return text
 
 
 def other_name(mod_filepath: str) -> str:
@@ -200,36 +211,6 @@ def other_name(mod_filepath: str) -> str:
     return os.path.join(folder, name[1:] if name.startswith('.') else '.' + name)
 
 
-def without_alias(text: str, modules: str, alias: str) -> str:
-    """Return the text of a .modulerc file without an alias of modules (a regular expression for their names)."""
-    statement = r'^(module_version\("%s", "%s"\)|module-version %s %s)$\n?' % ((modules, re.escape(alias)) * 2)
-    return re.sub(statement, '', text, flags=re.MULTILINE)
-
-
 def is_in(directory: Optional[str], installdir: str) -> bool:
     """Return whether the directory in a module file, which may have none, is an installation directory."""
     return directory is not None and os.path.realpath(directory) == os.path.realpath(installdir)
-
-
-def with_statement(text: str, statement: str) -> str:
-    """Return the text of a .modulerc file with a statement; in Tcl, that begins with the header of the file."""
-    header, _, body = statement.partition('\n') if statement.startswith('#%Module') else ('', '', statement)
-    text = text or header
-    # whole lines: one version can begin like another
-    if '\n%s\n' % body in '\n%s\n' % text:
-        return text
-    return text + '\n' * (text != '' and not text.endswith('\n')) + body + '\n'
-
-
-@contextmanager
-def modulerc_lock(path: str) -> Iterator[None]:
-    """Context manager that keeps installations of other versions from changing a .modulerc file at the same time."""
-    # so that no file for the lock stays
-    folder = os.open(os.path.dirname(path), os.O_RDONLY)
-    try:
-        # not all file systems have locks
-        with suppress(OSError):
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)

@@ -35,6 +35,10 @@ STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBu
 MIXIN: Any = object
 
 
+class OutdatedError(EasyBuildError):
+    """A complete installation isn't wanted anymore."""
+
+
 class Reinstall(MIXIN):
     """
     Replace an installation only when the new one is complete. Not an easyblock by itself.
@@ -91,6 +95,7 @@ class Reinstall(MIXIN):
         except BaseException as err:
             is_stopped = isinstance(err, StopException)
             is_failed = isinstance(err, Exception) and not is_stopped
+            is_kept = is_failed and not isinstance(err, OutdatedError)
             if step == POSTPROC_STEP and is_failed:
                 # what its commands have written doesn't count as users' changes
                 self.record_files()
@@ -104,7 +109,7 @@ class Reinstall(MIXIN):
                 with ignored_signals():
                     self.roll_back()
             elif self.is_first and not is_stopped and \
-                    not os.path.exists(self.lock_path if is_failed else self.mod_filepath):
+                    not os.path.exists(self.lock_path if is_kept else self.mod_filepath):
                 # people look at what fails its sanity check, but not at what was interrupted
                 with ignored_signals():
                     remove_replaced(self.installdir)

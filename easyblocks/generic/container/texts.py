@@ -12,7 +12,7 @@ Doesn't import EasyBuild, because importing it takes longer than running `ebsif 
 import errno
 import os
 import re
-from typing import Any, Iterable, List, Optional, Pattern, Tuple
+from typing import Any, Iterable, List, Optional, Tuple
 
 # Types of the values of easyconfig parameters. An easyconfig is Python code, so any value can have any type.
 TEXT = 'a string'
@@ -86,13 +86,6 @@ def normal_name(name: str) -> str:
 def shown_module(module: str) -> str:
     """Return the name of a module as people write it: without the dot that hides its version."""
     return module.replace('/.', '/')
-
-
-def modulerc_statements(module: str) -> Pattern[str]:
-    """Return a pattern for the lines in .modulerc files, in either syntax, that name or hide a module."""
-    name = re.escape(module)
-    return re.compile(r'^\s*(?:module_version\("%s"|module-version\s+%s\s|hide_version\("%s"|'
-                      r'if \{[^{}]*\{\}\} \{module-hide %s\}).*\n?' % ((name,) * 4), re.MULTILINE)
 
 
 def variable_problem(name: str) -> Optional[str]:

@@ -291,6 +291,9 @@ def is_accepted(options: Namespace, container: Container, own: dict[str, Package
 def change_extension(options: Namespace, names: Names, installation: Installation, is_same: bool) -> int:
     """Change an extension, or extend an installed module further under another name; return the exit status."""
     framework.session(tuple(options.more))
+    # before anything of it is read: another command may be installing the next one
+    known = extending.times_of_records(str(installation.base), installation.extension[0]) \
+        if is_same and installation.extension else None
     site = settings_of(options).site()
     container = bases.of_installation(installation, site)
     environment = change.environment_of(installation, container, names, site)
@@ -315,7 +318,7 @@ def change_extension(options: Namespace, names: Names, installation: Installatio
         wanted = extending.with_commands(wanted_packages(options, container), commands_of(options))
         environment.stages = extending.append(environment.stages, wanted, options.name)
     extension = Extension(change.pinned(container, environment), options.name, change.simplest(environment.stages),
-                          environment.pins)
+                          environment.pins, known=known)
     change.start_from(installation)
     if not is_same:
         return make_new(options, extension)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile, newest
+from easybuild.easyblocks.generic.container import lockfile, modulerc, newest
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
 from pydantic import ValidationError
 
@@ -103,6 +103,12 @@ def of_name(module: str, name: str) -> dict[str, Installation]:
     extensions = {one.extension[1]: one for one in places.everything()
                   if one.base == module and one.extension and one.extension[0] == name}
     return dict(sorted(extensions.items(), key=lambda item: newest.date_key(item[0])))
+
+
+def times_of_records(module: str, name: str) -> dict[str, int]:
+    """Return when the extensions of a module with a name were installed, by directory, also those that others have."""
+    return {os.path.realpath(one.root): modulerc.time_of(str(one.root)) for one in places.everything()
+            if one.base == module and one.extension and one.extension[0] == name}
 
 
 def of_today(module: str, name: str) -> dict[str, Installation]:

@@ -54,4 +54,4 @@ def install(wanted: Wanted, request: Request) -> int:
     with outcome.removed_after_failure(rendered.path):
         rendering.write([rendered], request.folder)
         sources = extending.sources(container)
-        return outcome.install(rendered.path, request.rebuild, [*request.more, sources], "")
+        return outcome.install(rendered.path, request.rebuild, [*request.more, sources], otherwise="")

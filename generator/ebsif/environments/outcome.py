@@ -6,6 +6,7 @@ Write, check and install the easyconfig of an extension, for `ebsif extend`, `eb
 
 import contextlib
 import itertools
+import json
 import os
 import re
 import shlex
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import newest
+from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.texts import system_names
 
 from ebsif import files
@@ -97,6 +98,9 @@ class Extension:
     """
     An extension to make: packages on top of a container, under a name.
 
+    `known` are the extensions of that name to start from; see `times_of_records`. By default, they are those that are
+    there when it is made.
+
     `wanted` are stages or lines of a requirements.txt, and `kept` constraints: packages of the extension that is
     changed, which keep their version. The extension may repeat a lock instead, which is a companion, by the key of the
     easyconfig parameter `requirements`; `is_same` then says whether an easyconfig repeats it, and `planned` what pip
@@ -110,6 +114,7 @@ class Extension:
     companions: Mapping[str, Companion] = field(default_factory=dict)
     is_same: Optional[Callable[[Path], bool]] = None
     planned: Optional[Callable[[Container], Plan]] = None
+    known: Optional[Mapping[str, int]] = None
 
     def container(self, date: str) -> Container:
         """Return the extended container with a date; see `extending.extend`."""
@@ -150,6 +155,9 @@ def make(request: Request, extension: Extension) -> int:
         # report mistakes in eb's options or configuration before anything is written
         framework.session(tuple(request.more))
     require_place(request)
+    known = extension.known
+    if known is None:
+        known = extending.times_of_records(extension.base.module, extension.name)
     date, same = choose_date(request, extension)
     if same:
         return nothing_to_do(same)
@@ -171,7 +179,8 @@ def make(request: Request, extension: Extension) -> int:
             companion.write(place, again)
         write_file(path, text, again)
         if request.installs:
-            status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))])
+            status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))],
+                             known)
             for place in beside if not request.output else ():
                 # the installation has it, and user software is large
                 place.unlink(missing_ok=True)
@@ -301,8 +310,14 @@ def set_aside(path: Path, kind: str) -> None:
     output.hint(f"the previous {kind} is now {kept}")
 
 
-def install(path: Path, again: bool, more: list[str], otherwise: str = ", or choose another --name or --date") -> int:
-    """Install an easyconfig, and print how to load the module; return the exit status."""
+def install(path: Path, again: bool, more: list[str], known: Optional[Mapping[str, int]] = None,
+            otherwise: str = ", or choose another --name or --date") -> int:
+    """
+    Install an easyconfig, and print how to load the module; return the exit status.
+
+    eb stops if there are other extensions of the name than those that are `known`.
+    """
+    variables = {} if known is None else {modulerc.KNOWN_VARIABLE: json.dumps(known)}
     place = framework.place_of(path.resolve())
     if place.file.exists() and not again and FORCING.isdisjoint(more) and not is_installed(path, place):
         raise ExtendingError(
@@ -310,7 +325,7 @@ def install(path: Path, again: bool, more: list[str], otherwise: str = ", or cho
             f"again{otherwise}")
     start = time.monotonic()
     try:
-        done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more])
+        done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more], **variables)
     except KeyboardInterrupt:
         print(f"ebsif: interrupted; the easyconfig is {path}", file=sys.stderr)
         raise

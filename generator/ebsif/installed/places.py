@@ -1,6 +1,5 @@
 """Find installations of container modules: by directory, by module file, the loaded one, all below some directories."""
 
-import contextlib
 import datetime
 import errno
 import functools
@@ -14,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile, newest
+from easybuild.easyblocks.generic.container import lockfile, modulerc, newest
 from easybuild.easyblocks.generic.container.newest import NAMED
 from easybuild.easyblocks.generic.container.texts import shown_module
 
@@ -29,8 +28,6 @@ from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 
 # Modules and software below a prefix of EasyBuild.
 MODULES, SOFTWARE = "modules/all", "software"
-# where EasyBuild's generators of module files write the installation directory
-ROOT = re.compile(r'^(?:local root = "(?P<lua>.*)"|set root\s+(?P<tcl>.*\S))\s*$', re.MULTILINE)
 # start of the easyconfigs of extensions
 WRITTEN = "# Written by `ebsif "
 # module names have two parts, and more in some naming schemes
@@ -168,15 +165,22 @@ def undated(installation: Installation) -> Optional[str]:
     if not (installation.extension and installation.file):
         return None
     name = f"{installation.base}-{installation.extension[0]}"
-    words = re.escape(installation.module), re.escape(name.rpartition("/")[2])
-    alias = re.compile(r'^(?:module_version\("{0}", "{1}"\)|module-version {0} {1})$'.format(*words), re.MULTILINE)
-    folder = installation.file.parent
-    for path in (folder / ".modulerc.lua", folder / ".modulerc"):
-        # a comment may have any encoding, and others may close the file
-        with contextlib.suppress(OSError):
-            if alias.search(path.read_text(encoding="utf-8", errors="replace")):
-                return name
-    return None
+    return name if name in aliases(installation) else None
+
+
+def aliases(installation: Installation) -> list[str]:
+    """Return the further names under which the modules tool loads an installation."""
+    if not installation.file:
+        return []
+    software = shown(installation).rpartition("/")[0]
+    there = modulerc.aliases_in(str(installation.file.parent))
+    return [f"{software}/{version}" for version, module in there.items() if module == installation.module]
+
+
+def meant_by(use: Path, name: str) -> str:
+    """Return the module that the modules tool loads by a name in a directory of modules: an alias comes first."""
+    software, _, version = name.rpartition("/")
+    return modulerc.aliases_in(str(use / software)).get(version, name)
 
 
 def age(installation: Installation, date: str = "") -> tuple:
@@ -261,7 +265,7 @@ def root_in(path: Path, closed: list[OSError]) -> Optional[Path]:
         if isinstance(error, PermissionError):
             closed.append(error)
         return None
-    match = ROOT.search(text) if "CONTAINERROOT" in text else None
+    match = modulerc.ROOT.search(text) if "CONTAINERROOT" in text else None
     return Path(match.group("lua") or match.group("tcl")) if match else None
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container import lockfile, modulerc
 from easybuild.easyblocks.generic.container.lockfile import InstalledImage
-from easybuild.easyblocks.generic.container.texts import modulerc_statements, shown_module
+from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif import files
 from ebsif.errors import EbsifError
@@ -133,7 +133,7 @@ def text_without(path: Path, module: str, successor: Optional[str] = None) -> Op
             is_name = bool(successor) and "hide" not in statement.group()
             return statement.group().replace(name, str(successor)) if is_name else ""
 
-        after = modulerc_statements(name).sub(moved, after)
+        after = modulerc.statements(name).sub(moved, after)
     if after == before:
         return None
     return after if re.sub(r"^#%Module.*", "", after).strip() else ""
@@ -198,11 +198,8 @@ def remove(removal: Removal) -> None:
 
 def remove_lines(path: Path, removal: Removal) -> None:
     """Remove a module from a .modulerc file, to which others may be adding theirs; say it if that isn't possible."""
-    # imports EasyBuild
-    from easybuild.easyblocks.generic.container.modulefile import modulerc_lock
-
     try:
-        with modulerc_lock(str(path)):
+        with modulerc.lock(str(path.parent)):
             text = text_without(path, removal.installation.module, removal.successor)
             if text:
                 files.replace(path, text)

@@ -1,0 +1,206 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""
+What .modulerc files say: the aliases of modules, further versions under which the modules tool loads them.
+
+An alias belongs to one module. The name of an extension without its date is an alias, too: it belongs to the newest
+one. Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
+"""
+import ast
+import fcntl
+import os
+import re
+from contextlib import contextmanager, suppress
+from glob import escape, glob
+from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Set, Tuple
+
+from . import newest
+from .lockfile import RECORD
+
+# Lmod reads both, Environment Modules the second one
+FILES = ('.modulerc.lua', '.modulerc')
+ALIAS = re.compile(r'^[ \t]*(?:module_version\("([^"]+)", "([^"]+)"\)|module-version[ \t]+(\S+)[ \t]+(\S+))[ \t]*$',
+                   re.MULTILINE)
+# where EasyBuild's generators of module files write the installation directory
+ROOT = re.compile(r'^(?:local root = "(?P<lua>.*)"|set root\s+(?P<tcl>.*\S))\s*$', re.MULTILINE)
+
+# For eb that `ebsif` starts: the extensions of the name that were there when it began, as JSON: the time of the record
+# by installation directory.
+KNOWN_VARIABLE = 'EBSIF_KNOWN_EXTENSIONS'
+
+# directories that this process has locked
+LOCKED: Set[str] = set()
+
+Dated = NamedTuple('Dated', [('version', str), ('date', str), ('root', str)])
+
+
+# --- the files
+
+def aliases_in(folder: str) -> Dict[str, str]:
+    """Return the aliases of the modules of a software, whose module files are in a directory: module by version."""
+    found: Dict[str, str] = {}
+    for name in FILES:
+        # comments may have any encoding, and others may close the file
+        with suppress(OSError), open(os.path.join(folder, name), encoding='utf-8', errors='replace') as text:
+            for lua_module, lua_alias, module, alias in ALIAS.findall(text.read()):
+                found.setdefault(lua_alias or alias, lua_module or module)
+    return found
+
+
+def statements(module: str) -> Pattern[str]:
+    """Return a pattern for the lines in .modulerc files, in either syntax, that name or hide a module."""
+    name = re.escape(module)
+    return re.compile(r'^\s*(?:module_version\("%s"|module-version\s+%s\s|hide_version\("%s"|'
+                      r'if \{[^{}]*\{\}\} \{module-hide %s\}).*\n?' % ((name,) * 4), re.MULTILINE)
+
+
+def without_alias(text: str, modules: str, alias: str) -> str:
+    """Return the text of a .modulerc file without an alias of modules (a regular expression for their names)."""
+    statement = r'^(module_version\("%s", "%s"\)|module-version %s %s)$\n?' % ((modules, re.escape(alias)) * 2)
+    return re.sub(statement, '', text, flags=re.MULTILINE)
+
+
+def with_statement(text: str, statement: str) -> str:
+    """Return the text of a .modulerc file with a statement; in Tcl, that begins with the header of the file."""
+    header, _, body = statement.partition('\n') if statement.startswith('#%Module') else ('', '', statement)
+    text = text or header
+    # whole lines: one version can begin like another
+    if '\n%s\n' % body in '\n%s\n' % text:
+        return text
+    return text + '\n' * (text != '' and not text.endswith('\n')) + body + '\n'
+
+
+def is_empty(text: str) -> bool:
+    """Return whether the text of a .modulerc file has nothing but its header."""
+    return not re.sub('^#%Module.*', '', text).strip()
+
+
+@contextmanager
+def lock(folder: str) -> Iterator[None]:
+    """Context manager that keeps other processes from changing which modules of a software there are."""
+    place = os.path.realpath(folder)
+    if place in LOCKED:
+        yield
+        return
+    # so that no file for the lock stays
+    opened = os.open(folder, os.O_RDONLY)
+    LOCKED.add(place)
+    try:
+        # not all file systems have locks
+        with suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        LOCKED.remove(place)
+        os.close(opened)
+
+
+# --- whose an alias is
+
+def aliases_of(installdir: str) -> List[str]:
+    """Return the aliases in the easyconfig of an installation; none if it can't be read."""
+    for path in glob(os.path.join(escape(installdir), 'easybuild', '*.eb')):
+        with suppress(OSError, SyntaxError, ValueError):
+            with open(path, encoding='utf-8') as text:
+                parsed = ast.parse(text.read()).body
+            return [alias for one in parsed if isinstance(one, ast.Assign)
+                    and [getattr(name, 'id', '') for name in one.targets] == ['aliases']
+                    for alias in ast.literal_eval(one.value)]
+    return []
+
+
+def shown(version: str) -> str:
+    """Return the version of a module, or the last part of its name, without the dot of a hidden one."""
+    return os.path.basename(version).lstrip('.')
+
+
+def date_in(version: str, alias: str) -> Optional[str]:
+    """Return the date in a version if an alias is that version without its date; None otherwise."""
+    date = version[len(alias) + 1:]
+    return date if version.startswith(alias + '-') and re.match(newest.DATE + r'\Z', date) else None
+
+
+def root_of(path: str) -> Optional[str]:
+    """Return the installation directory in a module file; None if it has none."""
+    try:
+        with open(path, encoding='utf-8', errors='replace') as text:
+            match = ROOT.search(text.read())
+    except OSError:
+        return None
+    return (match.group('lua') or match.group('tcl')) if match else None
+
+
+def file_of(folder: str, version: str) -> Optional[str]:
+    """Return the module file of a version, which may be hidden, in a directory; None if there is none."""
+    paths = (os.path.join(folder, dot + shown(version) + end) for dot in ('', '.') for end in ('.lua', ''))
+    return next(filter(os.path.isfile, paths), None)
+
+
+def dated(folder: str, alias: str) -> List[Dated]:
+    """Return the installed modules whose version without its date is their alias, the newest one last."""
+    # a module that was written just now has no copy of its easyconfig yet
+    owner = shown(aliases_in(folder).get(alias, ''))
+    found = []
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        path = os.path.join(folder, name)
+        version = name[:-len('.lua')] if name.endswith('.lua') else name
+        date = date_in(shown(version), alias)
+        # links are earlier names of modules that were hidden
+        root = root_of(path) if date and not os.path.islink(path) else None
+        if date and root and (shown(version) == owner or alias in aliases_of(root)):
+            found.append(Dated(version, date, root))
+    return sorted(found, key=lambda one: newest.date_key(one.date))
+
+
+def target(folder: str, version: str, alias: str) -> str:
+    """Return the version that an alias of a version means: if it is that without its date, the newest one."""
+    date = date_in(shown(version), alias)
+    later = [one.version for one in dated(folder, alias) if date is not None
+             and newest.date_key(one.date) > newest.date_key(date)]
+    return later[-1] if later else version
+
+
+def taken(folder: str, module: str, aliases: Iterable[str]) -> Iterator[Tuple[str, str]]:
+    """
+    Yield the aliases of a module that belong to another one that is installed, with that.
+
+    They don't if the module replaces the other one: then its aliases have the version of that, too.
+    """
+    software, own = os.path.dirname(module), shown(module)
+    aliases, there = list(aliases), aliases_in(folder)
+    for alias in aliases:
+        is_dated = date_in(own, alias) is not None
+        other = shown(there.get(alias, own))
+        if is_dated and file_of(folder, alias):
+            yield alias, os.path.join(software, alias)
+        elif other not in [own] + aliases and file_of(folder, other) and not (
+                is_dated and date_in(other, alias) is not None):
+            yield alias, os.path.join(software, other)
+
+
+# --- extensions that appear while another one is installed
+
+def time_of(root: str) -> int:
+    """Return the time of the record of an installation, which each installation writes anew; 0 if it has none."""
+    try:
+        return os.stat(os.path.join(root, RECORD)).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def unknown(folder: str, aliases: Iterable[str], known: Mapping[str, int], but: str = '') -> Optional[str]:
+    """
+    Return the version of a module with one of these aliases and a date that isn't known, or not as it is now.
+
+    `known` are the times of records by installation directory, and the version `but` may be unknown.
+    """
+    for alias in aliases:
+        for one in dated(folder, alias):
+            root = os.path.realpath(one.root)
+            if shown(one.version) != but and known.get(root) != time_of(root):
+                return shown(one.version)
+    return None
