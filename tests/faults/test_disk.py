@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from account import OWN_MOUNTS
+from aptrepository import binds_of, make_deb
 from parts import Installed, example_site, wheel_settings
 from support import CONTAINER_FILES, make_wheel
 
@@ -37,7 +38,7 @@ PLACES = [
 ]
 
 
-def in_small(site, places, script, wheels=None):
+def in_small(site, places, script, wheels=None, **environment):
     """Run a script with `eb` and `module`, and with small file systems in some directories, removed when it ends."""
     mounts = [f"mount -t tmpfs -o size=2g none {shlex.quote(str(site.prefix / place))}" for place in places]
     prefix = shlex.quote(str(site.prefix))
@@ -47,7 +48,7 @@ def in_small(site, places, script, wheels=None):
                f"used() {{ du -sk {prefix}/$1 | cut -f 1; }}"]
     command = [*OWN_MOUNTS, "bash", "--noprofile", "--norc", "-c",
                "\n".join([*prelude, script])]
-    return site.run(command, check=False, **(wheel_settings(wheels) if wheels else {}))
+    return site.run(command, check=False, **(wheel_settings(wheels) if wheels else {}), **environment)
 
 
 ATTEMPT = """
@@ -112,6 +113,30 @@ def test_a_first_installation(small_image, tmp_path, fault):
         left = (site.work / f"left.{size}").read_text()
         case.kept(not left, left)
     case.kept("example.sif" in result.stdout, result.stdout + result.stderr)
+
+
+def test_system_packages(base_image, tmp_path, fault):
+    """S4, V-04: while the image's directories are copied to TMPDIR: directory and variable are named, it is emptied."""
+    case = fault("disk full", "in TMPDIR, for system packages")
+    repository = tmp_path / "repository"
+    make_deb(repository, "greet", files={"usr/share/greet": "hello"})
+    site = example_site(tmp_path, base_image)
+    easyconfig = site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\n"
+                                 "system_packages = ['greet']\n")
+    (site.prefix / "small").mkdir()
+    result = in_small(site, ["small"], f"""
+        resize small 100m
+        TMPDIR={site.prefix}/small eb {easyconfig} >said 2>&1 && echo "it did not fail"
+        find {site.prefix}/small -name 'system-*' -o -size +1M >left
+        resize small 2g
+        TMPDIR={site.prefix}/small eb {easyconfig} >again 2>&1 && echo "a second attempt succeeds"
+    """, EBSIF_INSTALL_BIND=binds_of(repository))
+    said = (site.work / "said").read_text()
+    case.shown("it did not fail" not in result.stdout, said)
+    case.said(said, "no space left in /", "set TMPDIR to a directory with room for the image's system directories")
+    case.shown("Traceback" not in said and "[Errno" not in said, said)
+    case.kept((site.work / "left").read_text() == "", (site.work / "left").read_text())
+    case.kept("a second attempt succeeds" in result.stdout, (site.work / "again").read_text()[-2000:])
 
 
 @pytest.mark.parametrize("name", ["make-squashfs", "unmake-squashfs"])

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,8 @@ def repository(tmp_path_factory):
     make_deb(folder, "moved", files={"usr/share/moved/file": "text"}, postinst=(
         "rm -r /etc/terminfo\necho file >/etc/terminfo\nmv /usr/share/perl5 /usr/share/perl5.moved\n"
         "ln -s perl5.moved /usr/share/perl5\nrm -r /usr/share/bug"))
+    make_deb(folder, "vendor", files={"opt/vendor/file": "text"})
+    make_deb(folder, "lingering", postinst="(sleep 654.321 &)")
     make_deb(folder, "failing", postinst="echo it is broken >&2\nexit 3")
     return folder
 
@@ -317,6 +320,23 @@ def test_a_package_that_fails(add, tmp_path, monkeypatch):
     assert text.startswith("System packages can't be added: the installation failed:\n")
     assert "it is broken" in text
     assert list(folder.glob("system-*")) == []
+
+
+def test_a_package_with_files_where_none_can_be(add):
+    """A1, V-04: the directory, and what to do, besides what dpkg says."""
+    text = refused(add, "vendor", "greet")
+    assert "dpkg: error processing archive" in text
+    assert "Packages can't have files in /opt, only in /usr, /etc, /var" in text
+    assert "Look for it on PyPI or as a module of this machine, or take an image that has it." in text
+
+
+def test_a_package_that_leaves_a_process(add):
+    """A3, V-04: a program that a package starts ends with the installation, which doesn't wait for it."""
+    started = time.monotonic()
+    record, _ = add("lingering")
+    assert record.packages == ["lingering==1.0"]
+    assert time.monotonic() - started < 600
+    assert subprocess.run(["pgrep", "-f", "sleep 654.321"], check=False, capture_output=True).stdout == b""
 
 
 def test_a_hostile_image(add, repository, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from easybuild.easyblocks.generic.container.layer import COMPRESSION, Layer
 from easybuild.easyblocks.generic.container.lockfile import LAYER, ImageRecord, InstalledImage, LayerRecord, Record
 from easybuild.easyblocks.generic.container.parameters import check_parameters
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
-from easybuild.easyblocks.generic.container.systempackages import Installation, SystemPackages
+from easybuild.easyblocks.generic.container.systempackages import Installation, SystemPackages, cause
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Record as CatalogueRecord
@@ -238,14 +238,24 @@ def test_repeating_a_lock_asks_for_the_same_names():
         repeating.repeatable(record.replace(stages=[]), "lock.json")
 
 
+def test_the_cause_is_shown():
+    """A2, V-04: what dpkg calls an error, with the words of the script before it, though much output follows."""
+    lines = [f"Selecting previously unselected package a{number}." for number in range(30)]
+    error = ["it is broken", "dpkg: error processing package b (--configure):",
+             " installed b package post-installation", "Setting up a1 ..."]
+    shown = cause("\n".join([*lines, *error, *lines, "E: Sub-process /usr/bin/dpkg returned an error code (1)"]))
+    assert shown == [*lines[-3:], *error]
+    assert cause("\n".join(lines)) == lines[-15:]
+
+
 @pytest.mark.parametrize(("programs", "why"), [
     (["zypper", "perl", "tar"], "it has zypper, not apt"), (["dnf", "tar"], "it has dnf, not apt"),
     (["apk"], "it has apk, not apt"), (["apt-get", "dpkg", "dpkg-status", "tar"], "it lacks perl")])
-def test_other_distributions(tmp_path, programs, why):
+def test_other_distributions(tmp_path, configuration, programs, why):
     """V-04: an image without apt is refused by what it has instead, with what else works; no such image is here."""
     lines = ["name SUSE Linux 15", *(f"program {name}" for name in programs), "directory usr"]
     container = types.SimpleNamespace(runtime=types.SimpleNamespace(
         run=lambda *_, **__: types.SimpleNamespace(output="\n".join(lines))), image="x.sif")
     with pytest.raises(EasyBuildError) as error:
-        Installation(SystemPackages(["vim"]), container, str(tmp_path)).probe()
+        Installation(SystemPackages(["vim"]), container, str(tmp_path), "layer").probe()
     assert f"this image (SUSE Linux 15): {why}. Packages of Python from PyPI work with every image" in error.value.msg

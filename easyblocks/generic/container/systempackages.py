@@ -14,6 +14,7 @@ behind a filter that lets it believe that it is root (files/share/ebsif/as-root.
 SquashFS file, which the runtime mounts as an overlay (layer.py).
 """
 import difflib
+import errno
 import hashlib
 import os
 import re
@@ -25,13 +26,13 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_file, mkdir, which
 from easybuild.tools.utilities import trace_msg
 
-from .framework import EasyBuildExit
+from .framework import EasyBuildExit, RunShellCmdError
 from .image import BLOCK
 from .install import FILES, sh_command
 from .layer import Layer
 from .lockfile import LAYER, InstalledImage, LayerRecord
-from .runtime import SHOWN_LINES, Container, escape_bind, run_program
-from .texts import SYSTEM_PACKAGE, format_size, system_names
+from .runtime import SHOWN_LINES, Container, escape_bind
+from .texts import ERRORS, SYSTEM_PACKAGE, format_size, system_names
 from .written import ANY_SIZE, open_written
 
 # What would be, or was, added: the part of the record, in the build directory, for `ebsif extend --check`.
@@ -53,7 +54,8 @@ ENVIRONMENT = ['env', '-u', 'LD_LIBRARY_PATH', '-u', 'LD_PRELOAD', '-u', 'PYTHON
 
 # Bytes that are free on a disk that is full.
 LITTLE = 20e6
-FULL = re.compile(r'No space left|enough free space|Disk quota exceeded')
+FULL = re.compile('No space left|enough free space|Disk quota exceeded|%s' % '|'.join(
+    re.escape(ERRORS[number]) for number in (errno.ENOSPC, errno.EDQUOT)), re.IGNORECASE)
 WITHOUT_APT = "Packages of Python from PyPI work with every image (requirements; many bring libraries and programs)."
 
 
@@ -121,11 +123,47 @@ class SystemPackages:
             if os.statvfs(folder).f_flag & os.ST_NOEXEC:
                 raise EasyBuildError("System packages can't be added: programs can't be started from %s (it is mounted "
                                      "noexec): set TMPDIR to another directory", os.path.dirname(folder))
-            return Installation(self, container, folder).run(target, only_check)
+            return Installation(self, container, folder, target).run(only_check)
+        except (OSError, EasyBuildError) as err:
+            # also if EasyBuild or the runtime can't write their own files
+            is_possible = isinstance(err, (OSError, RunShellCmdError)) or FULL.search(str(err))
+            full = no_space(str(err), folder, target) if is_possible else None
+            if not full:
+                raise
+            raise full
         finally:
-            # packages have directories that nobody may write to
-            run_program(['chmod', '-R', 'u+rwX', folder], hidden=True, fail_on_error=False)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
+
+
+def remove(folder: str) -> None:
+    """Remove a directory, in which packages have directories that nobody may write to; also if the disk is full."""
+    for path, names, _ in os.walk(folder):
+        for name in names:
+            if not os.path.islink(os.path.join(path, name)):
+                os.chmod(os.path.join(path, name), 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def no_space(text: str, folder: str, target: str) -> Optional[EasyBuildError]:
+    """Return the error for a full disk, if that is why a step failed: `text` is what it says."""
+    places = [(os.path.dirname(folder), "set TMPDIR to a directory with room for the image's system directories (/usr "
+               "without the files in /usr/local, /etc, /var) and the packages"),
+              (os.path.dirname(target), "set EASYBUILD_BUILDPATH to a directory with more room")]
+    full = [one for one in places if shutil.disk_usage(one[0]).free < LITTLE]
+    if not full and FULL.search(text):
+        # a quota
+        full = places
+    return EasyBuildError("System packages can't be added: no space left in %s: %s", *full[0]) if full else None
+
+
+def cause(output: str) -> List[str]:
+    """Return the lines of a program's output that tell why it failed: what dpkg calls an error, else the last ones."""
+    lines = output.strip().splitlines()
+    # a script's own words come first, what dpkg makes of them is in the next lines
+    shown = [line for number, line in enumerate(lines)
+             if any(lines[near].startswith('dpkg: error') for near in range(max(number - 2, 0),
+                                                                            min(number + 5, len(lines))))]
+    return shown[:SHOWN_LINES] or lines[-SHOWN_LINES:]
 
 
 def is_made_for(record: LayerRecord, installed: InstalledImage, image: str) -> bool:
@@ -139,10 +177,11 @@ def is_made_for(record: LayerRecord, installed: InstalledImage, image: str) -> b
 class Installation:
     """Packages that are being installed over copies of the image's directories, in a temporary directory."""
 
-    def __init__(self, wanted: SystemPackages, container: Container, folder: str) -> None:
+    def __init__(self, wanted: SystemPackages, container: Container, folder: str, target: str) -> None:
         """Prepare a container of its own: binds of the module may hide files of the image's system."""
         self.wanted = wanted
         self.folder = folder
+        self.target = target
         self.root = os.path.join(folder, 'root')
         self.packages = os.path.join(folder, 'cache', 'archives')
         self.container = Container(container.runtime, container.image, folder)
@@ -154,7 +193,7 @@ class Installation:
         for name in ('root', 'lists/partial', 'cache/archives/partial'):
             mkdir(os.path.join(folder, name), parents=True)
 
-    def run(self, target: str, only_check: bool) -> LayerRecord:
+    def run(self, only_check: bool) -> LayerRecord:
         """Make the layer."""
         self.probe()
         update = self.update()
@@ -174,11 +213,12 @@ class Installation:
         layer = Layer(self.container, self.root, self.folder)
         self.install()
         record.debs = self.digests()
-        layer.make(target, self.listed(changes))
+        layer.make(self.target, self.listed(changes))
         record.replaced, record.hidden = layer.replaced, ['/' + path for path in layer.gone]
-        record.size, record.sha256 = os.path.getsize(target), compute_checksum(target, CHECKSUM_TYPE_SHA256)
+        record.size, record.sha256 = os.path.getsize(self.target), compute_checksum(
+            self.target, CHECKSUM_TYPE_SHA256)
         trace_msg("system packages are %s in one file" % format_size(record.size))
-        self.report(record, layer, target)
+        self.report(record, layer)
         return record
 
     def path(self, path: str) -> str:
@@ -193,13 +233,9 @@ class Installation:
         return result
 
     def failure(self, what: str, output: str, remedy: str = '') -> EasyBuildError:
-        """Return the error for a step that failed, with the end of its output."""
-        if FULL.search(output) or shutil.disk_usage(self.folder).free < LITTLE:
-            return EasyBuildError("System packages can't be added: no space left in %s: set TMPDIR to a directory with "
-                                  "room for the image's system directories (/usr without /usr/local, /etc, /var) and "
-                                  "the packages", os.path.dirname(self.folder))
-        lines = output.strip().splitlines()[-SHOWN_LINES:]
-        return EasyBuildError("System packages can't be added: %s:\n%s%s", what, '\n'.join(lines), remedy)
+        """Return the error for a step that failed, with the part of its output that tells why."""
+        return no_space(output, self.folder, self.target) or EasyBuildError(
+            "System packages can't be added: %s:\n%s%s", what, '\n'.join(cause(output)), remedy)
 
     # --- before anything is copied
 
@@ -334,10 +370,18 @@ class Installation:
         copy_file(os.path.join(FILES, 'share', 'ebsif', 'as-root.pl'), program)
         done = self.command(['perl', program] + self.apt_get(), check=False, binds=self.binds)
         if done.exit_code:
-            raise self.failure("the installation failed", done.output)
+            raise self.failure("the installation failed", done.output, self.closed(done.output))
         audit = self.command(['perl', program, 'dpkg', '--audit'], binds=self.binds).output.strip()
         if audit:
             raise self.failure("some packages are not configured", audit)
+
+    def closed(self, output: str) -> str:
+        """Return what to do if a package has files where none can be added."""
+        found = re.search(r"'\./([^/'\n]+)[^'\n]*'.*: Read-only file system", output)
+        if not found:
+            return ''
+        return "\nPackages can't have files in /%s, only in %s. Look for it on PyPI or as a module of this machine, " \
+            "or take an image that has it." % (found.group(1), ', '.join('/' + name for name in self.directories))
 
     @property
     def binds(self) -> List[str]:
@@ -362,7 +406,7 @@ class Installation:
                 found[name.split('_')[0]] = digest.hexdigest()
         return found
 
-    def report(self, record: LayerRecord, layer: Layer, target: str) -> None:
+    def report(self, record: LayerRecord, layer: Layer) -> None:
         """Say what may be a surprise: files that are left out, programs that are others now, missing libraries."""
         if layer.left_out:
             trace_msg("system packages: these files can't be in a layer, so packages may lack them: %s" % ', '.join(
@@ -372,6 +416,6 @@ class Installation:
             trace_msg("system packages: other programs than in the image by these names: %s" % ', '.join(
                 map(os.path.basename, switched)))
         command = ENVIRONMENT + sh_command('find-missing-libraries.sh', *system_names(self.wanted.names))
-        found = layer.over_image(target).run(command, hidden=True, fail_on_error=False)
+        found = layer.over_image(self.target).run(command, hidden=True, fail_on_error=False)
         for line in found.output.splitlines():
             trace_msg("system packages: a library is missing: %s" % line)

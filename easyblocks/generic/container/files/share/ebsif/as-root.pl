@@ -20,4 +20,27 @@ my $filter = join '', map { pack 'SCCL', @$_ } @program;
 # PR_SET_NO_NEW_PRIVS, then PR_SET_SECCOMP with SECCOMP_MODE_FILTER
 syscall($prctl, 38, 1, 0, 0, 0) == 0 or die "as-root.pl: no_new_privs: $!\n";
 syscall($prctl, 22, 2, pack('S x![P] P', scalar @program, $filter)) == 0 or die "as-root.pl: seccomp: $!\n";
-exec { $ARGV[0] } @ARGV or die "as-root.pl: $ARGV[0]: $!\n";
+# Packages may leave processes running, for whose end the caller would wait: whoever loses its parent becomes a child of
+# this one (PR_SET_CHILD_SUBREAPER), which ends them all.
+syscall($prctl, 36, 1, 0, 0, 0) == 0 or die "as-root.pl: subreaper: $!\n";
+my $child = fork // die "as-root.pl: fork: $!\n";
+$child or exec { $ARGV[0] } @ARGV or die "as-root.pl: $ARGV[0]: $!\n";
+$SIG{$_} = sub { kill $_[0], $child } for qw(HUP INT TERM);
+1 while waitpid($child, 0) != $child;
+my $status = $?;
+while (my @left = children()) {
+    kill 'KILL', @left;
+    waitpid $_, 0 for @left;
+}
+exit($status & 127 ? 128 + ($status & 127) : $status >> 8);
+
+# Return the process ids of the children.
+sub children {
+    my @found;
+    for my $path (glob '/proc/[0-9]*/stat') {
+        open my $file, '<', $path or next;
+        my ($id, $parent) = (<$file> // '') =~ /^(\d+) \(.*\) \S (\d+) / or next;
+        push @found, $id if $parent == $$;
+    }
+    return @found;
+}
