@@ -80,7 +80,7 @@ def test_the_figures_of_the_readme():
     lengths = {path.name: path.read_text().count("\n") for path in (CHECKOUT / "easyconfigs").rglob("*.eb")}
     assert "an easyconfig of about 50 lines" in readme and 40 <= sorted(lengths.values())[len(lengths) // 2] <= 60
     assert "(20 to 120 lines)" in readme and max(lengths.values()) <= 125
-    assert "PyTorch 2.7.1 has 651 lines, and ebsif's has fewer than 60." in " ".join(readme.split())
+    assert "PyTorch 2.7.1 has 651 lines; ebsif's has fewer than 60." in " ".join(readme.split())
     assert next(length for name, length in lengths.items() if name.startswith("PyTorch-2.7.1-")) < 60
 
 
