@@ -144,6 +144,75 @@ def test_the_newest_installed_version(prefix, monkeypatch, capsys):
     assert names().container("PyTorch").module == BASE
 
 
+def test_names_that_differ_in_case(prefix, capsys):
+    """B1: the exact name wins; of several others none is chosen, and nothing is removed or changed."""
+    roots = {}
+    for name, date in (("mine", "20261128"), ("Mine", "20261128"), ("Mine", "20261127"), ("MINE", "20261128.2")):
+        roots[f"{name}-{date}"] = prefix.install(f"{BASE}-{name}-{date}")
+    for text, expected in (("mine", "mine-20261128"), ("Mine", "Mine-20261128"), ("MINE", "MINE-20261128.2")):
+        for start in ("", f"{BASE}-"):
+            assert names().installation(f"{start}{text}").root == roots[expected]
+        assert names().installation(f"{BASE}-{expected}").root == roots[expected]
+    for text in ("mInE", f"{BASE}-mInE"):
+        with pytest.raises(NamingError, match="ambiguous; choose one of:") as error:
+            names().installation(text)
+        assert [one in str(error.value) for one in roots] == [True, True, False, True]
+    for text in (f"{BASE.lower()}-Mine-20261128", f"{BASE}-mInE-20261128"):
+        with pytest.raises(NamingError, match="ambiguous; choose one of:"):
+            names().installation(text)
+    assert names().installation(f"{BASE.lower()}-Mine-20261127").root == roots["Mine-20261127"]
+    assert main(["remove", "Mine", "--older", "--yes"]) == main(["remove", f"{BASE}-Mine", "--yes"]) == 0
+    assert [one for one, root in roots.items() if root.exists()] == ["mine-20261128", "MINE-20261128.2"]
+    # software
+    for module in ("Tool/1.0-x", "tool/1.0-x"):
+        prefix.install(module, text="")
+    assert names().installation("Tool").module == "Tool/1.0-x"
+    with pytest.raises(NamingError, match="ambiguous"):
+        names().installation("TOOL")
+    # no new one is made
+    capsys.readouterr()
+    assert main(["extend", BASE, "--add", "rich", "--name", "minE", "-n"]) == 3
+    assert "ine` exists (PyTorch/" in capsys.readouterr().err
+    assert main(["extend", BASE, "--add", "rich", "--name", "mine", "-n"]) == 3
+    assert "to add to it: ebsif extend mine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_the_name_of_another_module(prefix, tmp_path, monkeypatch, capsys, is_installed):
+    """B6, N-05: the name of an extension without its date is no other module, of the catalogue or installed."""
+    other = f"{BASE}-cuda"
+    if is_installed:
+        prefix.install(other, text="")
+    else:
+        record = Names().container(BASE)
+        monkeypatch.setattr(Names, "containers", [record, record.replace(suffix=f"{record.versionsuffix}-cuda")])
+    for name, status in (("cuda", 3), ("CUDA", 3), ("cuda2", 0)):
+        assert main(["extend", BASE, "--add", "rich", "--name", name, "-n"]) == status
+        said = capsys.readouterr().err
+        assert (f"{BASE}-{name} is another module, {'installed' if is_installed else 'of the catalogue'}, so it can't "
+                f"be the name of this extension: choose another --name than {name}" in said) == bool(status)
+
+
+def test_aliases_as_the_modules_tool_takes_them(prefix):
+    """N-05 (docs A1): what .modulerc says comes before the catalogue, and before a module of that name."""
+    base, mine, later = (prefix.install(module) for module in (BASE, MINE, LATER))
+    software, version = BASE.split("/")
+    (prefix.modules / software / ".modulerc.lua").write_text(
+        f'module_version("{MINE}", "{version}-mine")\nmodule_version("{LATER}", "demo")\n'
+        f'module_version("{MINE}", "{version}")\n')
+    assert names().installation(f"{BASE}-mine").root == names().installation(BASE).root == mine
+    assert names().installation("PyTorch/demo").root == names().installation("pytorch/DEMO").root == later
+    assert names().installation("mine").root == later
+    (prefix.modules / software / ".modulerc.lua").unlink()
+    assert names().installation(f"{BASE}-mine").root == later
+    assert names().installation(BASE).root == base
+    # of a naming scheme with categories, also without the category
+    root = prefix.install("ai/Tool/1.0-x", text="")
+    (prefix.modules / "ai/Tool/.modulerc").write_text("#%Module\nmodule-version ai/Tool/1.0-x latest\n")
+    for text in ("ai/Tool/latest", "Tool/latest", "tool/Latest"):
+        assert names().installation(text).root == root
+
+
 def test_a_naming_scheme_with_categories(prefix, capsys):
     """F-02, E-09: a module is found with its category (ai/PyTorch) and without; removing it leaves nothing of it."""
     for module in ("ai/PyTorch/2.9.0-x", "ai/PyTorch/2.10.0-x", "ai/Tool/1.0-x"):

@@ -157,7 +157,8 @@ def request_of(options: argparse.Namespace) -> "Request":
     from ebsif.environments.outcome import Request
 
     return Request(options.command, sys.argv[1:], options.date, options.output, options.image,
-                   options.dry_run, options.check, options.install, options.rebuild, tuple(options.more))
+                   options.dry_run, options.check, options.install, options.rebuild, names_of(options),
+                   tuple(options.more))
 
 
 def offer(completer: Callable[..., list[str]], argument: Any) -> None:

@@ -21,15 +21,17 @@ from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.texts import system_names
 
 from ebsif import files
+from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
+from ebsif.catalogue.selection import plain
 from ebsif.eb import framework, running
 from ebsif.environments import extending, plan
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
 from ebsif.installed import places
-from ebsif.installed.names import shown
+from ebsif.installed.names import Names, shown
 from ebsif.installed.places import WRITTEN, Installation
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
@@ -50,8 +52,8 @@ class Request:
     """
     What is to be done with an extension: the options of a command, which was typed with `words`.
 
-    `output` is the directory for the easyconfig, `image` what to check with if eb doesn't find it, and `more` are
-    options of eb.
+    `names` are those that are taken. `output` is the directory for the easyconfig, `image` what to check with if eb
+    doesn't find it, and `more` are options of eb.
     """
 
     command: str
@@ -63,6 +65,7 @@ class Request:
     check: bool = False
     install: bool = False
     rebuild: bool = False
+    names: Names = field(default_factory=Names)
     more: Sequence[str] = ()
 
     @property
@@ -155,6 +158,7 @@ def make(request: Request, extension: Extension) -> int:
         # report mistakes in eb's options or configuration before anything is written
         framework.session(tuple(request.more))
     require_place(request)
+    require_free_name(request.names, extension)
     known = extension.known
     if known is None:
         known = extending.times_of_records(extension.base.module, extension.name)
@@ -190,6 +194,24 @@ def make(request: Request, extension: Extension) -> int:
     output.hint(f"install it with: {framework.command([path])}")
     output.hint(f"then: {framework.place_of(path.resolve()).load}")
     return 0
+
+
+def require_free_name(names: Names, extension: Extension) -> None:
+    """Raise ExtendingError if the name of a new extension would be taken for another one, or for another module."""
+    base, name = extension.base.module, extension.name
+    there = {one.extension[0]: one for one in places.everything() if one.base == base and one.extension}
+    if name in there:
+        return
+    for other, one in there.items():
+        if other.lower() == name.lower():
+            raise ExtendingError(f"`{other}` exists ({shown(one)}), and commands take `{name}` for that, too: change "
+                                 f"that (ebsif extend {other}), or choose another --name")
+    # which the modules tool would no longer load, or only that
+    undated = f"{base}-{name}"
+    is_in_catalogue = any(plain(known) == plain(undated) for known, _ in selection.named(names.recorded))
+    if is_in_catalogue or names.installed_as(undated):
+        raise ExtendingError(f"{undated} is another module, {'of the catalogue' if is_in_catalogue else 'installed'}, "
+                             f"so it can't be the name of this extension: choose another --name than {name}")
 
 
 def check_name(request: Request, extension: Extension, added: Sequence[str] = ()) -> None:

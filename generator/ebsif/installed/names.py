@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import lockfile, newest
+from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
@@ -63,31 +64,48 @@ class Names:
         return places.known(places.directories_of_modules())
 
     def installed_as(self, text: str) -> Optional[Installation]:
-        """Return the installation of exactly this name; NAME/VERSION-mine is the newest extension (V-07)."""
+        """
+        Return the installation that the modules tool loads by exactly this name, which may be an alias (N-05).
+
+        NAME/VERSION-mine is the newest extension (V-07). Upper or lower case only matters if there are both. Raise
+        NamingError if it could be several.
+        """
         if "/" in text and not text.startswith("/") and ".." not in text.split("/"):
             # without reading all modules of a large system
-            here = places.known(places.directories_of_modules(), text)
-            if here:
-                return here[0]
-        name = plain(text)
-        for module in self.installations:
-            if name in {full.replace("/", "-", 1) if text.endswith(".eb") else full for full in typed(module.module)}:
-                return module
-        return next(iter(self.extensions(text)), None) if "/" in text else None
+            for use in places.directories_of_modules():
+                here = places.known([use], places.meant_by(use, text))
+                if here:
+                    return here[0]
+        found = spelled_alike(text, [(spellings(one.module, text), one) for one in self.installations])
+        if "/" in text and not found:
+            found = spelled_alike(text, [
+                (spellings(name, text), one) for one in self.installations for name in places.aliases(one)])
+        if "/" in text and not found:
+            found = self.extensions(text)
+        if len(set(map(shown, found))) > 1:
+            raise NamingError(selection.ambiguous(text, map(shown, found)))
+        return found[0] if found else None
 
     def extensions(self, text: str) -> list[Installation]:
-        """Return the newest installed extension with a name, or NAME/VERSION-name, on each base that has one (V-07)."""
-        name = plain(text)
-        on_base: dict[str, list[Installation]] = {}
-        for module in places.newest_first(self.installations):
-            own = f"-{name}" in f"-{plain(module.module)}" and module.extension and module.extension[0]
-            if own and name in {own.lower(), *typed(f"{module.base}-{own}")}:
-                on_base.setdefault(str(module.base), []).append(module)
+        """
+        Return the newest installed extension with a name, or NAME/VERSION-name, on each base that has one (V-07).
+
+        Raise NamingError if there are several names that differ from it, and from each other, in upper and lower case.
+        """
+        of_name = [one for one in self.installations if f"-{plain(text)}" in f"-{plain(one.module)}" and one.extension]
+        named = [({name, *spellings(f"{one.base}-{name}", text)}, one)
+                 for one in of_name for name, _ in [one.extension or ("", "")]]
+        on_base: dict[tuple, list[Installation]] = {}
+        for one in self.newest_first(spelled_alike(text, named)):
+            on_base.setdefault((one.base, (one.extension or ("",))[0]), []).append(one)
+        newest_ones = [same[0] for same in on_base.values()]
+        if len({name for _, name in on_base}) > 1:
+            raise NamingError(selection.ambiguous(text, map(shown, newest_ones)))
         for same in on_base.values():
             # on several bases, the name is ambiguous
             if len(same) > 1 == len(on_base) and "/" not in text:
                 self.say_once(f"'{text}' is {shown(same[0])}, the newest of {len(same)}")
-        return [same[0] for same in on_base.values()]
+        return newest_ones
 
     def older(self, module: Installation) -> list[Installation]:
         """Return the earlier extensions with the name and the base of this one, beside it and of the same account."""
@@ -168,7 +186,9 @@ class Names:
         """Return the installed module that a name stands for: of a software, the newest that is not archived."""
         current = [module for module in installed if not self.is_archived(module)] or installed
         current = [module for module in current if not getattr(self.record_of(module), "label", None)] or current
-        if all(places.software(module).lower() == text.lower() for module in current):
+        current = [module for module in current if places.software(module) == text] or current
+        software = set(map(places.software, current))
+        if len(software) == 1 and software.pop().lower() == text.lower():
             which = f"the newest of {len(current)} that are installed" if len(current) > 1 else "which is installed"
             self.say_once(f"'{text}' is {shown(current[0])}, {which}")
         elif len(current) > 1:
@@ -263,6 +283,18 @@ class Names:
         if isinstance(thing, Path):
             raise NamingError(f"{thing} is a file: give a module")
         return (isinstance(thing, Installation) and undated(thing, text)) or thing.module
+
+
+def spellings(module: str, text: str) -> set[str]:
+    """Return the names of a module as people write it, with a hyphen if the text is that of an easyconfig."""
+    names = {shown_module(module), shown_module("/".join(module.split("/")[-2:]))}
+    return {f"{name.replace('/', '-', 1)}.eb" for name in names} if text.endswith(".eb") else names
+
+
+def spelled_alike(text: str, named: Sequence[tuple[set[str], Installation]]) -> list[Installation]:
+    """Return the installations, given with their names, that have a name; in other upper or lower case if none has."""
+    return [one for names, one in named if text in names] or \
+        [one for names, one in named if plain(text) in map(plain, names)]
 
 
 def typed(module: str) -> set[str]:
