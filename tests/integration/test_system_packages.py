@@ -227,6 +227,8 @@ def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image, m
                            "hostname; command -v dnsdomainname || echo none"], capture_output=True, text=True,
                           check=True)
     assert seen.stdout == "newer\nnone\n"
+    # A4: also what hides files is the same in each run
+    assert add("modern", "lacking", allow_upgrade=["hostname"])[0].sha256 == record.sha256
 
 
 def test_a_version_that_is_asked_for(add):
@@ -401,7 +403,7 @@ def test_a_directory_for_temporary_files_that_can_not_be_used(add, monkeypatch):
 
 def test_mksquashfs_is_missing(add, monkeypatch):
     """V-04: named before the image is started."""
-    monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.which", lambda *_, **__: None)
+    monkeypatch.setattr("easybuild.easyblocks.generic.container.overlay.which", lambda *_, **__: None)
     assert "mksquashfs not found on PATH" in refused(add, "greet")
 
 

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import os
+import subprocess
 import types
 
 import pytest
 from easybuild.easyblocks.generic.container import layer as layers
+from easybuild.easyblocks.generic.container import overlay
 from easybuild.easyblocks.generic.container.layer import COMPRESSION, Layer
 from easybuild.easyblocks.generic.container.lockfile import LAYER, ImageRecord, InstalledImage, LayerRecord, Record
 from easybuild.easyblocks.generic.container.parameters import check_parameters
@@ -82,7 +85,8 @@ def test_the_record_tells_what_was_added():
 def test_compression_that_the_runtime_lacks(tmp_path, monkeypatch):
     """V-04: a layer that the runtime can't mount with zstd is packed with gzip, like user software."""
     packed = []
-    monkeypatch.setattr(layers, "run_program", lambda command, **_: packed.append(command) or types.SimpleNamespace(
+    monkeypatch.setattr(overlay, "version", lambda: (4, 5))
+    monkeypatch.setattr(overlay, "run_program", lambda command, **_: packed.append(command) or types.SimpleNamespace(
         exit_code=0))
     monkeypatch.setattr(layers, "Container", lambda *_: types.SimpleNamespace(
         run=lambda *_, **__: types.SimpleNamespace(exit_code=255)))
@@ -90,6 +94,31 @@ def test_compression_that_the_runtime_lacks(tmp_path, monkeypatch):
     container = types.SimpleNamespace(runtime=None, image="x.sif")
     Layer(container, str(tmp_path / "root"), str(tmp_path)).pack("x.squashfs")
     assert [command[-len(options):] for command, options in zip(packed, COMPRESSION)] == list(COMPRESSION)
+
+
+def test_an_overlay(tmp_path, configuration, monkeypatch):
+    """A4, V-04: all of it is of root and from 1980, so it is the same in each run; older mksquashfs can't do that."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files").chmod(0o755)
+    files = [overlay.folder("/usr", "755"), overlay.folder("/usr/bin", "1775"), overlay.hidden('/usr/a "b"\\c'),
+             overlay.link("/usr/bin/d", "/bin/e")]
+    overlay.write(str(tmp_path / "files"), str(tmp_path / "overlay"), files, ["-comp", "gzip"])
+    listed = subprocess.run(["unsquashfs", "-lln", tmp_path / "overlay"], capture_output=True, text=True, check=True,
+                            env={**os.environ, "TZ": "UTC"}).stdout.splitlines()
+    lines = [" ".join(line.split()) for line in listed if "squashfs-root" in line]
+    assert all(" 0/0 " in line and " 1980-01-01 00:00 " in line for line in lines)
+    assert "c--------- 0/0 0, 0 1980-01-01 00:00 squashfs-root/usr/a \"b\"\\c" in lines
+    assert "lrwxrwxrwx 0/0 6 1980-01-01 00:00 squashfs-root/usr/bin/d -> /bin/e" in lines
+    assert [line.split()[0] for line in lines if line.endswith("/bin")] == ["drwxrwxr-t"]
+    commands = []
+    monkeypatch.setattr(overlay, "run_program", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(overlay, "version", lambda: (4, 4))
+    overlay.write(str(tmp_path / "files"), "target", [overlay.hidden("/a")], [])
+    assert commands[0][-2:] == ["-p", '"a" c 000 0 0 0 0']
+    overlay.check_mksquashfs("masked_paths")
+    monkeypatch.setattr(overlay, "version", lambda: (4, 3))
+    with pytest.raises(EasyBuildError, match="mksquashfs is too old for 'masked_paths', which needs 4.4 or newer: in"):
+        overlay.check_mksquashfs("masked_paths")
 
 
 def test_which_layers_are_kept(tmp_path, configuration):

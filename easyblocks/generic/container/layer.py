@@ -5,8 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Pack what has changed in a copy of directories of an image as a layer: a SquashFS file that the runtime mounts over the
-image as an overlay. In it, a character device 0,0 hides the file of the same name (masks.py).
+Pack what has changed in a copy of directories of an image as a layer: an overlay over the image (overlay.py).
 """
 import os
 import re
@@ -14,9 +13,9 @@ import stat
 import time
 from typing import Any, Dict, Iterable, List, Set, Tuple
 
+from . import overlay
 from .image import copy_hashed
-from .masks import quote
-from .runtime import Container, run_program
+from .runtime import Container
 from .usersoftware import FILE_TIME
 from .written import ANY_SIZE, open_written
 
@@ -137,14 +136,8 @@ class Layer:
         self.squash(target, COMPRESSION[-1])
 
     def squash(self, target: str, options: List[str], **kwargs: Any) -> Any:
-        """Run mksquashfs; character devices hide files that are gone (masks.py)."""
-        for folder, _, _ in os.walk(self.staged):
-            os.utime(folder, (FILE_TIME, FILE_TIME))
-        command = ['mksquashfs', self.staged, target, '-noappend', '-all-root', '-no-xattrs', '-no-progress',
-                   '-mkfs-time', str(FILE_TIME)] + options
-        for path in self.gone:
-            command += ['-p', '%s c 000 0 0 0 0' % quote(path)]
-        return run_program(command, hidden=True, **kwargs)
+        """Write the overlay, in which files that are gone are hidden."""
+        return overlay.write(self.staged, target, map(overlay.hidden, self.gone), options, **kwargs)
 
     def over_image(self, layer: str) -> Container:
         """Return a container with a layer."""

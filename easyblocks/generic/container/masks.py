@@ -7,21 +7,19 @@
 """
 Masks: hide or replace files of an image in the container, without changing the image.
 
-They are implemented as an overlay, a small SquashFS file that the runtime mounts over the image. In it, a character
-device 0,0 hides the file of the same name (a whiteout, see overlayfs in the documentation of Linux), and a symbolic
-link replaces it.
+They are implemented as a small overlay (overlay.py), which hides a file, or has a symbolic link in its place.
 """
 import os
 from typing import Any, Dict, List, Optional, Union
 
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import mkdir, which
+from easybuild.tools.filetools import mkdir
 from easybuild.tools.utilities import trace_msg
 
-from .framework import EasyBuildExit
+from . import overlay
 from .image import copy_hashed
 from .install import lines_after, sh_command
-from .runtime import Container, run_program
+from .runtime import Container
 from .written import open_written, path_problem
 
 # The overlay with the masks, in an installation.
@@ -80,18 +78,18 @@ class Masks:
 
     def apply(self, container: Container) -> None:
         """Find the files to mask, and mask them in a container, by an overlay in its working directory."""
-        overlay = os.path.join(container.work_dir, os.path.basename(MASKS))
+        path = os.path.join(container.work_dir, os.path.basename(MASKS))
         self.find(container)
-        self.pack(overlay, container.work_dir)
-        container.overlays.append(overlay)
+        self.pack(path, container.work_dir)
+        container.overlays.append(path)
         for pattern, paths in sorted(self.found.items()):
             trace_msg("masking %s: %d in the image" % (pattern, len(paths)))
 
     def install(self, work_dir: str, installdir: str) -> None:
         """Install the overlay from the working directory of the container, if there are masks."""
         if self:
-            with open_written(os.path.join(work_dir, os.path.basename(MASKS)), work_dir) as overlay:
-                copy_hashed(overlay, os.path.join(installdir, MASKS))
+            with open_written(os.path.join(work_dir, os.path.basename(MASKS)), work_dir) as file:
+                copy_hashed(file, os.path.join(installdir, MASKS))
 
     def find(self, container: Container) -> None:
         """Find the files in the image that match the patterns; refuse a pattern that matches nothing."""
@@ -113,29 +111,16 @@ class Masks:
 
     def pack(self, target: str, work_dir: str) -> None:
         """Write the overlay, a SquashFS file."""
-        if not which('mksquashfs', log_ok=False, on_error='ignore'):
-            raise EasyBuildError("mksquashfs not found on PATH, but 'masked_paths' needs it: install the package "
-                                 "squashfs-tools, or run eb on a node that has it.",
-                                 exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+        overlay.check_mksquashfs('masked_paths')
         empty = os.path.join(work_dir, 'empty')
         mkdir(empty, parents=True)
         os.chmod(empty, 0o755)
-        command = ['mksquashfs', empty, target, '-noappend', '-all-root', '-no-xattrs', '-no-progress', '-comp', 'gzip']
-        for definition in self.definitions():
-            command += ['-p', definition]
-        run_program(command, hidden=True)
+        overlay.write(empty, target, self.files(), ['-comp', 'gzip'])
 
-    def definitions(self) -> List[str]:
-        """Return the contents of the overlay as pseudo file definitions for mksquashfs."""
+    def files(self) -> List[overlay.PseudoFile]:
+        """Return the contents of the overlay."""
         # directories of the overlay hide directories of the image, so they have the same modes
-        definitions = ['%s d %s 0 0' % (quote(folder), mode) for folder, mode in sorted(self.folders.items())]
+        folders = [overlay.folder(path, mode) for path, mode in sorted(self.folders.items())]
         masked = {path: self.patterns[pattern] for pattern, paths in self.found.items() for path in paths}
-        for path, replacement in sorted(masked.items()):
-            kind = 's 777 0 0 %s' % replacement if replacement else 'c 000 0 0 0 0'
-            definitions.append('%s %s' % (quote(path), kind))
-        return definitions
-
-
-def quote(path: str) -> str:
-    """Return a path quoted for a pseudo file definition."""
-    return '"%s"' % path.strip('/').replace('\\', '\\\\').replace('"', '\\"')
+        return folders + [overlay.link(path, replacement) if replacement else overlay.hidden(path)
+                          for path, replacement in sorted(masked.items())]

@@ -23,14 +23,15 @@ import tempfile
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_file, mkdir, which
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_file, mkdir
 from easybuild.tools.utilities import trace_msg
 
-from .framework import EasyBuildExit, RunShellCmdError
+from .framework import RunShellCmdError
 from .image import BLOCK
 from .install import FILES, sh_command
 from .layer import Layer
 from .lockfile import LAYER, InstalledImage, LayerRecord
+from .overlay import check_mksquashfs
 from .runtime import SHOWN_LINES, Container, escape_bind
 from .texts import ERRORS, SYSTEM_PACKAGE, format_size, system_names
 from .written import ANY_SIZE, open_written
@@ -114,10 +115,7 @@ class SystemPackages:
 
     def add(self, container: Container, target: str, only_check: bool = False) -> LayerRecord:
         """Make the layer for the image of a container; return its record, without the SHA256 of the image."""
-        if not which('mksquashfs', log_ok=False, on_error='ignore'):
-            raise EasyBuildError("mksquashfs not found on PATH, but 'system_packages' needs it: install the package "
-                                 "squashfs-tools, or run eb on a node that has it.",
-                                 exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+        check_mksquashfs('system_packages')
         folder = os.path.realpath(tempfile.mkdtemp(prefix='system-'))
         try:
             if os.statvfs(folder).f_flag & os.ST_NOEXEC:
