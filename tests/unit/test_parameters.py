@@ -180,6 +180,10 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("scheduler = 'slrum'", "'scheduler': unknown value 'slrum' (known: slurm, pbs"),
         ("network_env = ['A=b']", "'network_env' should be a dictionary of variables"),
         ("network_env = {'A': 'b\\nunset PATH'}", "the value of A should be one line"),
+        # A5
+        ("network_env = {'A': 'C:\\\\'}", "'network_env': the value of A ends with a backslash"),
+        ("modextravars = {'A': 'C:\\\\'}", "'modextravars': the value of A ends with a backslash"),
+        ("modextravars = {'A': {'value': '\\\\'}}", "'modextravars': the value of A ends with a backslash"),
         ("gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "needs the parameter 'gpu' (known: cuda, rocm)"),
         ("gpu = 'cuda'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "'cuda' it should be the full path of"),
         ("gpu = 'rocm'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'; container_env = {'LD_PRELOAD': 'x'}",

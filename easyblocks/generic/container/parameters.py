@@ -156,6 +156,7 @@ def check_easyconfig(cfg: Any) -> None:
     if re.search(r'[\r\n]', ''.join(map(str, cfg.get_ref('modextravars').values()))):
         raise EasyBuildError("Easyconfig parameter 'modextravars': a value has a line break, which the settings of the "
                              "module can't have: %r", cfg.get_ref('modextravars'))
+    refuse('modextravars', backslash_problem(cfg.get_ref('modextravars')))
     skipped = [step for step in NEEDED_STEPS if step in cfg['skipsteps']]
     if skipped:
         raise EasyBuildError("Easyconfig parameter 'skipsteps': a container can't be installed without the step '%s'.",
@@ -226,7 +227,14 @@ def network_env_problem(variables: Dict[str, Any], spec: Any) -> Optional[str]:
     return first(name_problem(name, spec) for name in variables) or first(
         ": the value of %s should be one line, without blanks at its ends, or None to unset it, found: %r"
         % (name, value) for name, value in variables.items()
-        if value is not None and not re.match(r'\S(.*\S)?\Z', str(value)))
+        if value is not None and not re.match(r'\S(.*\S)?\Z', str(value))) or backslash_problem(variables)
+
+
+def backslash_problem(variables: Dict[str, Any]) -> Optional[str]:
+    """Check the ends of values that modules set as they are: EasyBuild asks modules tools for Python's statements."""
+    return first(": the value of %s ends with a backslash, so EasyBuild can't load the module with Environment Modules"
+                 % name for name, value in variables.items()
+                 if str(value['value'] if isinstance(value, dict) else value).endswith('\\'))
 
 
 def cache_variables_problem(variables: Dict[str, Optional[str]], spec: Any) -> Optional[str]:

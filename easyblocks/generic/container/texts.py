@@ -100,8 +100,8 @@ def value_problem(value: str, tcl_in_lmod: bool = False) -> Optional[str]:
         return "should be one line without control characters: modules tools can't set it"
     if re.search(r'(^|:)~', value):
         return "begins with '~', which is the home directory with some modules tools: write the full path"
-    if tcl_in_lmod and re.search(r'[^\x20-\x7e]|^ | $', value):
-        return "can't be set by Lmod from a module in Tcl (only ASCII, no blank at its ends): use Lua"
+    if tcl_in_lmod and value != value.strip(' '):
+        return "has blanks at its ends, which Lmod loses in a module in Tcl: use Lua"
     return None
 
 

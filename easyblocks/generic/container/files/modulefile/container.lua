@@ -78,8 +78,9 @@ local function container()
     end
 
     local function find_user_software()
-        local own = env("EBSIF_USER_SOFTWARE")
-        local is_odd = not own:find("^/[^%c]*$") or own:find("[,:]%s") or own:find("%s[,:]")
+        -- Lmod spells the path of a bind like this
+        local own = (env("EBSIF_USER_SOFTWARE") .. "/"):gsub("//+", "/"):gsub("/%.%f[/]", ""):sub(1, -2)
+        local is_odd = not own:find("^/[^%c]*$") or own:find("[,:] ") or own:find(" [,:]")
         if own ~= "" and (is_odd or not is("directory", own)) then
             fail("EBSIF_USER_SOFTWARE=" .. own .. " is not the full path of a directory that can be bound into a " ..
                  "container. Create it, choose another one, or unset the variable.")

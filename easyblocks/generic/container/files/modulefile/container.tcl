@@ -108,8 +108,12 @@ proc find_image {} {
 }
 proc find_user_software {} {
     global root loading
-    set own [env_of EBSIF_USER_SOFTWARE]
-    if {$own ne "" && (![regexp {^/[^\n\r]*$} $own] || [regexp {[,:]\s|\s[,:]} $own] || ![file isdirectory $own])} {
+    # Lmod spells the path of a bind like this
+    set own [regsub -all {//+} [env_of EBSIF_USER_SOFTWARE]/ /]
+    set own [string range [regsub -all {(/\.)+/} $own /] 0 end-1]
+    # ASCII only, as in the other programs
+    set is_odd [expr {![regexp {^/[^\x01-\x1f\x7f]*$} $own] || [regexp {[,:] | [,:]} $own]}]
+    if {$own ne "" && ($is_odd || ![file isdirectory $own])} {
         fail "EBSIF_USER_SOFTWARE=$own is not the full path of a directory that can be bound into a container. Create\
             it, choose another one, or unset the variable."
     }
@@ -217,9 +221,14 @@ proc container {} {
 }
 set conf {}
 set names {}
+set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
+if {$in_lmod} {
+    # it reads UTF-8 from Tcl, but has let it read this text, and would let it read the environment, in another encoding
+    set root [encoding convertfrom utf-8 [encoding convertto [encoding system] $root]]
+    encoding system utf-8
+}
 set known [array get env]
 set replaced {}
 set unloading [expr {[module-info mode unload] || [module-info mode remove]}]
 set loading [expr {[module-info mode load] && !$unloading}]
-set in_lmod [expr {[info exists ModuleTool] && $ModuleTool eq "Lmod"}]
 if {$loading || $unloading || [module-info mode display] || [module-info mode show]} { container }

@@ -46,7 +46,8 @@ run_inside() {
     local ebsif_folders ebsif_program ebsif_text
     refuse_other_container
     IFS=: read -r -a ebsif_folders <<<"$PATH"
-    for ebsif_program in "${ebsif_folders[@]/%//${0##*/}}"; do
+    for ebsif_program in "${ebsif_folders[@]}"; do
+        ebsif_program+=/${0##*/}
         if [[ -x "$ebsif_program" && ! "${ebsif_program%/*}" -ef "$ebsif_root/bin" &&
             ! "${ebsif_program%/*}" -ef "$ebsif_root/interpreter" ]]; then
             # a file of `ebsif python --write` would start this command again

@@ -1,12 +1,18 @@
 # shellcheck shell=bash
 # Sets the environment of the module without a modules tool: decides what container.lua and container.tcl decide, from
-# module.conf next to this file. Usage, in bash: source container.sh load|unload
+# module.conf next to this file. Usage, in bash: source container.sh load|unload|check
+#
+# With `check`: true if the container that is loaded has the user software of EBSIF_USER_SOFTWARE.
 #
 # A container module that is loaded already, say for the Jupyter server that starts this, is unloaded first. If it is
 # this one, nothing is done. No program is started, except to load the modules that the easyconfig names as dependencies.
 
-ebsif_refuse() {
+ebsif_warn() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
+}
+
+ebsif_refuse() {
+    ebsif_warn "$1"
     return 1
 }
 
@@ -115,20 +121,46 @@ ebsif_find_image() {
     ebsif_refuse "The image of this container is missing: no copy was found on this node. Looked for: $ebsif_tried. ${ebsif_conf[image_remedy]:-}"
 }
 
+# ebsif_is_odd PATH: true if it is no full path, or can't be bound into a container.
+ebsif_is_odd() {
+    # classes of characters are ASCII, as in the other programs
+    local LC_ALL=C
+    [[ "$1" != /* || "$1" == *[[:cntrl:]]* || "$1" == *[,:]' '* || "$1" == *' '[,:]* ]]
+}
+
+# ebsif_spell PATH: set `ebsif_own` to the path as Lmod spells it in a bind.
+ebsif_spell() {
+    ebsif_own=$1/
+    while [[ "$ebsif_own" == *//* ]]; do ebsif_own=${ebsif_own/\/\//\/}; done
+    while [[ "$ebsif_own" == */./* ]]; do ebsif_own=${ebsif_own/\/.\//\/}; done
+    ebsif_own=${ebsif_own%/}
+}
+
 ebsif_find_user_software() {
-    local ebsif_own=${EBSIF_USER_SOFTWARE:-} ebsif_folder
-    if [[ -n "$ebsif_own" && ("$ebsif_own" != /* || "$ebsif_own" == *[[:cntrl:]]* || ! -d "$ebsif_own" ||
-        "$ebsif_own" == *[,:][[:space:]]* || "$ebsif_own" == *[[:space:]][,:]*) ]]; then
+    local ebsif_own ebsif_folder
+    ebsif_spell "${EBSIF_USER_SOFTWARE:-}"
+    if [[ -n "$ebsif_own" ]] && { ebsif_is_odd "$ebsif_own" || [[ ! -d "$ebsif_own" ]]; }; then
         ebsif_refuse "EBSIF_USER_SOFTWARE=$ebsif_own is not the full path of a directory that can be bound into a container. Create it, choose another one, or unset the variable."
         return
     fi
     for ebsif_folder in ${ebsif_own:+"$ebsif_own"} "$ebsif_root"; do
         ebsif_user_software=$ebsif_folder/user-software.squashfs
+        [[ ! -f "$ebsif_user_software" || ! -d "$ebsif_folder/user-software" ]] || ebsif_warn \
+            "$ebsif_folder has both user-software.squashfs and the directory user-software: the file is used, and changes in the directory have no effect."
         [[ ! -f "$ebsif_user_software" ]] || return 0
         ebsif_user_software=$ebsif_folder/user-software
         [[ ! -d "$ebsif_user_software" ]] || return 0
     done
     ebsif_user_software=
+}
+
+# True if the user software that is mounted is what EBSIF_USER_SOFTWARE asks for: that of an empty directory is the module's.
+ebsif_is_mounted() {
+    local ebsif_own ebsif_mounted=${EBSIF_MOUNTED_USER_SOFTWARE:-$ebsif_root/}
+    ebsif_spell "${EBSIF_USER_SOFTWARE:-}"
+    [[ -z "$ebsif_own" || "$ebsif_mounted" == "$ebsif_own"/* || (
+        -d "$ebsif_own" && ! -f "$ebsif_own/user-software.squashfs" && ! -d "$ebsif_own/user-software" &&
+        "${ebsif_mounted%/*}" -ef "$ebsif_root") ]]
 }
 
 # ebsif_escape PATH: set `ebsif_escaped`, the path in a bind.
@@ -203,6 +235,7 @@ ebsif_prepare() {
 
 ebsif_load() {
     local ebsif_image ebsif_user_software='' ebsif_binds='' ebsif_line ebsif_name ebsif_value ebsif_path ebsif_suffix
+    local ebsif_overlays
     ebsif_find_image || return
     [[ -z "${ebsif_conf[user_software]:-}" ]] || ebsif_find_user_software || return
     ebsif_find_binds || return
@@ -230,8 +263,11 @@ ebsif_load() {
         [[ -z "$ebsif_name" ]] || ebsif_suggest "$ebsif_name" "$ebsif_value"
     done <<<"${ebsif_conf[default]:-}"
     ebsif_extend _BINDPATH , "$ebsif_binds"
-    [[ -z "${ebsif_conf[overlay]:-}" ]] ||
-        ebsif_extend _OVERLAY , "$ebsif_root${ebsif_conf[overlay]//$'\n'/,$ebsif_root}"
+    ebsif_overlays=
+    while read -r ebsif_path; do
+        [[ -z "$ebsif_path" ]] || ebsif_overlays+=${ebsif_overlays:+,}$ebsif_root$ebsif_path
+    done <<<"${ebsif_conf[overlay]:-}"
+    [[ -z "$ebsif_overlays" ]] || ebsif_extend _OVERLAY , "$ebsif_overlays"
     ebsif_extend ENV_PREPEND_PATH : "${ebsif_conf[search_path]}"
     # programs that mount images, so that signals don't end them (share/ebsif/mounter)
     for ebsif_name in squashfuse_ll fuse-overlayfs; do
@@ -240,19 +276,22 @@ ebsif_load() {
     export EBSIF_SET
 }
 
-# ebsif_main FILE load|unload
+# ebsif_main FILE load|unload|check
 ebsif_main() {
     local ebsif_root=${1%/share/ebsif/*} ebsif_line ebsif_name ebsif_value ebsif_list
     local -A ebsif_conf=()
     ebsif_root=${ebsif_root%/bin/..}
     [[ "$ebsif_root" == /* && "$ebsif_root/" != */../* ]] || ebsif_root=$(cd -- "${1%/*}/../.." && pwd)
+    if [[ "$2" == check ]]; then
+        ebsif_is_mounted
+        return
+    fi
     while IFS= read -r ebsif_line; do
         ebsif_split "$ebsif_line"
         ebsif_conf[$ebsif_name]+=${ebsif_conf[$ebsif_name]:+$'\n'}$ebsif_value
     done <"$ebsif_root/share/ebsif/module.conf" || return
     if [[ "$2" == load && "${CONTAINERROOT:-}" -ef "$ebsif_root" && -n "${EBSIF_LOADED_MODULE:-}" && -f "${SIF:-}" &&
-        -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" && (-z "${EBSIF_USER_SOFTWARE:-}" ||
-        "${EBSIF_MOUNTED_USER_SOFTWARE:-}" == "$EBSIF_USER_SOFTWARE"/*) ]]; then
+        -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]] && ebsif_is_mounted; then
         return 0
     fi
     ebsif_unload

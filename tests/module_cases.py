@@ -1,0 +1,94 @@
+"""
+What a module decides when it is loaded: cases for all programs that decide it (H-02).
+
+Each program gets the same installation, variables and files: container.lua and container.tcl in the modules tools, and
+container.sh. test_module_programs.py compares what they set with the case, and with each other. In texts, {root} is
+the installation, and {here} a directory with the files of the case.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+USER_SOFTWARE = "EBSIF_MOUNTED_USER_SOFTWARE"
+REFUSED = "is not the full path of a directory that can be bound into a container."
+BOTH = "has both user-software.squashfs and the directory user-software: the file is used"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What is there, and what has to follow."""
+
+    name: str
+    # variables of the person
+    variables: Mapping = dataclasses.field(default_factory=dict)
+    # more lines of module.conf
+    settings: str = ""
+    # files below {here}; directories end with a slash
+    files: tuple = ()
+    # the installation is in this directory below {here}
+    folder: str = "software"
+    # some of the variables of the loaded module
+    loaded: Mapping = dataclasses.field(default_factory=dict)
+    # a part of the message
+    said: str = ""
+    # whether the module can't be loaded
+    refused: bool = False
+
+
+def own(name, path, *files, mounted="", said=""):
+    """Return a case with a directory of the person's user software; without `mounted` it is refused."""
+    loaded = {USER_SOFTWARE: mounted} if mounted else {}
+    return Case(f"own user software: {name}", {"EBSIF_USER_SOFTWARE": path}, "user_software yes\n", files,
+                loaded=loaded, said=said or ("" if mounted else REFUSED), refused=not mounted)
+
+
+def odd(name, folder):
+    """Return a case with a directory whose name can't be in a bind."""
+    return own(name, f"{{here}}/{folder}", f"{folder}/user-software/")
+
+
+VALUES = ("x", "\u00e9 \u4e2d", "a  b", "it's \"quoted\"", "$HOME ${HOME} $(id) `id`", "{braces} [id] ;", "a\\b\\",
+          "\\", "&", "100%", "a,b:c", "--", "]==]", "a\\nb", "\u2028")
+OWN = "{here}/own"
+CASES = [
+    Case("nothing special", loaded={"SIF": "{root}/image.sif", "CONTAINERROOT": "{root}", USER_SOFTWARE: ""}),
+    # wing D5: which directories for user software
+    own("a directory", OWN, "own/user-software/", mounted=f"{OWN}/user-software"),
+    own("a file", OWN, "own/user-software.squashfs", mounted=f"{OWN}/user-software.squashfs"),
+    own("both", OWN, "own/user-software.squashfs", "own/user-software/", mounted=f"{OWN}/user-software.squashfs",
+        said=BOTH),
+    own("empty, so that the module's is used", OWN, "own/", "software/user-software/",
+        mounted="{root}/user-software"),
+    own("another spelling", "{here}/././/own/.//", "own/user-software/", mounted=f"{OWN}/user-software"),
+    own("blanks", "{here}/my own ", "my own /user-software/", mounted="{here}/my own /user-software"),
+    own("a comma and a colon", "{here}/a,b:c", "a,b:c/user-software/", mounted="{here}/a,b:c/user-software"),
+    own("shell", "{here}/$(id)`id`;&*?[x]{{}}'\"\\x", "$(id)`id`;&*?[x]{{}}'\"\\x/user-software/",
+        mounted="{here}/$(id)`id`;&*?[x]{{}}'\"\\x/user-software"),
+    own("none of ASCII", "{here}/\u00e9\u3000,\u2028\u0085", "\u00e9\u3000,\u2028\u0085/user-software/",
+        mounted="{here}/\u00e9\u3000,\u2028\u0085/user-software"),
+    own("relative", "own", "own/user-software/"),
+    own("missing", OWN),
+    own("no directory", OWN, "own"),
+    odd("a tab", "a\tb"),
+    odd("a line break", "a\nb"),
+    odd("a control character", "a\x7fb"),
+    odd("another control character", "a\x1b[31mb"),
+    odd("a blank after a comma", "a, b"),
+    odd("a blank before a colon", "a :b"),
+    # A5: values that the module sets, and those that the person's replace
+    *(Case(f"a value: {value!r}", settings=f"set OF_MODULE {value}\ndefault OF_SITE {value}\n"
+           f"default *ENV_OF_SITE {value}\n", loaded=dict.fromkeys(
+               ("OF_MODULE", "OF_SITE", "APPTAINERENV_OF_SITE", "SINGULARITYENV_OF_SITE"),
+               value.replace("{", "{{").replace("}", "}}")))
+      for value in VALUES),
+    Case("a default that the person has set", {"OF_SITE": "m\u00efne", "SINGULARITYENV_OF_SITE": "m\u00efne"},
+         settings="default OF_SITE x\ndefault *ENV_OF_SITE x\n",
+         loaded={"OF_SITE": "m\u00efne", "SINGULARITYENV_OF_SITE": "m\u00efne"}),
+    Case("a prefix that isn't ASCII", folder="B\u00fcro", settings="user_software yes\n",
+         files=("B\u00fcro/user-software/",), loaded={USER_SOFTWARE: "{root}/user-software"}),
+    # W8: & stands for what was found when bash replaces text
+    Case("an ampersand in the prefix", folder="R&D soft",
+         settings="overlay /one.squashfs:ro\noverlay /two.squashfs:ro\nbind ./needed:/needed\n",
+         files=("R&D soft/needed",),
+         loaded={"APPTAINER_OVERLAY": "{root}/one.squashfs:ro,{root}/two.squashfs:ro"}),
+]
