@@ -325,6 +325,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         # `ebsif remove` looks for it there; if it is the copy in the earlier installation, that is going to be replaced
         earlier = InstalledImage(self.final_installdir).record.easyconfig if self.is_own_copy else None
         self.record.easyconfig = earlier or os.path.realpath(self.cfg.path)
+        self.record.made_from = self.made_from
         self.record.masks = self.masks.record
         self.record.optional_binds = existing_sources(self.container.optional_binds)
         packages = self.probe.packages
@@ -332,6 +333,14 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record.image_packages = packages.pins
         vars(self.record).update(self.probe.inventory)
         self.record.versions = versions_used(self.probe.runtime)
+
+    @property
+    def made_from(self) -> Optional[str]:
+        """The module of which this one is a change; of one that is installed again, what it was made from."""
+        changed = os.environ.get(REUSE_VARIABLE, '')
+        if not changed or os.path.realpath(changed) == os.path.realpath(self.final_installdir):
+            return InstalledImage(self.final_installdir).record.made_from
+        return InstalledImage(changed).record.module_name
 
     def test_step(self) -> None:
         """Also start the programs of wrappers, and import what was asked for (F-10, F-12)."""

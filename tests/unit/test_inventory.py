@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -577,7 +578,13 @@ def test_installations_and_catalogue(eb_prefix, capsys):
 
 
 def test_lists_are_newest_first(eb_prefix, capsys, monkeypatch):
-    """Issue 47, point 3: containers, one's own modules and installations; what is installed here is marked."""
+    """Issue 47, point 3, H-01: containers, one's own modules and installations; what is installed here is marked."""
+    def age(module):
+        version = module.partition("/")[2].partition("-")[0]
+        # a commit or the date of a build has no order
+        parts = [int(part) for part in version.split(".")] if re.fullmatch(r"\d{1,3}(\.\d+)+", version) else []
+        return parts, dates[module] or ""
+
     containers = read_settings("lumi")
     containers = containers.containers(containers.site())
     for site in (["--site", "lumi"], ["--site", "lumi", "--archived"]):
@@ -585,8 +592,10 @@ def test_lists_are_newest_first(eb_prefix, capsys, monkeypatch):
         listed = [one["module"] for one in json.loads(capsys.readouterr().out)]
         dates = {one.module: one.date for one in containers}
         names = [module.partition("/")[0] for module in listed]
-        assert listed == sorted(listed, key=lambda module: (names.index(module.partition("/")[0]), [
-            -int(part) for part in (dates[module] or "0").split("-")])), site
+        assert names == sorted(names, key=names.index), site
+        for one in set(names):
+            ages = [age(module) for module in listed if module.startswith(f"{one}/")]
+            assert ages == sorted(ages, reverse=True), (site, one)
         assert dates[listed[0]] == max(date or "" for module, date in dates.items() if module in listed)
     installed_one = listed[0]
     eb_prefix.install(installed_one, text="")

@@ -426,6 +426,45 @@ def test_removing_earlier_extensions(prefix, capsys):
     assert "Tool/1.0-x is no extension" in capsys.readouterr().err
 
 
+def test_what_only_an_earlier_extension_has(prefix, capsys, monkeypatch):
+    """student 1: --older names it and asks; with --yes that one stays. What a person has removed since isn't meant."""
+    first = prefix.install(MINE, ["einops==0.8.1", "rich==14"], EASYCONFIG.replace("'gone',", "'rich',"))
+    second = prefix.install(LATER, ["einops==0.8.1", "rich==14"], EASYCONFIG.replace("'gone',", "'rich',"),
+                            made_from=MINE)
+    third = prefix.install(f"{LATER}.2", made_from=LATER)
+    other = prefix.install(f"{BASE}-mine-20261120", ["tabulate==0.9"], EASYCONFIG.replace("'gone'", "'tabulate'"))
+    last = prefix.install(f"{LATER}.3", made_from=f"{LATER}.2")
+    text = f"ebsif: {BASE}-mine-20261120 has tabulate, which {LATER}.3 doesn't have"
+    assert main(["remove", "mine", "--older", "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert f"{text}\n" in shown.err and "rich" not in shown.err and str(other) in shown.out
+    monkeypatch.setattr("ebsif.commands.remove.confirmed", lambda *_: False)
+    assert main(["remove", "mine", "--older"]) == 1
+    assert f"{text}\n" in capsys.readouterr().err
+    assert main(["remove", "mine", "--older", "--yes"]) == 1
+    assert f"{text}: it stays (to remove it, too: ebsif remove {BASE}-mine-20261120 --yes)\n" in capsys.readouterr().err
+    assert [root.exists() for root in (first, second, third, other, last)] == [False, False, False, True, True]
+    # packages added by hand
+    prefix.add(prefix.install(f"{LATER}.2"), "hand", "1")
+    assert main(["remove", "mine", "--older", "--yes"]) == 1
+    assert f"{LATER}.2 has hand, which {LATER}.3 doesn't have: it stays" in capsys.readouterr().err
+    for module in (f"{LATER}.2", f"{BASE}-mine-20261120"):
+        assert main(["remove", module, "--yes"]) == 0
+    assert main(["remove", "mine", "--older", "--yes"]) == 0
+
+
+def test_an_alias_goes_back(prefix):
+    """docs A1, N-05: it goes to the newest installed module beside the removed one whose easyconfig has it."""
+    text = "name = 'PyTorch'\naliases = ['demo', 'own']\n"
+    for module in (f"{BASE}-a", f"{BASE}-b", "Tool/1.0-x"):
+        prefix.install(module, text=text)
+    prefix.install(f"{BASE}-byhand", text="name = 'PyTorch'\naliases = ['demo', 'else']\n")
+    path = prefix.modules / "PyTorch/.modulerc.lua"
+    path.write_text("".join(f'module_version("{BASE}-byhand", "{alias}")\n' for alias in ("demo", "else")))
+    assert main(["remove", f"{BASE}-byhand", "--yes"]) == 0
+    assert path.read_text() == f'module_version("{BASE}-b", "demo")\n'
+
+
 def test_the_newest_that_is_left(prefix):
     """V-07: after the newest extension is removed, the name without date means the one before it."""
     roots = [prefix.install(module) for module in (MINE, LATER)]

@@ -131,6 +131,7 @@ class Record(Fields):
 
     module: Dict[str, str] = {}  # name, version, versionsuffix
     easyconfig: Optional[str] = None  # path of the file that was installed
+    made_from: Optional[str] = None  # the module that `ebsif extend` has changed to make this one
     versions: Dict[str, str] = {}  # of the software that was used: ebsif, EasyBuild, the runtime ...
     image: ImageRecord = ImageRecord(file='')
     image_packages: List[str] = []  # Python packages of the image

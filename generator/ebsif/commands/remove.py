@@ -5,8 +5,9 @@ it is unchanged; user software and scripts that reinstallations have set aside; 
 kernels in your list. A module that is loaded, or whose image other modules need, is not removed. Such modules are
 searched in EasyBuild's prefix, on MODULEPATH, and in the directories that --users names.
 
-The name of an extension is its newest one. With --older, all earlier ones are removed, and the newest one stays. The
-exit status is 1 if you don't confirm.
+The name of an extension is its newest one. With --older, all earlier ones are removed, and the newest one stays. If an
+earlier one has packages that the newest one never had, they are named, and with --yes, that one stays, too. The exit
+status is 1 if you don't confirm, or something stays.
 """
 
 import os
@@ -67,6 +68,10 @@ def run(options: Namespace) -> int:
         if not modules:
             output.hint("there is no earlier one")
             return 0
+    kept = [older for newest, several in earlier.items() for older in missed(newest, several, options.yes)]
+    modules = [module for module in modules if module not in kept]
+    if not modules:
+        return FOUND
     plans = plan(names, places.with_module_files(modules), options.users, has_newer=options.older)
     for planned in plans:
         show(planned)
@@ -81,12 +86,25 @@ def run(options: Namespace) -> int:
         return FOUND
     for newest, older in earlier.items():
         kernels.follow(newest.root, shown(newest), [
-            folder for one in older for folder in kernels.of_installation(one.root, [one.root])])
+            folder for one in older if one not in kept for folder in kernels.of_installation(one.root, [one.root])])
     for planned in plans:
         with working("removing"):
             removal.remove(planned)
         output.hint(f"removed {shown(planned.installation)}")
-    return 0
+    return FOUND if kept else 0
+
+
+def missed(newest: Installation, older: Sequence[Installation], is_confirmed: bool) -> list[Installation]:
+    """
+    Name what earlier extensions have and the newest one never had; return those that stay.
+
+    These are those that nobody has seen before with --yes: the person decides on each (student 1).
+    """
+    found = removal.not_in(newest, older)
+    for one, packages in found.items():
+        stays = f": it stays (to remove it, too: ebsif remove {shown(one)} --yes)" if is_confirmed else ""
+        output.note(f"{shown(one)} has {', '.join(packages)}, which {shown(newest)} doesn't have{stays}")
+    return list(found) if is_confirmed else []
 
 
 def plan(names: Names, modules: Sequence[Installation], users: Sequence[str],
@@ -102,10 +120,10 @@ def plan(names: Names, modules: Sequence[Installation], users: Sequence[str],
     staying = [one for one in possible if os.path.realpath(one.root) not in going]
     plans = []
     for module in order:
-        left = [shown(one) for one in (names.older(module) if module.extension else [])
+        left = [one for one in (names.older(module) if module.extension else [])
                 if os.path.realpath(one.root) not in going]
         starting = () if has_newer else kernels.of_installation(module.root, [one.root for one in modules])
-        plans.append(removal.plan(module, starting, staying, next(iter(left), None)))
+        plans.append(removal.plan(module, starting, staying, left))
     return plans
 
 

@@ -35,9 +35,13 @@ def read(place: Union[str, Path]) -> Record:
         raise LockError(f"{path}: {error}") from error
 
 
+# What a record says about files and modules of this machine only.
+LOCAL = {"easyconfig", "made_from"}
+
+
 def for_others(record: Record) -> str:
-    """Return a record as the text of a file for others, without the path of the easyconfig."""
-    return Record(**{name: value for name, value in vars(record).items() if name != "easyconfig"}).text
+    """Return a record as the text of a file for others, without what is only true here."""
+    return Record(**{name: value for name, value in vars(record).items() if name not in LOCAL}).text
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,22 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Optional
 
 from easybuild.easyblocks.generic.container import lockfile, modulerc
 from easybuild.easyblocks.generic.container.lockfile import InstalledImage
-from easybuild.easyblocks.generic.container.texts import shown_module
+from easybuild.easyblocks.generic.container.texts import shown_module, system_names
 
 from ebsif import files
 from ebsif.errors import EbsifError
-from ebsif.installed import places
+from ebsif.installed import current, places
 from ebsif.installed.places import BESIDE, WRITTEN, Installation, shown
+from ebsif.packages import venv
+from ebsif.packages.requirements import names_in
 from ebsif.report import output
 
 
@@ -30,21 +33,24 @@ class Removal:
     """
     What goes with an installation: its paths, the module file first, and its lines in .modulerc files.
 
-    `kept` are files that a user may expect to be removed, with the reason for keeping them. The successor is the module
-    that gets the additional names: of an extension, the newest one that is left.
+    `kept` are files that a user may expect to be removed, with the reason for keeping them. `heirs` are the modules
+    that get its aliases, by alias.
     """
 
     installation: Installation
-    successor: Optional[str] = None
+    heirs: dict[str, str] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
     lines: list[Path] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
 
-def plan(installation: Installation, kernels: Iterable[Path] = (), users: Iterable[Installation] = (),
-         successor: Optional[str] = None) -> Removal:
+def plan(installation: Installation, kernels: Iterable[Path] = (), users: Sequence[Installation] = (),
+         earlier: Sequence[Installation] = ()) -> Removal:
     """
     Return what belongs to an installation, with the directories of `kernels` that start in it.
+
+    `users` are the other installations, which may use its image, and `earlier` those of them that are earlier
+    extensions with the same name.
 
     Raise RemovalError if the module is loaded or being installed, if its record is damaged, if files belong to another
     account, or if one of the installations in `users` needs its image.
@@ -62,13 +68,14 @@ def plan(installation: Installation, kernels: Iterable[Path] = (), users: Iterab
     link = [installation.root] if installation.root.is_symlink() else []
     beside = sorted(path for path in root.parent.iterdir()
                     if path.name.startswith(root.name) and BESIDE.fullmatch(path.name[len(root.name) :]))
-    removal = Removal(installation, successor, [*paths_of_module(installation), *link, root, *beside, *kernels])
+    removal = Removal(installation, heirs(installation, users, earlier),
+                      [*paths_of_module(installation), *link, root, *beside, *kernels])
     add_easyconfig(removal)
     for path in removal.paths:
         check_removable(path)
     folder = installation.file.parent if installation.file else None
     for path in (folder / ".modulerc", folder / ".modulerc.lua") if folder else ():
-        if text_without(path, installation.module, successor) is not None:
+        if text_without(path, installation.module, removal.heirs) is not None:
             removal.lines.append(path)
     # last, so that we don't ask to remove dependents in vain
     needing = users_of(root, users)
@@ -123,20 +130,69 @@ def paths_of_module(installation: Installation) -> Iterator[Path]:
                 yield link
 
 
-def text_without(path: Path, module: str, successor: Optional[str] = None) -> Optional[str]:
-    """Return the text of a .modulerc file without a module, None if unchanged; a successor gets its names (V-07)."""
+def heirs(installation: Installation, staying: Sequence[Installation],
+          earlier: Sequence[Installation]) -> dict[str, str]:
+    """
+    Return the modules that get the aliases of one that is removed, by alias: the newest one whose easyconfig has it.
+
+    The name of an extension without its date goes to the newest earlier one, whatever its easyconfig says (V-07).
+    """
+    found = {}
+    for name in places.aliases(installation):
+        alias = name.rpartition("/")[2]
+        beside = [one for one in staying if one.file and installation.file
+                  and places.is_same(one.file.parent, installation.file.parent)
+                  and alias in modulerc.aliases_of(str(one.root))]
+        if not beside and name == f"{installation.base}-{(installation.extension or [''])[0]}":
+            beside = list(earlier)
+        if beside:
+            found[alias] = max(beside, key=places.age).module
+    return found
+
+
+def not_in(newest: Installation, older: Sequence[Installation]) -> dict[Installation, list[str]]:
+    """
+    Return the packages that earlier extensions have and the newest one doesn't, by extension.
+
+    What the newest one was made from counts only for packages that were added by hand: the others were there, and a
+    person has removed them.
+    """
+    by_name = {one.recorded_name: one for one in older}
+    current_one, ancestors = newest, set()
+    while current_one.record.made_from in by_name and current_one.record.made_from not in ancestors:
+        ancestors.add(current_one.record.made_from)
+        current_one = by_name[current_one.record.made_from]
+    record = current.record_of(newest)
+    there = {*record.image_versions, *record.venv_versions, *system_names(record.system_layer.requested)}
+    found = {}
+    for one in older:
+        if one.damage:
+            continue
+        now = {*current.record_of(one).venv_versions}
+        wanted = now.difference(one.record.venv_versions, venv.TOOLS)
+        if one.recorded_name not in ancestors:
+            wanted |= now.intersection(names_in(one.record.stages))
+            wanted |= set(system_names(one.record.system_layer.requested))
+        if wanted - there:
+            found[one] = sorted(wanted - there)
+    return found
+
+
+def text_without(path: Path, module: str, inherited: Mapping[str, str] = MappingProxyType({})) -> Optional[str]:
+    """Return the text of a .modulerc file without a module, None if unchanged; others get its aliases."""
     # bytes of another encoding in the lines of others stay as they are
     before = path.read_text(encoding="utf-8", errors="surrogateescape") if files.is_there(path) else ""
     after = before
     for name in (module, shown_module(module)):
         def moved(statement: re.Match[str], name: str = name) -> str:
-            is_name = bool(successor) and "hide" not in statement.group()
-            return statement.group().replace(name, str(successor)) if is_name else ""
+            alias = modulerc.ALIAS.search(statement.group())
+            heir = inherited.get(alias.group(2) or alias.group(4)) if alias else None
+            return statement.group().replace(name, heir, 1) if heir else ""
 
         after = modulerc.statements(name).sub(moved, after)
     if after == before:
         return None
-    return after if re.sub(r"^#%Module.*", "", after).strip() else ""
+    return "" if modulerc.is_empty(after) else after
 
 
 def add_easyconfig(removal: Removal) -> None:
@@ -200,7 +256,7 @@ def remove_lines(path: Path, removal: Removal) -> None:
     """Remove a module from a .modulerc file, to which others may be adding theirs; say it if that isn't possible."""
     try:
         with modulerc.lock(str(path.parent)):
-            text = text_without(path, removal.installation.module, removal.successor)
+            text = text_without(path, removal.installation.module, removal.heirs)
             if text:
                 files.replace(path, text)
             elif text == "":
