@@ -101,8 +101,9 @@ def as_root():
         pytest.fail(NEEDS_ROOT)
     os.seteuid(0)
     root = pwd.getpwuid(0)
-    before = {name: os.environ.get(name) for name in ("HOME", "USER", "LOGNAME")}
-    os.environ |= {"HOME": root.pw_dir, "USER": root.pw_name, "LOGNAME": root.pw_name}
+    before = {name: os.environ.get(name, "") for name in ("HOME", "USER", "LOGNAME", "EBSIF_NODE_LOCAL")}
+    # caches of root aren't in the account's directory
+    os.environ |= {"HOME": root.pw_dir, "USER": root.pw_name, "LOGNAME": root.pw_name, "EBSIF_NODE_LOCAL": ""}
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)

@@ -35,16 +35,16 @@ class Node:
                "gpu": "rocm", **parameters}), Record(), "")
         self.table = "".join(f"{key} {value}\n" for key, value in settings.caches()).removeprefix("cache_reads ")
 
-    def run(self, home=None, uid=None, **variables):
-        """Return the variables that the script prints, and its messages."""
-        account = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+    def run(self, home=None, uid=None, groups=(), before=(), **variables):
+        """Return the variables that the script prints, and its messages; `before` is a command that starts it."""
+        account = {} if uid is None else {"user": uid, "group": uid, "extra_groups": groups}
         account_id = os.getuid() if uid is None else uid
         names = self.table.splitlines()[0].split()
         # as the script that calls it does
         caller = [f"{name}={value}" for name, value in variables.items() if name in names]
         # what the image sets doesn't count
         image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
-        command = [*self.shell, self.scripts / "find-caches", str(account_id), self.table]
+        command = [*before, *self.shell, self.scripts / "find-caches", str(account_id), self.table]
         result = subprocess.run(command, capture_output=True, text=True, check=True,
                                 env={**image, "ebsif_caller": "\n".join(caller)}, **account)
         return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
@@ -58,7 +58,7 @@ class Node:
         found, said = self.run()
         assert found == {"EBSIF_JOB_CACHES": ""}
         assert said.startswith(
-            f"ebsif: caches can't be in {self.caches()}: it or the directory above belongs to another account, or it ")
+            f"ebsif: caches can't be in {self.caches()}: another account owns it or can exchange it, or it is a link\n")
         assert list(theirs.iterdir()) == []
         self.caches().rename(tempfile.mkdtemp(dir=self.folder) + "/taken")
 
@@ -72,7 +72,8 @@ def spec(**parameters):
 @pytest.fixture(params=["dash", "bash"])
 def node(request):
     """A node that all accounts can use; images have various shells."""
-    folder = Path(tempfile.mkdtemp())
+    # of root, in a directory where nobody else can have made it
+    folder = Path(tempfile.mkdtemp(dir=None if os.geteuid() else "/run"))
     folder.chmod(0o755)
     yield Node(folder, [shutil.which(request.param), *(["--posix"] if request.param == "bash" else [])])
     shutil.rmtree(folder)

@@ -173,8 +173,9 @@ class Cluster:
         (place / "key").chmod(0o400)
         for path in (place, place / "key"):
             shutil.chown(path, "munge", "munge")
+        # below a directory of the account that runs the tests, which it would refuse
         self.daemon(
-            "munged", "--foreground", f"--socket={place}/socket", f"--key-file={place}/key", f"--pid-file={place}/pid",
+            "munged", "--force", "--foreground", f"--socket={place}/socket", f"--key-file={place}/key", f"--pid-file={place}/pid",
             f"--log-file={place}/log", f"--seed-file={place}/seed", account="munge")
         self.wait_for((place / "socket").exists)
 

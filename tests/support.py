@@ -105,8 +105,8 @@ class Site:
         environment["LC_ALL"] = "C.UTF-8"
         # eb keeps the logs of failures there
         environment["TMPDIR"] = str(self.temporary)
-        # else caches would be below /tmp
-        environment["EBSIF_NODE_LOCAL"] = str(self.temporary)
+        # else caches would be below /tmp; root keeps none in directories of the account
+        environment["EBSIF_NODE_LOCAL"] = str(self.temporary) if os.geteuid() else ""
         return environment
 
     def run(self, command, check=True, cwd=None, timeout=900, **environment):

@@ -44,8 +44,8 @@ def test_a_project_directory_of_somebody_else(node):
         os.chown(node.folder / "p" / theirs, OTHER, OTHER)
         found, said = node.run(PROJECT="p", USER="me")
         assert "HF_HOME" not in found
-        assert said == (f"ebsif: caches can't be in {node.folder}/p/me/caches: it or the directory above belongs to "
-                        "another account, or it is a link\n")
+        assert said == (f"ebsif: caches can't be in {node.folder}/p/me/caches: another account owns it or can "
+                        "exchange it, or it is a link\n")
         shutil.rmtree(node.folder / "p")
     (node.folder / "p/me").mkdir(parents=True)
     (node.folder / "p/me/caches").symlink_to(node.home)
@@ -55,6 +55,73 @@ def test_a_project_directory_of_somebody_else(node):
     (node.folder / "p/caches").mkdir()
     os.chown(node.folder / "p/caches", OTHER, OTHER)
     assert node.run(PROJECT="p", USER="me")[0]["HF_HOME"] == f"{node.folder}/p/caches/huggingface"
+
+
+def give(path, account, mode):
+    """Make a directory of an account, for a group."""
+    path.mkdir(exist_ok=True)
+    os.chown(path, account, GROUP)
+    path.chmod(mode)
+    return path
+
+
+def staged(node, place):
+    """Return the directory that the victim plans for copies of files on the nodes, where caches would be in a place."""
+    (node.folder / "x.sif").touch()
+    done = subprocess.run(["bash", node.scripts / "stage-software", "--plan", "--image"], check=False, text=True,
+                          capture_output=True, user=VICTIM, group=VICTIM, extra_groups=[GROUP], env={
+                              "PATH": os.environ["PATH"], "SIF": str(node.folder / "x.sif"),
+                              "CONTAINERROOT": str(node.folder), "EBSIF_NODE_LOCAL": str(place)})
+    return done.stdout.partition("\n")[0]
+
+
+# the container has a user namespace if Apptainer isn't installed with set-user-ID: root and OTHER have the same number
+NAMESPACES = [[], [shutil.which("unshare"), "--user", "--map-current-user", "--"]]
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES, ids=["host", "namespace"])
+def test_directories_that_another_account_can_exchange(node, namespace):
+    """P-01, security 3: each part of the path belongs to root or the caller, who are alone with it or it is sticky."""
+    def is_used(place):
+        assert staged(node, place).startswith(f"{place}/") == expected
+        found, said = node.run(uid=VICTIM, groups=[GROUP], before=namespace, EBSIF_NODE_LOCAL=str(place))
+        assert said.count("EBSIF_NODE_LOCAL should be") == (0 if expected else 1)
+        return found["EBSIF_JOB_CACHES"].startswith(f"{place}/")
+
+    place = node.folder / "place"
+    for owner, mode, expected in ((0, 0o1777, True), (0, 0o3770, True), (0, 0o2770, False), (VICTIM, 0o700, True),
+                                  (VICTIM, 0o2770, False), (OTHER, 0o777, False)):
+        assert is_used(give(place, owner, mode)) == expected, (owner, oct(mode))
+        shutil.rmtree(place)
+    # the owner of a sticky directory can exchange all that is in it
+    shared, expected = give(node.folder / "shared", 0, 0o1777), False
+    assert not is_used(give(shared / "theirs", OTHER, 0o1777))
+    assert not is_used(give(give(shared / "theirs", OTHER, 0o755) / "mine", VICTIM, 0o700))
+    shutil.rmtree(shared / "theirs")
+    (shared / "theirs").symlink_to(give(node.folder / "closed", VICTIM, 0o777))
+    os.chown(shared / "theirs", OTHER, OTHER, follow_symlinks=False)
+    assert not is_used(shared / "theirs")
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES, ids=["host", "namespace"])
+def test_project_storage(node, namespace):
+    """P-01, security 3, T-01: members of the project are trusted, and nobody else; what they have made is not used."""
+    def is_used():
+        found, said = node.run(uid=VICTIM, groups=[GROUP], before=namespace, PROJECT="p", USER="me")
+        used = found["HF_HOME"] == f"{node.folder}/p/me/caches/huggingface"
+        assert said.count("another account owns it or can exchange it") == (0 if used else 1)
+        return used
+
+    project = node.folder / "p"
+    for owner in (0, OTHER):
+        for mode, expected in ((0o2770, True), (0o3770, True), (0o1777, True), (0o777, False)):
+            give(project, owner, mode)
+            assert is_used() == expected, (owner, oct(mode))
+            shutil.rmtree(project)
+        for theirs in (0o777, 0o1777, 0o2770):
+            give(give(give(project, owner, 0o2770) / "me", OTHER, theirs) / "caches", VICTIM, 0o700)
+            assert not is_used(), oct(theirs)
+            shutil.rmtree(project)
 
 
 def test_a_directory_of_somebody_else(node):

@@ -14,16 +14,39 @@ from ebsif.catalogue import site as profiles
 from support import CHECKOUT
 
 
-def test_no_program_is_started_once_the_places_exist(node):
-    """T-01: this runs at each start of a container, where each program would take a millisecond."""
+def test_one_program_is_started_for_each_place(node):
+    """T-01: this runs at each start of a container, where each program takes time: ls, for node and project."""
     variables = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2", "PROJECT": "p", "USER": "me"}
     first, _ = node.run(**variables)
-    script = node.scripts / "find-caches"
+    script, programs, count = node.scripts / "find-caches", node.folder / "bin", node.folder / "count"
+    programs.mkdir()
+    (programs / "ls").write_text(f'#!/bin/sh\necho >>{count}\nexec /bin/ls "$@"\n')
+    (programs / "ls").chmod(0o755)
     text = script.read_text()
-    script.write_text(text.replace("PATH=/usr/local/bin:/usr/bin:/bin", "PATH=/nowhere"))
+    script.write_text(text.replace("PATH=/usr/local/bin:/usr/bin:/bin", f"PATH={programs}"))
     assert script.read_text() != text
     assert node.run(**variables) == (first, "")
+    assert count.read_text() == "\n\n"
     assert "can't be used" in node.run(**{**variables, "SLURM_JOB_ID": "8"})[1]
+
+
+def test_a_directory_of_the_person_that_others_can_write_to(node):
+    """P-01, security 3: whoever can write to a directory can exchange what is in it, unless it is sticky."""
+    mine = node.folder / "mine"
+    mine.mkdir()
+    for mode, is_used in ((0o755, True), (0o757, False), (0o777, False), (0o1777, True), (0o1757, True)):
+        mine.chmod(mode)
+        found, said = node.run(EBSIF_NODE_LOCAL=str(mine))
+        assert found["EBSIF_JOB_CACHES"].startswith(f"{mine}/" if is_used else f"{node.local}/"), oct(mode)
+        assert ("EBSIF_NODE_LOCAL should be a directory on the node that only you can write to" in said) != is_used
+    # also further up
+    (mine / "a/b").mkdir(parents=True)
+    mine.chmod(0o777)
+    assert node.run(EBSIF_NODE_LOCAL=f"{mine}/a/b")[0]["EBSIF_JOB_CACHES"].startswith(f"{node.local}/")
+    # links of the person, or of the site
+    mine.chmod(0o755)
+    (node.folder / "link").symlink_to(mine / "a")
+    assert node.run(EBSIF_NODE_LOCAL=f"{node.folder}/link/b")[0]["EBSIF_JOB_CACHES"].startswith(f"{mine}/a/b/")
 
 
 def test_values_with_special_characters(node):
@@ -114,8 +137,8 @@ def test_the_first_directory_that_can_be_used(node):
     assert said == ""
     found, said = node.run(DISK=str(good), EBSIF_NODE_LOCAL="/proc/mine")
     assert found["TRITON_CACHE_DIR"].startswith(f"{good}/")
-    assert said == ("ebsif: caches can't be in /proc/mine: EBSIF_NODE_LOCAL should be your own directory on the "
-                    "node, or one like /tmp, and be visible in the container\n")
+    assert said == ("ebsif: caches can't be in /proc/mine: EBSIF_NODE_LOCAL should be a directory on the node "
+                    "that only you can write to, or one like /tmp, and be visible in the container\n")
     found, said = node.run()
     assert found == {"EBSIF_JOB_CACHES": ""}
     assert said == ("ebsif: no directory for caches on this node: ${SCRATCH}/x /proc/no ${DISK} can't be used. Set "
