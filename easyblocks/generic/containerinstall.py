@@ -34,7 +34,7 @@ from .container.probe import ImageProbe, entry_point_environment, wanted_librari
 from .container.record import InstallRecord, correct_binds, versions_used
 from .container.reinstall import OutdatedError, Reinstall
 from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
-from .container.settings import MODULE_CONF, SET_ENVIRONMENT, constant, variable_lines, write_settings
+from .container.settings import MODULE_CONF, SET_ENVIRONMENT, constant, path_lines, variable_lines, write_settings
 from .container.lockfile import IMAGE_CENTRAL, LAYER, InstalledImage, InstalledImages
 from .container.spec import ContainerSpec
 from .container.systempackages import CHECK_VARIABLE, REPORT
@@ -98,7 +98,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     @property
     def tcl_in_lmod(self) -> bool:
-        """Whether the module file is in Tcl, and read by Lmod."""
+        """Whether the module file is in Tcl, and read by Lmod, where pushenv restores nothing."""
         return self.module_generator.SYNTAX == 'Tcl' and isinstance(self.modules_tool, Lmod)
 
     @property
@@ -304,7 +304,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.container.overlays.append(target)
         self.record.system_layer = layer
         # for `ebsif extend --check`
-        write_file(os.path.join(self.builddir, REPORT), json.dumps(vars(layer)))
+        write_file(os.path.join(self.builddir, REPORT), json.dumps(layer.content))
 
     @property
     def similar_installations(self) -> List[InstalledImage]:
@@ -467,7 +467,8 @@ class ContainerInstall(Reinstall, EasyBlock):
     def make_module_extra(self, *args: Any, **kwargs: Any) -> str:
         """Add the program that sets up the container, and the list of packages."""
         # the program sets constants, of which EasyBuild's statements would expand some
-        others = {name: value for name, value in self.cfg.get_ref('modextravars').items() if constant(value) is None}
+        others = {name: value for name, value in self.cfg.get_ref('modextravars').items()
+                  if constant(value, not self.tcl_in_lmod) is None}
         with with_parameter(self.cfg, 'modextravars', others):
             extra = super().make_module_extra(*args, **kwargs)
         # in EBEXTSLIST<NAME>; with 'extension_name' or 'exts_list', EasyBuild writes them itself
@@ -502,10 +503,11 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Write the settings of the module, unless there is no installation (--module-only)."""
         if not os.path.isdir(self.installdir):
             return
-        lines = list(self.module_file.lines()) + variable_lines(self.cfg['modextravars'])
+        lines = list(self.module_file.lines()) + variable_lines(
+            self.cfg['modextravars'], not self.tcl_in_lmod)
         lines += [('conflict', name) for name in self.spec.conflicts]
         lines += [('needs', dep['short_mod_name']) for dep in self.cfg.dependencies(runtime_only=True)]
-        lines += [('path', '%s %s' % (name, path)) for name, paths in SEARCH_PATHS.items() for path in paths]
+        lines += path_lines(self.installdir, SEARCH_PATHS, self.cfg['modextrapaths'])
         self.warn(write_settings(self.installdir, lines))
 
     def permissions_step(self, *args: Any, **kwargs: Any) -> None:

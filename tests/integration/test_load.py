@@ -439,6 +439,7 @@ class Pair:
         "masked_paths = ['/etc/debian_version']\n"
         "modextravars = {{'LITERAL': {{'value': {hostile!r}, 'resolve_env_vars': False}}, "
         "'PUSHED': {{'value': 'pushed', 'pushenv': True}}}}\n"
+        "modextrapaths = {{'BEFORE': ['bin', 'run*'], 'AFTER': {{'paths': 'bin', 'prepend': False}}}}\n"
     )
 
     def __init__(self, site, image, install_once):
@@ -541,6 +542,23 @@ def test_what_persons_have_set(pair, data):
                 assert loaded[name] == value
         assert f"{pair.site.prefix}/data:/mnt" in loaded["SINGULARITY_BINDPATH"].split(",")
         assert loaded["SIF"] == f"{pair.site.sources}/example.sif"
+
+
+def test_variables_of_the_easyconfig(pair):
+    """D1, D2, H-02: 'pushenv' gives the person's value back; with-module sets what `module load` sets."""
+    root = f"{pair.site.prefix}/eb/software/One/1.0"
+    said = pair.site.bash(f"""
+        export PUSHED=mine BEFORE=/x AFTER=/y
+        show() {{ "$@" bash -c 'echo "$PUSHED $BEFORE $AFTER"'; }}
+        show {root}/bin/with-module
+        module load One/1.0; show
+        module unload One; show
+        module load One/1.0; show {root}/bin/with-module
+    """).stdout.splitlines()
+    loaded = f"pushed {root}/runscripts:{root}/bin:/x /y:{root}/bin"
+    # Lmod can't do this for modules in Tcl
+    restored = "mine" if str(pair.site.tool) != "Lmod-Tcl" else ""
+    assert said == [loaded, loaded, f"{restored} /x /y", loaded]
 
 
 def test_wrappers_that_load_what_they_need(several_once):

@@ -208,14 +208,22 @@ def test_the_lock_file_has_one_home():
 
 @pytest.mark.parametrize(("kind", "value", "wrong"), [
     ("stages", [{"requirements": "x"}], "stages"), ("venv_packages", "a==1", "venv_packages"),
-    ("versions", [], "versions"), ("has", 1, "has"), ("__init__", 1, "__init__"),
+    ("versions", [], "versions"),
     ("image", {"file": 1}, "image: file"), ("image", {"size": 1}, "image: file"),
     ("image", {"file": "a.sif", "signers": [1]}, "image: signers"),
     ("system_packages", {"deb": "a"}, "system_packages")])
 def test_values_of_a_record_have_their_types(kind, value, wrong):
-    """S000-18: reading names the value that is damaged; what another version of ebsif has added is kept."""
-    content = {"image": {"file": "a.sif", "size": 1, "new": 2}, "system_packages": {"deb": ["a==1"]}, "new": [3]}
-    assert json.loads(lockfile.Record.parse(json.dumps(content)).text) == content
+    """
+    S000-18: reading names the value that is damaged; what another version of ebsif has added is kept.
+
+    wing D6a: whatever its name is, that of a method included.
+    """
+    content = {"image": {"file": "a.sif", "size": 1, "new": 2}, "system_packages": {"deb": ["a==1"]}, "new": [3],
+               **dict.fromkeys(("packages", "text", "has", "__init__", "undeclared"), 1)}
+    record = lockfile.Record.parse(json.dumps(content))
+    assert json.loads(record.text) == content
+    assert json.loads(record.replace(wrappers=["python"]).text) == {**content, "wrappers": ["python"]}
+    assert not callable(record.packages) and record.has("image")
     with pytest.raises(lockfile.RecordError, match=f"damaged: '{wrong}'"):
         lockfile.Record.parse(json.dumps({**content, kind: value}))
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container import settings
 from easybuild.easyblocks.generic.container.settings import MODULE_CONF, constant, variable_lines, write_settings
 from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES
@@ -120,7 +121,7 @@ def test_variables_of_the_easyconfig(tmp_path):
     """J-01: 'modextravars' are set, and variables in their values replaced; unloading leaves nothing of them."""
     values = {"ONE": "$BASE/x:${NONE}y", "TWO": {"value": "$BASE  x", "resolve_env_vars": False}, "THREE": 3,
               "FOUR": {"value": "a", "pushenv": True}}
-    assert [constant(value) for value in values.values()] == [None, "$BASE  x", "3", "a"]
+    assert [constant(value) for value in values.values()] == [None, "$BASE  x", "3", None]
     root = install(tmp_path / "a, root", "Mine/1.0", *variable_lines(values))
     names = "PATH ONE TWO THREE FOUR APPTAINER_BINDPATH SIFMINE"
     show = f"for name in {names}; do echo ${{!name-none}}; done"
@@ -134,6 +135,34 @@ def test_variables_of_the_easyconfig(tmp_path):
     binds = str(root).replace(",", "\\,") + "/runscripts:/runscripts"
     assert said == [f"{mounters}{root}/bin:/usr/bin:/bin", "/base/x:y", "$BASE x", "3", "a", binds, f"{root}/a.sif",
                     "/usr/bin:/bin", *["none"] * 6]
+
+
+def test_search_paths_of_the_easyconfig(tmp_path):
+    """D2, H-02: with-module and kernels set 'modextrapaths' as `module load` does; unloading leaves nothing of them."""
+    root, other = tmp_path / "root", tmp_path / "other"
+    other.mkdir()
+    (other / "file").touch()
+    for name in ("one", "two", "empty"):
+        (root / name).mkdir(parents=True)
+    (root / "one/file").touch()
+    (root / "two/file").touch()
+    values = {"BEFORE": ["one", "t*", "one", "empty", "missing", str(other)], "PATH": "two",
+              "AFTER": {"paths": ["one", "empty"], "prepend": False, "var_type": "PATH"}}
+    lines = settings.path_lines(str(root), {"PATH": ["bin"]}, values)
+    assert lines == [
+        ("path", "PATH bin"), ("path", "BEFORE one"), ("path", "BEFORE two"), ("path", f"BEFORE {other}"),
+        ("path", "PATH two"), ("path_append", "AFTER one"), ("path_append", "AFTER empty")]
+    shutil.rmtree(root)
+    install(root, "Mine/1.0", *lines[1:])
+    for name in ("one", "two", "empty"):
+        (root / name).mkdir()
+    show = "echo $BEFORE $AFTER ${PATH##*mounters/*([^:]):}"
+    script = f"shopt -s extglob; source '{root}/share/ebsif/container.sh'"
+    said = subprocess.run(
+        ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"], capture_output=True, text=True, check=True,
+        env={"PATH": "/usr/bin:/bin", "BEFORE": "/x", "AFTER": "/y"}).stdout.splitlines()
+    assert said == [f"{other}:{root}/two:{root}/one:/x /y:{root}/one:{root}/empty {root}/two:{root}/bin:/usr/bin:/bin",
+                    "/x /y /usr/bin:/bin"]
 
 
 def test_blanks_at_the_ends_of_values(tmp_path):

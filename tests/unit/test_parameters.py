@@ -50,6 +50,13 @@ def easyblock(tmp_path):
     return make
 
 
+def test_former_parameters_in_a_description(easyblock):
+    """wing D3: what a description contains is no parameter."""
+    easyblock("description = '''Options:\nprotect = yes\nsignature = none\nwheelhouse=x\n'''")
+    with pytest.raises(EasyBuildError, match="'protect' was removed"):
+        easyblock("description = '''text'''\nprotect = True")
+
+
 @pytest.mark.parametrize("name", ["PyTorch", "mpi4py", "lumi-multitorch", "2to3", "C++tools", "a.b", "x_y"])
 def test_the_name_is_always_legal_in_a_variable(easyblock, name):
     """S002-06: <NAME> in SIF<NAME> and RUNSCRIPTS<NAME> is always legal in a variable name."""
@@ -170,6 +177,9 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("image = 'central'", "'image' is 'central', so 'image_dirs' must say where the image is"),
         ("optional_binds = ['/a']", "'optional_binds' was removed: write these binds into 'binds'"),
         ("modextravars = {'A': 'b\\nc'}", "'modextravars': a value has a line break"),
+        ("modextravars = {'A': {'value': '$b', 'pushenv': True, 'resolve_env_vars': False}}",
+         "'modextravars': the value of A contains '$', which kernels and with-module would replace"),
+        ("modextrapaths = {'A': {'paths': 'bin', 'delimiter': ';'}}", "'modextrapaths': the delimiter of A can only"),
         ("image_dirs = ['sif-images']", "'sif-images' is not a full path, and 'image_root' is not set"),
         # defects B9
         ("image_dirs = ['$HOME/images']", "'$HOME/images' is not expanded, write the full path"),

@@ -11,6 +11,8 @@ from easybuild.easyblocks.generic.container.pip import BASH, FILL_VARIABLE, Pip
 from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.trial import asked_for
+from easybuild.tools.build_log import EasyBuildError
+from support import make_archive
 
 SITE = "/user-software/venv/example/lib/python3.11/site-packages"
 
@@ -75,6 +77,31 @@ def test_no_index_also_holds_for_pip_itself(configuration, tmp_path):
     """S003-10: without an index pip isn't upgraded from one either; other options of pip install are not for it."""
     stage = stage_of("einops", options=["--no-index", "--pre"], find_links=["/wheels"], upgrade_pip=True)
     assert RecordedPip(tmp_path).index_options(stage) == ["--find-links", "/wheels", "--no-index"]
+
+
+@pytest.mark.usefixtures("configuration")
+def test_a_source_that_patches_can_not_apply_to(tmp_path):
+    """wing D8: an archive with two entries at the top is refused with the reason."""
+    class Downloading(RecordedPip):
+        def run(self, stage, arguments, **where):
+            make_archive(Path(self.folder(stage)) / "source/odd-1.0.tar.gz", ".", {"a.py": "", "b.py": ""})
+
+    stage = stage_of("odd", patches=["a.patch"])
+    with pytest.raises(EasyBuildError, match=r"the source odd-1.0.tar.gz contains 2 files and directories at its top"):
+        Downloading(tmp_path).patched_source(stage, ["a.patch"])
+
+
+@pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize(("text", "said"), [
+    ("# mine\n--prefer-binary\n\n# nothing else\neinops\n", "installing 1 requirement line with pip 26.3"),
+    ("einops\nrich  # colors\n", "installing 2 requirement lines with pip 26.3"),
+    ("-r more.txt\n", "installing requirements with pip 26.3")])
+def test_the_number_of_requirements(tmp_path, monkeypatch, capsys, text, said):
+    """wing D6: comments, options and blank lines are none."""
+    monkeypatch.setattr(Pip, "record_artifacts", lambda *_: None)
+    monkeypatch.setattr(Packages, "from_output", lambda _: None)
+    RecordedPip(tmp_path).install_requirements(stage_of(text), [], "26.3", None)
+    assert said in capsys.readouterr().out
 
 
 def fill_wheelhouse(pip, stage, items, **more):

@@ -50,7 +50,8 @@ class Fields:
     """
     A JSON object whose values are attributes with declared types; those that are missing have the default, if any.
 
-    Values that aren't declared, of other versions of ebsif, are kept. Defaults must not be changed in place.
+    Values that aren't declared, of other versions of ebsif, are kept as `undeclared`. Defaults must not be changed in
+    place.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -69,16 +70,24 @@ class Fields:
         """Return the same object with other values."""
         return type(self)(**dict(vars(self), **values))
 
+    @property
+    def content(self) -> Dict[str, Any]:
+        """All values, for JSON."""
+        declared = dict(vars(self))
+        return dict(declared.pop('undeclared', {}), **declared)
+
     @classmethod
     def of(cls: Type[F], content: Dict[str, Any], name: str = '') -> F:
         """Return an object from JSON, of which `name` is the place; raise RecordError if a value has a wrong type."""
         place = name + ': ' if name else ''
         hints = get_type_hints(cls)
-        # without a default and missing, or the name of one of our methods
-        wrong = [key for key in hints.keys() ^ content.keys() if hasattr(cls, key) != (key in hints)]
-        if wrong:
-            raise RecordError("damaged: '%s%s' is missing or wrong" % (place, wrong[0]))
-        return cls(**{key: checked(value, hints.get(key, Any), place + key) for key, value in content.items()})
+        missing = [key for key in hints if key not in content and not hasattr(cls, key)]
+        if missing:
+            raise RecordError("damaged: '%s%s' is missing" % (place, missing[0]))
+        values = {key: checked(value, hints[key], place + key) for key, value in content.items() if key in hints}
+        # not as attributes: some may have the name of one of our methods
+        undeclared = {key: value for key, value in content.items() if key not in hints}
+        return cls(undeclared=undeclared, **values) if undeclared else cls(**values)
 
 
 class ImageRecord(Fields):
@@ -188,7 +197,8 @@ class Record(Fields):
     @property
     def text(self) -> str:
         """The text of the file; the same content always gives the same text."""
-        return json.dumps(vars(self), indent=2, sort_keys=True, default=vars) + '\n'
+        return json.dumps(
+            self.content, indent=2, sort_keys=True, default=lambda one: one.content) + '\n'
 
     @property
     def module_name(self) -> Optional[str]:

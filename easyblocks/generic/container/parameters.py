@@ -136,7 +136,8 @@ def refuse(name: str, problem: Optional[str]) -> None:
 def check_easyconfig(cfg: Any) -> None:
     """Raise EasyBuildError for credentials, and for what EasyBuild allows but makes no sense for containers."""
     # the raw text includes comments, what is written the variables of the easyconfig
-    secrets = Credentials.find(cfg.rawtxt) or Credentials.find({**cfg.parser.get_config_dict(), **cfg.asdict()})
+    written = cfg.parser.get_config_dict()
+    secrets = Credentials.find(cfg.rawtxt) or Credentials.find({**written, **cfg.asdict()})
     if secrets:
         raise EasyBuildError("A credential is written out in the easyconfig: %s. %s", ', '.join(nub(secrets)), REMEDY)
     if 'components' in cfg:
@@ -151,8 +152,17 @@ def check_easyconfig(cfg: Any) -> None:
         raise EasyBuildError("Easyconfig parameter 'multi_deps' can't be used: EasyBuild would install the container "
                              "once for each version. Write one version into 'dependencies'.")
     for name, instead in FORMER.items():
-        if re.search(r'(?m)^%s\s*=' % name, cfg.rawtxt):
+        if name in written:
             raise EasyBuildError("Easyconfig parameter '%s' was removed: %s", name, instead)
+    for name, value in cfg.get_ref('modextravars').items():
+        if isinstance(value, dict) and value.get('pushenv') and value.get('resolve_env_vars') is False and \
+                '$' in str(value['value']):
+            raise EasyBuildError("Easyconfig parameter 'modextravars': the value of %s contains '$', which kernels and "
+                                 "with-module would replace: leave out 'pushenv', or '$'.", name)
+    for name, value in cfg.get_ref('modextrapaths').items():
+        if isinstance(value, dict) and value.get('delimiter', ':') != ':':
+            raise EasyBuildError("Easyconfig parameter 'modextrapaths': the delimiter of %s can only be ':', because "
+                                 "kernels and with-module set it, too. Use 'modextravars'.", name)
     if re.search(r'[\r\n]', ''.join(map(str, cfg.get_ref('modextravars').values()))):
         raise EasyBuildError("Easyconfig parameter 'modextravars': a value has a line break, which the settings of the "
                              "module can't have: %r", cfg.get_ref('modextravars'))

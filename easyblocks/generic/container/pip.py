@@ -112,8 +112,10 @@ class Pip:
             requirements = self.patched_source(stage, patches, **where) + '\n'
         folder = self.folder(stage)
         self.write(os.path.join(folder, 'requirements.txt'), requirements)
-        number = len(requirements.strip().splitlines())
-        trace_msg("installing %d requirement line%s with pip %s" % (number, '' if number == 1 else 's', version))
+        number = len(stage.requirement_list)
+        # a file of requirements is an option
+        what = "%d requirement line%s" % (number, '' if number == 1 else 's') if number else "requirements"
+        trace_msg("installing %s with pip %s" % (what, version))
         # bytecode is compiled once, after all stages, and by several processes
         arguments = ['install', '--no-compile', '-r', os.path.join(folder, 'requirements.txt'),
                      '-c', self.write_constraints(stage)] + stage.pip_options + self.index_options(stage)
@@ -278,7 +280,12 @@ class Pip:
         (archive,) = os.listdir(source)
         extract_file(os.path.join(source, archive), source, forced=True, trace=False)
         remove_file(os.path.join(source, archive))
-        (directory,) = [os.path.join(source, name) for name in os.listdir(source)]
+        names = sorted(os.listdir(source))
+        directory = os.path.join(source, names[0])
+        if len(names) != 1 or not os.path.isdir(directory):
+            raise EasyBuildError("Stage '%s' has patches, but the source %s contains %d files and directories at its "
+                                 "top instead of one directory, where patches apply. Patch a directory of yours before "
+                                 "the installation.", stage.name, archive, len(names))
         for patch in sorted(patches, key=os.path.basename):
             trace_msg("applying %s" % os.path.basename(patch))
             apply_patch(patch, directory)

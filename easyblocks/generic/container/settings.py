@@ -42,13 +42,16 @@ whether they set them before or after loading the module.
 | rank_unset | the name of a variable that ranks unset, because each may have another value |
 | wrappers_load | `yes` if commands of the module load it by themselves |
 | striping | options of `lfs setstripe`, one in each line, for make-squashfs |
-| conflict, needs, path, expand | EasyBuild's part of the module file, for container.sh |
+| conflict, needs, expand | EasyBuild's part of the module file, for container.sh |
+| path, path_append | the same: a variable, and a path that comes before or after its others |
 """
 import os
 import re
+from glob import escape, glob
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.utilities import nub
 
 from .masks import MASKS
 from .parameters import REPLACE
@@ -268,20 +271,44 @@ def in_container(name: str, value: str) -> str:
     return '*ENV_%s %s' % (name, escape_value(value))
 
 
-def constant(value: Any) -> Optional[str]:
-    """Return the value of a variable in 'modextravars' if it refers to no other variable, or must not do so."""
+def constant(value: Any, pushes: bool = True) -> Optional[str]:
+    """
+    Return the value of a variable in 'modextravars' if it refers to no other variable, or must not do so.
+
+    None also if unloading restores the earlier value ('pushenv'), which EasyBuild's statements do where the modules
+    tool `pushes`.
+    """
     settings = value if isinstance(value, dict) else {'value': value}
     text = str(settings['value'])
+    if settings.get('pushenv') and pushes:
+        return None
     return text if settings.get('resolve_env_vars') is False or '$' not in text else None
 
 
-def variable_lines(variables: Dict[str, Any]) -> List[Line]:
+def variable_lines(variables: Dict[str, Any], pushes: bool = True) -> List[Line]:
     """Return lines for 'modextravars': modules set constants, EasyBuild's part of the module file sets the rest."""
     lines = []
     for name, value in variables.items():
         text = value['value'] if isinstance(value, dict) else value
-        lines.append(('expand' if constant(value) is None else 'set', '%s %s' % (name, text)))
+        lines.append(('expand' if constant(value, pushes) is None else 'set', '%s %s' % (name, text)))
     return lines
+
+
+def path_lines(installdir: str, own: Dict[str, List[str]], extra: Dict[str, Any]) -> List[Line]:
+    """Return lines for search paths: `own`, and those in 'modextrapaths' that EasyBuild finds in the installation."""
+    lines = [('path', '%s %s' % (name, path)) for name, paths in own.items() for path in paths]
+    for name, value in extra.items():
+        options = value if isinstance(value, dict) else {'paths': value}
+        patterns = [options['paths']] if isinstance(options['paths'], str) else options['paths']
+        key = 'path' if options.get('prepend', True) else 'path_append'
+        for pattern in patterns:
+            for path in glob(os.path.join(escape(installdir), pattern)):
+                # EasyBuild leaves out empty directories, unless it's told not to
+                if os.path.isfile(path) or options.get('var_type') == 'PATH' or any(
+                        files for _, _, files in os.walk(path)):
+                    place = path if os.path.isabs(pattern) else os.path.relpath(path, installdir)
+                    lines.append((key, '%s %s' % (name, place)))
+    return nub(lines)
 
 
 def write_settings(installdir: str, lines: Iterable[Line]) -> Optional[str]:

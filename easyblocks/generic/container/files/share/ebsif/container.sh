@@ -96,8 +96,9 @@ ebsif_unload() {
         esac
     done
     [[ -z "${CONTAINERROOT:-}" ]] || while read -r ebsif_name ebsif_folder; do
-        [[ -z "$ebsif_name" ]] || ebsif_without "$ebsif_name" : "$CONTAINERROOT/$ebsif_folder"
-    done <<<"${ebsif_conf[path]:-}"
+        [[ "$ebsif_folder" == /* ]] || ebsif_folder=$CONTAINERROOT/$ebsif_folder
+        [[ -z "$ebsif_name" ]] || ebsif_without "$ebsif_name" : "$ebsif_folder"
+    done <<<"${ebsif_conf[path]:-}"$'\n'"${ebsif_conf[path_append]:-}"
     for ebsif_name in squashfuse_ll fuse-overlayfs; do
         [[ -z "${CONTAINERROOT:-}" ]] || ebsif_without PATH : "$CONTAINERROOT/share/ebsif/mounters/$ebsif_name"
     done
@@ -228,9 +229,13 @@ ebsif_prepare() {
         [[ -z "$ebsif_name" ]] || ebsif_set "$ebsif_name" "$ebsif_value$ebsif_expanded"
     done <<<"${ebsif_conf[expand]:-}"
     while read -r ebsif_name ebsif_value; do
-        [[ -z "$ebsif_name" || ! -d "$ebsif_root/$ebsif_value" ]] ||
-            export "$ebsif_name=$ebsif_root/$ebsif_value${!ebsif_name:+:${!ebsif_name}}"
+        [[ "$ebsif_value" == /* ]] || ebsif_value=$ebsif_root/$ebsif_value
+        [[ -z "$ebsif_name" || ! -e "$ebsif_value" ]] || export "$ebsif_name=$ebsif_value${!ebsif_name:+:${!ebsif_name}}"
     done <<<"${ebsif_conf[path]:-}"
+    while read -r ebsif_name ebsif_value; do
+        [[ "$ebsif_value" == /* ]] || ebsif_value=$ebsif_root/$ebsif_value
+        [[ -z "$ebsif_name" || ! -e "$ebsif_value" ]] || export "$ebsif_name=${!ebsif_name:+${!ebsif_name}:}$ebsif_value"
+    done <<<"${ebsif_conf[path_append]:-}"
 }
 
 ebsif_load() {
