@@ -32,19 +32,21 @@ from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, lock, shown
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record import InstallRecord, correct_binds, versions_used
-from .container.reinstall import OutdatedError, Reinstall
-from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
+from .container.pip import PIP_CACHE, STAGES
+from .container.reinstall import OutdatedError, Reinstall, ignored_signals, remove_replaced
+from .container.runtime import FOLDERS, Container, Runtime, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, SET_ENVIRONMENT, constant, path_lines, variable_lines, write_settings
 from .container.lockfile import IMAGE_CENTRAL, LAYER, InstalledImage, InstalledImages
 from .container.spec import ContainerSpec
 from .container.systempackages import CHECK_VARIABLE, REPORT
 from .container.tables import INIT_CONDA
 from .container.trial import NEVERTHELESS, Trial
+from .container.usersoftware import DIRECTORY
 from .container.venv import REUSE_VARIABLE
-from easybuild.framework.easyblock import POSTPROC_STEP, EasyBlock
+from easybuild.framework.easyblock import INSTALL_STEP, POSTPROC_STEP, EasyBlock, StopException
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
-from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
+from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_msg, print_warning
 from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
 from easybuild.tools.filetools import copy_file, write_file
 from easybuild.tools.modules import Lmod
@@ -128,11 +130,43 @@ class ContainerInstall(Reinstall, EasyBlock):
     # --- before and around the steps
 
     def run_step(self, step: str, *args: Any, **kwargs: Any) -> Any:
-        """Run a step; files that postinstallcmds and hooks add are recorded as part of the installation."""
-        done = super().run_step(step, *args, **kwargs)
+        """
+        Run a step; files that postinstallcmds and hooks add are recorded as part of the installation.
+
+        If it fails or is interrupted, what takes much space in the build directory is removed.
+        """
+        try:
+            done = super().run_step(step, *args, **kwargs)
+        except StopException:
+            raise
+        except BaseException:
+            with ignored_signals():
+                self.clean_build(step)
+            raise
         if step == POSTPROC_STEP:
             self.record_files()
         return done
+
+    def clean_build(self, step: str) -> None:
+        """
+        Remove the user software in the build directory, and what programs in the container have left there.
+
+        What pip has printed stays, and so does user software that is complete, but wasn't packed (S002-50).
+        """
+        if self.dry_run or not self.builddir or not build_option('cleanup_builddir'):
+            return
+        user_software = os.path.join(self.builddir, DIRECTORY)
+        names = [PIP_CACHE, LAYER, *FOLDERS]
+        if os.path.isdir(user_software):
+            if step == INSTALL_STEP:
+                print_msg("user software is complete, but not installed; it stays in %s until you remove it or install "
+                          "again", user_software, log=self.log)
+            else:
+                names.append(DIRECTORY)
+                print_msg("the user software of this attempt is removed; what pip has printed is in %s",
+                          os.path.join(self.builddir, STAGES), log=self.log)
+        for name in names:
+            remove_replaced(os.path.join(self.builddir, name))
 
     def record_files(self) -> None:
         """Record the files that are there now: they are no changes by users."""

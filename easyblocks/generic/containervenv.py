@@ -178,7 +178,7 @@ class ContainerVenv(ContainerInstall):
         """Also create the venv, in the container in which the image is inspected."""
         if not self.dry_run:
             # bound at /user-software during the installation
-            folder = os.path.join(self.builddir, 'user-software')
+            folder = os.path.join(self.builddir, DIRECTORY)
             mkdir(folder, parents=True)
             self.venv = Venv(self.container, folder, self.spec.venv)
         super().configure_step()

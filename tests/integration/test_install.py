@@ -197,6 +197,12 @@ def test_a_failing_command_in_the_container_fails_eb(site, wheels):
     assert result.returncode == 16  # the build step, see easybuild.tools.build_log.EasyBuildExit
     assert "No matching distribution found for no-such-package" in result.stdout + result.stderr
     assert not list(site.modules.rglob("1.0.lua"))
+    # student 2b: what fills a home directory is gone, the output of pip stays
+    folder = site.prefix / "eb/build/Example/1.0/system-system"
+    assert {path.name for path in folder.iterdir()} <= {"stages", "image-databases"}
+    assert "No matching distribution" in next(folder.glob("stages/*/pip.log")).read_text()
+    said = " ".join(result.stdout.split())
+    assert f"the user software of this attempt is removed; what pip has printed is in {folder}/stages" in said
 
 
 def test_a_failed_squash_keeps_the_directory(site, wheels, tmp_path):
@@ -209,7 +215,8 @@ def test_a_failed_squash_keeps_the_directory(site, wheels, tmp_path):
     result = site.eb(site.easyconfig(TEXT + requirements("greeting")), check=False, **environment)
     assert result.returncode == 18  # the install step
     assert "mksquashfs failed" in result.stdout + result.stderr
-    assert list(site.prefix.glob("eb/build/**/user-software/venv/pytorch/lib/python3.11/site-packages/greeting.py"))
+    (kept,) = site.prefix.glob("eb/build/**/user-software/venv/pytorch/lib/python3.11/site-packages/greeting.py")
+    assert f"it stays in {kept.parents[5]} until you remove it" in " ".join(result.stdout.split())
 
 
 def test_nothing_of_the_installing_user(site, wheels, tmp_path):

@@ -16,7 +16,8 @@ from easybuild.easyblocks.generic.container import reinstall, usersoftware
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files
-from easybuild.framework.easyblock import EasyBlock
+from easybuild.easyblocks.generic.containerinstall import ContainerInstall
+from easybuild.framework.easyblock import EasyBlock, StopException
 from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES
 
@@ -351,6 +352,31 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
         easyblock.keep(str(hidden))
     easyblock.put_back()
     assert hidden.read_text() == "new"
+
+
+@pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize(("error", "step", "left"), [
+    (KeyboardInterrupt, "build", {"stages"}), (EasyBuildError("no"), "test", {"stages"}),
+    (OSError(errno.ENOSPC, "No space left"), "build", {"stages"}),
+    (KeyboardInterrupt, "install", {"stages", "user-software"}),
+    (StopException, "build", {"stages", "user-software", "pip-cache", "home", "tmp"})])
+def test_what_an_attempt_leaves(tmp_path, monkeypatch, capsys, error, step, left):
+    """student 2b: a refused installation, a full disk and Ctrl-C don't fill the directory for builds."""
+    for name in ("user-software", "pip-cache", "home", "tmp", "stages"):
+        (tmp_path / name / "more").mkdir(parents=True)
+        (tmp_path / name / "more").chmod(0o555)
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(Reinstall, "run_step", fail)
+    easyblock = object.__new__(ContainerInstall)
+    easyblock.builddir, easyblock.dry_run, easyblock.log = str(tmp_path), False, None
+    with pytest.raises((KeyboardInterrupt, EasyBuildError, OSError, StopException)):
+        easyblock.run_step(step)
+    assert {path.name for path in tmp_path.iterdir()} == left
+    assert (f"what pip has printed is in {tmp_path}/stages" in " ".join(capsys.readouterr().out.split())) is (
+        left == {"stages"})
 
 
 @pytest.mark.usefixtures("configuration")

@@ -31,6 +31,9 @@ from .written import read_written, write_seen
 # Directory for a wheel of every package that is installed; set by `ebsif extend --wheelhouse`.
 FILL_VARIABLE = 'EBSIF_FILL_WHEELHOUSE'
 
+# In the build directory: folders for each stage, and for what pip has downloaded and built.
+STAGES, PIP_CACHE = 'stages', 'pip-cache'
+
 # What pip installs, in the folder of a stage.
 REPORT = 'report.json'
 
@@ -129,7 +132,7 @@ class Pip:
 
     def folder(self, stage: Stage) -> str:
         """Return the directory for the files that pip reads and writes in a stage."""
-        path = os.path.join(self.work_dir, 'stages', re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
+        path = os.path.join(self.work_dir, STAGES, re.sub(r'[^A-Za-z0-9_.-]', '_', stage.name))
         mkdir(path, parents=True)
         return path
 
@@ -178,7 +181,7 @@ class Pip:
     def environment(self, stage: Stage, variables: Variables) -> Variables:
         """Variables of a stage for the container; the runtime itself must not see them."""
         environment = dict(QUIET, **variables)
-        environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, 'pip-cache')
+        environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, PIP_CACHE)
         environment.update({name: os.environ[name] for name in stage.variables if name in os.environ})
         environment.update(inject_variables(stage.env_of_modules))
         return environment

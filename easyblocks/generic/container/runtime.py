@@ -57,6 +57,9 @@ INSTALL_ENV_VARIABLE = 'EBSIF_INSTALL_ENV'
 # wheels).
 INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
 
+# In the working directory of a container: its home directory, and the directory for temporary files.
+FOLDERS = HOME, TEMPORARY = 'home', 'tmp'
+
 SHOWN_LINES = 15  # of the output of a program that failed
 
 
@@ -132,7 +135,7 @@ class Container:
         depend on the person who runs eb.
         """
         environment = passed_variables(os.environ)
-        environment['TMPDIR'] = os.path.join(self.work_dir, 'tmp')
+        environment['TMPDIR'] = os.path.join(self.work_dir, TEMPORARY)
         injected = dict(self.variables)
         if self.search_path:
             injected['PREPEND_PATH'] = ':'.join(self.search_path)
@@ -154,8 +157,8 @@ class Container:
     def run(self, command: List[str], binds: Sequence[str] = (), environment: Optional[Dict[str, str]] = None,
             **kwargs: Any) -> Any:
         """Run a command with more binds and variables, without the user's home directory; see Runtime.run."""
-        home = os.path.join(self.work_dir, 'home')
-        for path in (home, os.path.join(self.work_dir, 'tmp')):
+        home = os.path.join(self.work_dir, HOME)
+        for path in (home, os.path.join(self.work_dir, TEMPORARY)):
             mkdir(path, parents=True)
         return self.runtime.run(
             command, image=self.image, home=home, binds=self.all_binds + list(binds), overlays=self.overlays,
