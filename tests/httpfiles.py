@@ -3,9 +3,18 @@
 import base64
 import hashlib
 import json
+import os
 import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from easybuild.easyblocks.generic.container.sif import DESCRIPTOR, HEADER
+
+# a file that looks like an image
+BEGIN = HEADER.size + DESCRIPTOR.size
+DATA = os.urandom(300_000 - BEGIN)
+SIF = HEADER.pack(bytes(32), b"SIF_MAGIC", b"", b"", 0, 0, 0, 1, HEADER.size, DESCRIPTOR.size, BEGIN, len(DATA)) + \
+    DESCRIPTOR.pack(0x4004, True, 1, 0, 0, BEGIN, len(DATA), len(DATA), 0, 0, 0, 0, b"", b"") + DATA
 
 SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 

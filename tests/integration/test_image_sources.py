@@ -2,12 +2,14 @@
 
 import base64
 import json
+import multiprocessing
 import os
 import re
 import shutil
 import subprocess
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,12 +17,18 @@ import ocilayouts
 import pytest
 from account import OWN_MOUNTS
 from easybuild.easyblocks.generic.container import imagefetch
-from easybuild.easyblocks.generic.container.imagefetch import fetch
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.tools.build_log import EasyBuildError
 from httpfiles import digest_of, serve_files
 from registry import ACCOUNT, PASSWORD, CuttingProxy
 from support import blocks
+
+
+def fetch(source, target, **options):
+    """Fetch an image in a process that isn't a former root, so that what it starts may follow its open directories."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
+        return process.submit(imagefetch.fetch, source, target, **options).result()
+
 
 TEXT = "easyblock = 'ContainerInstall'\nsources = ['x.sif']\ninit = 'none'\n"
 

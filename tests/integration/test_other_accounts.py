@@ -11,10 +11,14 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from easybuild.easyblocks.generic.container import imagefetch
+from easybuild.easyblocks.generic.container.imagefetch import fetch
+from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
 from easybuild.easyblocks.generic.container.install import write_whole
 from easybuild.easyblocks.generic.container.usersoftware import share_files
 from easybuild.easyblocks.generic.container.venv import Venv
@@ -23,6 +27,7 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.run import RunShellCmdError
 from ebsif import files
 from ebsif.installed import places, removal
+from httpfiles import SIF, digest_of
 from prefixes import MINE, Prefix
 from support import CONTAINER_FILES
 
@@ -165,12 +170,8 @@ def exchanged(node):
     for path in (own / "x.sif", theirs / "x.sif"):
         path.write_text("theirs")
         os.chown(path, VICTIM, VICTIM)
-    attacker = multiprocessing.get_context("fork").Process(target=as_account, args=(
-        OTHER, exchange_for_ever, theirs, link))
-    attacker.start()
-    yield theirs
-    attacker.kill()
-    attacker.join()
+    with attacking(exchange_for_ever, theirs, link):
+        yield theirs
 
 
 def test_a_directory_that_is_exchanged_all_the_time(node, exchanged):
@@ -217,6 +218,45 @@ def test_a_program_that_still_runs_when_its_container_has_ended(tmp_path, is_dir
     assert ((private / "log").read_text(), (private / "log").stat().st_mode & 0o777) == ("private", 0o600)
 
 
+def take_names(folder, link):
+    """Exchange each directory of a fetch for one with links to a file, for ever."""
+    os.umask(0)
+    while True:
+        for path in folder.glob(".x.sif.*"):
+            aside = path.with_name(f"aside{path.name}")
+            if not aside.exists():
+                path.rename(aside)
+                path.mkdir()
+                for name in ("note", "x.sif"):
+                    (path / name).symlink_to(link)
+
+
+@pytest.mark.usefixtures("configuration")
+def test_fetching_where_others_may_rename(monkeypatch):
+    """P-02, security 4: a member of the group exchanges the directory of a fetch; no file of the account is written."""
+    def download(_source, made):
+        time.sleep(0.5)
+        Path(made).write_bytes(SIF)
+
+    def use():
+        fetch(ImageSource.parse(f"https://example.org/x.sif#{digest_of(SIF).replace(':', '=')}"), str(place / "x.sif"))
+
+    monkeypatch.setitem(imagefetch.FETCHERS, HTTPS, download)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        place, mine = Path(folder) / "sources", Path(folder) / "mine"
+        place.mkdir()
+        os.chown(place, -1, GROUP)
+        place.chmod(0o2775)
+        mine.write_text("mine")
+        mine.chmod(0o600)
+        os.chown(mine, VICTIM, VICTIM)
+        with attacking(take_names, place, mine, group=GROUP):
+            as_another(VICTIM, use)
+        assert list(place.glob("aside*"))
+        assert ((place / "x.sif").read_bytes(), mine.read_text()) == (SIF, "mine")
+
+
 def look_for_set_user_id(folder, found):
     """Note each file below a directory that gives its owner's rights to this account, for ever."""
     while True:
@@ -229,8 +269,7 @@ def look_for_set_user_id(folder, found):
 @pytest.mark.usefixtures("configuration")
 def test_user_software_of_somebody_else():
     """P-04, security 1: while root unpacks what was pulled, nobody gets a program that makes them root, or a device."""
-    context = multiprocessing.get_context("fork")
-    found = context.SimpleQueue()
+    found = multiprocessing.get_context("fork").SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         software, squashfs, build = (Path(folder) / name for name in ("theirs", "theirs.squashfs", "build"))
@@ -243,12 +282,9 @@ def test_user_software_of_somebody_else():
         (build / "user-software").mkdir(parents=True)
         container = SimpleNamespace(environment=dict(os.environ))
         venv = Venv(container, str(build / "user-software"), "/user-software/venv/x")
-        attacker = context.Process(target=as_account, args=(OTHER, look_for_set_user_id, build, found))
-        attacker.start()
-        for _ in range(5):
-            venv.unpack(str(squashfs))
-        attacker.kill()
-        attacker.join()
+        with attacking(look_for_set_user_id, build, found):
+            for _ in range(5):
+                venv.unpack(str(squashfs))
         assert found.empty()
         unpacked = build / "user-software/bin"
         assert [stat.S_IMODE(path.stat().st_mode) for path in (unpacked, unpacked / "tool")] == [0o775, 0o755]
@@ -260,9 +296,22 @@ def test_user_software_of_somebody_else():
         assert not list(build.rglob("memory"))
 
 
-def as_account(account, function, *arguments):
+@contextlib.contextmanager
+def attacking(function, *arguments, group=None):
+    """Call a function, which doesn't return, as the other account meanwhile, perhaps a member of a group."""
+    attacker = multiprocessing.get_context("fork").Process(
+        target=as_account, args=(OTHER, function, *arguments), kwargs={"group": group}, daemon=True)
+    attacker.start()
+    try:
+        yield
+    finally:
+        attacker.kill()
+        attacker.join()
+
+
+def as_account(account, function, *arguments, group=None):
     """Call a function as another account."""
-    os.setgroups([])
+    os.setgroups([group] if group else [])
     os.setgid(account)
     os.setuid(account)
     function(*arguments)

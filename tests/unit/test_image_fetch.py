@@ -12,19 +12,14 @@ from easybuild.easyblocks.generic.container.image import check_content, check_no
 from easybuild.easyblocks.generic.container.imagefetch import fetch
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
 from easybuild.easyblocks.generic.container.runtime import Runtime, run_program
-from easybuild.easyblocks.generic.container.sif import DESCRIPTOR, HEADER, damage
+from easybuild.easyblocks.generic.container.sif import HEADER, damage
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.run import RunShellCmdError
 from ebsif.images.inspection import InspectionError, inspect
-from httpfiles import digest_of, serve_files
+from httpfiles import SIF, digest_of, serve_files
 from ocilayouts import add_blob, add_image
 
 pytestmark = pytest.mark.usefixtures("configuration")
-
-BEGIN = HEADER.size + DESCRIPTOR.size
-DATA = os.urandom(300_000 - BEGIN)
-SIF = HEADER.pack(bytes(32), b"SIF_MAGIC", b"", b"", 0, 0, 0, 1, HEADER.size, DESCRIPTOR.size, BEGIN, len(DATA)) + \
-    DESCRIPTOR.pack(0x4004, True, 1, 0, 0, BEGIN, len(DATA), len(DATA), 0, 0, 0, 0, b"", b"") + DATA
 
 
 @pytest.fixture
@@ -153,11 +148,12 @@ def test_the_note_is_about_the_image(files, target, monkeypatch, has_links):
 
 
 def test_what_a_killed_process_has_left(files, target):
-    """R-03: it is removed after a day, not that of a process that may still be fetching, nor other files."""
+    """R-03, security 4: it is removed after a day, not that of a process that may still fetch, nor other files."""
     left = {}
-    for name, age in (("killed", 2), ("running", 0)):
-        left[name] = target.parent / f".x.sif.{name}/layout"
+    for name, age in (("killed", 2), ("running", 0), ("renamed", 2)):
+        left[name] = target.parent / f".x.sif.{name}/{'photos' if name == 'renamed' else 'layout'}"
         left[name].mkdir(parents=True)
+        left[name].parent.chmod(0o700)
         (left[name] / "part").write_text("part")
         for path in (left[name] / "part", left[name], left[name].parent):
             os.utime(path, (path.stat().st_atime, path.stat().st_mtime - age * 24 * 3600))
@@ -165,7 +161,7 @@ def test_what_a_killed_process_has_left(files, target):
     os.utime(target.parent / ".x.sif.text", (1, 1))
     get(files.source, target)
     assert sorted(path.name for path in target.parent.iterdir()) == [
-        ".x.sif.running", ".x.sif.text", "x.sif", "x.sif.source.json"]
+        ".x.sif.renamed", ".x.sif.running", ".x.sif.text", "x.sif", "x.sif.source.json"]
 
 
 def test_directories_that_are_closed(files, tmp_path):

@@ -17,12 +17,12 @@ import re
 import shutil
 import tempfile
 import time
-from contextlib import suppress
-from typing import Any, Dict, List, Optional, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, download_file, mkdir, verify_checksum
-from easybuild.tools.filetools import write_file
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, download_file, mkdir, remove
+from easybuild.tools.filetools import verify_checksum, write_file
 from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit, run_shell_cmd
@@ -31,10 +31,13 @@ from .imagesource import DOCKER, DOCKER_ARCHIVE, HTTPS, OCI, OCI_ARCHIVE, ORAS, 
 from .install import open_to_readers, set_mode
 from .runtime import SHOWN_LINES, Runtime
 from .sif import is_sif, is_whole
+from .written import is_private
 
 DIGEST = re.compile(r'sha256:[0-9a-f]{64}\Z')
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md: the tag in the index of a layout
 TAG = 'org.opencontainers.image.ref.name'
+# What else is in the directory of a fetch: where the image is from, and a verified copy of it in an OCI layout.
+NOTE, LAYOUT = 'note', 'layout'
 DAY = 24 * 3600  # seconds; a directory that hasn't changed for so long was left by a killed process
 
 
@@ -47,16 +50,10 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
     to replace it. `checksum` is in any form that EasyBuild supports.
     """
     folder, name = os.path.split(target)
-    prefix = '.%s.' % name
     with open_to_readers():
         mkdir(folder, parents=True)
-    remove_leftovers(os.path.join(folder, prefix))
-    try:
-        work_dir = tempfile.mkdtemp(prefix=prefix, dir=folder)
-    except OSError as err:
-        raise failed("%s can't be fetched: nothing can be written to %s (%s). Choose a directory of yours with "
-                     "--sourcepath." % (name, folder, err.strerror))
-    try:
+    remove_leftovers(folder, name)
+    with private_directory(folder, name) as work_dir:
         trace_msg("fetching %s from %s" % (name, source))
         make_striped(work_dir, striping)
         made = os.path.join(work_dir, name)
@@ -68,7 +65,7 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
         if not (checksum is None or verify_checksum(made, checksum, {CHECKSUM_TYPE_SHA256: sha256})):
             raise altered("The image from %s has the SHA256 %s, but 'checksums' in the easyconfig has a different one. "
                           "Correct the checksum, or the source." % (source, sha256))
-        note = os.path.join(work_dir, 'note')
+        note = os.path.join(work_dir, NOTE)
         write_file(note, json.dumps({SOURCE: str(source), SHA256: sha256}, indent=2) + '\n')
         for path in (made, note):
             set_mode(path, 0o644)
@@ -79,9 +76,37 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
             os.rename(made, target)
         if again or give_name(made, target):
             os.rename(note, note_path(target))
-    finally:
-        shutil.rmtree(work_dir, ignore_errors=True)
     return source
+
+
+@contextmanager
+def private_directory(folder: str, name: str) -> Iterator[str]:
+    """
+    Make a directory beside an image that is fetched, and yield a path that always leads to it; remove it afterwards.
+
+    Others who may write to the folder can give the name of the directory to one of theirs, with links to files of this
+    account, while the runtime is fetching. The path leads to the directory that was opened, whatever its name (P-02).
+    """
+    try:
+        made = tempfile.mkdtemp(prefix='.%s.' % name, dir=folder)
+        number = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as err:
+        raise failed("%s can't be fetched: nothing can be written to %s (%s). Choose a directory of yours with "
+                     "--sourcepath." % (name, folder, err.strerror))
+    path = '/proc/%d/fd/%d' % (os.getpid(), number)
+    try:
+        if not is_private(os.fstat(number)):
+            raise failed("%s can't be fetched: somebody has exchanged %s meanwhile. Choose a directory of yours with "
+                         "--sourcepath." % (name, made))
+        try:
+            yield path
+        finally:
+            with suppress(OSError):
+                remove([os.path.join(path, one) for one in os.listdir(path)])
+    finally:
+        os.close(number)
+        with suppress(OSError):
+            os.rmdir(made)
 
 
 def give_name(made: str, target: str) -> bool:
@@ -98,13 +123,19 @@ def give_name(made: str, target: str) -> bool:
     return True
 
 
-def remove_leftovers(prefix: str) -> None:
-    """Remove directories in which a killed process was fetching: nothing in them has changed for a day."""
-    for leftover in glob.glob(glob.escape(prefix) + '*/'):
-        paths = [leftover] + [os.path.join(folder, name) for folder, _, names in os.walk(leftover) for name in names]
+def remove_leftovers(folder: str, name: str) -> None:
+    """
+    Remove directories in which a killed process was fetching: nothing in them has changed for a day.
+
+    Others may have given such a name to another directory of this account: only what was made here is removed.
+    """
+    for leftover in glob.glob(os.path.join(glob.escape(folder), glob.escape('.%s.' % name) + '*')):
         with suppress(OSError):
-            if max(os.lstat(path).st_mtime for path in paths) < time.time() - DAY:
-                shutil.rmtree(leftover.rstrip('/'))
+            paths = [leftover] + [os.path.join(place, one) for place, _, names in os.walk(leftover) for one in names]
+            is_ours = is_private(os.lstat(leftover)) and all(
+                one.startswith(name) or one in (NOTE, LAYOUT) for one in os.listdir(leftover))
+            if is_ours and max(os.lstat(path).st_mtime for path in paths) < time.time() - DAY:
+                shutil.rmtree(leftover)
 
 
 # --- each kind of source: write the SIF file; return the digest, or None if the digest of the file counts
@@ -144,7 +175,7 @@ def convert_archive(source: ImageSource, made: str) -> Optional[str]:
 
 def convert_layout(source: ImageSource, made: str) -> Optional[str]:
     """Let the runtime convert a verified copy of an image in an OCI layout, or take the SIF file in it."""
-    copy = os.path.join(os.path.dirname(made), 'layout')
+    copy = os.path.join(os.path.dirname(made), LAYOUT)
     try:
         entry = find_in_layout(source)
         layers = copy_from_layout(source, entry, copy)
@@ -231,8 +262,9 @@ def run_runtime(source: ImageSource, arguments: List[str], made: str) -> None:
         remedy = "Make room there, or choose another directory for temporary files (APPTAINER_TMPDIR) or for the " \
             "runtime's cache (APPTAINER_CACHEDIR)."
     lines = done.output.strip().splitlines()[-SHOWN_LINES:]
+    shown = [os.path.basename(one) if one == made else one for one in command]
     raise failed("%s can't be fetched with `%s`:\n%s\n%s" % (
-        source, ' '.join(command), '\n'.join('  ' + line for line in lines), remedy))
+        source, ' '.join(shown), '\n'.join('  ' + line for line in lines), remedy))
 
 
 def check_digest(source: ImageSource, found: str) -> str:

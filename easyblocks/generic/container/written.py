@@ -121,6 +121,11 @@ def read_regular(path: str, most: int = MOST_WRITTEN, links: bool = False) -> by
         return file.read(most)
 
 
+def is_private(status: os.stat_result) -> bool:
+    """Return whether this is a directory of this account that nobody else can enter."""
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
 def open_written(path: str, folder: str, most: float = MOST_WRITTEN) -> BinaryIO:
     """
     Open a file that programs in a container write to a folder that they see, for the host to read it.
