@@ -89,6 +89,29 @@ def test_a_broadcast_is_checked(node):
     assert [path.name for path in Path(place).iterdir()] == ["user-software.squashfs"]
 
 
+def test_several_tasks_of_a_node_copy_at_once(node, tmp_path):
+    """A4: each has a copy of its own until that is checked, and says nothing if another one was faster."""
+    place, _ = node.plan()
+    # each has copied, or has looked at the SHA256, before the first one renames
+    (tmp_path / "bin").mkdir()
+    waiting = f'#!/bin/bash\n/usr/bin/${{0##*/}} "$@"\nstatus=$?\ntouch {tmp_path}/"${{0##*/}}-$PPID"\n' \
+        f'until (($(ls {tmp_path} | grep -c "^${{0##*/}}-") >= 3)); do sleep 0.02; done\nexit "$status"\n'
+    for step, names in ((["--copy"], ("cp", "sha256sum")), (["--check"], ("sha256sum",))):
+        for path in (*tmp_path.glob("bin/*"), *tmp_path.glob("cp-*"), *tmp_path.glob("sha256sum-*")):
+            path.unlink()
+        for name in names:
+            (tmp_path / "bin" / name).write_text(waiting)
+            (tmp_path / "bin" / name).chmod(0o755)
+        if step == ["--check"]:
+            Path(place, "user-software.squashfs").rename(Path(place, "user-software.squashfs.new"))
+        tasks = [subprocess.Popen(
+            ["bash", PROGRAM, *step], stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+            env={**node.environment, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}) for _ in range(3)]
+        assert [(task.communicate(timeout=300)[1], task.returncode) for task in tasks] == [("", 0)] * 3
+        assert [path.name for path in Path(place).iterdir()] == ["user-software.squashfs"]
+    assert Path(place, "user-software.squashfs").read_bytes() == b"software"
+
+
 @pytest.mark.parametrize(("arguments", "status", "expected"), [
     (["--broadcast", "false"], 1, "false failed: ranks read "), (["--check"], 0, ""), (["--remove"], 0, ""),
     (["--prepare"], 1, "no directory for the copies"), (["--copy"], 0, "no directory for the copies"),
