@@ -100,8 +100,9 @@ def value_problem(value: str, tcl_in_lmod: bool = False) -> Optional[str]:
         return "should be one line without control characters: modules tools can't set it"
     if re.search(r'(^|:)~', value):
         return "begins with '~', which is the home directory with some modules tools: write the full path"
-    if tcl_in_lmod and value != value.strip(' '):
-        return "has blanks at its ends, which Lmod loses in a module in Tcl: use Lua"
+    # Tcl 8.6 has no emoji
+    if tcl_in_lmod and (value != value.strip(' ') or re.search('[\U00010000-\U0010ffff]', value)):
+        return "has blanks at its ends, or characters such as emoji, which Lmod loses in a module in Tcl: use Lua"
     return None
 
 
