@@ -23,8 +23,36 @@ EXIT_INTERRUPTED = 130
 # What EasyBuild has besides easyblocks.
 EASYBUILD = ("easybuild.framework", "easybuild.tools")
 
+class Store(argparse.Action):
+    """
+    What an option without `action` does: keep its value, and don't drop one that was given before (H-03).
+
+    An option with a list of values (`nargs`) adds up; one with a single value is refused the second time.
+    """
+
+    is_given = False
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        """Keep the value in the namespace."""
+        if option_string and self.is_given:
+            if not isinstance(values, list):
+                parser.error(f"{option_string} can be given only once")
+            values = [*getattr(namespace, self.dest), *values]
+        self.is_given = bool(option_string)
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
-    """The parser of a command, which leaves exit status and message of usage errors to `main`."""
+    """
+    The parser of one command line, which leaves exit status and message of usage errors to `main`.
+
+    All options of all commands are made by it, and so follow the rule of `Store`.
+    """
+
+    def __init__(self, *arguments, **settings):
+        """Let options without `action` use Store."""
+        super().__init__(*arguments, **settings)
+        self.register("action", None, Store)
 
     def error(self, message):
         """Raise UsageError."""
@@ -112,7 +140,7 @@ def without_easybuild(arguments) -> str:
     from ebsif.commands.options import add_settings, settings_of
 
     # the parser of the command may not be there: its module imports EasyBuild
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = Parser(add_help=False)
     add_settings(parser)
     options, _ = parser.parse_known_args(arguments)
     modules = []

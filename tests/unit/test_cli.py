@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from importlib.metadata import distribution
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from ebsif import files
 from ebsif.catalogue import settings
 from ebsif.cli import check_python, main, parser_of
 from ebsif.commands import COMMANDS, HIDDEN, MOVED, STATUSES
-from ebsif.errors import FAILED, USAGE, EbsifError
+from ebsif.errors import FAILED, USAGE, EbsifError, UsageError
 from ebsif.images.registry.login import login_for
 from ebsif.installed import doctor
 from ebsif.report import output
@@ -101,6 +102,32 @@ def test_one_word_per_option():
                 assert option.nargs == 0, (name, long)
             seen |= long
     assert flags <= seen
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_that_are_given_twice(name):
+    """H-03, generator D1: both count, or the second one is refused; never the last one in silence."""
+    for option in parser_of(name)._actions:
+        if option.nargs == 0 or not option.option_strings:
+            continue
+        default = option.default or []
+        values = (["one"], ["two"]) if option.nargs in ("+", "*") else ("one", "two")
+        options = Namespace(**{option.dest: option.default})
+        option(parser_of(name), options, values[0], option.option_strings[0])
+        try:
+            option(parser_of(name), options, values[1], option.option_strings[0])
+        except UsageError as error:
+            assert f"{option.option_strings[0]} can be given only once" in str(error)
+        else:
+            assert getattr(options, option.dest) == [*default, "one", "two"], option.option_strings
+
+
+def test_an_option_that_is_given_twice(capsys):
+    """H-03: as a person types it; a value that is the default counts, too."""
+    for words in (["list", "--site", "lumi", "--site", "local"], ["job", "x", "-N", "1", "--nodes", "2", "--", "t.py"]):
+        assert main(words) == USAGE
+        assert re.search(r"^ebsif: (--site|--nodes) can be given only once \(see `ebsif \w+ --help`\)$",
+                         capsys.readouterr().err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

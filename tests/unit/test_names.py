@@ -816,6 +816,63 @@ def test_commands_after_an_installation(extension, capsys):
     assert "leave out --post, --verify" in extension.extend("--from-lock", "l.json", "--post", "x", status=2)[1]
 
 
+def test_packages_of_several_options(extension):
+    """H-03, generator D1: whatever is asked for counts, in one option or in several; one package has one line."""
+    for name, text in (("a.txt", "lightly\nshared\n"), ("b.txt", "shared\nmore\n"), ("uv.lock", "version = 1\n")):
+        Path(name).write_text(text)
+    extension.prefix.install(BASE)
+    for words, wanted in (
+            (["--add", "lightly", "--add", "more", "most"], ["lightly", "more", "most"]),
+            (["-r", "a.txt", "-r", "b.txt"], ["lightly", "shared", "more"]),
+            (["--add", "lightly", "lightly"], ["lightly"])):
+        assert extension.extend(BASE, *words, "--name", "new")[0]["requirements"] == wanted
+    assert extension.extend(BASE, "--apt", "aa", "--apt", "bb", "cc", "--name", "new")[0]["system_packages"] == [
+        "aa", "bb", "cc"]
+    assert extension.extend("mine", "--remove", "greeting", "--remove", "numpy")[0]["requirements"] == ["rich"]
+    # generator B10
+    for words, problem in ((["--add", "rich", "Rich>=2"], "--add has rich twice ('rich' and 'Rich>=2')"),
+                           (["--replace", "rich==1", "rich==2"], "--replace has rich twice"),
+                           (["--apt", "aa=1", "--apt", "aa=2"], "--apt has aa twice (aa=1 and aa=2)"),
+                           (["-r", "a.txt", "-r", "uv.lock"], "uv.lock locks everything that is installed")):
+        assert problem in extension.extend(BASE, *words, "--name", "new", status=3)[1]
+    twice = "requirements = ['rich; python_version < \"3\"', 'rich', 'hello']\n"
+    extension.install(twice, ["rich", "hello"], OTHER)
+    assert "(it was made with: rich, hello)" in extension.extend("other", "--remove", "x", status=3)[1]
+
+
+def test_a_container_after_packages(extension):
+    """Generator D9: `--add X CONTAINER` takes the container for a package, and says so."""
+    for words in (["--add", "lightly", "mine"], ["--add", "lightly", "--apt", "a", BASE]):
+        said = extension.extend(*words, "--name", "new", status=2)[1]
+        assert f"is a package. Put the container first: ebsif extend {words[-1]} {words[-3]} ..." in said or \
+            f"ebsif extend {words[-1]} --apt ..." in said
+    extension.monkeypatch.setenv("CONTAINERROOT", str(extension.root))
+    # the loaded module
+    assert extension.extend("--add", "lightly", "other")[0]["requirements"][-2:] == ["lightly", "other"]
+    assert "Put the container first" in extension.extend("--add", "lightly", MINE, status=2)[1]
+
+
+def test_commands_without_python_packages(extension):
+    """Generator B3: --post and --verify of an extension with --apt alone run, too; they stay if packages go."""
+    extension.prefix.install(BASE)
+    commands = ["--post", "echo hi", "--verify", "hello"]
+    values, _ = extension.extend(BASE, "--apt", "hello", *commands, "--name", "ap")
+    stage = {"name": "commands", "post": ["echo hi"], "verify": ["hello"]}
+    assert (values["system_packages"], values["requirements"]) == (["hello"], [stage])
+    parameters = f"system_packages = ['hello']\nrequirements = {[stage]}\n"
+    extension.install(parameters, [], f"{BASE}-ap-20261121", system_layer={"requested": ["hello"]})
+    values, _ = extension.extend("ap", "--add", "lightly", "--verify", "more")
+    assert values["requirements"] == [stage, {
+        "name": "requirements", "requirements": ["lightly"], "verify": ["more"]}]
+    values, _ = extension.extend("ap", "--verify", "more")
+    assert values["requirements"] == [{**stage, "verify": ["hello", "more"]}]
+    extension.install(parameters.replace("}]", "}, {'name': 'two', 'requirements': ['rich']}]"), ["rich"],
+                      f"{BASE}-both-20261121")
+    assert extension.extend("both", "--remove", "rich")[0]["requirements"] == [stage]
+    assert "--no-build-isolation is for Python packages" in extension.extend(
+        BASE, "--apt", "hello", "--no-build-isolation", "--name", "ap2", status=2)[1]
+
+
 def test_another_version_of_a_package_with_extras(extension):
     """E-03: it keeps its extras, unless others are asked for, and so what they need, in the image's Python."""
     extension.root = extension.install("requirements = ['greeting[more]>=1']\n", ["greeting", "hello", "rich", "http"],

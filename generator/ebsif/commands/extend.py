@@ -58,7 +58,7 @@ from ebsif.environments.outcome import (
 )
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import places
-from ebsif.installed.names import Names, shown
+from ebsif.installed.names import Found, Names, shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
 from ebsif.packages.venv import Package
@@ -109,8 +109,9 @@ def configure(parser):
     add_settings(parser)
     add_name(parser, "module", "what to extend, or the extension to change")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("-r", "--requirements", metavar="FILE",
-                      help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml")
+    what.add_argument("-r", "--requirements", metavar="FILE", type=Path, action="append", default=[],
+                      help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml (repeatable, "
+                           "except for the last two)")
     what.add_argument("--from-venv", metavar="PATH", type=Path,
                       help="install the packages of a virtual environment (a directory or a SquashFS file) with "
                            "their exact versions")
@@ -128,11 +129,11 @@ def configure(parser):
     parser.add_argument("--remove", metavar="PACKAGE", nargs="+", default=[],
                         help="remove packages from an extension, and packages that only they need"
                         ).completer = complete_packages
-    parser.add_argument("--apt", metavar="PACKAGE", nargs="+", action="extend", default=[],
+    parser.add_argument("--apt", metavar="PACKAGE", nargs="+", default=[],
                         help="add packages of the image's distribution (Debian, Ubuntu): NAME or NAME=VERSION")
-    parser.add_argument("--remove-apt", metavar="PACKAGE", nargs="+", action="extend", default=[],
+    parser.add_argument("--remove-apt", metavar="PACKAGE", nargs="+", default=[],
                         help="remove such packages from an extension")
-    parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", action="extend", default=[],
+    parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", default=[],
                         help="let --apt replace these packages of the image by other versions (refused otherwise)")
     parser.add_argument("--replace", metavar="PACKAGE==VERSION", nargs="+", default=[],
                         help="install these versions in place of the image's, after showing which packages require "
@@ -174,7 +175,7 @@ def run(options: Namespace) -> int:
         if changes_system(options):
             raise UsageError("--from-lock installs what is in the lock: change system packages afterwards")
         return repeat(options, names)
-    base = names.find(options.module)
+    base = find_base(options, names)
     if isinstance(base, Path) and (base.parent.parent / lockfile.RECORD).is_file():
         base = places.of_directory(base.parent.parent)
     plain = {container.module_or_version for container in names.containers}
@@ -200,6 +201,18 @@ def run(options: Namespace) -> int:
         change.report_left_behind(installation, options.name, wanted)
     extension = Extension(container, options.name, extending.on_top(container, wanted, options.name))
     return make_new(options, extension)
+
+
+def find_base(options: Namespace, names: Names) -> Found:
+    """Return what is to be extended; raise UsageError if it was typed where an option takes it for a package."""
+    lists = {"--add": options.add, "--remove": options.remove, "--apt": options.apt, "--remove-apt": options.remove_apt,
+             "--allow-upgrade": options.allow_upgrade, "--replace": options.replace}
+    for option, words in lists.items():
+        # a package may be called like a container, so with a loaded module, only a version tells
+        if words and not options.module and ("/" in words[-1] or not places.loaded()) and names.named(words[-1]):
+            raise UsageError(f"no container given: after {option}, {words[-1]} is a package. Put the container first: "
+                             f"ebsif extend {words[-1]} {option} ...")
+    return names.find(options.module)
 
 
 def make_new(options: Namespace, extension: Extension) -> int:
@@ -260,8 +273,8 @@ def wanted_packages(options: Namespace, container: Container) -> list:
     if options.add:
         stages = requirements.split_into_stages(change.parse(options.add))
     elif options.from_venv or options.requirements:
-        wanted = venv.read(options.from_venv) if options.from_venv else requirements.read(
-            Path(options.requirements), extending.known_image(container), options.extra, options.group)
+        wanted = venv.read(options.from_venv) if options.from_venv else requirements.read_all(
+            options.requirements, extending.known_image(container), options.extra, options.group)
         stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
     for text in impossible:
         output.note(text)
@@ -342,7 +355,8 @@ def change_packages(options: Namespace, environment: Environment, container: Con
     if options.replace:
         environment.stages[environment.inherited:] = replacing.allow(
             environment.own, replacing.parse(options.replace))
-    environment.stages[environment.inherited:] = extending.with_commands(environment.own, commands_of(options))
+    environment.stages = extending.append(environment.stages[:environment.inherited], extending.with_commands(
+        environment.own, commands_of(options)), options.name)
     return options.rebuild or environment.changed_by_hand or environment.asked != before
 
 

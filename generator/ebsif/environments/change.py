@@ -230,20 +230,30 @@ def report_left_behind(installation: Installation, name: str, wanted: Sequence) 
 # --- changes
 
 
-def parse(texts: Iterable[str]) -> list[str]:
-    """Return packages of the command line as lines of a requirements.txt, with absolute paths."""
-    lines = []
+def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
+    """
+    Return packages of the command line, which an option has, as lines of a requirements.txt, with absolute paths.
+
+    Each package has one line, which replaces that of the extension.
+    """
+    lines: list[str] = []
     for text in texts:
         if Path(text).suffix in (".txt", ".toml", ".lock", ".yml", ".yaml") and Path(text).is_file():
-            raise ChangingError(f"--add '{text}' is a file: to add the packages that are in it, use -r "
+            raise ChangingError(f"{option} '{text}' is a file: to add the packages that are in it, use -r "
                                 f"{shlex.quote(text)}")
-        lines += requirementstxt.lines_for(text, "--add", Path(), ())
+        lines += [line for line in requirementstxt.lines_for(text, option, Path(), ()) if line not in lines]
+    named: dict[str, str] = {}
     for line in lines:
         if "/" not in line and not parsed(line):
-            raise ChangingError(f"--add '{line}' is not a requirement: write a name, with or without versions, such as "
-                                "'einops>=0.8', or the path of a wheel")
+            raise ChangingError(f"{option} '{line}' is not a requirement: write a name, with or without versions, such "
+                                "as 'einops>=0.8', or the path of a wheel")
+        name = name_in(line)
+        if name in named:
+            raise ChangingError(f"{option} has {name} twice ('{named[name]}' and '{line}'): write all that you want of "
+                                "it in one requirement, such as 'einops>=0.8,<1'")
+        named.update({name: line} if name else {})
     if not lines:
-        raise ChangingError("--add names no package: write a name, such as einops")
+        raise ChangingError(f"{option} names no package: write a name, such as einops")
     return lines
 
 
@@ -302,7 +312,8 @@ def replace(environment: Environment, wanted: list, name: str) -> None:
 
 def remove(environment: Environment, names: Sequence[str]) -> None:
     """Remove packages, and the stages that were there for them; raise ChangingError if one isn't the extension's."""
-    for text in names:
+    without_packages = {stage.get("name") for stage in environment.own if not lines_of(stage)}
+    for text in dict.fromkeys(names):
         name = normal_name(text)
         stages = [stage for stage in environment.own if name in map(name_in, stage["requirements"])]
         if not stages:
@@ -311,10 +322,10 @@ def remove(environment: Environment, names: Sequence[str]) -> None:
             stage["requirements"] = [line for line in stage["requirements"] if name_in(line) != name]
             allowed = [one for one in stage.pop("allow_replace", []) if normal_name(one) != name]
             stage.update({"allow_replace": allowed} if allowed else {})
-    own = [stage for stage in environment.own if lines_of(stage)]
+    own = [stage for stage in environment.own if lines_of(stage) or stage.get("name") in without_packages]
     if not any(stage.get("no_build_isolation") for stage in own):
         own = [stage for stage in own if not stage["name"].startswith(BUILD_TOOLS)]
-    if not own and not environment.has_system:
+    if not any(map(lines_of, own)) and not environment.has_system:
         raise nothing_left(environment.module)
     environment.stages[environment.inherited :] = own
     report_removal(environment, [normal_name(name) for name in names])
@@ -346,7 +357,8 @@ def why_not_removable(environment: Environment, name: str, text: str) -> str:
         return f"{text} can't be removed alone: {environment.who_needs(name)} it"
     if name in environment.image:
         return f"{text} {environment.image[name]} is in the image, from which nothing can be removed"
-    asked = [name_in(line) for stage in environment.own for line in lines_of(stage) if name_in(line)]
+    # a file may have a package twice, for two Pythons, for example
+    asked = list(dict.fromkeys(name for stage in environment.own for name in map(name_in, lines_of(stage)) if name))
     return (f"{environment.module} has no package {text}{did_you_mean(name, asked)} (it was made with: "
             f"{', '.join(asked)})")
 
@@ -367,7 +379,8 @@ def start_from(installation: Installation) -> None:
 
 
 def simplest(stages: list[dict[str, Any]]) -> list[Any]:
-    """Return stages as lines if there is only one, with nothing but requirements."""
+    """Return stages, of commands only without `requirements`; as lines if there is one with nothing else."""
+    stages = [{key: value for key, value in stage.items() if value or key != "requirements"} for stage in stages]
     only = stages[0] if len(stages) == 1 else {}
     is_plain = only and only == {"name": "requirements", "requirements": only.get("requirements")}
     return only["requirements"] if is_plain else stages

@@ -17,7 +17,7 @@ from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Stage, as_parameter
 from ebsif.eb import framework
-from ebsif.errors import EbsifError
+from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import lock, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
@@ -26,6 +26,8 @@ from ebsif.packages.formats.wanted import Image
 TODAY = "%Y%m%d"
 # Ends the description of an extension.
 ADDITION = "\nWith additional packages of the user's choice."
+# The name of a stage that installs nothing.
+COMMANDS = "commands"
 
 
 class ExtendingError(EbsifError):
@@ -40,8 +42,10 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
     part of the version suffix. Raise ExtendingError if the container can't be extended, or a name is not valid there.
     """
     if wanted and not container.venv:
-        raise ExtendingError(f"{container.module} can't be extended: it has no user software ('venv' in the catalogue, "
-                             "the easyblock ContainerVenv in an easyconfig)")
+        has_commands_only = [stage.get("name") for stage in stages_of(wanted)] == [COMMANDS]
+        what = "can't have --post or --verify" if has_commands_only else "can't be extended"
+        raise ExtendingError(f"{container.module} {what}: it has no user software ('venv' in the catalogue, the "
+                             "easyblock ContainerVenv in an easyconfig)")
     check_names(name, date)
     lines = wanted
     if are_stages(wanted):
@@ -86,10 +90,15 @@ def with_commands(wanted: list, properties: dict[str, Any]) -> list:
     Return stages or lines with properties of stages.
 
     Packages of all stages are built without isolation; commands run after the last one, after those that it has.
+    Without Python packages (--apt alone), the commands have a stage of their own. Raise UsageError if there is nothing
+    to build.
     """
     stages = stages_of(wanted)
-    if not (properties and stages):
+    if not properties:
         return wanted
+    if not stages and "no_build_isolation" in properties:
+        raise UsageError("--no-build-isolation is for Python packages: add some with --add or -r, or leave it out")
+    stages = stages or [{"name": COMMANDS}]
     for stage in stages if "no_build_isolation" in properties else ():
         stage["no_build_isolation"] = True
     for name in properties.keys() - {"no_build_isolation"}:

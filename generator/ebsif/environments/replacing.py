@@ -24,7 +24,7 @@ FITS, BREAKS = "fits", "breaks"
 
 def parse(texts: Sequence[str]) -> list[str]:
     """Return the packages of --replace as requirement lines; raise ExtendingError unless each has an exact version."""
-    lines = change.parse(texts)
+    lines = change.parse(texts, "--replace")
     for line in lines:
         version_in(line)
     return lines

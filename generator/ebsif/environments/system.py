@@ -34,6 +34,10 @@ def added(container: Container, packages: Sequence[str], allowed: Sequence[str])
     for name in (*packages, *allowed):
         if not SYSTEM_PACKAGE.match(name):
             raise SystemPackagesError(f"not a name of a package: '{name}' (write NAME or NAME=VERSION)")
+    named: dict[str, str] = {}
+    for text, name in zip(packages, system_names(packages)):
+        if named.setdefault(name, text) != text:
+            raise SystemPackagesError(f"--apt has {name} twice ({named[name]} and {text}): leave out one of them")
     if not packages and not allowed:
         return container
     if not packages and not system_of(container.system_packages).packages:

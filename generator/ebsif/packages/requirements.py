@@ -25,6 +25,30 @@ WHEEL = re.compile(r"[^\s@]*/([A-Za-z0-9_.]+)-[^/\s]*\.whl\b")
 # --- files
 
 
+def read_all(paths: Sequence[Path], image: Optional[Image] = None, extras: Sequence[str] = (),
+             groups: Sequence[str] = ()) -> Wanted:
+    """
+    Return the requirements in several files together, as `pip install -r ONE -r OTHER` does; see `read`.
+
+    A lock file is complete: pip wants a hash for all packages or for none.
+    """
+    for path in paths if len(paths) > 1 else ():
+        if is_lock(path):
+            raise RequirementsError(f"{path} locks everything that is installed, so it can't be combined with other "
+                                    "files: lock all of them together, or give it alone")
+    first, *others = (read(path, image, extras, groups) for path in paths)
+    lines, impossible = list(first.lines), list(first.impossible)
+    for wanted in others:
+        lines += [line for line in wanted.lines if line not in lines]
+        impossible += [text for text in wanted.impossible if text not in impossible]
+    return Wanted(lines, impossible)
+
+
+def is_lock(path: Path) -> bool:
+    """Return whether a file is one of the lock files that `read_format` knows, by its name."""
+    return path.name == "uv.lock" or lockfiles.is_pylock(path)
+
+
 def read(path: Path, image: Optional[Image] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()) -> Wanted:
     """Return the requirements in a file of any format, with extras and dependency groups of its project."""
     if not path.is_file():
