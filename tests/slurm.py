@@ -175,8 +175,8 @@ class Cluster:
             shutil.chown(path, "munge", "munge")
         # below a directory of the account that runs the tests, which it would refuse
         self.daemon(
-            "munged", "--force", "--foreground", f"--socket={place}/socket", f"--key-file={place}/key", f"--pid-file={place}/pid",
-            f"--log-file={place}/log", f"--seed-file={place}/seed", account="munge")
+            "munged", "--force", "--foreground", f"--socket={place}/socket", f"--key-file={place}/key",
+            f"--pid-file={place}/pid", f"--log-file={place}/log", f"--seed-file={place}/seed", account="munge")
         self.wait_for((place / "socket").exists)
 
     def daemon(self, *command, account="root"):

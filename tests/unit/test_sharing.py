@@ -118,6 +118,7 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     ({"image": {"file": "../a.sif", "sha256": SHA256}}, "without a directory"),
     ({"venv_packages": None}, "damaged: 'venv_packages' has a wrong type"),
     ({"venv_packages": ["--index-url https://x.example==1"]}, "lines like name==version"),
+    ({"venv_packages": ["--index-url=https://x.example==1"]}, "lines like name==version"),
     ({"venv_name": "../x"}, "the name of a directory"),
     ({"module": {"name": "a\nb"}}, "should be printable"),
     ({"stages": [{"requirements": "x"}]}, "damaged: 'stages' has a wrong type"),
@@ -125,6 +126,8 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     ({"stages": [{"name": "a", "requirements": "x", "newer": 1}]}, "in the stage 'a', 'newer' is unknown or wrong"),
     ({"stages": [{"name": "a", "requirements": "x", "options": [1]}]}, "in the stage 'a', 'options' is unknown or"),
     ({"stages": []}, "there is nothing to repeat"),
+    *(({"stages": [{"name": "a", "requirements": "x", "modules": [path]}]}, "is not the name of a module")
+      for path in ("/tmp/evil.tcl", "./evil", "gcc/../../tmp/evil", "-f", "gcc;id", "~/evil")),
 ])
 def test_locks_of_others_are_checked(tmp_path, changes, problem):
     """E-07, R-06, N9: from a file and from a registry: what is missing or damaged is said, before anything is done."""
@@ -134,6 +137,60 @@ def test_locks_of_others_are_checked(tmp_path, changes, problem):
         repeating.read(path)
     with pytest.raises(EbsifError, match=problem):
         artifact.read(open_repository(share(tmp_path, **changes)))
+
+
+# what a stage can do besides installing packages of the usual index, and how that is shown
+STAGE = {
+    "name": "a", "requirements": ["einops", "--find-links /tmp/x", "mine @ https://x.example/mine.whl"],
+    "modules": ["gcc/13"], "env": {"PIP_INDEX_URL": "https://y.example"}, "index_url": "https://z.example/simple",
+    "options": ["--trusted-host=z.example"], "pre": ["touch /tmp/before"], "post": [["rm", "-r", "a \x1b[2Jb"]],
+    "verify": ["id > /tmp/pwn"]}
+SHOWN = """\
+  stage 'a' loads the module: gcc/13
+  stage 'a' sets: PIP_INDEX_URL=https://y.example
+  stage 'a' takes packages from: https://z.example/simple
+  stage 'a' gives pip: --trusted-host=z.example
+  stage 'a' runs: touch /tmp/before
+  stage 'a' runs: rm -r 'a \\x1b[2Jb'
+  stage 'a' runs: id > /tmp/pwn
+  stage 'a' gives pip: --find-links /tmp/x
+  stage 'a' gives pip: mine @ https://x.example/mine.whl
+"""
+
+
+@pytest.mark.parametrize("command", ["extend", "pull"])
+def test_what_a_lock_runs_is_shown_and_asked_for(command, eb_prefix, tmp_path, capsys, monkeypatch):
+    """P-07, security 6: commands, modules and indexes of somebody else's lock, before any is run or used."""
+    eb_prefix.install(MINE)
+    (tmp_path / "lock.json").write_text(json.dumps({**RECORD, "stages": [STAGE]}))
+    reference = share(tmp_path, stages=[STAGE])
+    source = ["extend", "--from-lock", "lock.json"] if command == "extend" else ["pull", reference]
+    words = [*source, "--name", "theirs", "--date", "1", "-o", "place"]
+    made = []
+    for module in ("extend", "pull"):
+        monkeypatch.setattr(f"ebsif.commands.{module}.make", lambda *_: made.append(1) or 0)
+    ways = (["--install"], ["--rebuild"], *([["--check"]] if command == "extend" else []))
+    for way in ways:
+        monkeypatch.setattr("sys.argv", ["ebsif", *words, *way])
+        assert main([*words, *way]) == 3
+        said = capsys.readouterr().err
+        assert SHOWN in said and made == []
+        assert f"if you trust whoever wrote it, ebsif {command} " in said and said.endswith(f" {way[0]} --yes\n")
+        # at a terminal
+        with monkeypatch.context() as terminal:
+            terminal.setattr("ebsif.commands.options.confirmed", lambda *_: False)
+            assert main([*words, *way]) == 1
+        assert "nothing was done" in capsys.readouterr().err and made == []
+    # nothing is run when the easyconfig is written, or with consent
+    for way in ([], *([*one, "--yes"] for one in ways)):
+        assert main([*words, *way]) == 0
+        assert SHOWN in capsys.readouterr().err
+        assert made.pop() and not made
+    # only packages: nothing to ask
+    (tmp_path / "lock.json").write_text(json.dumps(RECORD))
+    if command == "extend":
+        assert main([*words, "--install"]) == 0
+        assert "besides packages" not in capsys.readouterr().err
 
 
 def test_locks_with_something_missing(tmp_path):

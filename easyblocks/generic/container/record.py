@@ -19,6 +19,7 @@ from . import lockfile
 from .install import ebsif_version, write_whole
 from .runtime import existing_sources
 from .usersoftware import UserSoftware
+from .written import escape, is_module
 
 
 class InstallRecord(lockfile.Record):
@@ -42,6 +43,11 @@ class InstallRecord(lockfile.Record):
         if not all(map(record.has, ('stages', 'image_packages', 'venv_packages'))):
             raise EasyBuildError("%s is the lock of a container module without user software: there is nothing to "
                                  "repeat", path)
+        for stage in record.stages:
+            wrong = [name for name in stage.get('modules') or [] if not is_module(str(name))]
+            if wrong:
+                raise EasyBuildError("%s can't be repeated: it loads '%s', which is not the name of a module",
+                                     path, escape(wrong[0]))
         return record
 
     def write(self, path: str) -> None:

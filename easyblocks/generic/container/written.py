@@ -43,6 +43,9 @@ PACKAGE_VERSION = re.compile(r'[A-Za-z0-9_][A-Za-z0-9_.+:!^~-]*\Z')
 # Of programs that may become commands.
 COMMAND = re.compile(r'[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z')
 
+# Of modules of the host. A path instead would be a program that the modules tool runs.
+MODULE = re.compile(r'[A-Za-z0-9_][A-Za-z0-9_.+:@~-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+:@~-]*)*\Z')
+
 
 def is_for_pip(name: str, version: Optional[str]) -> bool:
     """Return whether pip can parse a package and its version."""
@@ -53,6 +56,11 @@ def is_package(name: object, version: object) -> bool:
     """Return whether these may be name and version of a package; EasyBuild writes them into module files unquoted."""
     return isinstance(name, str) and isinstance(version, str) and bool(
         PACKAGE_NAME.match(name) and PACKAGE_VERSION.match(version))
+
+
+def is_module(name: str) -> bool:
+    """Return whether a text may be the name of a module of the host that is to be loaded."""
+    return bool(MODULE.match(name))
 
 
 def is_command(name: str) -> bool:

@@ -18,6 +18,9 @@ With --replace, the module has another version of a package of the image. First,
 it, and in which versions. To replace packages that are compiled or built for the machine, such as torch or numpy, add
 --force.
 
+With --from-lock, the commands in the lock run with your rights, even with --check. They are shown first, with the
+modules and package indexes that the lock uses, and you are asked whether to go on (--yes: go on).
+
 With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, in the image, the wheel of every package
 that its stages install. Nothing is installed.
 """
@@ -36,14 +39,16 @@ from ebsif.commands.options import (
     add_outcome,
     add_settings,
     add_yes,
+    agreed,
     complete_packages,
     confirmed,
     names_of,
     request_of,
     settings_of,
+    with_yes,
 )
 from ebsif.eb import framework
-from ebsif.environments import bases, change, extending, plan, repeating, replacing, system
+from ebsif.environments import bases, change, extending, plan, repeating, replacing, system, trust
 from ebsif.environments.change import Environment
 from ebsif.environments.extending import ExtendingError
 from ebsif.environments.outcome import (
@@ -116,7 +121,8 @@ def configure(parser):
                       help="install the packages of a virtual environment (a directory or a SquashFS file) with "
                            "their exact versions")
     what.add_argument("--from-lock", metavar="FILE", type=Path,
-                      help="install exactly what `ebsif lock` has written to FILE, on the container with its image")
+                      help="install exactly what `ebsif lock` has written to FILE, on the container with its image, "
+                           "after showing the commands, modules and indexes in it, and asking for confirmation")
     what.add_argument("--wheelhouse", metavar="DIRECTORY", type=Path,
                       help="only collect the wheels of an easyconfig or extension in this directory")
     parser.add_argument("--extra", metavar="NAME", action="append", default=[],
@@ -291,11 +297,8 @@ def is_accepted(options: Namespace, container: Container, own: dict[str, Package
     replacing.report(container, own, replacing.parse(options.replace), options.force, options.image, options.dry_run)
     if not request.installs or options.check or options.yes:
         return True
-    words = list(request.words)
-    words.insert(words.index("--") if "--" in words else len(words), "--yes")
-    command = install_command(words)
     if confirmed("Install it?", ExtendingError(f"nothing was installed, because there is no terminal to ask on: to go "
-                                               f"on, {command}")):
+                                               f"on, {install_command(with_yes(request))}")):
         return True
     output.note("nothing was installed")
     return False
@@ -373,6 +376,10 @@ def repeat(options: Namespace, names: Names) -> int:
             if isinstance(base, Installation) else bases.chosen(names, options.module, site)
     else:
         container = repeating.base_of(record, names.containers, site)
+    # --check runs commands, too: it tries the installation
+    if not agreed(request, options.from_lock, [*trust.uses(record.stages)], request.check or request.installs,
+                  options.yes):
+        return FOUND
     check_name(request, Extension(container, options.name, record.stages))
     if repeating.has_other_image(container, record):
         output.note(f"{container.module} has another image than {options.from_lock}: the packages in "

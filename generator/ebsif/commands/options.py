@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -131,6 +132,32 @@ def confirmed(question: str, without_terminal: EbsifError) -> bool:
         raise without_terminal
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def with_yes(request: "Request") -> list[str]:
+    """Return the arguments of a command, with --yes before those for eb."""
+    words = list(request.words)
+    words.insert(words.index("--") if "--" in words else len(words), "--yes")
+    return words
+
+
+def agreed(request: "Request", place: object, uses: list[str], runs: bool, yes: bool) -> bool:
+    """
+    Show what the lock in a place, which may be somebody else's, runs or uses; return whether the person goes on.
+
+    It is asked for if the command `runs` it, unless `yes` is true. Raise EbsifError where there is no terminal.
+    """
+    if not uses or request.dry_run:
+        return True
+    print(f"ebsif: besides packages, {place} has:", *(f"  {line}" for line in uses), sep="\n", file=sys.stderr)
+    if not runs or yes:
+        return True
+    if confirmed("Do you trust whoever wrote it, and go on?", EbsifError(
+            "nothing was done, because there is no terminal to ask on: if you trust whoever wrote it, "
+            f"{shlex.join(['ebsif', *with_yes(request)])}")):
+        return True
+    print("ebsif: nothing was done", file=sys.stderr)
+    return False
 
 
 def add_outcome(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,8 @@ If the environment's image is here, in a module or in the catalogue, the user so
 the original. If not, the command writes the lock, and prints how to install the same versions on another image. The
 login for the registry is the container runtime's (`apptainer registry login`).
 
-This installs code that nobody has signed: pull only from people you trust, and give the digest.
+This installs code that nobody has signed: pull only from people you trust, and give the digest. Commands, modules and
+package indexes in its lock are shown, and you are asked before anything is installed (--yes: not asked).
 """
 
 import functools
@@ -15,9 +16,9 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX
 
-from ebsif.commands.options import add_outcome, add_settings, names_of, request_of, settings_of
+from ebsif.commands.options import add_outcome, add_settings, add_yes, agreed, names_of, request_of, settings_of
 from ebsif.eb import framework
-from ebsif.environments import artifact, extending, repeating
+from ebsif.environments import artifact, extending, repeating, trust
 from ebsif.environments.artifact import Artifact
 from ebsif.environments.outcome import (
     Companion,
@@ -31,6 +32,7 @@ from ebsif.environments.outcome import (
     write_file,
 )
 from ebsif.environments.plan import Plan
+from ebsif.errors import FOUND
 from ebsif.images.registry.reference import open_repository
 from ebsif.images.registry.repository import is_content
 from ebsif.report import output
@@ -55,6 +57,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: the "
                                        "original name)")
     add_outcome(parser)
+    add_yes(parser)
 
 
 def run(options: Namespace) -> int:
@@ -73,6 +76,8 @@ def run(options: Namespace) -> int:
         raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(request, found, name)}") from None
     container = repeating.repeated(container, record)
     check_name(request, Extension(container, name, record.stages))
+    if not agreed(request, f"the lock in {found.name}", [*trust.uses(record.stages)], request.installs, options.yes):
+        return FOUND
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
     return make(request, Extension(
         container, name, is_same=lambda path: repeating.is_same(path, record), planned=lambda _: planned(found),

@@ -9,7 +9,7 @@ from typing import Any, Optional
 from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, RECORD, ImageRecord, Record, versions_in
 from easybuild.easyblocks.generic.container.texts import normal_name
-from easybuild.easyblocks.generic.container.written import escape, is_file_name
+from easybuild.easyblocks.generic.container.written import escape, is_file_name, is_module, is_package
 from pydantic import ValidationError
 
 from ebsif.catalogue.container import Container
@@ -65,18 +65,28 @@ def missing_in(record: Record) -> Iterator[str]:
         yield "it has no SHA256 of the image"
     if not is_file_name(record.image.file):
         yield "its image should be the name of a file, without a directory"
-    if not (record.has("venv_packages") and all(re.fullmatch(r"\S+==\S+", pin) for pin in record.venv_packages)):
+    if not (record.has("venv_packages") and all(is_pin(line) for line in record.venv_packages)):
         yield "its packages should be lines like name==version"
     if not is_file_name(record.venv_name or "venv"):
         yield "its virtual environment should be the name of a directory"
     for stage in record.stages:
         try:
-            Stage.model_validate(stage)
+            modules = Stage.model_validate(stage).modules
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             yield f"in the stage '{escape(stage['name'])}', '{escape(first['loc'][0])}' is unknown or wrong"
+            continue
+        for name in modules:
+            if not is_module(name):
+                yield f"in the stage '{escape(stage['name'])}', '{escape(name)}' is not the name of a module"
     if not all(value.isprintable() for value in record.module.values()):
         yield "name, version and suffix of its module should be printable"
+
+
+def is_pin(line: str) -> bool:
+    """Return whether a line is a package and its version; pip would also read options in such lines."""
+    name, _, version = line.partition("==")
+    return is_package(name, version)
 
 
 def base_of(record: Record, containers: list[Container], site: Site) -> Container:

@@ -1,0 +1,34 @@
+"""What a lock or artifact of somebody else would run or use; commands show it, and ask first (P-07)."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from easybuild.easyblocks.generic.container.requirements import lines_of, local_path
+from easybuild.easyblocks.generic.container.written import escape
+
+# Properties of a stage that do more than name packages, and what an installation does with each value.
+WHAT = {
+    "modules": "loads the module", "env": "sets", "index_url": "takes packages from",
+    "extra_index_url": "takes packages from", "find_links": "takes packages from", "options": "gives pip",
+    "patches": "changes the source with", "pre": "runs", "post": "runs", "verify": "runs"}
+
+
+def uses(stages: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield what stages run or use besides packages of the usual index, a line each, safe to print."""
+    for stage in stages:
+        for name, what in WHAT.items():
+            for value in values_of(stage.get(name)):
+                yield f"stage '{escape(stage.get('name'))}' {what}: {escape(value)}"
+        for line in lines_of([stage]):
+            # an option, or a place that isn't the index
+            if line.startswith("-") or "://" in line or local_path(line):
+                yield f"stage '{escape(stage.get('name'))}' gives pip: {escape(line)}"
+
+
+def values_of(value: Any) -> list[str]:
+    """Return the values of a property as text: a command, a name, a variable with its value."""
+    if isinstance(value, dict):
+        return [f"{name}={text}" for name, text in value.items()]
+    several = [value] if isinstance(value, str) else value or []
+    return [one if isinstance(one, str) else shlex.join(map(str, one)) for one in several]
