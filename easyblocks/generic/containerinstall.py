@@ -268,6 +268,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             # before anything in it is run or copied
             keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
             self.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
+        self.check_renaming()
         self.container = Container(Runtime(), self.image_file.path, self.builddir, **self.spec.container_settings)
 
     def check_names(self, is_done: bool = False) -> None:

@@ -231,6 +231,14 @@ def test_where_directories_can_not_be_renamed(writable):
     assert result.returncode != 0
     assert f"{root} can't be renamed (Device or resource busy)" in result.stdout + result.stderr
     assert everything(site.prefix) == before
+    # defects A2: before anything is built
+    mount = 'mount --bind "$0" "$0"; exec "$@"'
+    result = site.run([*OWN_MOUNTS, "bash", "-c", mount, root / "user-software", *command], check=False)
+    assert result.returncode != 0
+    said = " ".join((result.stdout + result.stderr).split())
+    assert f"{root}/user-software can't be renamed (Device or resource busy)" in said
+    assert "unmount it, or make user-software a link" in said and "creating the venv" not in said
+    assert everything(site.prefix) == before
     # as the message says
     for path in root.iterdir():
         path.unlink() if path.is_file() else shutil.rmtree(path)

@@ -15,6 +15,7 @@ from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
 from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.runtime import Container
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
@@ -30,6 +31,12 @@ pytestmark = pytest.mark.usefixtures("configuration")
 
 PURELIB = "/user-software/venv/x/lib/python3/site-packages"
 PIP = ("pip", "26.0", "/opt/lib")
+
+
+def test_a_build_directory_with_a_colon(tmp_path):
+    """defects A6: the runtime's options can't escape it, so the error says which directory to change, and how."""
+    with pytest.raises(EasyBuildError, match=r"The build directory /a:b/c contains a colon.* EASYBUILD_BUILDPATH or"):
+        Container(None, "a.sif", "/a:b/c")
 
 
 class FakeContainer:

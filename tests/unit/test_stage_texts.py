@@ -258,11 +258,25 @@ def test_local_files_are_found():
         ("https://example.org/a/x.whl", None), ("x @ https://example.org/a@b/x.whl", None), ("-i /x", None),
         ("--find-links", None), ("x>=1 ; y == '/a'", None), ("# /a/x.whl", None),
         ("-c /proc/self/mem", "/proc/self/mem"),
+        ("--no-index -f /a", "/a"), ("-f/a --pre  # b", "/a"), ("-f ${WHEELS} --no-index", "/of/variable"),
+        ("x @ file://${WHEELS}/x.whl", "/of/variable/x.whl"), ("-f ${WHEELS_}", None), ("-f 'a", None),
     ],
 )
-def test_paths_as_pip_reads_them(line, path):
-    """S003-09, defects B7: indented, with @ and blanks, in options: visible in the container."""
+def test_paths_as_pip_reads_them(line, path, monkeypatch):
+    """S003-09, defects B7, A1: indented, with @ and blanks, in options and variables: visible in the container."""
+    monkeypatch.setenv("WHEELS", "/of/variable")
     assert stage(requirements=line).local_paths == ([path] if path else [])
+
+
+def test_paths_in_included_files(tmp_path):
+    """defects A1: files of requirements may name files elsewhere, and each other; the included are relative to them."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep.txt").write_text("aaa @ file:///srv/a/aaa.whl\n-r deep/more.txt \\\n  # and\n")
+    (tmp_path / "deep/more.txt").write_text(f"-f /srv/b --no-index\n-r {tmp_path}/deep.txt\n-c ../pins.txt\n-r lost\n")
+    (tmp_path / "pins.txt").write_text("a==1\n")
+    found = [str(tmp_path / name) for name in ("deep.txt", "deep/more.txt", "pins.txt", "deep/lost")]
+    assert stage(requirements=f"-r {tmp_path}/deep.txt").local_paths == [
+        found[0], "/srv/a/aaa.whl", found[1], "/srv/b", *found[2:]]
 
 
 @pytest.mark.parametrize("line", ["-e /a/project", "  --editable=/a/b[c]", "-e file:///a", "-e ."])

@@ -14,7 +14,7 @@ import signal
 import stat
 import time
 from contextlib import contextmanager
-from typing import Any, Iterator, List
+from typing import Any, Iterable, Iterator, List
 
 from easybuild.framework.easyblock import MODULE_STEP, POSTPROC_STEP, StopException
 from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
@@ -138,8 +138,8 @@ class Reinstall(MIXIN):
         """Make the installation directory, or one beside it if there is an earlier installation."""
         if not self.dry_run:
             self.tidy_up()
+            self.check_renaming()
             if self.has_earlier_installation and not self.cfg['keeppreviousinstall']:
-                self.check_renaming()
                 trace_msg("the earlier installation stays as it is until the new one is complete")
                 staging, self.directory = self.staging_dir, self.installdir
                 self.change_installdir(staging)
@@ -173,23 +173,25 @@ class Reinstall(MIXIN):
 
     def check_renaming(self) -> None:
         """
-        Raise EasyBuildError if the installation directory can't be renamed, as a mount point.
+        Raise EasyBuildError if the installation directory or its user software can't be renamed, as a mount point.
 
-        Renaming a directory onto one that isn't empty fails, so trying it changes nothing.
+        The easyblock also does this before it builds anything.
         """
+        if self.cfg['keeppreviousinstall'] or not self.has_earlier_installation:
+            return
         installdir = os.path.realpath(self.installdir)
-        try:
-            os.makedirs(os.path.join(self.staging_dir, 'not empty'))
-            os.rename(installdir, self.staging_dir)
-        except OSError as err:
-            shutil.rmtree(self.staging_dir, ignore_errors=True)
-            if err.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise EasyBuildError("%s can't be renamed (%s), and so it can't stay until the new installation is "
-                                     "complete. Keep what was added to it (in user-software, bin and runscripts), "
-                                     "remove everything in it, and install again.", installdir, err.strerror)
-        else:
-            # this file system allows it
-            os.rename(self.staging_dir, installdir)
+        reason = why_no_renaming(installdir, self.staging_dir)
+        if reason:
+            raise EasyBuildError("%s can't be renamed (%s), and so it can't stay until the new installation is "
+                                 "complete. Keep what was added to it (in user-software, bin and runscripts), "
+                                 "remove everything in it, and install again.", installdir, reason)
+        user_software = os.path.join(installdir, DIRECTORY)
+        # in a read-only installation: it is made writable before (make_writable)
+        reason = why_no_renaming(user_software, self.staging_dir, (errno.EACCES, errno.EPERM))
+        if reason:
+            raise EasyBuildError("%s can't be renamed (%s), and so it can't be kept for the new installation. If it is "
+                                 "a mount point, unmount it, or make user-software a link to a directory elsewhere; "
+                                 "then install again.", user_software, reason)
 
     def change_installdir(self, path: str) -> None:
         """Switch to another installation directory, in templates as well."""
@@ -390,6 +392,25 @@ class Reinstall(MIXIN):
                 move(before.path(name), paths[-1])
         if paths:
             print_msg("user software that was renamed by hand is kept (%s)", ', '.join(paths), log=self.log)
+
+
+def why_no_renaming(directory: str, spare: str, passing: Iterable[int] = ()) -> str:
+    """
+    Return why a directory can't be renamed; empty if it can, if there is none, or for errors that are `passing`.
+
+    Renaming a directory onto one that isn't empty fails, so trying it with `spare` changes nothing.
+    """
+    if os.path.islink(directory) or not os.path.isdir(directory) or os.path.lexists(spare):
+        return ''
+    try:
+        os.makedirs(os.path.join(spare, 'not empty'))
+        os.rename(directory, spare)
+    except OSError as err:
+        shutil.rmtree(spare, ignore_errors=True)
+        return '' if err.errno in (errno.ENOTEMPTY, errno.EEXIST, *passing) else err.strerror or str(err)
+    # this file system allows it
+    os.rename(spare, directory)
+    return ''
 
 
 def copy_of(path: str) -> str:

@@ -10,11 +10,15 @@ perhaps with the user software of that installation. And what single requirement
 
 Doesn't import EasyBuild, so that commands can use it too.
 """
+import os
 import re
-from typing import Any, Dict, List, Optional, Sequence, Union
+import shlex
+from contextlib import suppress
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import unquote
 
 from .texts import normal_name
+from .written import Unfit, read_regular
 
 # Packages that import torch while they are built. There are hardly any wheels of them that match an image's torch.
 NEEDS_TORCH = ('apex', 'causal-conv1d', 'deepspeed', 'flash-attn', 'grouped-gemm', 'mamba-ssm', 'pytorch3d',
@@ -22,6 +26,12 @@ NEEDS_TORCH = ('apex', 'causal-conv1d', 'deepspeed', 'flash-attn', 'grouped-gemm
 
 # The name of the package at the end of a URL.
 EGG = re.compile(r'#(?:.*&)?egg=([\w.-]+)')
+
+# Options of pip that name a place; those that include a file of more requirements or constraints.
+INCLUDE = ('-c', '-r', '--constraint', '--requirement')
+PLACES = INCLUDE + ('-e', '-f', '--editable', '--find-links')
+# bytes of such a file; lists of packages have a few thousand lines
+MOST_REQUIREMENTS = 1024 ** 2
 
 # A path in a requirement or an option, without marker, options and comment.
 LOCAL = re.compile(r"""
@@ -103,6 +113,52 @@ def package_name(line: str) -> str:
     named = re.match(r'[A-Za-z0-9][\w.-]*(?=\s*(?:$|[\[@=<>!~; ]))', line)
     last = re.sub(r'(\.git)?(@[^/]*)?(#.*)?$', '', line.rstrip('/')).rsplit('/', 1)[-1]
     return normal_name(named.group() if named else last)
+
+
+def local_paths(text: str, variables: Mapping[str, str], folder: str = '', known: Collection[str] = ()) -> List[str]:
+    """
+    Return the files and directories of this machine that requirements name, also in files that they include (-r, -c).
+
+    pip replaces ${NAME} by `variables`. Included files are relative to the `folder` of the file that names them;
+    `known` are the paths that were found before.
+    """
+    paths = list(known)
+    text = re.sub(r'\$\{([A-Z0-9_]+)\}', lambda match: variables.get(match.group(1)) or match.group(), text)
+    for line in text.replace('\\\n', ' ').splitlines():
+        for option, place in places_in(line):
+            is_included = option in INCLUDE
+            if is_included and folder and ':/' not in place:
+                place = os.path.normpath(os.path.join(folder, place))
+            path = local_path(place)
+            if path and path not in paths:
+                paths.append(path)
+                if is_included:
+                    paths = local_paths(text_of(path), variables, os.path.dirname(path), paths)
+    return paths
+
+
+def places_in(line: str) -> List[Tuple[str, str]]:
+    """Return the places in a line of requirements, each with its option: it can have several, but only one package."""
+    words: List[str] = []
+    if line.lstrip().startswith('-'):
+        with suppress(ValueError):
+            words = shlex.split(re.sub(r'(^|\s)#.*', '', line))
+    if not words:
+        return [('', line)]
+    found = []
+    for number, word in enumerate(words):
+        option, is_joined, place = word.partition('=') if word.startswith('--') else (word[:2], word[2:], word[2:])
+        if option in PLACES:
+            found += [(option, place if is_joined else one) for one in words[number + 1:number + 2] or ['']]
+    return found
+
+
+def text_of(path: str) -> str:
+    """Return the text of an included file of requirements, '' if it can't be read: pip says so."""
+    try:
+        return read_regular(path, MOST_REQUIREMENTS, links=True).decode('utf-8', 'replace')
+    except (OSError, Unfit):
+        return ''
 
 
 def local_path(line: str) -> str:

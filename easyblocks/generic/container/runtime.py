@@ -116,6 +116,10 @@ class Container:
         their directory for temporary files. ``search_path`` is the start of PATH. Optional binds are made if their
         source exists. ``runtime`` is a Runtime, or has the same method ``run``.
         """
+        if ':' in work_dir:
+            # of --home, which can't escape it
+            raise EasyBuildError("The build directory %s contains a colon, so the runtime can't show it to containers. "
+                                 "Choose another one: EASYBUILD_BUILDPATH or `eb --buildpath`.", work_dir)
         self.runtime = runtime
         self.image = image
         self.work_dir = work_dir

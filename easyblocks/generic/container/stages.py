@@ -13,6 +13,7 @@ packages must be built against others installed earlier (apex, flash-attn and de
 import difflib
 import os
 import re
+import shlex
 from types import SimpleNamespace
 from typing import Any, Collection, Dict, Iterator, List, Match
 
@@ -20,7 +21,7 @@ from easybuild.tools.build_log import EasyBuildError
 
 from .texts import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind, variable_problem
 from .credentials import REMEDY, Credentials
-from .requirements import NEEDS_TORCH, are_stages, local_path, package_lines, package_name, requirement_text, stages_of
+from .requirements import NEEDS_TORCH, are_stages, local_paths, package_lines, package_name, requirement_text, stages_of
 
 # Packages that builds without isolation commonly need (S000-22).
 NEEDED_WITHOUT_ISOLATION = ('setuptools', 'wheel', 'ninja', 'packaging')
@@ -178,8 +179,8 @@ class Stage(SimpleNamespace):
     @property
     def local_paths(self) -> List[str]:
         """Files and directories of this machine in requirement lines and find_links (S003-09)."""
-        lines = self.requirements.replace('\\\n', ' ').splitlines()
-        return [path for path in map(local_path, lines + list(self.find_links)) if path]
+        places = ['--find-links ' + shlex.quote(place) for place in self.find_links]
+        return local_paths('\n'.join([self.requirements] + places), os.environ)
 
 
 def find_mistakes(stages: List[Stage], image_packages: Collection[str], pip_version: str) -> Iterator[str]:
