@@ -259,20 +259,31 @@ def make_archive(path, top, files):
             archive.addfile(info, io.BytesIO(text.encode()))
 
 
+# what a terminal gets besides text: colors, and movements of the cursor
+SEQUENCE = r"\x1b\[[?;\d]*\w"
+
+
 def at_terminal(command, environment, folder, lines):
     """Run a command at a terminal and type each line at a prompt; return its exit status, and all that was shown."""
+    status, output = with_terminal([command], environment, folder, lines)
+    return status, re.sub(SEQUENCE, "", output)
+
+
+def with_terminal(words, environment, folder, lines=()):
+    """Do the same with a command and its arguments; the output has the escape sequences, too."""
+    lines = list(lines)
     terminal, other_end = pty.openpty()
-    process = subprocess.Popen([command], env=environment, cwd=folder, stdin=other_end, stdout=other_end,
+    process = subprocess.Popen(words, env=environment, cwd=folder, stdin=other_end, stdout=other_end,
                                stderr=other_end, start_new_session=True)
     os.close(other_end)
     output = b""
     try:
         while True:
             output += os.read(terminal, 4096)
-            if lines and re.sub(rb"\x1b\[[?\d]*\w", b"", output).endswith((b"> ", b"$ ", b"# ", b"(Pdb) ")):
+            if lines and re.sub(SEQUENCE.encode(), b"", output).endswith((b"> ", b"$ ", b"# ", b"(Pdb) ")):
                 os.write(terminal, lines.pop(0).encode() + b"\n")
     except OSError:  # the program has closed its end
-        return process.wait(timeout=300), re.sub(r"\x1b\[[?\d]*\w", "", output.decode())
+        return process.wait(timeout=300), output.decode()
 
 
 def description(packages=(), **values):

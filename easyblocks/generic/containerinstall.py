@@ -39,7 +39,7 @@ from .container.settings import MODULE_CONF, SET_ENVIRONMENT, constant, path_lin
 from .container.lockfile import IMAGE_CENTRAL, LAYER, InstalledImage, InstalledImages
 from .container.spec import ContainerSpec
 from .container.systempackages import CHECK_VARIABLE, REPORT
-from .container.tables import INIT_CONDA
+from .container.tables import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.trial import NEVERTHELESS, Trial
 from .container.usersoftware import DIRECTORY
 from .container.venv import REUSE_VARIABLE
@@ -308,7 +308,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         # fails for truncated files and files of another type
         self.probe = ImageProbe.inspect(self.container, self.spec.image_name, self.venv)
         self.leave_out_constraints()
-        if self.spec.init in INIT_CONDA:
+        # without a name, $WITH_CONDA of the image decides which one is activated by hand
+        if self.spec.init == INIT_CONDA_INJECTED or self.spec.init in INIT_CONDA and self.cfg['conda_env']:
             self.probe.check_environment(self.spec.conda_prefix)
         if self.spec.has_python:
             self.probe.check(bool(self.spec.venv))

@@ -97,7 +97,7 @@ def test_packages_for_another_gpu(subject, image, user, expected):
     assert (found[0][0] == WARNING and expected in found[0][1]) if expected else not found
 
 
-def test_how_to_remove_packages(subject, monkeypatch):
+def test_how_to_remove_packages(subject):
     """I-04: the advice names a command for extensions and unpacked user software, and the requirements for others."""
     one = subject(["torch==2+rocm6.2"], ["nvidia-nccl-cu12==2", "jax-cuda12-pjrt==1"])
     both = "jax-cuda12-pjrt nvidia-nccl-cu12"
@@ -106,7 +106,7 @@ def test_how_to_remove_packages(subject, monkeypatch):
     one.__dict__["software"] = SoftwareState("packed", False)
     # not the copy in the installation
     assert f"in {one.easyconfig}, and run `eb --rebuild {one.easyconfig}`" in problems(files.wheels, one)[0][1]
-    monkeypatch.setattr(places.Installation, "extension", ("mine", "20261122"))
+    one.installation.__dict__["extension"] = ("mine", "20261122")
     # what others need can't be removed alone
     for asked, advice in (("nvidia_nccl_cu12>1\njax-cuda12-pjrt==1\n", f"remove them with `{{}} {both} "),
                           ("nvidia-nccl-cu12\njax\n", "remove them with `{} nvidia-nccl-cu12 "),
@@ -304,6 +304,7 @@ def test_what_is_printed(monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "note: GPU: none", f"error: Example/1.0: repair it with {command}, and so on"]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
     print_findings(findings)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "note: GPU: none" and f"  {command}," in lines

@@ -173,8 +173,10 @@ def compare(made, ours):
     assert made.easyconfig_name == ours.easyconfig_name
     footer = dict.fromkeys(("EXPORTCCPE", "SWITCHTOCCPE") if made.name == "ccpe" else ())
     assert {**made.variables, **footer} == {**ours.variables, **footer}
-    # one container has different versions in file name and suffix: the file name is right
-    assert made.components.get("rocm") in (ours.components.get("rocm"), "5.5.3", "6.3", None)
+    # one container has different versions in file name and suffix: the file name is right; the recipe of another has a
+    # version that isn't in the image (docs A13)
+    assert made.components.get("rocm") in (ours.components.get("rocm"), "5.5.3", "6.3", None) or \
+        "-noRocm-" in made.module
     if made.name != "ccpe":
         assert set(ours.components) - set(TEXTS[ours.easyconfig_name].get("stated", ())) <= set(made.components)
     assert made.parameters == {"whatis": ["Description: a container"]}

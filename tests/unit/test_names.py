@@ -56,6 +56,7 @@ def test_names_that_the_tab_key_completes(prefix):
 def test_names_for_copying(monkeypatch, capsys, columns):
     """E-10: a terminal never breaks the name of a container: what is in it is beside or below it."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(columns))
     assert main(["list", "--site", "lumi"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -306,6 +307,7 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     assert main(["list", "--mine"]) == 0
     assert f"\n{MINE}-more-20261123  {MINE}  " in capsys.readouterr().out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["list", "--mine"]) == 0
     lines = capsys.readouterr().out.splitlines()

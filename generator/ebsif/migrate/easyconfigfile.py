@@ -72,6 +72,9 @@ def bare(text: str) -> str:
 
 def parsed(path: Path) -> dict[str, Any]:
     """Return parameters and variables of an easyconfig, with only templates for names and versions resolved."""
+    # EasyBuild runs an easyconfig as Python code, and would do so with any other program
+    if path.suffix != ".eb":
+        raise ImportingError(f"{path} is not an easyconfig: its name doesn't end in .eb")
     try:
         values = framework.written_values(path)
     except framework.EasyBuildFailure as error:

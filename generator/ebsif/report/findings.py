@@ -80,11 +80,11 @@ def print_findings(findings: Iterable[Finding], heading: Optional[str] = None) -
         if output.is_quiet() and finding.level in (NOTE, OK):
             continue
         if heading:
-            output.print_line(f"{finding.level}: {plain_error(finding.text)}", "  ")
+            output.print_line(f"{finding.level}: {plain_error(finding.text)}", "  ", finding.level)
         elif finding.record:
-            print(finding)
+            output.print_colored(str(finding), finding.level)
         else:
-            output.print_line(str(finding))
+            output.print_line(str(finding), level=finding.level)
 
 
 def print_json(findings: Iterable[Finding]) -> None:

@@ -4,7 +4,6 @@ What commands print, according to verbosity, and functions that format values.
 Results go to standard output; errors, notes, hints, summaries and progress to standard error.
 """
 
-import re
 import shlex
 import sys
 import textwrap
@@ -14,7 +13,8 @@ from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container.written import escape, printable
 
-COMMAND = re.compile("`[^`]+`")
+from ebsif.report import colors
+
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 WIDTH = 80
 
@@ -47,20 +47,32 @@ def print_diff(path: Path, before: Optional[str], after: str) -> None:
     sys.stdout.writelines(lines)
 
 
-def print_wrapped(text: object, indent: str = "") -> None:
-    """Print untrusted text in lines of 80 columns; long words such as paths, and commands in `...`, are not broken."""
-    whole = COMMAND.sub(lambda found: found.group().replace(" ", "\0"), escape(text))
+def print_wrapped(text: object, indent: str = "", level: str = "") -> None:
+    """
+    Print untrusted text in lines of 80 columns; long words such as paths, and commands in `...`, are not broken.
+
+    `level` is a word of the text that has its color: error, warning, note, ok.
+    """
+    whole = colors.COMMAND.sub(lambda found: found.group().replace(" ", "\0"), escape(text))
     lines = textwrap.fill(whole, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ",
                           break_long_words=False, break_on_hyphens=False)
-    print(lines.replace("\0", " "))
+    print_colored(lines.replace("\0", " "), level)
 
 
-def print_line(text: object, indent: str = "") -> None:
-    """Print untrusted text in 80 columns at a terminal, and as one line for other programs."""
+def print_line(text: object, indent: str = "", level: str = "") -> None:
+    """Print untrusted text in 80 columns at a terminal, and as one line for other programs; see `print_wrapped`."""
     if sys.stdout.isatty():
-        print_wrapped(text, indent)
+        print_wrapped(text, indent, level)
     else:
         print(f"{indent}{escape(text)}")
+
+
+def print_colored(text: str, level: str) -> None:
+    """Print a text with the first `level:` and the commands in their colors."""
+    text = colors.paint_commands(text, sys.stdout)
+    if level:
+        text = text.replace(f"{level}:", f"{colors.paint(level, level, sys.stdout)}:", 1)
+    print(text)
 
 
 def format_count(number: int, noun: str) -> str:
@@ -71,18 +83,24 @@ def format_count(number: int, noun: str) -> str:
 def hint(text: str) -> None:
     """Print what was done or the next step, to be copied, to standard error, unless --quiet."""
     if _level > QUIET:
-        print(printable(text), file=sys.stderr)
+        print(colors.paint_commands(printable(text), sys.stderr), file=sys.stderr)
 
 
 def note(text: str) -> None:
     """Print what may go wrong or differs from what one expects to standard error, unless --quiet."""
     if _level > QUIET:
-        error(text)
+        print_message(text, "warning")
 
 
 def error(text: object) -> None:
     """Print what is wrong, in one line, to standard error."""
-    print(f"ebsif: {printable(text)}", file=sys.stderr)
+    print_message(text, "error")
+
+
+def print_message(text: object, level: str) -> None:
+    """Print a message to standard error; at a terminal, the name of the program has the color of its level."""
+    name = colors.paint("ebsif:", level, sys.stderr)
+    print(f"{name} {colors.paint_commands(printable(text), sys.stderr)}", file=sys.stderr)
 
 
 def command(words: Iterable[Union[str, Path]]) -> None:

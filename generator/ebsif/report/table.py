@@ -3,7 +3,7 @@
 import shutil
 import sys
 
-from ebsif.report import output
+from ebsif.report import colors, output
 
 
 def print_table(headings: list[str], rows: list[list[str]]) -> None:
@@ -13,9 +13,10 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
     # of terminals that don't tell their size, Python 3.9 says 0
     if sys.stdout.isatty() and sum(widths) + 2 * len(widths) > (shutil.get_terminal_size().columns or 80):
         for name, *cells in rows:
-            print(name)
+            print(colors.paint(name, "name", sys.stdout))
             output.print_wrapped(", ".join(f"{heading} {cell}" for heading, cell in zip(headings[1:], cells) if cell),
                                  "    ")
         return
     for row in [headings, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+        name, *cells = (cell.ljust(width) for cell, width in zip(row, widths))
+        print("  ".join([colors.paint(name, "name", sys.stdout), *cells]).rstrip())
