@@ -79,6 +79,15 @@ def test_wrong_sources_are_explained(text, problem):
         ImageSource.parse(text)
 
 
+def test_remedies_name_the_runtime_that_is_there(tmp_path, monkeypatch):
+    """Wing D10: where it is called singularity, commands to type begin with that."""
+    (tmp_path / "singularity").write_text("#!/bin/sh\n")
+    (tmp_path / "singularity").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="`singularity pull FILE.sif library://x/y`"):
+        ImageSource.parse("library://x/y")
+
+
 @pytest.mark.parametrize(("text", "read"), [
     ("oras://registry.example/group/mine:1", "oras://registry.example/group/mine:1"),
     ("docker://ubuntu:22.04", "docker://docker.io/library/ubuntu:22.04"),

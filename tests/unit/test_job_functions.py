@@ -199,6 +199,18 @@ def test_a_pbs_job(batch, variables, name):
     assert said == [f"{name} node1 node1,node2 mpiexec -n 2 -ppn 1"]
 
 
+def test_the_other_name_of_the_runtime(batch, tmp_path):
+    """wing D9: where the runtime is called apptainer only, the record is written and caches are removed, too."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for program in ("bash", "env", "mkdir", "touch", "rm"):
+        (tools / program).symlink_to(shutil.which(program))
+    (batch.folder / "programs/singularity").rename(batch.folder / "programs/apptainer")
+    text = 'source "$RUNSCRIPTS/job.bash" slurm run\njob_describe a b true\njob_run --remove-caches true\n'
+    assert batch.run(text, PATH=f"{batch.folder}/programs:{tools}")[:2] == (
+        0, ["record --nodes", "record --status 0", "remove-caches"])
+
+
 @pytest.mark.parametrize(("name", "variable", "command"), [
     ("lumi", "SLURM_JOB_ID", "sbatch"), ("derecho", "PBS_JOBID", "qsub")])
 def test_a_script_that_is_not_submitted(batch, name, variable, command):

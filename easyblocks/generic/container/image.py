@@ -22,7 +22,7 @@ from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit, run_shell_cmd
 from .imagesource import ImageSource
-from .tables import MAKE_STRIPED
+from .tables import MAKE_STRIPED, runtime_name
 from .runtime import Runtime, passed_variables, run_program
 from .install import FILES
 from .lockfile import IMAGE_OWN, IMAGE_REFERENCE, ImageRecord, InstalledImage, InstalledImages
@@ -170,7 +170,7 @@ class OpenImage:
 def verify(image: str, keys: Sequence[str], folder: str) -> Tuple[List[str], str]:
     """Verify the signatures of an image with these keys only; return who signed it, and the problem ('' if none)."""
     if not signers(image):
-        return [], "is not signed: get the signed image, or sign it with a key of yours (`apptainer sign`)"
+        return [], "is not signed: get the signed image, or sign it with a key of yours (`%s sign`)" % runtime_name()
     allowed = import_keys(keys, folder)
     done = run_with_keyring(['verify', '--local', '--json', image], folder)
     try:
@@ -195,8 +195,8 @@ def import_keys(keys: Sequence[str], folder: str) -> set:
             raise wrong_key("%s is a private key. Keep it secret, and use the public one." % key)
         done = run_with_keyring(['key', 'import', key], folder)
         if done.exit_code != 0:
-            raise wrong_key("%s is no public key that the container runtime can read: write it with `apptainer key "
-                            "export --armor FILE`." % key)
+            raise wrong_key("%s is no public key that the container runtime can read: write it with `%s key "
+                            "export --armor FILE`." % (key, runtime_name()))
     listed = run_with_keyring(['key', 'list'], folder).output
     return {digits.upper() for digits in re.findall(r'Fingerprint:\s*([0-9A-Fa-f]{40,64})', listed)}
 

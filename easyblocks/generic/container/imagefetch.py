@@ -31,6 +31,7 @@ from .imagesource import DOCKER, DOCKER_ARCHIVE, HTTPS, OCI, OCI_ARCHIVE, ORAS, 
 from .install import open_to_readers, set_mode
 from .runtime import SHOWN_LINES, Runtime
 from .sif import is_sif, is_whole
+from .tables import runtime_name
 from .written import is_private
 
 DIGEST = re.compile(r'sha256:[0-9a-f]{64}\Z')
@@ -257,10 +258,10 @@ def run_runtime(source: ImageSource, arguments: List[str], made: str) -> None:
         return
     remedy = ""
     if source.host and re.search(r'UNAUTHORIZED|DENIED|authentication required|\b40[13]\b', done.output):
-        remedy = "Log in with `apptainer registry login --username NAME docker://%s`." % source.host
+        remedy = "Log in with `%s registry login --username NAME docker://%s`." % (runtime_name(), source.host)
     elif 'no space left' in done.output:
-        remedy = "Make room there, or choose another directory for temporary files (APPTAINER_TMPDIR) or for the " \
-            "runtime's cache (APPTAINER_CACHEDIR)."
+        remedy = "Make room there, or choose another directory for temporary files ({0}_TMPDIR) or for the " \
+            "runtime's cache ({0}_CACHEDIR).".format(runtime_name().upper())
     lines = done.output.strip().splitlines()[-SHOWN_LINES:]
     shown = [os.path.basename(one) if one == made else one for one in command]
     raise failed("%s can't be fetched with `%s`:\n%s\n%s" % (

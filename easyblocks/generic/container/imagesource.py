@@ -15,6 +15,7 @@ from typing import Any, Dict, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 from .credentials import Credentials
+from .tables import runtime_name
 
 ORAS, DOCKER, HTTPS, OCI = 'oras', 'docker', 'https', 'oci'
 OCI_ARCHIVE, DOCKER_ARCHIVE = 'oci-archive', 'docker-archive'
@@ -68,14 +69,14 @@ class ImageSource(NamedTuple):
         """Read a source; raise ValueError with the problem, as a sentence that follows the text."""
         kind, _, rest = text.partition(':')
         if kind in ('library', 'shub'):
-            raise ValueError("is no source that can be fetched by digest, as eb does: fetch it yourself (`apptainer "
-                             "pull FILE.sif %s`), and use the file" % text)
+            raise ValueError("is no source that can be fetched by digest, as eb does: fetch it yourself (`%s "
+                             "pull FILE.sif %s`), and use the file" % (runtime_name(), text))
         kind = HTTPS if kind == 'http' else kind
         if kind not in KINDS:
             raise ValueError("is not the source of an image: %s" % FORMS)
         if kind in IN_REGISTRY and '@' in rest and '@sha256:' not in rest:
             raise ValueError("has an @ without sha256: after it. Log in to registries with "
-                             "`apptainer registry login`, and write the digest as @sha256:...")
+                             "`%s registry login`, and write the digest as @sha256:..." % runtime_name())
         match = PATTERNS[kind].match(rest)
         if not match:
             raise ValueError("should be %s (%s, 64 hexadecimal digits)" % (

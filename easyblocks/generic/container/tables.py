@@ -144,3 +144,8 @@ RUNTIME_PREFIXES = ('SINGULARITY', 'APPTAINER')
 def find_runtime() -> Optional[str]:
     """Return the path of the runtime on PATH, None if there is none."""
     return next(filter(None, map(shutil.which, RUNTIMES)), None)
+
+
+def runtime_name() -> str:
+    """Return the name of the runtime on PATH, for commands that messages advise."""
+    return os.path.basename(find_runtime() or RUNTIMES[0])

@@ -9,6 +9,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.imagesource import CONVERTED, ImageSource
 from easybuild.easyblocks.generic.container.sif import signers
+from easybuild.easyblocks.generic.container.tables import runtime_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
@@ -68,13 +69,14 @@ def check_signature(container: Container, finding: Creator) -> Iterator[Finding]
         if key.is_absolute() and not is_there(key) and (images or is_there(key.parent)):
             yield finding(ERROR, f"signature_keys: {key} does not exist: correct the path, or export the public key")
     if container.source and ImageSource.parse(container.source).kind in CONVERTED and not images:
+        runtime = runtime_name()
         yield finding(WARNING, "source: what the runtime converts has no signature, so eb will refuse it: convert it "
-                               "(`apptainer build`), sign the SIF file (`apptainer sign`), and use that file")
+                               f"(`{runtime} build`), sign the SIF file (`{runtime} sign`), and use that file")
     for path in images:
         with contextlib.suppress(OSError):
             if not signers(path):
                 yield finding(ERROR, f"{path} is not signed, so eb will refuse it (signature_keys): sign it with "
-                                     f"`apptainer sign`, and correct size and sha256 of the record")
+                                     f"`{runtime_name()} sign`, and correct size and sha256 of the record")
 
 
 def check_image(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from urllib.request import Request
 
 from easybuild.easyblocks.generic.container.imagesource import DOCKER_HUB, ImageSource, is_loopback
 from easybuild.easyblocks.generic.container.imagesource import TAG as TAG_PATTERN
+from easybuild.easyblocks.generic.container.tables import runtime_name
 
 from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import (
@@ -104,7 +105,7 @@ class RegistryRepository(Repository):
         remedy = ""
         if error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             what = "the login in use has no access there; log in again" if self.login else "log in"
-            remedy = f": {what} with `apptainer registry login --username NAME docker://{self.host}`"
+            remedy = f": {what} with `{runtime_name()} registry login --username NAME docker://{self.host}`"
         elif isinstance(error, MissingError):
             remedy = ": it has no image of this name, tag or digest"
         return type(error)(f"{error}{remedy}", error.code)

@@ -20,6 +20,9 @@
 #
 # Variables begin with ebsif_: bash would pass on local ones if their names are exported in the caller's shell.
 
+# the name that scripts use, unless there is only the other one
+ebsif_runtime=singularity
+type -P singularity >/dev/null || ebsif_runtime=apptainer
 # the script may have counted a signal
 ebsif_then='' ebsif_signals=${ebsif_signals:-0} ebsif_process='' ebsif_send_files=()
 # a job inherits that of the job that has submitted it
@@ -78,7 +81,7 @@ job_describe() {
 
 # ebsif_record ARGUMENT...: call record-run.py, which keeps what this run is beside its log.
 ebsif_record() {
-    singularity exec "$SIF" /runscripts/conda-python-simple /runscripts/record-run.py "$ebsif_run.json" "$@" \
+    "$ebsif_runtime" exec "$SIF" /runscripts/conda-python-simple /runscripts/record-run.py "$ebsif_run.json" "$@" \
         <"$CONTAINERROOT/share/ebsif/lock.json" || echo "can't write $ebsif_run.json, the record of this run" >&2
 }
 
@@ -145,7 +148,7 @@ job_run() {
     fi
     [[ ! -e $ebsif_run.json ]] || ebsif_record --status "$ebsif_status"
     [[ -z ${EBSIF_STAGED:-} ]] || ebsif_stage --remove || :
-    [[ -z $ebsif_remove_caches ]] || "${ebsif_each_node[@]}" singularity exec "$SIF" remove-caches || :
+    [[ -z $ebsif_remove_caches ]] || "${ebsif_each_node[@]}" "$ebsif_runtime" exec "$SIF" remove-caches || :
     if [[ $ebsif_then == requeue ]] && ((ebsif_status == 0 && ebsif_signals)); then
         scontrol requeue "$SLURM_JOB_ID" || echo "submit the job again to continue" >&2
     fi
