@@ -21,6 +21,12 @@ from ebsif.errors import EbsifError
 LOCK = ".ebsif.lock"
 # what locking says on a file system without locks, such as Lustre without the option flock
 WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+# as many as the kernel follows
+MOST_LINKS = 40
+
+
+class LinkError(EbsifError):
+    """A file would be written where a link leads that others may have put there; the message says what to do."""
 
 
 class OverwriteError(EbsifError):
@@ -77,6 +83,68 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def followed(path: Path, shared: bool = False) -> Iterator[Path]:
+    """
+    Yield the place to which a path leads, which is no link; its directory is created, for others if it is `shared`.
+
+    Somebody else's link could lead to any file of this account. So a link is only followed if it belongs to this
+    account or root, and is in a directory where others can't put links; else raise LinkError (P-08). The directory of
+    the place stays the one that was found, whatever others do meanwhile.
+    """
+    with contextlib.ExitStack() as opened:
+        directory, name = Path("/"), "."
+        parts, links = list(reversed(path.absolute().parts[1:])), 0
+        while parts:
+            name = parts.pop()
+            try:
+                number = os.open(directory / name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+                opened.callback(os.close, number)
+                entry = Path(f"/proc/self/fd/{number}")
+                if stat.S_ISLNK(os.fstat(number).st_mode):
+                    links += 1
+                    if links > MOST_LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                    require_own_link(directory, number, name, path)
+                    target = Path(os.readlink("", dir_fd=number))
+                    parts += [part for part in reversed(target.parts) if part != "/"]
+                    directory, name = Path("/") if target.is_absolute() else directory, "."
+                elif parts:
+                    directory = entry
+            except FileNotFoundError:
+                if parts:
+                    parts.append(name)
+                    create(directory / name, directory, shared)
+            except OSError as error:
+                error.filename = str(Path(os.path.realpath(directory), name))
+                raise
+        yield directory / name
+
+
+def create(new: Path, directory: Path, shared: bool) -> None:
+    """Create a directory in another one, for others if it is `shared`."""
+    try:
+        new.mkdir(exist_ok=True)
+        if shared:
+            share(new, directory)
+    except OSError as error:
+        error.filename = str(Path(os.path.realpath(directory), new.name))
+        raise
+
+
+def require_own_link(directory: Path, link: int, name: str, path: Path) -> None:
+    """Raise LinkError unless an open link is ours or root's, and others can't put links into its directory."""
+    ours, place = (0, os.geteuid()), directory.stat()
+    # many accounts have a group of their own, with the same number
+    others = stat.S_IWOTH if place.st_gid in ours else stat.S_IWOTH | stat.S_IWGRP
+    is_closed = place.st_uid in ours and (place.st_mode & stat.S_ISVTX or not place.st_mode & others)
+    if is_closed and os.fstat(link).st_uid in ours:
+        return
+    found = Path(os.path.realpath(directory), name)
+    raise LinkError(f"{path} can't be written: {found} is a link that others may have put there. If you want to write "
+                    f"where it leads, give that path instead: {os.path.realpath(path)}")
+
+
 def make_directory(directory: Path) -> None:
     """Create a directory and those above it, unless they exist; who may use them is decided as in `share`."""
     if directory.is_dir():
@@ -122,34 +190,51 @@ def set_access(path: Path, group: int, mode: int) -> None:
         os.close(number)
 
 
-def replace(path: Path, text: str, shared: bool = False) -> None:
+def replace(path: Path, content: Union[str, bytes], shared: bool = False) -> None:
     """
     Replace a file atomically: readers see either the old or the new content, and its group and mode stay.
 
     Its directory is created if necessary. With `shared`, a new file, with its directory, is for everybody who can use
-    the place; else the umask decides.
+    the place; else the umask decides. A link stays, and leads to the new content, unless others may have put it there.
     """
-    if path.parent == Path("/dev") or (path.exists() and not path.is_file()):
-        # a device or a pipe: root could replace /dev/null by a file
-        path.write_text(text, encoding="utf-8")
-        return
-    if shared:
-        make_directory(path.parent)
-    # a link stays, and leads to the new content
-    path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # a unique name, even among the machines that share a file system
-    new = path.with_name(f".{path.name}.{os.urandom(16).hex()}.new")
-    try:
+    if isinstance(content, str):
         # bytes that aren't UTF-8 stay what they are in a text that was read so
-        with new.open("x", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        if path.exists():
-            before = path.stat()
+        content = content.encode("utf-8", "surrogateescape")
+    if path.parent == Path("/dev") or str(path).startswith(("/dev/fd/", "/proc/")):
+        # their links lead to what this process has open
+        path.write_bytes(content)
+        return
+    with followed(path, shared) as place:
+        # a device or a pipe: root could replace a device by a file
+        if os.path.lexists(place) and not stat.S_ISREG(place.lstat().st_mode):
+            write_into(place, content, path)
+        else:
+            write(place, content, path, shared)
+
+
+def write_into(place: Path, content: bytes, path: Path) -> None:
+    """Write into a device or a pipe at a place that isn't a link; errors name the path."""
+    try:
+        with open(place, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
+            file.write(content)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def write(place: Path, content: bytes, path: Path, shared: bool) -> None:
+    """Replace a file at a place that isn't a link; errors name the path."""
+    # a unique name, even among the machines that share a file system
+    new = place.with_name(f".{place.name}.{os.urandom(16).hex()}.new")
+    try:
+        with new.open("xb") as file:
+            file.write(content)
+        if place.exists():
+            before = place.stat()
             set_access(new, before.st_gid, before.st_mode & 0o777)
         elif shared:
-            share(new, path.parent)
-        new.replace(path)
+            share(new, place.parent)
+        new.replace(place)
     except OSError as error:
         # nobody knows the name of the new one; the permissions of the old one don't matter, but those of the directory
         is_closed = isinstance(error, PermissionError) and not error.filename2
@@ -180,7 +265,8 @@ def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
     written. Raise OverwriteError if one would be replaced or removed that the command has not written, or that was
     changed since, unless `overwrite` is true.
     """
-    directory = Path(os.path.realpath(directory))
+    with followed(directory, shared=True) as place:
+        directory = Path(os.path.realpath(place))
     listed = directory / f".ebsif-{command}"
     if directory.exists() and not directory.is_dir():
         raise OverwriteError(f"{directory} is not a directory")
@@ -233,16 +319,14 @@ def move_files(source: Path, target: Path) -> None:
     """Move files into a directory, for everybody who can use it; links there stay, and lead to the new content."""
     make_directory(target)
     for path in sorted(source.rglob("*")):
-        place = Path(os.path.realpath(target / path.relative_to(source)))
+        place = target / path.relative_to(source)
         if path.is_dir():
             make_directory(place)
             continue
         executable = path.stat().st_mode & stat.S_IXUSR
-        share(path, place.parent)
+        replace(place, path.read_bytes(), shared=True)
         if executable:
-            make_executable(path)
-        # to another file system, too
-        shutil.move(path, place)
+            make_executable(place)
 
 
 def remove_file(path: Path) -> None:
@@ -255,8 +339,9 @@ def remove_file(path: Path) -> None:
 
 def make_executable(path: Path) -> None:
     """Let everybody who can read a file execute it."""
-    mode = path.stat().st_mode
-    path.chmod(mode | (mode & 0o444) >> 2)
+    with followed(path) as place:
+        status = place.stat()
+        set_access(place, status.st_gid, stat.S_IMODE(status.st_mode) | (status.st_mode & 0o444) >> 2)
 
 
 def how_to_get_access(path: Path) -> str:

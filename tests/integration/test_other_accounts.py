@@ -395,6 +395,94 @@ def test_links_of_another_member_of_the_group(monkeypatch):
         assert (mine.read_text(), status.st_mode & 0o777, status.st_gid) == ("mine", 0o600, VICTIM)
 
 
+@pytest.fixture
+def shared_place():
+    """A directory of root that a group can write to, and one of the victim that is closed, both below another one."""
+    with tempfile.TemporaryDirectory(dir="/run") as folder:
+        Path(folder).chmod(0o755)
+        for name, account, mode in (("shared", 0, 0o2775), ("sticky", 0, 0o1777), ("mine", VICTIM, 0o700)):
+            give(Path(folder, name), account, mode)
+        (Path(folder) / "mine/there").write_text("mine")
+        os.chown(Path(folder) / "mine/there", VICTIM, VICTIM)
+        yield Path(folder)
+
+
+def plant(links, targets):
+    """Make links, as whoever runs this."""
+    for link, target in zip(links, targets):
+        link.symlink_to(target)
+
+
+def refuse(function, *arguments, **named):
+    """Check that a function follows no link of others."""
+    with pytest.raises(files.LinkError, match="is a link that others may have put there"):
+        function(*arguments, **named)
+
+
+def fill(directory):
+    """Fill a directory with a file."""
+    with files.filled(directory, "docs", overwrite=True) as made:
+        (made / "page").write_text("text")
+
+
+@pytest.mark.parametrize("name", ["shared", "sticky"])
+def test_planted_links_are_not_followed(shared_place, name):
+    """P-08, security 7: nothing is written where a link of another account leads: new, there, or in a directory."""
+    place, mine = shared_place / name, shared_place / "mine"
+    links = [place / one for one in ("new", "there", "folder", "back")]
+    as_another(OTHER, plant, links, [mine / "new", mine / "there", mine, "../mine/new"])
+
+    def use():
+        for path in (place / "new", place / "there", place / "folder/new", place / "folder/a/new", place / "back"):
+            refuse(files.replace, path, "theirs")
+            refuse(files.replace, path, "theirs", shared=True)
+            refuse(files.write_new, {path: "theirs"}, overwrite=True)
+        refuse(fill, place / "folder")
+        refuse(files.make_executable, place / "there")
+        give_own = place / "own"
+        give_own.mkdir()
+        (give_own / "link").symlink_to(mine)
+        (place / "to-mine").symlink_to(mine)
+
+    as_another(VICTIM, use)
+    assert {one.name: one.read_text() for one in mine.iterdir()} == {"there": "mine"}
+    assert (mine / "there").stat().st_mode & 0o111 == 0
+
+    # the person's own links are followed where nobody else can put links
+    def follow():
+        os.umask(0o022)
+        if name == "sticky":
+            files.replace(place / "own/link/new", "own")
+            files.replace(place / "to-mine/other", "own")
+            return
+        refuse(files.replace, place / "to-mine/other", "own")
+
+    as_another(VICTIM, follow)
+    assert sorted(one.name for one in mine.iterdir()) == (
+        ["new", "other", "there"] if name == "sticky" else ["there"])
+
+
+def test_a_directory_that_is_exchanged_while_a_file_is_written(shared_place):
+    """P-08, security 7: the directory that was found is the one that is written to."""
+    place, mine = shared_place / "shared", shared_place / "mine"
+    as_another(OTHER, plant, [place / "link"], [mine])
+    as_another(OTHER, Path.mkdir, place / "folder", 0o777)
+    attacker = multiprocessing.get_context("fork").Process(target=as_account, args=(
+        OTHER, exchange_for_ever, place / "folder", place / "link"))
+    give(place, OTHER, 0o2777)
+    attacker.start()
+
+    def use():
+        for _ in range(300):
+            with contextlib.suppress(files.LinkError, OSError):
+                files.replace(place / "folder/new", "text")
+
+    as_another(VICTIM, use)
+    attacker.kill()
+    attacker.join()
+    assert [one.name for one in mine.iterdir()] == ["there"]
+
+
 def test_removing_where_others_have_put_links():
     """E-06, P-04: root removes links, and nothing of the directories to which they lead; an owner is named before."""
     with tempfile.TemporaryDirectory() as folder:

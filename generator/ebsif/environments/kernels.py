@@ -179,7 +179,7 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     kernel = Kernel(folder / name, module, program, venv, own, newest)
     make_room_for(kernel)
     kernel.folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(LOGO, kernel.folder / Path(LOGO).name)
+    files.replace(kernel.folder / Path(LOGO).name, Path(LOGO).read_bytes())
     write(kernel, module)
     return kernel
 
