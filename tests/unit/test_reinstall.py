@@ -194,6 +194,55 @@ def test_changes_without_a_record(tmp_path):
     assert (software.changed, software.own_scripts) == (["user-software"], ["runscripts/mine"])
 
 
+RECIPE = r'''
+local_start_shell="""
+#!/bin/bash -e
+if [ -f {local_sif} ] ; then
+    singularity exec $SIF bash -c "echo '{{}}' ; exec bash \"\$@\""
+fi
+""".replace( '$', '\\$' )
+local_distributed="""
+#!/bin/bash -e
+sleep 2
+export RANK=$SLURM_PROCID
+python "$@"
+"""
+postinstallcmds = [
+    f'cat >%(installdir)s/bin/start-shell <<EOF {local_start_shell}EOF',
+    'ln -s ./start-shell %(installdir)s/bin/pip',
+"""
+cat >%(installdir)s/bin/make-squashfs <<EOF
+#!/bin/bash
+cd %(installdir)s
+mksquashfs user-software user-software.squashfs
+EOF
+""", ]
+'''
+
+
+def test_scripts_of_a_recipe(tmp_path):
+    """lumi N2: what the earlier easyconfig has written is no script of a person; what a person has changed is."""
+    software = installation(tmp_path / "1.0", record=False)
+    for folder in ("bin", "easybuild"):
+        (tmp_path / "1.0" / folder).mkdir()
+    (tmp_path / "1.0/easybuild/old.eb").write_text(RECIPE)
+    theirs = {
+        "bin/start-shell": "#!/bin/bash -e\nif [ -f a.sif ] ; then\n"
+                           "    singularity exec $SIF bash -c \"echo '{}' ; exec bash \\\"$@\\\"\"\nfi\n",
+        "runscripts/distributed": '\n#!/bin/bash -e\n\nsleep 2\nexport RANK=$SLURM_PROCID\npython "$@"\n',
+        "bin/make-squashfs": f"#!/bin/bash\ncd {tmp_path}/1.0\nmksquashfs user-software user-software.squashfs\n"}
+    mine = {"runscripts/shorter": '#!/bin/bash -e\nexport RANK=$SLURM_PROCID\npython "$@"\n',
+            "runscripts/changed": theirs["runscripts/distributed"].replace("sleep 2", "sleep 9"),
+            "runscripts/end": 'python "$@"\n', "runscripts/longer": theirs["runscripts/distributed"] + "echo done\n"}
+    for name, text in {**theirs, **mine}.items():
+        (tmp_path / "1.0" / name).write_text(text)
+    for name, target in (("bin/pip", "./start-shell"), ("bin/mine", "../runscripts/changed")):
+        (tmp_path / "1.0" / name).symlink_to(target)
+    assert sorted(software.recipe_scripts) == sorted([*theirs, "bin/pip"])
+    (tmp_path / "1.0/easybuild/old.eb").unlink()
+    assert software.recipe_scripts == []
+
+
 def test_links_are_scripts(tmp_path):
     """lumi 6: a link that somebody adds to run scripts is one of them, also if it leads to a directory."""
     software = installation(tmp_path / "1.0")

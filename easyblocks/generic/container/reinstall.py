@@ -370,6 +370,7 @@ class Reinstall(MIXIN):
         """Keep users' own scripts: in place, or set aside if the new installation has a script of the same name."""
         there = now.scripts if merge else {}
         own = [name for name in before.own_scripts if before.scripts[name] != there.get(name)]
+        known = before.recipe_scripts
         # the programs of another software in bin would come before the host's
         in_place = [name for name in own if merge and name not in there
                     and (before.record or not name.startswith('bin/'))]
@@ -378,7 +379,11 @@ class Reinstall(MIXIN):
             os.rename(before.path(name), now.path(name))
         if in_place:
             print_msg("scripts that were added by hand are kept (%s)", ', '.join(in_place), log=self.log)
-        aside = [name for name in own if name not in in_place]
+        replaced = [name for name in own if name in known and name not in in_place]
+        if replaced:
+            print_msg("scripts that the earlier easyconfig has written are replaced (%s)", ', '.join(replaced),
+                      log=self.log)
+        aside = [name for name in own if name not in in_place + replaced]
         if aside:
             print_msg("scripts of the earlier installation that were added or changed by hand are kept at %s (%s)",
                       before.set_scripts_aside(aside, now), ', '.join(aside), log=self.log)

@@ -10,6 +10,7 @@ User software of an installation on disk: the directory, the SquashFS file, and 
 import glob
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -23,6 +24,7 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 
 from . import lockfile
 from .runtime import run_program
+from .written import Unfit, read_regular
 from .written import is_package
 
 DIRECTORY = 'user-software'
@@ -34,6 +36,9 @@ USER_SOFTWARE_VARIABLE = 'EBSIF_USER_SOFTWARE'
 SCRIPT_FOLDERS = ('bin', 'runscripts')
 # Fixed mtime of all files, for reproducible SquashFS images (1980-01-01, the earliest time that zip files allow).
 FILE_TIME = 315532800
+
+# bytes of an easyconfig or a script
+MOST_TEXT = 1024 ** 2
 
 # Metadata of packages, relative to user software.
 METADATA = tuple('venv/*/lib/python3.*/site-packages/*.' + end for end in ('dist-info/METADATA', 'egg-info/PKG-INFO'))
@@ -108,6 +113,21 @@ class UserSoftware:
         """Relative paths of scripts that were added or changed since the installation; without a record, all."""
         installed = self.record.scripts
         return sorted(name for name, digest in self.scripts.items() if digest != installed.get(name))
+
+    @property
+    def recipe_scripts(self) -> List[str]:
+        """
+        Relative paths of scripts that the easyconfig of an installation without a record has written (N2).
+
+        Their whole text is in the easyconfig, as in LUMI's recipes. Whatever a person has changed isn't.
+        """
+        if self.record:
+            return []
+        texts = [recipe_lines(path) for path in glob.glob(os.path.join(glob.escape(self.root), 'easybuild', '*.eb'))]
+        found = [name for name in self.scripts if not os.path.islink(self.path(name))
+                 and any(is_in_recipe(self.path(name), lines) for lines in texts)]
+        return found + [name for name in self.scripts if os.path.islink(self.path(name)) and os.path.normpath(
+            os.path.join(os.path.dirname(name), os.readlink(self.path(name)))) in found]
 
     @property
     def pins(self) -> List[str]:
@@ -191,6 +211,41 @@ def pin_in(path: str) -> Optional[str]:
         metadata = HeaderParser().parse(text)
     name, version = metadata['Name'], metadata['Version']
     return '%s==%s' % (name, version) if is_package(name, version) else None
+
+
+# In an easyconfig: the beginning and the end of the text of a script, and what it or the shell replaces in it.
+TEXT_BEGINS, TEXT_ENDS = re.compile(r'(\"""|\'\'\'|<<\s*[\'"]?EOF[\'"]?)\Z'), re.compile(r'(\"""|\'\'\'|EOF\b)')
+PLACEHOLDER = re.compile(r'%\(\w+\)s|(?<!\$)\{\w+\}|`[^`]*`')
+
+
+def recipe_lines(path: str) -> List[str]:
+    """Return the lines of an easyconfig or a script, as the script has them; none if it can't be read."""
+    try:
+        text = read_regular(path, MOST_TEXT, links=True).decode('utf-8', 'replace')
+    except (OSError, Unfit):
+        return []
+    # what Python, its f-strings and the shell need
+    for written, meant in (('\\', ''), ('{{', '{'), ('}}', '}'), ('%%', '%')):
+        text = text.replace(written, meant)
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def is_in_recipe(path: str, lines: List[str]) -> bool:
+    """Return whether a script is one of the texts in an easyconfig, from its first line to its last."""
+    script = recipe_lines(path)
+    for number, line in enumerate(lines):
+        after = number + 1 + len(script)
+        if script and TEXT_BEGINS.search(line) and after < len(lines) and TEXT_ENDS.match(lines[after]) and all(
+                map(is_made_from, script, lines[number + 1:after])):
+            return True
+    return False
+
+
+def is_made_from(line: str, written: str) -> bool:
+    """Return whether a line of a script is made from a line of an easyconfig, which may have placeholders."""
+    parts = PLACEHOLDER.split(written)
+    # of a line that consists of placeholders, nobody knows
+    return line == written or len(''.join(parts)) > 2 and bool(re.fullmatch('.*'.join(map(re.escape, parts)), line))
 
 
 def fingerprint(path: str) -> str:
