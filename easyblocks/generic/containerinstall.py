@@ -43,6 +43,7 @@ from .container.tables import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.trial import NEVERTHELESS, Trial
 from .container.usersoftware import DIRECTORY
 from .container.venv import REUSE_VARIABLE
+from .container.written import printable
 from easybuild.framework.easyblock import INSTALL_STEP, POSTPROC_STEP, EasyBlock, StopException
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
@@ -125,7 +126,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def warn(self, text: Optional[str]) -> None:
         """Print a warning, unless the text is empty."""
         if text:
-            print_warning(text, log=self.log)
+            print_warning(printable(text), log=self.log)
 
     # --- before and around the steps
 

@@ -21,7 +21,7 @@ from .container.framework import EasyBuildExit, RunShellCmdError, keep_out_of_re
 from .container.image import copy_hashed
 from .container.packages import pip_version
 from .container.pip import Pip
-from .container.install import NEEDED_ON_HOST, set_mode, write_readable
+from .container.install import NEEDED_ON_HOST, commands_of_host, set_mode, write_readable
 from .container.record import InstallRecord
 from .container.requirements import lock_of, squashfs_of
 from .container.runtime import host_variables
@@ -210,10 +210,20 @@ class ContainerVenv(ContainerInstall):
         self.installed_packages = packages
         if set(packages.left_out) - set(image_packages.left_out):
             self.warn(packages.warning)
-        self.asked_programs = self.venv.asked_programs(packages)
+        self.asked_programs = self.commands_of_packages(packages)
         self.record_user_software(pip, packages)
         for text in self.record.replacements:
             self.warn(text)
+
+    def commands_of_packages(self, packages: Any) -> List[str]:
+        """Return the programs of what was asked for that become commands; say which don't because the host has them."""
+        found = self.venv.asked_programs(packages)
+        left_out = [name for name in commands_of_host(found) if name not in self.spec.wrapped]
+        if left_out:
+            self.warn("These programs of packages don't become commands of the module, because this machine has "
+                      "commands of these names: %s. Run them with `singularity exec $SIF NAME`, or add their names to "
+                      "'wrappers' in the easyconfig." % ', '.join(left_out))
+        return [name for name in found if name not in left_out]
 
     def show_build(self) -> None:
         """Show what ``build_step`` would do."""

@@ -50,3 +50,32 @@ def test_names_of_packages_that_are_code(tmp_path, base_image, tool):
     assert "touch" not in record
     site.bash("module load Example/1.0; list-packages; for what in show spider help; do module $what Example/1.0; done")
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("program", ["exec yes", "echo '{}'", r"printf 'ok \033]0;PWNED\007\n' >&2; exit 1"])
+def test_an_image_whose_python_is_hostile(tmp_path, base_image, program):
+    """Security 8: endless output, another description and terminal sequences: eb refuses the image and stays alive."""
+    site = example_site(tmp_path, base_image)
+    python = tmp_path / "python3"
+    python.write_text(f"#!/bin/sh\n{program}\n")
+    python.chmod(0o755)
+    path = site.easyconfig("sources = ['example.sif']\nrequirements = ['x']\n")
+    done = site.eb(path, check=False, EBSIF_INSTALL_BIND=f"{python}:/usr/bin/python3")
+    said = done.stdout + done.stderr
+    assert "its python3 doesn't work: " in said and "Nothing was copied" in said
+    assert "crashed" not in said and "Traceback" not in said and "\x1b]" not in said
+    assert len(said) < 10_000
+
+
+def test_programs_of_a_wheel_with_names_of_commands(tmp_path, base_image):
+    """Security 8: they don't hide the host's, which is said; those in 'wrappers' do."""
+    site = example_site(tmp_path, base_image)
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    names = ("ls", "git", "sbatch", "ebsif", "nice-tool")
+    make_wheel(wheels, "nicepkg", module_text="def main(): print('of the wheel')\n",
+               scripts=dict.fromkeys(names, "nicepkg:main"))
+    said = site.eb(site.easyconfig(TEXT + "wrappers = ['git']\n"), **wheel_settings(wheels))
+    assert "this machine has commands of these names: ebsif, ls, sbatch. Run them" in said.stdout + said.stderr
+    output = site.bash("module load Example/1.0; nice-tool; git; ls -d /; singularity exec $SIF ls").stdout
+    assert output.splitlines() == ["of the wheel", "of the wheel", "/", "of the wheel"]

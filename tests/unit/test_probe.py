@@ -4,14 +4,17 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
+from easybuild.easyblocks.generic.container.framework import plain_errors
 from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import ModuleFile
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.probe import ImageProbe, wanted_libraries
+from easybuild.easyblocks.generic.container.runtime import STOPPED
 from easybuild.easyblocks.generic.container.venv import Venv
+from easybuild.easyblocks.generic.container.written import Unfit
 from easybuild.tools.build_log import EasyBuildError
-from support import description
+from support import CONTAINER_FILES, description
 
 
 def probe(version="3.11.2", missing=(), bash="/bin/bash", python3="/usr/bin/python3", runs=True):
@@ -128,3 +131,45 @@ def test_packages_whose_names_are_code():
     assert Packages.from_listing(description(seen[:1])).warning == ""
     record = Record(image_packages=['a"==1', "numpy==2.0"])
     assert ModuleFile(SimpleNamespace(listed_packages="all"), record, "x/1").listed_packages == [("numpy", "2.0")]
+
+
+@pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize("printed", ["folder 755 0 0 /a\n", "folder x /a\n", "folder 755 /../a\n", "folder 755 a\x7f\n",
+                                     "mask 7 /a\n", "mask x /a\n", "mask\n", "mask 0 a\n", "mask 0 /a/../b\n"])
+def test_what_a_hostile_image_says_about_masks(printed):
+    """P-06: nothing of it becomes another option, or another path, of mksquashfs."""
+    container = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(output=f"mask 0 /x\n{printed}"))
+    if printed == "mask\n":
+        Masks(["/x"]).find(container)
+        return
+    with pytest.raises((EasyBuildError, Unfit), match=r"can't be|isn't in"):
+        Masks(["/x"]).find(container)
+
+
+def run_limited(seconds, *command):
+    """Run a command with a time limit, and 1000 bytes of output."""
+    return subprocess.run(["bash", "-p", CONTAINER_FILES / "sh/run-limited.sh", str(seconds), "1000", "8", *command],
+                          capture_output=True, text=True, check=False, input="text")
+
+
+def test_programs_of_an_image_that_do_not_end(tmp_path):
+    """Security 8: what they print or write doesn't fill the memory or the disk, and eb doesn't wait for ever."""
+    done = run_limited(60, "sh", "-c", "cat; echo message >&2; exit 3")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "text", "message\n")
+    for command, status, output in ((("yes",), 141, 1000), (("sleep", "60"), 124, 0)):
+        done = run_limited(1 if command[0] == "sleep" else 60, *command)
+        assert (done.returncode, len(done.stdout)) == (status, output)
+        assert done.stderr.startswith(STOPPED)
+    assert len(run_limited(60, "sh", "-c", "yes >&2").stderr) < 1100
+    run_limited(60, "sh", "-c", f"yes >'{tmp_path}/file'")
+    assert (tmp_path / "file").stat().st_size <= 8192
+
+
+@pytest.mark.usefixtures("configuration")
+def test_errors_that_control_terminals():
+    """Security 8: messages may have texts of images and packages; lines and columns stay."""
+    with pytest.raises(EasyBuildError) as error, plain_errors():
+        raise EasyBuildError("one\n\ttwo \x1b]0;PWNED\x07")
+    assert error.value.msg == "one\n\ttwo \\x1b]0;PWNED\\x07"
+    with pytest.raises(EasyBuildError, match="a pipe"), plain_errors():
+        raise Unfit("a pipe")

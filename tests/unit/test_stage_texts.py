@@ -9,10 +9,12 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import pip
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
+from easybuild.easyblocks.generic.container.install import commands_of_host
 from easybuild.easyblocks.generic.container.packages import (
     Packages,
     built_for,
@@ -360,6 +362,20 @@ def test_programs_of_what_was_asked_for(tmp_path):
         (folder / mark).touch()
         (folder / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files))
     assert venv.asked_programs(packages) == ["board"]
+
+
+def test_programs_with_names_of_commands_of_the_host():
+    """Security 8: a package's ssh, sbatch or eb doesn't become a command unasked."""
+    names = ["accelerate", "ls", "sbatch", "qsub", "flux", "eb", "ebsif", "tensorboard"]
+    assert commands_of_host(names) == names[1:-1]
+
+
+def test_programs_that_an_image_invents(tmp_path):
+    """P-03: what an image prints as the name of a program is no path in which eb writes a wrapper."""
+    _, venv = fake_pip(tmp_path)
+    printed = "program python\nprogram ../../../home/x/.profile\nprogram a b\nprogram\nx\nprogram activate\n"
+    venv.run = lambda *_, **__: SimpleNamespace(output=printed)
+    assert venv.programs() == ["python"]
 
 
 @pytest.mark.parametrize(("error", "package"), [

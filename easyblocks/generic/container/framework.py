@@ -19,7 +19,7 @@ from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.version import VERSION
 
 from .texts import ERRORS, plain_error
-from .written import Unfit
+from .written import Unfit, printable
 
 
 class AnyExit:
@@ -61,18 +61,22 @@ def exit_status(code: Any) -> Iterator[None]:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Replace errno codes by plain text in messages, also in EasyBuild's; eb also stops for what is Unfit."""
+    """
+    Replace errno codes by plain text in messages, also in EasyBuild's; eb also stops for what is Unfit.
+
+    Messages may have texts of images and packages, which do nothing to a terminal then.
+    """
     try:
         yield
     except Unfit as err:
         raise EasyBuildError("%s", err)
     except EasyBuildError as err:
-        err.msg = plain_error(err.msg)
+        err.msg = printable(plain_error(err.msg))
         raise
     except OSError as err:
         if err.errno not in ERRORS:
             raise
-        raise EasyBuildError("%s", plain_error(str(err)))
+        raise EasyBuildError("%s", printable(plain_error(str(err))))
 
 
 @contextmanager

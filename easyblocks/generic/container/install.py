@@ -10,6 +10,7 @@ Install scripts, wrappers and the Jupyter kernel, readable for everybody, whatev
 import json
 import os
 import re
+import shutil
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, Collection, Iterable, Iterator, List
 
@@ -17,6 +18,7 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
 from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, write_file
 
+from .schedulers import SCHEDULERS
 from .tables import RUNTIMES
 from .texts import shown_module
 
@@ -30,6 +32,8 @@ PACKED = 'make-squashfs: made '
 # Wrappers can't have these names: host scripts with `#!/usr/bin/env bash`, and programs that eb runs, would run in the
 # container.
 NEEDED_ON_HOST = ('bash', 'env', 'sh') + RUNTIMES
+# Directories with commands of the host, which programs of packages don't replace unasked.
+HOST_COMMANDS = ('/usr/bin', '/bin', '/usr/sbin', '/sbin')
 
 # What the module adds to JUPYTER_PATH, and the program that starts a kernel, relative to the installation.
 JUPYTER = os.path.join('share', 'jupyter')
@@ -161,6 +165,19 @@ def wrapped_programs(names: Iterable[str], scripts: Collection[str]) -> List[str
         if os.path.join('bin', name) in scripts:
             raise EasyBuildError("Easyconfig parameter 'wrappers': '%s' is a command of the module itself", name)
     return [name for name in names if os.path.join('runscripts', name) not in scripts]
+
+
+def commands_of_host(names: Iterable[str]) -> List[str]:
+    """
+    Return those of the names that are commands of the host, of a scheduler, or of ebsif and EasyBuild.
+
+    A package may have a program of any name. As a command of the module, it would run instead of ssh, git or sbatch.
+    """
+    submits = [shutil.which(one.submit[0]) for one in SCHEDULERS.values()]
+    folders = list(HOST_COMMANDS) + [os.path.dirname(path) for path in submits if path]
+    own = ['eb', 'ebsif'] + [command for one in SCHEDULERS.values() for command in one.commands()]
+    return [name for name in names
+            if name in own or any(os.path.exists(os.path.join(folder, name)) for folder in folders)]
 
 
 def install_wrappers(names: Iterable[str], installdir: str) -> None:

@@ -10,6 +10,7 @@ Masks: hide or replace files of an image in the container, without changing the 
 They are implemented as a small overlay (overlay.py), which hides a file, or has a symbolic link in its place.
 """
 import os
+import re
 from typing import Any, Dict, List, Optional, Union
 
 from easybuild.tools.build_log import EasyBuildError
@@ -20,7 +21,7 @@ from . import overlay
 from .image import copy_hashed
 from .install import lines_after, sh_command
 from .runtime import Container
-from .written import open_written, path_problem
+from .written import Unfit, escape, open_written, path_problem
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
@@ -97,11 +98,15 @@ class Masks:
         self.found = {pattern: [] for pattern in patterns}
         result = container.run(sh_command('find-paths.sh', *patterns), hidden=True, split_stderr=True)
         for line in lines_after('folder', result.output):
-            mode, path = line.split(' ', 1)
+            mode, _, path = line.partition(' ')
+            if path_problem(path) or not re.match(r'[0-7]{3,4}\Z', mode):
+                raise Unfit("The image has a directory that can't be in an overlay: %s" % escape(line))
             self.folders[path] = mode
         for line in lines_after('mask', result.output):
-            number, path = line.split(' ', 1)
+            number, _, path = line.partition(' ')
             self.check_path(path)
+            if not re.match(r'[0-9]+\Z', number) or int(number) >= len(patterns):
+                raise Unfit("The image has found a file for a pattern that isn't in 'masked_paths': %s" % escape(line))
             if path not in self.found[patterns[int(number)]]:
                 self.found[patterns[int(number)]].append(path)
         nothing = [pattern for pattern in patterns if not self.found[pattern]]

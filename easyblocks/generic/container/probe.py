@@ -22,7 +22,7 @@ from .framework import RunShellCmdError
 from .packages import Packages
 from .install import lines_after, read_program, sh_command
 from .parameters import CONDA_ENVIRONMENT, IF_NEWER
-from .runtime import CONSTRAINT_VARIABLES, Container, bind_source, bind_target, named_variables
+from .runtime import STOPPED, CONSTRAINT_VARIABLES, Container, bind_source, bind_target, named_variables
 from .tables import CONDA_ROOT
 from .texts import value_problem, variable_problem
 from .written import Unfit, escape, is_package, path_problem, read_written
@@ -96,8 +96,11 @@ class ImageProbe:
             version = helper.submit(lambda: container.runtime.version)
             try:
                 output = (venv or container).run(command, stdin=read_program('installed-packages.py'),
-                                                 split_stderr=True, hidden=True)
+                                                 split_stderr=True, hidden=True, limited=True)
             except RunShellCmdError as err:
+                if STOPPED in (err.stderr or ''):
+                    raise EasyBuildError("The image %s can't be inspected: its programs don't end, or print without "
+                                         "end. Nothing was copied.", image)
                 if not NO_SHELL.search(err.stderr or ''):
                     raise
                 raise EasyBuildError("No shell (sh) can be started in the image %s. Nothing was copied. Images without "
@@ -353,7 +356,7 @@ def is_library_wanted(container: Container, bind: str, condition: str) -> bool:
         host, image = library_version(os.path.realpath(source)), library_version(paths[0])
         wanted = bool(host and image and image < host)
     trace_msg("host library %s is %s: the image has %s" % (
-        source, 'bound' if wanted else 'not needed', ''.join(paths) or 'none'))
+        source, 'bound' if wanted else 'not needed', escape(''.join(paths)) or 'none'))
     return wanted
 
 

@@ -18,8 +18,10 @@ from easybuild.tools.filetools import mkdir
 
 from . import sif, texts
 from .framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
+from .install import FILES
 from .schedulers import SCHEDULERS
 from .tables import RUNTIME_PREFIXES, find_runtime
+from .written import MOST_WRITTEN, escape
 
 _log = fancylogger.getLogger('containerruntime', fname=False)
 
@@ -61,6 +63,12 @@ INSTALL_BIND_VARIABLE = 'EBSIF_INSTALL_BIND'
 FOLDERS = HOME, TEMPORARY = 'home', 'tmp'
 
 SHOWN_LINES = 15  # of the output of a program that failed
+
+# Limits of the programs of an image that inspect it. Making a venv takes minutes on a busy file system; a description
+# of Python has some MB.
+LONGEST = 1800  # seconds
+MOST_PRINTED = 8 * 1024 ** 2  # bytes
+STOPPED = 'ebsif: stopped after '  # what run-limited.sh prints
 
 
 class Runtime:
@@ -175,19 +183,24 @@ def inject_variables(variables: Dict[str, str]) -> Dict[str, str]:
             for name, value in variables.items() for prefix in RUNTIME_PREFIXES}
 
 
-def run_program(arguments: List[str], **kwargs: Any) -> Any:
+def run_program(arguments: List[str], limited: bool = False, **kwargs: Any) -> Any:
     """
     Run a program without a shell; return the result of run_shell_cmd, which gets the other arguments.
+
+    ``limited``: stop it after LONGEST seconds, when it has printed more than MOST_PRINTED bytes (see STOPPED), or
+    writes a file that would not be read here.
 
     If it fails, the end of its output is shown, before EasyBuild says where the rest is (RunShellCmdError), or
     EasyBuildError says that there is no more space.
     """
+    limits = ['bash', '-p', os.path.join(FILES, 'sh', 'run-limited.sh'), str(LONGEST), str(MOST_PRINTED),
+              str(MOST_WRITTEN // 1024)]
     try:
-        return run_shell_cmd(arguments, use_bash=False, **kwargs)
+        return run_shell_cmd(limits + arguments if limited else arguments, use_bash=False, **kwargs)
     except RunShellCmdError as err:
         output = (err.output or '') + (err.stderr or '')
         for line in output.strip().splitlines()[-SHOWN_LINES:]:
-            print_msg('  ' + line, prefix=False, log=_log, stderr=True)
+            print_msg('  ' + escape(line), prefix=False, log=_log, stderr=True)
         for number in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(number) in output:
                 raise EasyBuildError("%s failed: %s", os.path.basename(arguments[0]), texts.ERRORS[number])

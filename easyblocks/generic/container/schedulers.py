@@ -12,7 +12,7 @@ directory of templates for batch scripts, generator/ebsif/jobs/templates/<kind>/
 
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
-from typing import Dict, Tuple
+from typing import Dict, Set, Tuple
 
 
 class Scheduler:
@@ -45,6 +45,11 @@ class Scheduler:
     lacks: Dict[str, str] = {}
     # pairs of variables that identify a job and a step of it; the first pair counts whose first variable is set
     steps: Tuple[Tuple[str, str], ...]
+
+    @classmethod
+    def commands(cls) -> Set[str]:
+        """Return its commands that are known here."""
+        return {cls.submit[0], cls.starter, cls.answers[0], cls.cancel[0], cls.state[0]}
 
 
 class Slurm(Scheduler):

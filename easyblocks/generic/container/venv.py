@@ -168,7 +168,8 @@ class Venv:
         """
         output = self.run(sh_command('list-programs.sh', os.path.join(self.path, 'bin')),
                           hidden=True, split_stderr=True).output
-        return [name for name in lines_after('program', output) if not name.lower().startswith('activate')]
+        return [name for name in lines_after('program', output)
+                if is_command(name) and not name.lower().startswith('activate')]
 
     def asked_programs(self, packages: Packages) -> List[str]:
         """Return the programs of the packages that pip was asked for, which it marks, from its lists of their files."""

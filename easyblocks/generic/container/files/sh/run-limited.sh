@@ -1,0 +1,17 @@
+# shellcheck shell=bash
+# Run a command that starts a program of others; stop it when it has run for too long, or has printed or written too much.
+# Usage: SECONDS PRINTED WRITTEN COMMAND...
+#   PRINTED  the most bytes of standard output, and of standard error
+#   WRITTEN  the most kilobytes of each file
+# The exit status is that of the command; 124 or 137: too long, 141: too much output.
+seconds=$1 printed=$2
+ulimit -f "$3"
+shift 3
+# signals from the terminal reach the command
+{ timeout --foreground -k 10 "$seconds" "$@" 2>&3 3>&- | head -c "$printed" 3>&-; } 3> >(head -c "$printed" >&2)
+status=${PIPESTATUS[0]}
+case $status in
+    124 | 137) echo "ebsif: stopped after $seconds seconds" >&2 ;;
+    141) echo "ebsif: stopped after $printed bytes of output" >&2 ;;
+esac
+exit "$status"
