@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.modulefile import HIDE, update_modulerc
+from ebsif.installed import report
+from ebsif.installed.places import Installation
 
 STATEMENTS = {"Lua": 'module_version("{modname}", "{sym_version}")',
               "Tcl": "#%Module\nmodule-version {modname} {sym_version}"}
@@ -124,6 +126,37 @@ def test_an_alias_of_another_module(software, aliases, expected):
     # its own ones
     assert not list(modulerc.taken(str(software.folder), "P/1.0-a", ["demo"]))
     assert not list(modulerc.taken(str(software.folder), "P/1.0-b", ["latest"]))
+
+
+def test_aliases_that_lead_elsewhere(software):
+    """N-05, B2, docs A1: `installed` and `doctor --installed` say so, and the command that helps."""
+    def said(version):
+        file = software.folder / f"{version}{software.end}"
+        one = Installation(software.roots / version, f"P/{version}", file, software.folder.parent)
+        return [finding.text for finding in report.misplaced_aliases(one)]
+
+    software.install("1.0-a", "demo")
+    software.install("1.0-mine-20261128", "1.0-mine")
+    software.install("1.0-mine-20261129", "1.0-mine")
+    for version in ("1.0-a", "1.0-mine-20261128", "1.0-mine-20261129"):
+        assert said(version) == []
+    path = software.folder / software.DOT_MODULERC
+    right = path.read_text()
+    path.write_text(right.replace("mine-20261129", "mine-20261128").replace("P/1.0-a", "P/1.0-gone"))
+    assert said("1.0-mine-20261128") == []
+    root = software.roots / "1.0-mine-20261129"
+    assert said("1.0-mine-20261129") == [
+        "its easyconfig has the alias 1.0-mine, but the modules tool loads P/1.0-mine-20261128 by P/1.0-mine: run "
+        f"`eb --module-only --force {root}/easybuild/P-{root.name}.eb`"]
+    assert said("1.0-a")[0].startswith("its easyconfig has the alias demo, but the modules tool loads P/1.0-gone by")
+    path.write_text("")
+    assert "loads nothing by P/demo: run `eb" in said("1.0-a")[0]
+    # another one has it
+    software.install("2.0", "demo")
+    assert "loads P/2.0 by P/demo: install that without this alias, and run `eb --module-only" in said("1.0-a")[0]
+    # that replaces it
+    software.install("2.0", "demo", "1.0-a")
+    assert said("1.0-a") == []
 
 
 def test_extensions_that_appear_meanwhile(software):

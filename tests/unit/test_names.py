@@ -214,6 +214,19 @@ def test_aliases_as_the_modules_tool_takes_them(prefix):
         assert names().installation(text).root == root
 
 
+def test_labeled_modules(prefix):
+    """docs A2: they count only if there is nothing else of that name, and a message about several lists them, too."""
+    labeled, other = BASE.replace("-2026", "-exampleVenv-2026"), BASE.replace("-2026", "-byhand-2026")
+    for module in (labeled, other):
+        prefix.install(module, text="")
+    assert names().find("PyTorch/2.13.0").module == other
+    prefix.install(BASE, text="")
+    with pytest.raises(NamingError, match="ambiguous") as error:
+        names().find("PyTorch/2.13.0")
+    assert all(f"\n  {one}" in str(error.value) for one in (BASE, labeled, other))
+    assert names().find("PyTorch/2.13.0-demo").module == labeled
+
+
 def test_a_naming_scheme_with_categories(prefix, capsys):
     """F-02, E-09: a module is found with its category (ai/PyTorch) and without; removing it leaves nothing of it."""
     for module in ("ai/PyTorch/2.9.0-x", "ai/PyTorch/2.10.0-x", "ai/Tool/1.0-x"):
@@ -791,6 +804,7 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys
     assert "numpy 2.0 is in the image already\n" in said and "has these packages already: nothing to do" in said
     Path("r.txt").write_text("rich\n")
     for wrong, expected in (("a b", "--add 'a b' is not a requirement"), ("./a.whl", "it does not exist"),
+                            ("..", "--add '..' is a directory, and no Python project"),
                             ("r.txt", "--add 'r.txt' is a file: to add the packages that are in it, use -r r.txt")):
         assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]
 
@@ -1172,6 +1186,17 @@ def test_an_extension_with_an_earlier_date(extension):
     assert meaning not in extension.extend("mine", "--add", "lightly", "--date", "20261121.2")[1]
     said = extension.extend("mine", "--add", "lightly", "--date", "2026-11-22", status=3)[1]
     assert "--date '2026-11-22': use only letters, digits, _ and ." in said
+
+
+def test_an_extension_that_repeats_a_lock(extension):
+    """B8: it can't be upgraded by its requirements; the command that does the same is named."""
+    text = EASYCONFIG.split("requirements = ")[0] + "requirements = {'lock': 'x.lock.json'}\n"
+    root = extension.prefix.install(f"{BASE}-repeated-20261121", text=text, stages=[{"name": "a", "requirements": "b"}])
+    extension.capsys.readouterr()
+    assert main(["upgrade", "repeated", BASE, "-n"]) == 3
+    command = f"ebsif extend {BASE} --from-lock {root}/share/ebsif/lock.json --install"
+    assert f"which another container can do, too: {command}\n" in extension.capsys.readouterr().err
+    assert main([*command.split()[1:-1], "-n"]) == 0
 
 
 def test_an_extension_on_two_bases(extension, monkeypatch):

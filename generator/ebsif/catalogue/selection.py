@@ -241,12 +241,13 @@ def find_one(containers: Iterable[Container], wanted: str) -> Container:
     (S004-10). Raise CatalogueError, which lists the candidates, if it could be several.
     """
     matches = find(containers, with_version(wanted))
-    matches = without_label([one for one in matches if not one.archived] or matches)
+    candidates = [one for one in matches if not one.archived] or matches
+    matches = without_label(candidates)
     if matches[0].name.lower() == wanted.lower():
         matches = [one for one in matches if one.is_own] or matches
         matches = [one for one in matches if one.default] or matches[:1]
     if len(matches) > 1:
-        raise CatalogueError(ambiguous(wanted, [one.module for one in matches]))
+        raise CatalogueError(ambiguous(wanted, [one.module for one in candidates]))
     return matches[0]
 
 

@@ -39,7 +39,7 @@ def run(options: Namespace) -> int:
     if not isinstance(path, Path):
         raise extending.ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "
                                        "`ebsif extend` on the newer one")
-    stages, name, _ = compare.extension_of(path)
+    stages, name, _ = compare.extension_of(path, options.module)
     container = system.joined(bases.chosen(names, options.module, settings_of(options).site()),
                               system_of(compare.parameters_of(path).get("system_packages")))
     request, root = request_of(options), path.parent.parent

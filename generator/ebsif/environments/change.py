@@ -241,6 +241,10 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
         if Path(text).suffix in (".txt", ".toml", ".lock", ".yml", ".yaml") and Path(text).is_file():
             raise ChangingError(f"{option} '{text}' is a file: to add the packages that are in it, use -r "
                                 f"{shlex.quote(text)}")
+        if ("/" in text or text in (".", "..")) and Path(text).is_dir() and not any(
+                Path(text, name).exists() for name in ("pyproject.toml", "setup.py")):
+            raise ChangingError(f"{option} '{text}' is a directory, and no Python project: it has neither "
+                                "pyproject.toml nor setup.py")
         lines += [line for line in requirementstxt.lines_for(text, option, Path(), ()) if line not in lines]
     named: dict[str, str] = {}
     for line in lines:

@@ -1,9 +1,10 @@
 """Compare two containers, installed or in the catalogue: their content, and what their modules do."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
-from easybuild.easyblocks.generic.container import newest, requirements
+from easybuild.easyblocks.generic.container import lockfile, newest, requirements
 from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.texts import normal_name, parse_binds
 
@@ -89,13 +90,21 @@ def compare(before: Facts, after: Facts) -> list[lock.Change]:
     return changes
 
 
-def extension_of(path: Path) -> tuple[list, str, str]:
-    """Return requirements, name and date of an extension from its easyconfig. Raise ComparingError for others."""
+def extension_of(path: Path, container: str) -> tuple[list, str, str]:
+    """
+    Return requirements, name and date of an extension from its easyconfig, to use them on a container of that name.
+
+    Raise ComparingError if that isn't possible.
+    """
     values = parameters_of(path)
     if not values.get("requirements") and not values.get("system_packages"):
         raise ComparingError(f"{path} has no requirements, so there is nothing to upgrade")
     if requirements.lock_of(values["requirements"]):
-        raise ComparingError(f"{path} repeats an installation from its lock file, which works only with the same image")
+        repeated = path.parent / requirements.lock_of(values["requirements"])
+        installed_lock = path.parent.parent / lockfile.RECORD
+        raise ComparingError(f"{path} repeats an installation from its lock, which another container can do, too: "
+                             + shlex.join(["ebsif", "extend", container, "--from-lock", str(
+                                 installed_lock if installed_lock.is_file() else repeated), "--install"]))
     named = newest.NAMED.search(values["versionsuffix"])
     if not named:
         raise ComparingError(f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "

@@ -184,15 +184,15 @@ class Names:
 
     def one_of(self, text: str, installed: list[Installation]) -> Installation:
         """Return the installed module that a name stands for: of a software, the newest that is not archived."""
-        current = [module for module in installed if not self.is_archived(module)] or installed
-        current = [module for module in current if not getattr(self.record_of(module), "label", None)] or current
+        candidates = [module for module in installed if not self.is_archived(module)] or installed
+        current = [module for module in candidates if not getattr(self.record_of(module), "label", None)] or candidates
         current = [module for module in current if places.software(module) == text] or current
         software = set(map(places.software, current))
         if len(software) == 1 and software.pop().lower() == text.lower():
             which = f"the newest of {len(current)} that are installed" if len(current) > 1 else "which is installed"
             self.say_once(f"'{text}' is {shown(current[0])}, {which}")
         elif len(current) > 1:
-            raise NamingError(selection.ambiguous(text, map(shown, current)))
+            raise NamingError(selection.ambiguous(text, map(shown, candidates)))
         return current[0]
 
     def is_archived(self, module: Installation) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container import lockfile, modulerc
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection
@@ -119,7 +119,31 @@ def examine(installation: Installation, verify: bool) -> Report:
                                        f"now, which is slow on a shared file system: pack it with {pack}"))
     report.findings += filter(None, (softwarestate.layer(installation, verify),
                                      softwarestate.change(installation, report.software)))
+    report.findings += misplaced_aliases(installation)
     return report
+
+
+def misplaced_aliases(installation: Installation) -> Iterator[Finding]:
+    """Yield findings on aliases in an easyconfig by which the modules tool loads another module, or none (N-05)."""
+    if not installation.file or installation.file.is_symlink():
+        return
+    folder = str(installation.file.parent)
+    software, _, version = installation.module.rpartition("/")
+    there = modulerc.aliases_in(folder)
+    again = f"`{installation.rebuild.replace('--rebuild', '--module-only --force')}`"
+    for alias in modulerc.aliases_of(str(installation.root)):
+        owner = there.get(alias, "")
+        other = modulerc.file_of(folder, owner) if owner else None
+        # of extensions with a name, the newest one has it
+        if owner == installation.module or modulerc.target(folder, version, alias) != version:
+            continue
+        text = f"its easyconfig has the alias {alias}, but the modules tool loads {owner or 'nothing'} by " \
+            f"{software}/{alias}: "
+        if not other or modulerc.date_in(modulerc.shown(owner), alias):
+            yield Finding(WARNING, installation.module, f"{text}run {again}")
+        elif modulerc.shown(version) not in modulerc.aliases_of(modulerc.root_of(other) or ""):
+            # the other one doesn't replace it
+            yield Finding(WARNING, installation.module, f"{text}install that without this alias, and run {again}")
 
 
 def add_users(made: Sequence[Report]) -> None:
