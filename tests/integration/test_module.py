@@ -91,6 +91,21 @@ def test_programs_that_mount_images(installations):
         assert found == [ours, f"{ours}/squashfuse_ll", "/usr/bin/squashfuse_ll", f"{ours}/squashfuse_ll"]
 
 
+def test_programs_that_others_mount_images_with(tmp_path):
+    """N5: signals end the same program as ever if something else than the container runtime has started it."""
+    for name, text in (("cat", (CONTAINER_FILES / "share/ebsif/mounter").read_text()),
+                       ("starter", '#!/bin/bash\n"$@"\nexit\n')):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    ignored = []
+    for command in (["/usr/bin/cat"], [tmp_path / "cat"], [tmp_path / "starter", tmp_path / "cat"]):
+        said = subprocess.run([*command, "/proc/self/status"], capture_output=True, text=True, check=True).stdout
+        ignored.append(re.search(r"^SigIgn:\s*(\w+)$", said, re.MULTILINE)[1])
+    assert ignored[0] == ignored[1]
+    # TERM is the 15th
+    assert int(ignored[2], 16) & 1 << 14 and not int(ignored[0], 16) & 1 << 14
+
+
 def test_a_users_bind_is_merged(installed_once, tmp_path):
     """S002-07: a user's bind in APPTAINER_BIND is used beside the module's binds."""
     (tmp_path / "data").write_text("mine")
