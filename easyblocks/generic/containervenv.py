@@ -19,7 +19,7 @@ from .containerinstall import ContainerInstall
 from .container import lockfile
 from .container.framework import EasyBuildExit, RunShellCmdError, keep_out_of_report
 from .container.image import copy_hashed
-from .container.packages import pip_version
+from .container.packages import gpu_of, pip_version
 from .container.pip import Pip
 from .container.install import NEEDED_ON_HOST, commands_of_host, set_mode, write_readable
 from .container.record import InstallRecord
@@ -28,7 +28,7 @@ from .container.runtime import host_variables
 from .container.spec import CONSTRAINTS, OVERRIDES, VenvSpec
 from .container.schedulers import SCHEDULERS
 from .container.stages import Stage, find_mistakes
-from .container.trial import Trial, asked_for, gpu_of
+from .container.trial import Trial, asked_for
 from .container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
 from .container.usersoftware import set_file_times, share_files
 from .container.venv import Reuse, Venv
@@ -307,7 +307,7 @@ class ContainerVenv(ContainerInstall):
             trace_msg("importing %s" % ', '.join(request['names']))
         run = functools.partial(self.pip.run_active, self.stages_for_pip)
         return Trial(run, programs, self.venv.python, request if request['names'] or request['older'] else None,
-                     gpu_of(packages, self.spec.gpu))
+                     gpu_of(packages, self.spec.gpu) or '')
 
     def failed_imports(self, trial: Trial) -> List[str]:
         """Return which packages can't be imported, why, and what to do."""

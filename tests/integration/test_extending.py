@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -42,8 +43,9 @@ def place(site, wheels, tmp_path):
     (site.work / "requirements.txt").write_text("greeting\nnumpy  # the image has it\n")
 
     def extend(*arguments, status=0, packages=wheels):
-        command = ["ebsif", "extend", "Base/1.0", "--catalogue", tmp_path / "sites", "--name", "mine",
-                   "--date", "20260101", *arguments]
+        name = [] if "--name" in arguments else ["--name", "mine"]
+        command = ["ebsif", "extend", "Base/1.0", "--catalogue", tmp_path / "sites", *name, "--date", "20260101",
+                   *arguments]
         result = site.run(command, check=False, **wheel_settings(packages))
         assert result.returncode == status, result.stdout + result.stderr
         return result
@@ -59,33 +61,40 @@ def test_what_can_not_be_imported(place, site, tmp_path):
     """
     make_wheel(tmp_path, "torch", "2.13.0+cpu")
     missing = "raise RuntimeError('operator vision::nms does not exist')\n"
-    make_wheel(tmp_path, "vision", "0.28", ["torch==2.13.0"], missing, more={"vision_c.so": ""})
-    make_wheel(tmp_path, "tower", requires=["vision"], module_text="import vision\n")
+    make_wheel(tmp_path, "torchvision", "0.28", ["torch==2.13.0"], missing, more={"vision_c.so": ""})
+    make_wheel(tmp_path, "tower", requires=["torchvision"], module_text="import torchvision\n")
     make_wheel(tmp_path, "fresh", "1.0", module_text="import os; os.nothing\n")
     make_wheel(tmp_path, "fresh", "2.0", ["numpy<1"])
     make_wheel(tmp_path, "alone", module_text="import nothing_like_it\n")
-    (site.work / "bad.txt").write_text("torch\ntower\nvision==0.28\nfresh\nalone\n")
+    (site.work / "bad.txt").write_text("torch\ntower\ntorchvision==0.28\nfresh\nalone\n")
     result = place("-r", "bad.txt", "--check", "--", *site.eb_options, status=1, packages=tmp_path)
-    vision = ("`import tower` and `import vision` fail (RuntimeError: operator vision::nms does not exist): "
-              "vision 0.28 was built for another torch than the one here, 2.13.0+cpu. Add these lines to the "
-              "requirements:\n    --extra-index-url https://download.pytorch.org/whl/cpu\n    vision==0.28+cpu\n")
+    vision = re.compile(
+        r"`import torchvision` and `import tower` fail \(RuntimeError: operator vision::nms does not exist\): "
+        r"torchvision 0\.28 was built for another torch than the one here, 2\.13\.0\+cpu\. Take the build for it:\n"
+        r"    (ebsif extend Base/1\.0 .*--name mine .*-r bad\.txt --check --add '--extra-index-url "
+        r"https://download\.pytorch\.org/whl/cpu' torchvision==0\.28\+cpu -- .*)\n")
     fresh = re.compile(r"`import fresh` fails \(AttributeError: module 'os' has no attribute 'nothing'\): fresh 1.0 "
                        r"and not 2.0 was installed, because the image has numpy 2\.\S+ \(compiled\), and fresh 2.0 "
-                       r"needs numpy<1\. ")
+                       r"needs numpy<1\. Ask for another version of fresh, or leave it out\. Or replace what is in the "
+                       r"way on purpose \(in an easyconfig, 'allow_replace': \['numpy'\] of this stage\):\n    ebsif "
+                       r"extend Base/1\.0 .* --replace numpy==VERSION --force -- ")
     assert f"no: {MODULE} can't be installed: Stage 'requirements': " in result.stdout
-    assert vision in result.stdout
+    (way,) = vision.finditer(result.stdout)
     assert fresh.search(result.stdout)
-    assert "'allow_replace': ['numpy']" in result.stdout
     assert "alone can only be imported together with nothing_like_it" in result.stderr
     # on purpose
     result = place("-r", "bad.txt", "--install", "--", *site.eb_options, "--ignore-test-failure", packages=tmp_path)
-    assert "(but see the warning above)" in result.stderr and vision in result.stderr
+    assert "(but see the warning above)" in result.stderr and "torchvision 0.28 was built for" in result.stderr
+    # student 16: what was typed is no remedy
+    assert "nevertheless" not in result.stderr
     said = " ".join(site.run(["ebsif", "doctor", "--installed", site.prefix / "eb"], check=False).stdout.split())
-    assert "vision in user software can't be imported (RuntimeError: operator vision::nms does not exist; " in said
-    # the line that helps, with the index of these wheels
-    make_wheel(tmp_path, "vision", "0.28+cpu", ["torch==2.13.0"], more={"vision_c.so": ""})
-    (site.work / "good.txt").write_text("torch\ntower\nvision==0.28+cpu\n")
-    place("-r", "good.txt", "--check", "--", *site.eb_options, packages=tmp_path)
+    assert "tower in user software can't be imported (RuntimeError: operator vision::nms does not exist; " in said
+    assert f"Take the build for it: ebsif extend {MODULE} --install --add '--extra-index-url " in said
+    # student 3: the command that was printed, with the index of these wheels
+    make_wheel(tmp_path, "torchvision", "0.28+cpu", ["torch==2.13.0"], more={"vision_c.so": ""})
+    (site.work / "bad.txt").write_text("torch\ntower\ntorchvision==0.28\n")
+    result = site.run(shlex.split(way[1]), check=False, **wheel_settings(tmp_path))
+    assert "+ torchvision 0.28+cpu" in result.stdout, result.stdout + result.stderr
 
 
 def test_builds_against_the_image(place, site, wheels, tmp_path):
@@ -105,8 +114,8 @@ def test_builds_against_the_image(place, site, wheels, tmp_path):
     said = place("--add", "kernels", "native", "--no-build-isolation", "--check", *more, status=1, packages=own).stdout
     assert re.search(r"^no: \S+ can't be installed: pip failed in stage 'requirements' \(while processing native\S*\): "
                      r"a build needs the compiler x86_64-linux-gnu-g\+\+, which the container doesn't have\. Use a "
-                     r"wheel of the package, an image that has the compiler, or add it where the image has apt "
-                     r"\(such as ebsif extend \.\.\. --apt g\+\+\)", said, re.MULTILINE)
+                     r"wheel of the package, or an image that has the compiler; or, if the image has apt, add it:\n    "
+                     r"ebsif extend Base/1\.0 .* --check --apt g\+\+ -- ", said, re.MULTILINE)
     check = "test -s '/user-software/a b'"
     said = place("--add", "kernels", "board", "--post", post, "--verify", check, "--install", *more,
                  packages=own).stderr
@@ -179,8 +188,8 @@ def test_checking_before_installing(place, site, wheels, base_image):
     finally:
         (wheels / "numpy-1.0-py3-none-any.whl").unlink()
     assert re.match(rf"no: {MODULE} can't be installed: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the "
-                    r"image \(compiled\) can't be replaced, but: The user requested numpy<2\. .*--replace "
-                    r"numpy==VERSION --force.*'allow_replace': \['numpy'\]", said)
+                    r"image \(compiled\) can't be replaced, but: you ask for numpy<2\. (?s:.*)'allow_replace': "
+                    r"\['numpy'\](?s:.*)\n    ebsif extend .* --replace numpy==\S+ --force", said)
     assert not list(site.work.glob("*.eb"))
     (site.sources / "example.sif").unlink()
     error = place("-r", "requirements.txt", "--check", *more, status=3).stderr
@@ -249,7 +258,8 @@ def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
     ([], 2, "one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is required"),
     (["-r", "requirements.txt", "--force"], 2, "--force is for --replace; to install a module again: --rebuild"),
     (["--wheelhouse", "wheels", "--check"], 2, "--wheelhouse collects the wheels of an easyconfig as it is: leave out"),
-    (["-r", "requirements.txt", "--add", "a"], 2, "--add and --remove can't be combined with the other ways"),
+    (["-r", "requirements.txt", "--remove", "a"], 2, "--remove can't be combined with -r or --from-venv, which name"),
+    (["--from-lock", "lock.json", "--add", "a"], 2, "--from-lock repeats an installation exactly: leave out --add"),
 ])
 def test_errors_name_cause_and_remedy(place, arguments, status, expected):
     """Errors name the problem and the remedy; nothing is written."""

@@ -278,7 +278,7 @@ def test_a_package_of_the_image_is_protected(failing):
     text, _ = failing("protected")
     assert "pip failed in stage 'mine'" in text
     assert "numpy==2" in text
-    assert "wants 1.0 depends on numpy>=99" in text
+    assert "wants 1.0 needs numpy>=99" in text
     assert "'allow_replace': ['numpy']" in text
 
 

@@ -318,23 +318,23 @@ def test_pip_by_hand_says_what_can_not_be_imported(installed_once, tmp_path):
     wheels.mkdir()
     make_wheel(wheels, "torch", "2.13.0+rocm6.2.4")
     missing = "raise RuntimeError('operator vision::nms does not exist')\n"
-    make_wheel(wheels, "vision", "0.28", ["torch==2.13.0"], missing, more={"vision_c.so": ""})
+    make_wheel(wheels, "torchvision", "0.28", ["torch==2.13.0"], missing, more={"vision_c.so": ""})
     make_wheel(wheels, "fresh", "1.0", module_text="import os; os.nothing\n")
     make_wheel(wheels, "fresh", "2.0", ["numpy<1"])
     options = pip_options(wheels)
     script = f"""
         make-venv {tmp_path}/env 2>/dev/null; source {tmp_path}/env/bin/activate
-        echo "== vision";  pip install {options} torch vision
-        echo "== again";   pip install {options} vision
+        echo "== vision";  pip install {options} torch torchvision
+        echo "== again";   pip install {options} torchvision
         echo "== fresh";   pip install {options} 'fresh>0'
     """
     result = installed_once.load(installed_once.WRITABLE, f"exec 2>&1\n{script}")
     answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
     answers = {name: re.findall("^hint: (.*)", answer, re.MULTILINE) for name, answer in answers.items()}
     assert answers["vision"] == [
-        "`import vision` fails (RuntimeError: operator vision::nms does not exist): vision 0.28 was built for another "
-        "torch than the one here, 2.13.0+rocm6.2.4",
-        "    pip install --extra-index-url https://download.pytorch.org/whl/rocm6.2.4 vision==0.28+rocm6.2.4"]
+        "`import torchvision` fails (RuntimeError: operator vision::nms does not exist): torchvision 0.28 was built "
+        "for another torch than the one here, 2.13.0+rocm6.2.4",
+        "    pip install --extra-index-url https://download.pytorch.org/whl/rocm6.2.4 torchvision==0.28+rocm6.2.4"]
     assert answers["again"] == []
     assert re.fullmatch(r"`import fresh` .*: fresh 1.0 and not 2.0 was installed, because the image has numpy \S+ "
                         r"\(built for this machine\), and fresh 2.0 needs numpy<1", answers["fresh"][0])

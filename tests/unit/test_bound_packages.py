@@ -1,6 +1,7 @@
 """Which packages of an image belong to the machine, and how others may be replaced. No image is needed."""
 
 import ast
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -94,13 +95,65 @@ def test_how_a_conflict_is_explained():
     reasons = {"numpy": "compiled", "sympy": "torch 2.7 needs sympy>=1.13.3"}
     text = Diagnosis("    The user requested sympy==1.12\n    The user requested (constraint) sympy>=1.13.3\n", "", (),
                      reasons).text
-    assert "sympy>=1.13.3 of the image (torch 2.7 needs sympy>=1.13.3) can't be replaced, but: The user requested " \
+    assert "sympy>=1.13.3 of the image (torch 2.7 needs sympy>=1.13.3) can't be replaced, but: you ask for " \
         "sympy==1.12." in text
-    assert "`ebsif extend ... --replace sympy==VERSION`" in text
+    assert "\n    ebsif extend ... --replace sympy==1.12\n" in text
     text = Diagnosis("    x 1.0 depends on numpy<1\n    The user requested (constraint) numpy==2.4\n", "", (),
                      reasons).text
-    assert "numpy==2.4 of the image (compiled) can't be replaced, but: x 1.0 depends on numpy<1." in text
-    assert "--replace numpy==VERSION --force`" in text
+    assert "numpy==2.4 of the image (compiled) can't be replaced, but: x 1.0 needs numpy<1." in text
+    assert "\n    ebsif extend ... --replace numpy==VERSION --force\n" in text
+
+
+CONFLICT = """\
+ERROR: Cannot install app because these package versions have conflicting dependencies.
+
+The conflict is caused by:
+    The user requested torch==2.9.1
+    gradio 4.2.0 depends on markupsafe~=2.0
+    gradio 4.1.0 depends on markupsafe~=2.0
+    streamlit 1.50.0 depends on numpy<3 and >=1.23
+    pandas 2.3.3 depends on numpy>=1.23.2; python_version == "3.11"
+    scikit-learn 1.3.2 depends on numpy<2.0,>=1.17.3
+    The user requested (constraint) torch==2.13.0+cpu
+    The user requested (constraint) numpy==2.4.6
+    The user requested (constraint) markupsafe==3.0.2
+
+To fix this you could try to:
+1. loosen the range of package versions you've specified
+"""
+
+
+def test_only_what_matters_of_a_conflict():
+    """
+    E-11, requirement-sets 5, 6, student 11: all conflicts at once, without what the image meets, with whole commands.
+
+    The safest way out comes first; versions to replace are those of the index.
+    """
+    asked = {}
+    text = Diagnosis(CONFLICT, reasons={"numpy": "compiled", "torch": "built for this machine (+cpu)"},
+                     newest=lambda wanted: asked.update(wanted) or {"numpy": "1.26.4", "markupsafe": "2.1.5"}).text
+    assert asked == {"numpy": "<2.0,>=1.17.3", "markupsafe": "~=2.0"}
+    first, *ways = text.split("\n")
+    assert first == (
+        "markupsafe==3.0.2 of the image, numpy==2.4.6 of the image (compiled), torch==2.13.0+cpu of the image (built "
+        "for this machine (+cpu)) can't be replaced, but: you ask for torch==2.9.1; gradio 4.2.0 needs markupsafe~=2.0 "
+        "(and 1 earlier version); scikit-learn 1.3.2 needs numpy<2.0,>=1.17.3. Ask for other versions of gradio and "
+        "scikit-learn.")
+    assert [line.strip() for line in ways if line.startswith("    ")] == [
+        "ebsif extend ... --add torch",
+        "ebsif extend ... --replace markupsafe==2.1.5 numpy==1.26.4 torch==2.9.1 --force",
+        "ebsif list --has 'markupsafe~=2.0' --has 'numpy<2.0,>=1.17.3' --has torch==2.9.1"]
+    many = CONFLICT.replace("    The user requested torch==2.9.1", "".join(
+        f"    package-{number} 1.0 depends on numpy<2\n" for number in range(100)))
+    assert re.search(r" needs numpy<2; and \d+ more\. Ask", Diagnosis(many).text)
+
+
+def test_requirements_that_contradict_each_other():
+    """E-11, requirement-sets 1: what contradicts what is said, and nothing of the package that pip has read last."""
+    found = Diagnosis("Collecting requests\n" + CONFLICT.replace("torch==2.9.1", "torch==2.0.0").replace(
+        "    The user requested (constraint)", "    package 1 depends on"))
+    assert found.package == ""
+    assert found.text.startswith("the requirements contradict each other: you ask for torch==2.0.0; gradio 4.2.0 needs")
 
 
 @pytest.mark.parametrize(("line", "expected"), [

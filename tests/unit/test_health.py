@@ -373,7 +373,7 @@ def test_imports_that_need_a_gpu(subject, torch, problem, level):
     """I-12: what can't be imported on a login node, because it has no GPU, is a note; on a node with a GPU an error."""
     kinds = [kind for kind, pattern in imports.NO_GPU.items() if pattern.search(problem)]
     found = {"names": ["fast"], "error": problem, "text": "`import fast` fails", "gpu": kinds, "lines": [],
-             "replace": [], "culprit": "fast", "why": ""}
+             "replace": [], "culprit": "fast", "why": "", "libraries": [], "lacks": "", "newer": "", "build": ""}
     one = subject([f"torch=={torch}"], python={"problems": [found]})
     assert [found[0] for found in problems(running.imports, one)] == [level]
     one.machine.gpu = "cuda" if "cu" in torch else "rocm"

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container import builds
+from easybuild.easyblocks.generic.container.trial import remedy
 from support import CONTAINER_FILES
 
 PROGRAM = CONTAINER_FILES / "site-packages/ebsif_imports.py"
@@ -110,14 +112,56 @@ def test_the_hardware_of_this_machine(tried, error, kinds):
 def test_a_library_of_the_system(tried):
     """V-04: where wheels leave a library to the system, its package is named; ImportError of opencv-python."""
     (problem,) = tried({"cv2": "raise ImportError('libGL.so.1: cannot open shared object file')"})["problems"]
-    assert problem["why"] == "the image has no libGL.so.1: add it with ebsif extend ... --apt libgl1"
+    assert problem["why"] == "the image has no libGL.so.1"
+    assert remedy(problem).endswith("\n    ebsif extend ... --apt libgl1")
+
+
+def test_all_libraries_of_the_system_at_once(tried, tmp_path, monkeypatch):
+    """
+    V-04, requirement-sets 2: what the compiled module lacks is named at once, with one command, and nothing after it.
+
+    Not what the process has loaded already, from wherever.
+    """
+    def link(name, *options):
+        command = ["gcc", "-shared", "-x", "c", "-", "-o", tmp_path / name, *options]
+        subprocess.run(command, input="", text=True, check=True)
+
+    names = ("libone.so.1", "libtwo-2.0.so.0", "libsame.so.3", "libunknown.so.7", "libthere.so.1")
+    for name in names:
+        link(name, f"-Wl,-soname,{name}")
+    link("native.so", "-x", "none", "-Wl,--no-as-needed", *(tmp_path / name for name in names))
+    loaded = tmp_path / "elsewhere/libthere.so.1"
+    loaded.parent.mkdir()
+    (tmp_path / loaded.name).rename(loaded)
+    for path in tmp_path.glob("lib*"):
+        path.unlink()
+    text = f"import ctypes; ctypes.CDLL({str(loaded)!r}); import native\n"
+    (problem,) = tried({"cv2": text})["problems"]
+    assert sorted(problem["libraries"]) == ["libone.so.1", "libsame.so.3", "libtwo-2.0.so.0", "libunknown.so.7"]
+    monkeypatch.setattr(builds, "LIBRARIES", {"libone.so.1": "one", "libtwo-2.0.so.0": "two", "libsame.so.3": "one"})
+    said = remedy(problem)
+    assert said.endswith("find out which of its packages has libunknown.so.7:\n    ebsif extend ... --apt one two")
+    assert "another version" not in said
+
+
+@pytest.mark.parametrize(("error", "expected"), [
+    ("ImportError('failed to find libmagic.  Check your installation')", "--apt libmagic1"),
+    ("OSError('PortAudio library not found')", "--apt libportaudio2"),
+    ("ModuleNotFoundError(\"No module named 'pkg_resources'\", name='pkg_resources')", "--add 'setuptools<81'"),
+    ("ImportError('libnobody.so.1: cannot open shared object file')", "another version of mine, or leave it out")])
+def test_what_is_known_to_help(tried, error, expected):
+    """V-04, requirement-sets 1b, 2b: a library that the package looks for itself, a module of another package."""
+    (problem,) = tried({"mine": f"raise {error}"}, requires=["pkg_resources"])["problems"]
+    said = remedy(problem)
+    assert expected in said
+    assert ("another version" in said) == ("another version" in expected)
 
 
 @pytest.mark.parametrize(("torch", "version", "lines"), [
-    ("2.8+cpu", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cpu", "vision==1.0+cpu"]),
+    ("2.8+cpu", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cpu", "torchvision==1.0+cpu"]),
     ("2.8+rocm6.2.4", "1.0+cu128", ["--extra-index-url https://download.pytorch.org/whl/rocm6.2.4",
-                                    "vision==1.0+rocm6.2.4"]),
-    ("2.8+cu128", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cu128", "vision==1.0+cu128"]),
+                                    "torchvision==1.0+rocm6.2.4"]),
+    ("2.8+cu128", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cu128", "torchvision==1.0+cu128"]),
     ("2.8+git1234", "1.0", []), ("2.8+cpu", "1.0+cpu", None), ("2.8", "1.0", None)])
 def test_builds_for_another_torch(tmp_path, torch, version, lines):
     """F-10, S002-19: the index follows from the label of torch; not every label has one."""
@@ -126,7 +170,7 @@ def test_builds_for_another_torch(tmp_path, torch, version, lines):
         import ebsif_imports
         ebsif_imports.version_of = lambda name: {torch!r}
         class Vision:
-            metadata, version, files = {{'Name': 'vision'}}, {version!r}, ['vision/_C.so']
+            metadata, version, files = {{'Name': 'torchvision'}}, {version!r}, ['vision/_C.so']
             requires = ['torchdata', 'torch==2.8']
         print(ebsif_imports.for_other_torch(Vision))
     """)
@@ -134,6 +178,22 @@ def test_builds_for_another_torch(tmp_path, torch, version, lines):
     why, found = ast.literal_eval(result.stdout)
     assert found == (lines or [])
     assert bool(why) == (lines is not None)
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("torchaudio", "\n    ebsif extend ... --add '--extra-index-url https://download.pytorch.org/whl/cpu' "
+     "torchaudio==1.0+cpu"),
+    ("torch-harmonics", "Ask for another version of torch-harmonics, or leave it out. Or build it here, if the image "
+     "has a compiler:\n    ebsif extend ... --add torch-harmonics==1.0 '--no-binary torch-harmonics' "
+     "--no-build-isolation")])
+def test_only_pytorch_publishes_builds_for_each_torch(tried, tmp_path, name, expected):
+    """F-10, student 2: PyTorch's index is only named for PyTorch's own packages; others can be built."""
+    (tmp_path / "torch-2.8.dist-info").mkdir()
+    (tmp_path / "torch-2.8.dist-info/METADATA").write_text("Name: torch\nVersion: 2.8+cpu\n")
+    module = name.replace("-", "_")
+    files = {name: [f"{module}/__init__.py", f"{module}/_C.so"]}
+    (problem,) = tried({name: "1 / 0"}, files, ["torch==2.8"])["problems"]
+    assert expected in remedy(problem)
 
 
 COMPILED = ["torchvision/__init__.py", "torchvision/_C.so"]

@@ -332,6 +332,14 @@ def test_editable_directories_are_refused(line):
         ("    error: command '/usr/bin/gcc' failed with exit code 1", ""),
         ("OSError: CUDA_HOME environment variable is not set. Please set it", "CUDA_HOME doesn't name its directory"),
         ("No CMAKE_CXX_COMPILER could be found.", "a build needs a compiler, which the container doesn't have"),
+        ("RuntimeError: Unsupported compiler -- at least C++11 support is needed!", "\n    ebsif extend ... --apt g++"),
+        ("tcc: error: file 'crt1.o' not found", "can't link programs. Use a wheel of the package"),
+        ("/usr/bin/ld: cannot find crt1.o: No such file", "\n    ebsif extend ... --apt g++"),
+        ("error: can't find Rust compiler", "\n    ebsif extend ... --apt cargo"),
+        ("Collecting pandas==1.1.5\n  Getting requirements to build wheel\n  error: subprocess-exited-with-error\n"
+         "  ModuleNotFoundError: No module named 'pkg_resources'\n", "pandas==1.1.5 is built from source, because it "
+         "has no wheel for the Python of the image, and it needs 'pkg_resources'. To take the newest version instead:\n"
+         "    ebsif extend ... --add pandas\nOr install 'setuptools<81' first"),
         ("something nobody has seen before", ""),
     ],
 )
@@ -339,6 +347,33 @@ def test_pips_errors_are_explained(output, expected):
     """S000-08 (git), E9 (certificates), E-12 (hashes), V-05 (compilers); disk, quota, network, index, platform."""
     text = Diagnosis(output).text
     assert expected in text if expected else text == ""
+
+
+UNREACHABLE = """\
+WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by 'NameResolutionError("HTTPSConnection(\
+host='index.example', port=443): Failed to resolve 'index.example' ([Errno -2] Name or service not known)")': /simple/x
+ERROR: No matching distribution found for x==1+cpu
+"""
+
+
+@pytest.mark.parametrize(("before", "expected"), [
+    ("", "there is no network here, or index.example can't be reached. Install on a node with network"),
+    ("  Downloading lightly-1.0-py3-none-any.whl (1 kB)\n",
+     "index.example can't be reached from here, although other hosts can. Leave out what needs it; or, download the "
+     "files where it can be reached (pip download), and name their directory:\n    ebsif extend ... --add "
+     "'--find-links DIRECTORY'")])
+def test_the_host_that_can_not_be_reached(before, expected):
+    """E-11, requirement-sets 4: it is named, and a mirror of the others isn't advised if these answer."""
+    assert Diagnosis(before + UNREACHABLE).text.startswith(expected)
+
+
+@pytest.mark.parametrize(("gpu", "expected"), [
+    ("", "The package is for CUDA, and this image isn't: leave it out"), ("rocm", "this image isn't: leave it out"),
+    ("cuda", "Use a wheel of the package, or an image that has the compiler"), (None, "Use a wheel of the package")])
+def test_a_compiler_for_gpus(gpu, expected):
+    """E-11, student 6: no package of the distribution has nvcc, and it doesn't help in an image without CUDA."""
+    text = Diagnosis("OSError: CUDA_HOME environment variable is not set.", gpu=gpu).text
+    assert expected in text and "--apt" not in text
 
 
 @pytest.mark.parametrize(("output", "name"), [
@@ -389,9 +424,9 @@ def test_the_package_that_is_the_cause(error, package):
 def test_the_image_and_earlier_versions_are_told_apart():
     """E-03: packages of the image may be replaced on purpose, others get another version."""
     output = "    new 1.0 depends on hello>=2\n    The user requested (constraint) hello==1.0\n"
-    assert "hello==1.0 of the image can't be replaced, but: new 1.0 depends on hello>=2." in Diagnosis(output).text
+    assert "hello==1.0 of the image can't be replaced, but: new 1.0 needs hello>=2." in Diagnosis(output).text
     text = Diagnosis(output, pins={"hello"}).text
-    assert "hello==1.0 is installed now and keeps its version" in text and "ebsif extend ... --add 'hello'" in text
+    assert "hello==1.0 is installed now and keeps its version" in text and "ebsif extend ... --add 'hello>=2'" in text
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,56 @@
 """
 Explain why pip failed in a container, and what to do about it.
 """
+import importlib
 import os
 import re
-from typing import Collection, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .builds import missing_module, missing_tool
+from . import builds, remedies
 from .texts import normal_name
 
 # pip's message if no index or directory has a suitable version, or none could be read
 NOTHING_FOUND = 'No matching distribution found'
+# pip's messages on hosts that can't be reached, and the names of hosts in them
+UNREACHABLE = re.compile(r'Temporary failure in name resolution|Name or service not known|Network is unreachable|'
+                         r'Failed to establish a new connection|No route to host|Failed to resolve|'
+                         r'Could not fetch URL \S+: connection error')
+HOST = re.compile(r"Could not fetch URL https?://([^/\s]+)\S*: connection error|"
+                  r"\bhost='([^']+)'.*(?:Failed to|Max retries)|Failed to resolve '([^']+)'")
+# pip's heading over the requirements that contradict each other, and what ends them
+CAUSES = re.compile(r'The conflict is caused by:\n(.*?)(?:\n\s*\n|\nTo fix this|\Z)', re.DOTALL)
+# whose requirement (name and version), on what, which versions
+ASKED = re.compile(r'^\s+(?:The user requested |(\S+) (\S+) depends on )(?!\(constraint\))([\w.-]+)(?:\[[^\]]*\])?'
+                   r'\s*([^\s;]*)', re.MULTILINE)
+# Most characters of the requirements in a message.
+MOST = 400
+
+# A requirement that takes part in a conflict: whose it is (the name and version of a package, or empty if the user
+# asked for it), on which package, and which versions.
+Asked = NamedTuple('Asked', [('who', str), ('version', str), ('on', str), ('versions', str)])
 
 
-def how_to_replace(names: Sequence[str], reasons: Mapping[str, str]) -> str:
-    """Return what to do to replace packages of the image all the same; see `Diagnosis` for the reasons."""
-    # what another package requires can be given up, what is built for the machine is meant twice
-    force = '' if all(' needs ' in reasons.get(normal_name(name), '') for name in names) else ' --force'
-    return ("to replace it on purpose: `ebsif extend ... --replace %s%s` (in an easyconfig, 'allow_replace': %s of "
-            "this stage)" % (' '.join('%s==VERSION' % name for name in names), force, list(names)))
+def text_of(asked: Asked, earlier: int) -> str:
+    """Return a requirement in words; `earlier` is the number of earlier versions of its package that ask the same."""
+    what = asked.on + asked.versions
+    if not asked.who:
+        return "you ask for %s" % what
+    more = " (and %d earlier version%s)" % (earlier, '' if earlier == 1 else 's') if earlier else ''
+    return "%s %s needs %s%s" % (asked.who, asked.version, what, more)
+
+
+def allows(versions: str, version: str) -> Optional[bool]:
+    """Return whether a specification of pip allows a version; None if nothing here can tell."""
+    for name in ('packaging.specifiers', 'pip._vendor.packaging.specifiers', 'setuptools.extern.packaging.specifiers'):
+        try:
+            SpecifierSet = importlib.import_module(name).SpecifierSet
+            return bool(SpecifierSet(versions).contains(version, prereleases=True))
+        except (ImportError, AttributeError):
+            continue
+        except ValueError:
+            # of no known form
+            return None
+    return None
 
 
 class Diagnosis:
@@ -33,7 +66,7 @@ class Diagnosis:
     The table has messages of pip 22 to 26, and of the tools that it runs.
     """
 
-    # (pattern, meaning); \1 ... are the groups of the match; first what is wrong with the machine or the network
+    # (pattern, meaning); \1 ... are the groups of the match; first what is wrong with the machine, or its network
     MACHINE = [
         (r"(?:No space left on device|ENOSPC)",
          "the disk is full, in the build directory or where pip keeps its files. Free some space, or choose another "
@@ -46,11 +79,6 @@ class Diagnosis:
         (r"fatal: unable to access '([^']+)': Could not resolve host",
          "git can't reach \\1: there is no network here, or no such host. Check the URL, or install on a node with "
          "network"),
-        (r"(?:Temporary failure in name resolution|Name or service not known|Network is unreachable|"
-         r"Failed to establish a new connection|No route to host|"
-         r"Could not fetch URL \S+: connection error)",
-         "there is no network here, or that host can't be reached. Install on a node with network, or set "
-         "PIP_INDEX_URL to a mirror that can be reached"),
         (r"Could not find a suitable TLS CA certificate bundle, invalid path: (\S+)",
          "\\1 is not in the container: REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or PIP_CERT names a file of this machine. "
          "Add its directory to EBSIF_INSTALL_BIND, or unset the variable"),
@@ -79,8 +107,9 @@ class Diagnosis:
          "a requirement can't be read: \\1"),
         (r"(?s)(?:Getting requirements to build|Preparing metadata|Building wheel|Installing build dependencies)"
          r".*?ModuleNotFoundError: No module named '([\w.]+)'",
-         "it needs '\\1' at build time, which neither the image nor an earlier stage has. Install '\\1' first: in an "
-         "earlier stage, or in an extension of its own, and this extension on top. Then it is built without isolation"),
+         "it needs '\\1' at build time, which neither the image nor an earlier stage has. Install the package that has "
+         "'\\1' first: in an earlier stage, or in an extension of its own, and this extension on top. Then it is built "
+         "without isolation"),
         (r"BackendUnavailable: Cannot import '(\w+)",
          "it is built without isolation, and neither the image nor an earlier stage has '\\1', which builds it. "
          "Install '\\1' first: in an earlier stage, or in an extension of its own, with this extension on top"),
@@ -98,23 +127,33 @@ class Diagnosis:
     ]
 
     def __init__(self, output: str, log: str = '', pins: Collection[str] = (),
-                 reasons: Optional[Mapping[str, str]] = None) -> None:
+                 reasons: Optional[Mapping[str, str]] = None, gpu: Optional[str] = None,
+                 newest: Optional[Callable[[Dict[str, str]], Dict[str, str]]] = None) -> None:
         """
         Store the output of a failed pip, and the contents of its log file (option --log).
 
         Only the log says why an index returned no packages. `pins` are the normalized names of packages whose versions
         the easyconfig determines (parameter 'constraints'), `reasons` say why packages of the image can't be replaced.
+        `gpu` is the kind of GPU that the image is for, empty if for none, None if it isn't known. `newest` returns the
+        newest versions that specifications allow, by normalized name, as far as an index knows them.
         """
         self.output = output
         self.log = log
         self.pins = pins
         self.reasons = reasons or {}
+        self.gpu = gpu
+        self.newest = newest
 
     @property
     def package(self) -> str:
         """The package that pip was processing, if it says that and no other one is the cause; else empty."""
         if self.conflict or NOTHING_FOUND in self.output:
             return ''
+        return self.processed
+
+    @property
+    def processed(self) -> str:
+        """The package that pip was processing last; empty if it says none."""
         before = self.output.split('error: subprocess-exited-with-error')[0]
         found = re.findall(r'^\s*(?:Collecting|Processing|Building wheels? for) (?:collected packages: )?(\S+)', before,
                            re.MULTILINE)
@@ -132,48 +171,144 @@ class Diagnosis:
                 "the image's GPU software. " % (kind, found.group(1)))
 
     @property
+    def protected(self) -> Dict[str, str]:
+        """The constraints that take part in a conflict, as requirements, by normalized name."""
+        found = re.findall(r'The user requested \(constraint\) (\S+)', self.output)
+        return {normal_name(re.split('[=<>!~;]', one)[0]): one for one in sorted(set(found))}
+
+    @property
+    def asked(self) -> List[Asked]:
+        """The requirements that take part in a conflict, without those that the versions of the image meet."""
+        found = [Asked(*groups) for groups in ASKED.findall(self.output)]
+        kept = {name: re.split('===?', one) for name, one in self.protected.items()}
+        return [one for one in dict.fromkeys(found) if len(kept.get(normal_name(one.on), ())) != 2
+                or not allows(one.versions, kept[normal_name(one.on)][1])]
+
+    @property
+    def contradiction(self) -> str:
+        """The requirements that take part in a conflict in words; many versions of a package count once."""
+        groups: Dict[Tuple[str, str], List[Asked]] = {}
+        for one in self.asked:
+            groups.setdefault((one.who, normal_name(one.on)), []).append(one)
+        # pip begins with the newest version
+        texts = [text_of(group[0], len(group) - 1 if group[0].who else 0) for group in groups.values()]
+        shown = [text for number, text in enumerate(texts) if not number or len('; '.join(texts[:number + 1])) <= MOST]
+        return '; '.join(shown) + ("; and %d more" % (len(texts) - len(shown)) if texts[len(shown):] else '')
+
+    @property
+    def wanted(self) -> Dict[str, str]:
+        """What is asked of the kept packages, as one specification each, by normalized name."""
+        found: Dict[str, Dict[str, None]] = {}
+        for one in self.asked:
+            if normal_name(one.on) in self.protected:
+                found.setdefault(normal_name(one.on), {}).update(dict.fromkeys(filter(None, one.versions.split(','))))
+        return {name: ','.join(parts) for name, parts in found.items()}
+
+    @property
     def conflict(self) -> str:
-        """An explanation if requirements conflict with protected packages; else empty."""
-        protected = re.findall(r'The user requested \(constraint\) (\S+)', self.output)
+        """An explanation if requirements conflict with protected packages or with each other; else empty."""
+        protected, why = self.protected, self.contradiction or 'see the output above'
         if not protected:
-            return ''
-        asked = re.findall(r'^\s+(\S+ \S+ depends on .*|The user requested (?!\(constraint\)).*?)\s*$', self.output,
-                           re.MULTILINE)
-        reasons = '; '.join(dict.fromkeys(asked)) or 'see the output above'
-        names = sorted({re.split('[=<>!~;]', one)[0] for one in protected})
-        name = re.split('[=<>!~;]', protected[0])[0]
-        if normal_name(name) in self.pins:
-            return ("%s is installed now and keeps its version ('constraints' in the easyconfig), but: %s. For another "
-                    "version: `ebsif extend ... --add '%s'` with the version that is needed" % (
-                        protected[0], reasons, name))
-        kept = ["%s of the image (%s)" % (one, self.reasons[name]) if name in self.reasons else "%s of the image" % one
-                for one, name in sorted({one: normal_name(re.split('[=<>!~;]', one)[0]) for one in protected}.items())]
-        return ("%s can't be replaced, but: %s. Ask for a version that works with it; or, %s" % (
-            ', '.join(kept), reasons, how_to_replace(names, self.reasons)))
+            return "the requirements contradict each other: %s. Change one of them, or leave out its version" % why \
+                if CAUSES.search(self.output) else ''
+        names = sorted(name for name in protected if name in self.wanted) or sorted(protected)
+        pinned = [name for name in names if name in self.pins]
+        if pinned:
+            keeps = "are installed now and keep their versions" if pinned[1:] else \
+                "is installed now and keeps its version"
+            return "%s %s ('constraints' in the easyconfig), but: %s. For another version:%s" % (
+                ' and '.join(protected[name] for name in pinned), keeps, why,
+                remedies.line('--add', *(name + self.wanted.get(name, '') for name in pinned)))
+        kept = ["%s of the image (%s)" % (protected[name], self.reasons[name]) if name in self.reasons else
+                "%s of the image" % protected[name] for name in names]
+        return "%s can't be replaced, but: %s. %s" % (', '.join(kept), why, self.ways_out(names))
+
+    def ways_out(self, names: Sequence[str]) -> str:
+        """Return what to do if packages of the image are asked for in other versions, the safest first."""
+        asked = [one for one in self.asked if normal_name(one.on) in names]
+        typed, others = sorted({one.on for one in asked if not one.who}), sorted({one.who for one in asked if one.who})
+        ways = ["Ask for other versions of %s." % ' and '.join(others)] if others else []
+        if typed:
+            ways.append("To take the version of the image, whatever else the requirements say:%s" % remedies.line(
+                '--add', *typed))
+        ways.append("To replace %s%s" % ('them' if names[1:] else 'it', remedies.how_to_replace(
+            names, self.reasons, self.versions(names))))
+        exact = [name + self.wanted[name] for name in names if self.wanted.get(name)]
+        if exact:
+            ways.append("To find containers with what is asked for:\n    %s" % remedies.containers_with(exact))
+        return '\n'.join(ways)
+
+    def versions(self, names: Sequence[str]) -> Dict[str, str]:
+        """Return the versions to install of packages, by normalized name, as far as they are known."""
+        exact = {name: re.findall('===?([^,*]+)$', self.wanted.get(name, '')) for name in names}
+        found = {name: versions[0] for name, versions in exact.items() if len(versions) == 1}
+        left = {name: self.wanted[name] for name in names if name not in found and self.wanted.get(name)}
+        return dict(found, **(self.newest(left) if self.newest and left else {}))
 
     @property
     def text(self) -> str:
         """The cause and what to do about it; empty if the output matches nothing in the table."""
-        if self.conflict:
-            return self.conflict
-        return self.machine or missing_tool(self.output) or self.meaning_in(self.REQUIREMENTS)
+        return self.conflict or self.machine or self.tool or self.module or self.meaning_in(self.REQUIREMENTS)
+
+    @property
+    def tool(self) -> str:
+        """An explanation if a build lacks a compiler; else empty."""
+        for tool in builds.missing_tools(self.output):
+            if tool.gpu and self.gpu not in (None, tool.gpu):
+                return ("a build needs %s. The package is for %s, and this image isn't: leave it out, or take an image "
+                        "for %s" % (tool.what, builds.GPUS[tool.gpu], builds.GPUS[tool.gpu]))
+            return "a build needs %s. Use a wheel of the package, or an image that has the compiler%s" % (
+                tool.what, "; or, if the image has apt, add it:%s" % remedies.line('--apt', *tool.packages)
+                if tool.packages else '')
+        return ''
+
+    @property
+    def module(self) -> str:
+        """An explanation if a build can't import a module that a package of pip used to have; else empty."""
+        package, name = builds.package_with(self.missing_module), re.split('[=<>!~;[]', self.processed)[0]
+        if not (package and name):
+            return ''
+        return ("%s is built from source, because it has no wheel for the Python of the image, and it needs '%s'. To "
+                "take the newest version instead:%s\nOr install '%s' first: in an earlier stage, or in an extension of "
+                "its own, and this extension on top" % (
+                    self.processed, self.missing_module, remedies.line('--add', name), package))
 
     @property
     def missing_module(self) -> str:
         """The module that the build of a package can't import; empty if pip failed otherwise."""
         failed = re.search(r"error: (?:subprocess-exited-with-error|backend-unavailable).*", self.output, re.DOTALL)
-        return missing_module(failed.group()) if failed else ''
+        return builds.missing_module(failed.group()) if failed else ''
 
     @property
     def machine(self) -> str:
         """The problem of the machine or the network, and what to do about it; empty if none is found."""
-        return self.meaning_in(self.MACHINE)
+        return self.meaning_in(self.MACHINE) or self.network
+
+    @property
+    def network(self) -> str:
+        """The hosts that can't be reached, and what to do; empty if none is found."""
+        text = self.searched
+        if not UNREACHABLE.search(text):
+            return ''
+        hosts = sorted(set(filter(None, sum(HOST.findall(text), ()))))
+        named = ' and '.join(hosts)
+        if hosts and re.search(r'^\s*(?:Downloading|Obtaining dependency|Collecting \S+\n\s+(?:Downloading|Using))',
+                               self.output, re.MULTILINE):
+            return ("%s can't be reached from here, although other hosts can. Leave out what needs it; or, download "
+                    "the files where it can be reached (pip download), and name their directory:%s" % (
+                        named, remedies.line('--add', '--find-links DIRECTORY')))
+        return ("there is no network here, or %s can't be reached. Install on a node with network, or set "
+                "PIP_INDEX_URL to a mirror that can be reached" % (named or "that host"))
+
+    @property
+    def searched(self) -> str:
+        """The text to search for meanings: pip's log says why it found nothing."""
+        return self.output + (self.log if NOTHING_FOUND in self.output else '')
 
     def meaning_in(self, table: List[Tuple[str, str]]) -> str:
         """Return the meaning of the first pattern of a table that the output matches; empty if none does."""
-        text = self.output + (self.log if NOTHING_FOUND in self.output else '')
         for pattern, meaning in table:
-            found = re.search(pattern, text)
+            found = re.search(pattern, self.searched)
             if found:
                 return found.expand(meaning)
         return ''

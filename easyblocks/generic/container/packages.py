@@ -276,6 +276,12 @@ def gpu_label(version: str) -> Tuple[Optional[str], Optional[str]]:
     return kind, '%s.%s' % (major, minor) if minor else None
 
 
+def gpu_of(packages: Packages, gpu: Optional[str] = None) -> Optional[str]:
+    """Return the kind of GPU that torch in packages is for, empty if for none; the given one if that isn't known."""
+    label, _ = gpu_label(packages['torch'][1]) if 'torch' in packages else (None, None)
+    return {'rocm': 'rocm', 'cu': 'cuda', 'cpu': ''}.get(label or '', gpu)
+
+
 def built_for(name: str, version: str, names: Collection[str] = ()) -> Optional[str]:
     """
     Return the GPU software ('rocm', 'cu' or 'cpu') that a package is built for, None if it isn't known.

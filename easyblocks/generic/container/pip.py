@@ -7,6 +7,7 @@
 """
 Install a stage of user software with pip in the container.
 """
+import functools
 import json
 import os
 import re
@@ -17,9 +18,11 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, extract_file, mkdir, remove_file
 from easybuild.tools.utilities import nub, trace_msg
 
-from .diagnosis import NOTHING_FOUND, Diagnosis, how_to_replace
+from .diagnosis import NOTHING_FOUND, Diagnosis
 from .framework import RunShellCmdError
-from .packages import BUILD_TOOLS, Need, Packages, artifacts_in, constraint_lines, digest_of, pip_version
+from .packages import (
+    BUILD_TOOLS, Need, Packages, artifacts_in, constraint_lines, digest_of, gpu_of, pip_version)
+from .remedies import how_to_replace
 from .requirements import package_name
 from .runtime import escape_bind, inject_variables
 from .install import read_program, sh_command
@@ -224,10 +227,12 @@ class Pip:
                 self.run(stage, arguments[:1] + stage.build_options + arguments[1:], afterwards, **where)
                 return
             logged = self.log_of(log, arguments, **where) if NOTHING_FOUND in output else ''
-            diagnosis = Diagnosis(output, logged, pins, self.reasons)
+            diagnosis = Diagnosis(output, logged, pins, self.reasons, gpu_of(self.image),
+                                  functools.partial(self.newest, stage, where))
             package = " (while processing %s)" % diagnosis.package if diagnosis.package else ''
-            raise EasyBuildError("pip failed in stage '%s'%s%s. See its output above or in the log.",
-                                 stage.name, package, ': ' + diagnosis.text if diagnosis.text else '')
+            text = diagnosis.text
+            raise EasyBuildError("pip failed in stage '%s'%s%s", stage.name, package, ': ' + text if text else
+                                 ". See its output above or in the log.")
         files = {(normal_name(name), version) for name, version in FILE.findall(done.output or '')}
         names = [name for name, _ in files]
         self.looked_at.update(name for name in names if names.count(name) > 1)
@@ -237,6 +242,18 @@ class Pip:
         code = 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)'
         return bool(name) and self.venv.run([self.venv.python, '-c', code, name], fail_on_error=False, hidden=True,
                                             **where).exit_code == 0
+
+    def newest(self, stage: Stage, where: Dict[str, Any], wanted: Dict[str, str]) -> Dict[str, str]:
+        """Return the newest versions of packages (by normalized name) that specifications allow; asks pip."""
+        path = os.path.join(self.folder(stage), 'newest.json')
+        arguments = ['install', '--dry-run', '--quiet', '--no-deps', '--ignore-installed', '--only-binary', ':all:',
+                     '--report', path] + self.index_options(stage) + [name + wanted[name] for name in sorted(wanted)]
+        # without constraints of the image, which keep another version
+        where = dict(where, environment=dict(where['environment'], PIP_CONSTRAINT=''))
+        self.venv.run(self.command + arguments, fail_on_error=False, hidden=True, **where)
+        text = read_written(path, self.work_dir)
+        found = [item['metadata'] for item in json.loads(text)['install']] if text else []
+        return {normal_name(one['name']): one['version'] for one in found}
 
     def run_active(self, stages: List[Stage], command: List[str], **kwargs: Any) -> Any:
         """Run a command with the venv active, which can ask the indexes of stages for packages."""
@@ -334,9 +351,10 @@ class Pip:
         self.replaced.update(filter(packages.in_user_software, self.image))
         for name in sorted(self.replaced & set(self.bound)):
             if name not in [normal_name(item) for item in stage.allow_replace]:
-                raise EasyBuildError("Stage '%s' installed %s==%s, which hides the image's (%s, %s). Leave it out; or, "
-                                     "%s", stage.name, packages[name][0], packages[name][1], self.image[name][1],
-                                     self.bound[name], how_to_replace([name], self.bound))
+                found, version, _ = packages[name]
+                raise EasyBuildError("Stage '%s' installed %s==%s, which hides the image's (%s, %s). Leave it out; or "
+                                     "replace it%s", stage.name, found, version, self.image[name][1], self.bound[name],
+                                     how_to_replace([name], self.bound, {name: version}))
             del self.bound[name]
 
 

@@ -12,13 +12,11 @@ import re
 import shlex
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from . import remedies
+from .builds import package_with, packages_with
 from .requirements import package_name
-from .diagnosis import how_to_replace
-from .packages import gpu_label
 from .install import IMPORTS, read_program, sh_command
 from .texts import normal_name
-
-NEVERTHELESS = "To install it nevertheless: eb --ignore-test-failure (ebsif extend ... -- --ignore-test-failure)"
 
 
 class Trial:
@@ -94,19 +92,31 @@ class Trial:
 
 
 def remedy(problem: Dict[str, Any]) -> str:
-    """Return what to do about a problem that the program IMPORTS has found."""
+    """Return what to do about a problem that the program IMPORTS has found: sentences, then a command to copy."""
+    asked, culprit = problem['names'], problem['culprit'] or problem['names'][0]
+    packages, module = packages_with(problem['libraries']), package_with(problem['lacks'])
+    unknown = [name for name in problem['libraries'] if not packages_with([name])]
     if problem['lines']:
-        return "Add these lines to the requirements:\n    %s" % '\n    '.join(problem['lines'])
-    text = "Ask for another version of %s, or leave it out" % (problem['culprit'] or problem['names'][0])
+        return "Take the build for it:%s" % remedies.line('--add', *problem['lines'])
+    if packages:
+        more = "; find out which of its packages has %s" % ', '.join(unknown) if unknown else ''
+        return "If the image has apt, add what has %s%s:%s" % (
+            'them' if problem['libraries'][1:] else 'it', more, remedies.line('--apt', *packages))
+    if module:
+        return "Add it:%s" % remedies.line('--add', module)
+    if problem['newer'] and problem['newer'] in asked:
+        return "Take its newest version:%s" % remedies.line('--add', problem['newer'])
+    text = "Ask for another version of %s, or leave %s out." % (
+        culprit, 'it' if culprit in asked else ' and '.join(asked))
+    if unknown:
+        text = "If the image's distribution has a package with it, add that (--apt PACKAGE). Otherwise: " + text
+    if problem['build']:
+        text += " Or build it here, if the image has a compiler:%s" % remedies.line(
+            '--add', problem['build'], '--no-binary %s' % culprit, '--no-build-isolation')
     if problem['replace']:
-        text += "; or, " + how_to_replace(sorted(problem['replace']), problem['replace'])
-    return text + "."
-
-
-def gpu_of(packages: Any, gpu: Optional[str]) -> str:
-    """Return the kind of GPU that torch in Packages is for, else the given one; empty if there is none."""
-    label, _ = gpu_label(packages['torch'][1]) if 'torch' in packages else (None, None)
-    return {'rocm': 'rocm', 'cu': 'cuda', 'cpu': ''}.get(label or '', gpu or '')
+        text += " Or replace what is in the way%s" % remedies.how_to_replace(
+            sorted(problem['replace']), problem['replace'], {})
+    return text
 
 
 def asked_for(stages: List[Any], packages: Any, pip: Any, tried: Dict[str, str]) -> Dict[str, Any]:

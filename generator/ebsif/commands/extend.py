@@ -66,6 +66,7 @@ from ebsif.installed import places
 from ebsif.installed.names import Found, Names, shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
+from ebsif.packages.formats.wanted import Wanted
 from ebsif.packages.venv import Package
 from ebsif.report import output
 
@@ -131,7 +132,7 @@ def configure(parser):
                         help="also install a dependency group of that project (repeatable)")
     parser.add_argument("--add", metavar="PACKAGE", nargs="+", default=[],
                         help="add packages, each a line as in a requirements.txt, or change the version of one that "
-                             "was added earlier").completer = complete_packages
+                             "was added earlier, or is in the file of -r").completer = complete_packages
     parser.add_argument("--remove", metavar="PACKAGE", nargs="+", default=[],
                         help="remove packages from an extension, and packages that only they need"
                         ).completer = complete_packages
@@ -164,9 +165,10 @@ def run(options: Namespace) -> int:
     """Write an easyconfig, check or install it; return the exit status."""
     if options.wheelhouse:
         return fill_wheelhouse(options)
-    given = [options.requirements, options.from_venv, options.from_lock, options.add or options.remove]
-    if sum(map(bool, given)) > 1:
-        raise UsageError("--add and --remove can't be combined with the other ways to name packages")
+    if options.remove and (options.requirements or options.from_venv):
+        raise UsageError("--remove can't be combined with -r or --from-venv, which name all packages of the extension")
+    if options.from_lock and (options.add or options.remove):
+        raise UsageError("--from-lock repeats an installation exactly: leave out --add and --remove")
     if options.replace and options.from_lock:
         raise UsageError("--from-lock repeats an installation exactly: leave out --replace")
     if options.force and not options.replace:
@@ -224,8 +226,9 @@ def find_base(options: Namespace, names: Names) -> Found:
 def make_new(options: Namespace, extension: Extension) -> int:
     """Make an extension whose name may be taken; return the exit status."""
     request = request_of(options)
-    check_name(request, extension, [*(["--add", *options.add] if options.add else []),
-                                    *(["--apt", *options.apt] if options.apt else [])])
+    # a file names all packages
+    typed = {} if options.requirements or options.from_venv else {"--add": options.add, "--apt": options.apt}
+    check_name(request, extension, [word for option, names in typed.items() if names for word in (option, *names)])
     return make(request, extension)
 
 
@@ -274,16 +277,14 @@ def commands_of(options: Namespace) -> dict[str, Any]:
 
 def wanted_packages(options: Namespace, container: Container) -> list:
     """Return the packages that the options name, as stages or lines, and report what can't be installed."""
-    stages: list = []
-    impossible: list[str] = []
-    if options.add:
-        stages = requirements.split_into_stages(change.parse(options.add))
-    elif options.from_venv or options.requirements:
+    wanted = Wanted()
+    if options.from_venv or options.requirements:
         wanted = venv.read(options.from_venv) if options.from_venv else requirements.read_all(
             options.requirements, extending.known_image(container), options.extra, options.group)
-        stages, impossible = requirements.split_into_stages(wanted.lines), wanted.impossible
-    for text in impossible:
+    lines = change.joined(wanted.lines, change.parse(options.add)) if options.add else wanted.lines
+    for text in wanted.impossible:
         output.note(text)
+    stages = requirements.split_into_stages(lines)
     return replacing.allow(stages, replacing.parse(options.replace)) if options.replace else stages
 
 
@@ -351,10 +352,10 @@ def change_packages(options: Namespace, environment: Environment, container: Con
     before = environment.asked
     if options.remove:
         change.remove(environment, options.remove)
-    if options.add:
-        change.add(environment, change.parse(options.add), options.name)
-    elif options.requirements or options.from_venv:
+    if options.requirements or options.from_venv:
         change.replace(environment, wanted_packages(options, container), options.name)
+    elif options.add:
+        change.add(environment, change.joined([], change.parse(options.add)), options.name)
     if options.replace:
         environment.stages[environment.inherited:] = replacing.allow(
             environment.own, replacing.parse(options.replace))

@@ -1,16 +1,20 @@
 """Move an extension to a newer container: write an easyconfig with the same packages on top of that container."""
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.requirements import lines_of, stages_of
 
+from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
 from ebsif.commands.options import add_name, add_outcome, add_settings, names_of, request_of, settings_of
 from ebsif.eb import framework
 from ebsif.environments import bases, change, extending, system
 from ebsif.environments.outcome import Extension, make
 from ebsif.installed import compare, places
+from ebsif.packages import requirements
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -31,6 +35,25 @@ def configure(parser: ArgumentParser) -> None:
     add_outcome(parser)
 
 
+def extending_words(options: Namespace, container: Container, name: str, stages: list) -> list[str]:
+    """
+    Return the command of `ebsif extend`, without the name of the program, that makes the same extension.
+
+    Empty if the extension has more than packages, which only its easyconfig says.
+    """
+    lines = lines_of(stages)
+    made = stages_of(requirements.split_into_stages(lines))
+    if [{**stage, "requirements": lines_of([stage])} for stage in stages_of(stages)] != made:
+        return []
+    system_packages = system_of(container.system_packages).packages
+    given = [("--site", options.site), ("--date", options.date), ("--output", options.output),
+             ("--image", options.image), *(("--catalogue", one) for one in options.catalogue)]
+    chosen = [word for option, value in given if value for word in (option, str(value))]
+    return ["extend", container.module, "--name", name, *(["--add", *lines] if lines else []),
+            *(["--apt", *system_packages] if system_packages else []), *chosen,
+            "--check" if options.check else "--install", *(["--", *options.more] if options.more else [])]
+
+
 def run(options: Namespace) -> int:
     """Write the easyconfig of the upgraded extension; return the exit status."""
     framework.session(tuple(options.more))
@@ -42,7 +65,8 @@ def run(options: Namespace) -> int:
     stages, name, _ = compare.extension_of(path, options.module)
     container = system.joined(bases.chosen(names, options.module, settings_of(options).site()),
                               system_of(compare.parameters_of(path).get("system_packages")))
-    request, root = request_of(options), path.parent.parent
+    root = path.parent.parent
+    request = replace(request_of(options), repeated=extending_words(options, container, name, stages))
     status = make(request, Extension(container, name, stages))
     if (root / lockfile.RECORD).is_file():
         before = places.of_directory(root)

@@ -81,6 +81,11 @@ class Result:
         return re.sub(r"^An error was raised during test step: ", "", text).strip("'\"") or self.crash
 
     @property
+    def is_explained(self) -> bool:
+        """Whether the message says why a program has failed, so that nobody needs its output."""
+        return bool(re.match(r"pip failed in stage '[^']*'(?: \(while processing \S+\))?: ", self.reason))
+
+    @property
     def crash(self) -> str:
         """The error with which eb itself ended, without its traceback; empty if it has reported one."""
         if self.error or "Traceback (most recent call last):" not in self.program:

@@ -261,6 +261,25 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
     return lines
 
 
+def joined(lines: Sequence[str], more: Iterable[str]) -> list[str]:
+    """
+    Return requirement lines with more of them, each in place of those for the same package.
+
+    Raise ChangingError if they are locked: in one call of pip, all packages have a hash or none.
+    """
+    found: list[str] = list(lines)
+    for line in more:
+        name = name_in(line)
+        places = [number for number, one in enumerate(found) if name and name_in(one) == name]
+        if "--hash" not in line and any("--hash" in one for one in lines):
+            raise ChangingError(f"'{line}' can't be added to packages that are locked with hashes: lock it with them, "
+                                "or add it in an extension of its own, on top of theirs")
+        line = with_extras(line, {extra for number in places for extra in extras_in(found[number])})
+        found = [one for number, one in enumerate(found) if number not in places[1:]]
+        found[places[0] if places else len(found):places[0] + 1 if places else len(found)] = [line]
+    return found
+
+
 def add(environment: Environment, lines: Iterable[str], name: str) -> None:
     """Add packages, except those that are there already."""
     asked = set(map(name_in, environment.lines))

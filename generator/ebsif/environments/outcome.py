@@ -20,7 +20,7 @@ from typing import Optional, Union
 from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.texts import system_names
 
-from ebsif import files
+from ebsif import files, remedies
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
@@ -52,12 +52,14 @@ class Request:
     """
     What is to be done with an extension: the options of a command, which was typed with `words`.
 
-    `names` are those that are taken. `output` is the directory for the easyconfig, `image` what to check with if eb
-    doesn't find it, and `more` are options of eb.
+    `repeated` is a command of `ebsif extend` that asks for the same, to which remedies add options; empty if there is
+    none. `names` are those that are taken. `output` is the directory for the easyconfig, `image` what to check with if
+    eb doesn't find it, and `more` are options of eb.
     """
 
     command: str
     words: Sequence[str] = ()
+    repeated: Sequence[str] = ()
     date: Optional[str] = None
     output: Optional[Path] = None
     image: Optional[Path] = None
@@ -183,8 +185,9 @@ def make(request: Request, extension: Extension) -> int:
             companion.write(place, again)
         write_file(path, text, again)
         if request.installs:
-            status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))],
-                             known)
+            with remedies.whole(request.repeated):
+                status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))],
+                                 known)
             for place in beside if not request.output else ():
                 # the installation has it, and user software is large
                 place.unlink(missing_ok=True)
@@ -244,6 +247,7 @@ def show_plan(request: Request, extension: Extension, date: str) -> Optional[int
     is_replaced = not request.again and places.installed_as(module) is not None
     if is_replaced:
         output.note(f"{module} is installed already, with other packages: it would be replaced")
+    planned.problem = remedies.completed(planned.problem, request.repeated)
     plan.show(planned, extension.container(date), install_command(request.words, is_replaced))
     if not planned.problem and request.installs:
         return None
@@ -352,7 +356,8 @@ def install(path: Path, again: bool, more: list[str], known: Optional[Mapping[st
         print(f"ebsif: interrupted; the easyconfig is {path}", file=sys.stderr)
         raise
     if done.status:
-        done.print_program()
+        if not done.is_explained:
+            done.print_program()
         lock = LOCKED.fullmatch(done.reason)
         raise InUseError(places.locked(place.module, Path(lock[1]))) if lock else ExtendingError(done.message)
     if place.file.exists():

@@ -155,8 +155,12 @@ def shown(installation: Installation) -> str:
 
 def adding(installation: Installation, package: str) -> str:
     """Return the command that adds a package: it changes an extension; from another module it makes one."""
-    name = "" if installation.extension else " --name jupyter"
-    return f"ebsif extend {shown(installation)} --add {package}{name} --install"
+    return shlex.join([*changing(installation, "jupyter"), "--add", package, "--install"])
+
+
+def changing(installation: Installation, name: str = "mine") -> list[str]:
+    """Return the words of the command that changes an extension; of another module, that makes one with this name."""
+    return ["ebsif", "extend", shown(installation), *([] if installation.extension else ["--name", name])]
 
 
 def software(installation: Installation) -> str:

@@ -11,9 +11,10 @@ from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.trial import remedy
 from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE
 
-from ebsif.installed import runtimecommand
+from ebsif.installed import places, runtimecommand
 from ebsif.installed.health.subject import Subject
 from ebsif.processes import NoAnswer
+from ebsif.remedies import completed
 from ebsif.report.findings import Finding
 
 
@@ -76,7 +77,8 @@ def imports(one: Subject) -> Iterator[Finding]:
                            "checked here")
         else:
             why = f"; {problem['why']}" if problem["why"] else ""
-            yield one.error(f"{names} can't be imported ({problem['error']}{why}). {' '.join(remedy(problem).split())}")
+            way = completed(remedy(problem), [*places.changing(one.installation)[1:], "--install"])
+            yield one.error(f"{names} can't be imported ({problem['error']}{why}). {' '.join(way.split())}")
     if slow := one.python.get("slow"):
         yield one.warning(f"importing takes too long, so these were not checked: {', '.join(slow)}")
     missing = one.python.get("missing", [])
