@@ -385,6 +385,15 @@ def test_no_network(add, monkeypatch):
     assert "a proxy (http_proxy) if it needs one?" in text
 
 
+def test_an_image_without_sources(add, tmp_path, monkeypatch):
+    """V-04: not the network is suspected, but a list of sources is asked for."""
+    (tmp_path / "empty").write_text("")
+    monkeypatch.setenv("EBSIF_INSTALL_BIND", f"{tmp_path}/empty:/etc/apt/sources.list")
+    text = refused(add, "greet")
+    assert "The image has no sources for apt. Write a sources.list for Debian GNU/Linux 12 (bookworm), then" in text
+    assert "network" not in text
+
+
 def test_a_directory_for_temporary_files_that_can_not_be_used(add, monkeypatch):
     """V-04: mounted noexec, or too small: named, with what to do."""
     real = os.statvfs

@@ -259,8 +259,10 @@ class Installation:
         # apt-get succeeds if nothing could be fetched
         if not any('_Packages' in name for name in os.listdir(os.path.join(self.folder, 'lists'))):
             lines = [line for line in output.splitlines() if line.startswith(('E:', 'W:', 'Err:'))]
-            raise self.failure("the package lists can't be fetched", '\n'.join(lines or output.splitlines()),
-                               "\nIs there a network here, and a proxy (http_proxy) if it needs one?")
+            remedy = "\nIs there a network here, and a proxy (http_proxy) if it needs one?" if lines else \
+                "\nThe image has no sources for apt. Write a sources.list for %s, then " \
+                "export EBSIF_INSTALL_BIND=/path/sources.list:/etc/apt/sources.list" % self.system
+            raise self.failure("the package lists can't be fetched", '\n'.join(lines or output.splitlines()), remedy)
         return output
 
     def installed_packages(self) -> List[str]:
