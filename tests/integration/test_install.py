@@ -373,6 +373,28 @@ def test_the_version_that_was_an_alias(site, small_image, option):
         assert Path(loaded).name == expected
 
 
+def test_whose_an_alias_is(site, small_image):
+    """N-05 (docs A1), B2: eb refuses that of another module, unless it replaces that; the newest of a name has it."""
+    (site.sources / "x.sif").symlink_to(small_image("busybox"))
+    text = "easyblock = 'ContainerInstall'\nsources = ['x.sif']\ninit = 'none'\naliases = {}\n"
+
+    def loaded(alias):
+        return Path(site.bash(f"module load Example/{alias} && echo $CONTAINERROOT").stdout.strip()).name
+
+    site.eb(site.easyconfig(text.format(["demo"]), suffix="-a"),
+            site.easyconfig(text.format(["1.0-mine"]), suffix="-mine-20261129"))
+    refused = site.eb(site.easyconfig(text.format(["demo"]), suffix="-b"), check=False)
+    assert refused.returncode
+    assert "Example/demo is a name of Example/1.0-a, which is installed: remove 'demo' from 'aliases'" in " ".join(
+        (refused.stdout + refused.stderr).split())
+    assert not (site.prefix / "eb/software/Example/1.0-b").exists()
+    assert loaded("demo") == "1.0-a"
+    site.eb(site.easyconfig(text.format(["1.0-mine"]), suffix="-mine-20261128"))
+    assert loaded("1.0-mine") == "1.0-mine-20261129"
+    site.eb(site.easyconfig(text.format(["demo", "1.0-a"]), suffix="-b"))
+    assert loaded("demo") == "1.0-b"
+
+
 def test_others_may_use_what_is_installed_with_any_umask(site, small_image):
     """
     G-05, I-01: modules are as readable as installations; the umask decides who may enter a new prefix.
