@@ -54,6 +54,7 @@ def repository(tmp_path_factory):
         "ln -s perl5.moved /usr/share/perl5\nrm -r /usr/share/bug"))
     make_deb(folder, "vendor", files={"opt/vendor/file": "text"})
     make_deb(folder, "lingering", postinst="(sleep 654.321 &)")
+    make_deb(folder, "slow", postinst="(sleep 765.432 &)\ntouch $HOME/started\nsleep 765.432")
     make_deb(folder, "failing", postinst="echo it is broken >&2\nexit 3")
     return folder
 
@@ -339,6 +340,25 @@ def test_a_package_that_leaves_a_process(add):
     assert record.packages == ["lingering==1.0"]
     assert time.monotonic() - started < 600
     assert subprocess.run(["pgrep", "-f", "sleep 654.321"], check=False, capture_output=True).stdout == b""
+
+
+def test_an_interrupted_installation(base_image, repository, tmp_path):
+    """A3, V-04: apt, what it has started, and the copies end with eb."""
+    site = example_site(tmp_path, base_image)
+    easyconfig = site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\n"
+                                 "system_packages = ['slow']\n")
+    script = """
+        eb "$@" &
+        while [[ -z $(find "$PREFIX" -name started) ]]; do sleep 0.2; done
+        trap '' TERM
+        kill -TERM 0
+        wait $!
+    """
+    result = site.run(["setsid", "bash", "-c", script, "bash", easyconfig, *site.eb_options], check=False,
+                      EBSIF_INSTALL_BIND=binds_of(repository), PREFIX=site.prefix)
+    assert result.returncode
+    assert subprocess.run(["pgrep", "-f", "sleep 765.432"], check=False, capture_output=True).stdout == b""
+    assert not list(site.prefix.rglob("system-*/root"))
 
 
 def test_a_hostile_image(add, repository, tmp_path, monkeypatch):
