@@ -239,7 +239,7 @@ def test_a_package_missing_at_build_time_is_explained(failing):
     text, _ = failing("missing")
     assert "pip failed in stage 'kernel stage' (while processing" in text
     assert "kernels" in text
-    assert "neither the image nor an earlier stage has. Install 'faketorch' first: in an " in text
+    assert "neither the image nor an earlier stage has. Install the package that has 'faketorch' first: in an " in text
 
 
 def test_a_failing_stage_stops_the_later_ones(failing):

@@ -171,8 +171,41 @@ def test_the_provider(subject):
     facts = {"fabric": {"libfabric.so.1": True, "libcxi.so.1": False}}
     one = subject(python=facts, node={"sys/class/cxi/cxi0/x": ""})
     (level, text), = problems(hardware.provider, one)
-    assert level == ERROR and "doesn't find libcxi.so.1" in text
+    assert level == ERROR and "libcxi.so.1 isn't in the container: add the host's libcxi.so.1 to `binds`" in text
     assert not problems(hardware.provider, replace(one, machine=Machine(Path("/nowhere"))))
+
+
+@pytest.mark.parametrize(("broken", "expected"), [
+    ("libcxi.so.1", "because libcxi.so.1 needs libdep.so.3, which isn't in the container: add the host's libdep.so.3"),
+    ("libfabric.so.1", "libfabric.so.1 needs libdep.so.3, which isn't in the container: add the host's libdep.so.3"),
+    ("", "because libcxi.so.1 isn't in the container: add the host's libcxi.so.1 to `binds`")])
+def test_a_library_that_lacks_another(subject, tmp_path, broken, expected):
+    """K-02, field 0a: a bound library whose dependency is missing isn't said to be missing; in the loader's words."""
+    def link(name, *options):
+        command = ["gcc", "-shared", "-x", "c", "-", "-o", tmp_path / name, f"-Wl,-soname,{name}", *options]
+        subprocess.run(command, input="unsigned fi_version(void) { return 1 << 16; }", text=True, check=True)
+
+    link("libdep.so.3")
+    link("libfabric.so.1")
+    if broken:
+        link(broken, "-x", "none", "-Wl,--no-as-needed", tmp_path / "libdep.so.3")
+    (tmp_path / "libdep.so.3").unlink()
+    text = Path(hardware.__file__).with_name("programs").joinpath("inside.py").read_text()
+    functions = text[text.index("def look_at_fabric"):text.index("def look_around")]
+    code = f"import ctypes, json, re\n{functions}\nprint(json.dumps(look_at_fabric()))"
+    done = subprocess.run([sys.executable, "-c", code], env={"LD_LIBRARY_PATH": str(tmp_path)}, text=True,
+                          capture_output=True, check=True)
+    one = subject(python={"fabric": json.loads(done.stdout)}, node={"sys/class/cxi/cxi0/x": ""})
+    ((level, said),) = problems(hardware.provider, one)
+    assert level == ERROR and expected in said
+
+
+def test_a_library_for_a_newer_system(subject):
+    """K-02: no bind helps a library that needs a newer glibc."""
+    loader = "/lib64/libc.so.6: version `GLIBC_2.38' not found (required by /usr/lib64/libcxi.so.1)"
+    fabric = {"libfabric.so.1": True, "libcxi.so.1": False, "said": {"libcxi.so.1": loader}}
+    ((_, text),) = problems(hardware.provider, subject(python={"fabric": fabric}, node={"sys/class/cxi/cxi0/x": ""}))
+    assert "libcxi.so.1 needs glibc 2.38, and the image has an older one" in text and "binds" not in text
 
 
 def test_what_a_node_lacks(tmp_path):

@@ -79,10 +79,34 @@ def as_numbers(version: str) -> tuple[int, ...]:
 def provider(one: Subject) -> Iterator[Finding]:
     """Can libfabric load the provider of Slingshot, where there is one?"""
     found = one.python.get("fabric", {})
-    if one.machine.fabric and found.get("libfabric.so.1") and not found.get("libcxi.so.1"):
-        yield one.error("libfabric doesn't find libcxi.so.1, so it can't use Slingshot, and jobs on several nodes use "
-                        "TCP or fail: add the host's library to `binds` in the site's profile, write the easyconfig "
-                        f"with `ebsif render`, and install it with `eb --rebuild {one.easyconfig}`")
+    for library in ("libfabric.so.1", "libcxi.so.1") if one.machine.fabric else ():
+        what, why = unloadable(library, found.get("said", {}).get(library, ""))
+        # an image without libfabric doesn't use Slingshot by it
+        is_used = what != library if library.startswith("libfabric") else found.get("libfabric.so.1")
+        if found.get(library) is False and is_used:
+            remedy = (f"add the host's {what} to `binds` in the site's profile, write the easyconfig with `ebsif "
+                      f"render`, and install it with `eb --rebuild {one.easyconfig}`") if what else \
+                "use an image with a newer distribution, or a library that was built for this one"
+            yield one.error(f"libfabric can't use Slingshot, and jobs on several nodes use TCP or fail, because {why}: "
+                            f"{remedy}")
+            return
+
+
+def unloadable(library: str, said: str) -> tuple[str, str]:
+    """
+    Return which library is missing, empty if none is, and why one can't be loaded, from what the loader said of it.
+
+    A bound library may need another one that isn't bound, or a newer glibc (K-02).
+    """
+    missing = re.match(r"(\S+\.so\S*): cannot open shared object file", said)
+    if not said or missing and missing[1] == library:
+        return library, f"{library} isn't in the container"
+    if missing:
+        return missing[1], f"{library} needs {missing[1]}, which isn't in the container"
+    newer = re.search(r"version `GLIBC_([\d.]+)' not found", said)
+    if newer:
+        return "", f"{library} needs glibc {newer[1]}, and the image has an older one ({said})"
+    return "", f"{library} can't be loaded ({said})"
 
 
 def plugin(one: Subject) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ status=$({ { "$@" 4>&-; echo $? >&4; } 2>&1 | tee -a -- "$file" >&3; } 4>&1)
 if [ "$status" != 0 ] || [ -z "$folder" ]; then
     exit "$status"
 fi
+[ -z "$processes" ] || printf '%s\n' 'compiling bytecode' >>"$file"
 # Ctrl-C doesn't end what is in the background, so that is what takes less time
 "$1" - <"$folder/list.py" >"$folder/packages.txt" &
 [ -z "$processes" ] || "$1" -I - "$processes" <"$folder/compile.py" || :

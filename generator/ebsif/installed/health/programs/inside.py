@@ -52,8 +52,8 @@ def look_at_mpi():
 
 
 def look_at_fabric():
-    """Return the version of libfabric, and of which one of several libraries can be loaded."""
-    found = {}
+    """Return the version of libfabric, which libraries can be loaded, and what the loader says of the others."""
+    found = {"said": {}}
     for name in ("libfabric.so.1", "libcxi.so.1"):
         try:
             library = ctypes.CDLL(name)
@@ -65,8 +65,9 @@ def look_at_fabric():
                 with open("/proc/self/maps") as lines:
                     paths = {line.split(None, 5)[5].strip() for line in lines if "/libfabric.so" in line}
                 found["interface"] = max(interfaces(paths).values(), default=None)
-        except (OSError, AttributeError):
+        except (OSError, AttributeError) as error:
             found.setdefault(name, False)
+            found["said"][name] = str(error)
     return found
 
 
