@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
 import threading
@@ -10,10 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import FrameType
-from typing import Optional, TypeVar, Union
+from typing import IO, Optional, TypeVar, Union, cast
+
+from easybuild.easyblocks.generic.container.written import MOST_WRITTEN
 
 from ebsif.errors import EbsifError
 
+CHUNK = 65536
 GRACE = 3  # seconds to end in an orderly way: srun ends its ranks, runtimes unmount images
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -38,7 +42,8 @@ def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = N
     """
     Run a program in a session of its own, with a text as its input; return both outputs as text.
 
-    After `limit` seconds, end it with all that it has started, and raise NoAnswer, which calls it `name`.
+    After `limit` seconds, or if it prints more than a program of others should (MOST_WRITTEN), end it with all that it
+    has started, and raise NoAnswer, which calls it `name`.
     """
     with _change:
         stop_if_ending()
@@ -47,9 +52,11 @@ def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = N
             stderr=subprocess.PIPE, env=environment, cwd=cwd, start_new_session=True)
         _running.add(process)
     try:
-        outputs = process.communicate(None if text is None else os.fsencode(text), timeout=limit)
+        outputs = communicate(process, None if text is None else os.fsencode(text), limit)
     except subprocess.TimeoutExpired:
         raise NoAnswer(f"{name or ' '.join(map(str, words))} doesn't answer within {limit:g} seconds") from None
+    except OverflowError:
+        raise NoAnswer(f"{name or ' '.join(map(str, words))} prints more than {MOST_WRITTEN // 1024 ** 2} MB") from None
     finally:
         if process.returncode is None:
             end([process])
@@ -57,6 +64,42 @@ def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = N
             _running.discard(process)
     stop_if_ending()
     return subprocess.CompletedProcess(words, process.returncode, *map(os.fsdecode, outputs))
+
+
+def communicate(process: subprocess.Popen[bytes], text: Optional[bytes], limit: float) -> list[bytes]:
+    """
+    Return what a program prints to standard output and error, after writing a text to its input.
+
+    Raise TimeoutExpired after `limit` seconds, OverflowError if it prints more than MOST_WRITTEN bytes.
+    """
+    end, printed = time.monotonic() + limit, {process.stdout: bytearray(), process.stderr: bytearray()}
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:
+        for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+            opened.enter_context(contextlib.closing(stream))
+            os.set_blocking(stream.fileno(), False)
+            selector.register(stream, selectors.EVENT_WRITE if stream is process.stdin else selectors.EVENT_READ)
+        rest = memoryview(text or b"")
+        while selector.get_map():
+            left = end - time.monotonic()
+            ready = selector.select(left) if left > 0 else []
+            if not ready and left <= 0:
+                raise subprocess.TimeoutExpired(process.args, limit)
+            for key, _ in ready:
+                stream = cast("IO[bytes]", key.fileobj)
+                if stream is process.stdin:
+                    with contextlib.suppress(BrokenPipeError):
+                        rest = rest[os.write(key.fd, rest[:CHUNK]):] if rest else rest
+                        if rest:
+                            continue
+                elif chunk := os.read(key.fd, CHUNK):
+                    printed[stream] += chunk
+                    if len(printed[stream]) > MOST_WRITTEN:
+                        raise OverflowError
+                    continue
+                selector.unregister(stream)
+                stream.close()
+        process.wait(max(0, end - time.monotonic()))
+    return [bytes(some) for some in printed.values()]
 
 
 def stop_if_ending() -> None:

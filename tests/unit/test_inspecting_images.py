@@ -4,6 +4,7 @@ import os
 
 import pytest
 from easybuild.easyblocks.generic.container.runtime import passed_variables
+from ebsif import processes
 from ebsif.images import inspection
 
 KEPT_AWAY = {"APPTAINER_BIND": "/x", "SINGULARITYENV_A": "1", "LD_PRELOAD": "", "PYTHONPATH": "/x", "CFLAGS": "-g",
@@ -29,6 +30,43 @@ def test_the_runtime_has_the_environment_of_installations(tmp_path, monkeypatch)
     assert not set(KEPT_AWAY) & set(environment)
     assert (tmp_path / "apptainer.calls").read_text().splitlines() == [
         "inspect --json --all /x.sif", "--silent exec --cleanenv --no-home --pwd / /x.sif sh"]
+
+
+@pytest.mark.parametrize(("prints", "expected"), [("yes", "prints more than 0 MB"), ("sleep 60", "doesn't answer")])
+def test_programs_of_an_image_that_never_end(tmp_path, monkeypatch, prints, expected):
+    """P-06, security 8: neither output nor time without end; what was started is ended."""
+    (tmp_path / "apptainer").write_text(f"#!/bin/sh\n{prints}\n")
+    (tmp_path / "apptainer").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(inspection, "SECONDS", 5)
+    monkeypatch.setattr(processes, "MOST_WRITTEN", 10 ** 6)
+    with pytest.raises(processes.NoAnswer, match=f"apptainer --silent exec --cleanenv {expected}"):
+        inspection.run_in_image(inspection.Inspection(path="x.sif", resolved="/x.sif", size=1), "sh")
+
+
+@pytest.mark.parametrize("printed", ["{}", "5", "[]", "{'prefix': 1}", "", "x", "None"])
+def test_a_python_that_prints_something_else(tmp_path, monkeypatch, printed):
+    """P-06, security 8: an image whose python3 isn't Python has none."""
+    (tmp_path / "apptainer").write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
+    (tmp_path / "apptainer").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = inspection.Inspection(path="x.sif", resolved="/x.sif", size=1)
+    inspection.read_python(found)
+    assert found.python is None
+
+
+@pytest.mark.parametrize("labels", ["[]", "5", "{'a': {}}", '{"data": []}', '{"data": {"attributes": []}}',
+                                    '{"data": {"attributes": {"labels": [1]}}}',
+                                    '{"data": {"attributes": {"runscript": 5}}}',
+                                    '{"data": {"attributes": {"labels": {"a": ["b"]}}}}'])
+def test_labels_that_are_something_else(tmp_path, monkeypatch, labels):
+    """P-06: the metadata of an image is JSON that others wrote: what doesn't fit is left out."""
+    (tmp_path / "apptainer").write_text(f"#!/bin/sh\ncat <<'END'\n{labels}\nEND\n")
+    (tmp_path / "apptainer").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = inspection.Inspection(path="x.sif", resolved="/x.sif", size=1)
+    inspection.read_labels(found)
+    assert (found.labels, found.entry_point) == ({}, {})
 
 
 @pytest.mark.parametrize(("name", "expected"), [

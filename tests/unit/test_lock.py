@@ -1,14 +1,17 @@
 """Reading and comparing the records of installations on the command line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.lockfile import RECORD as RECORD_FILE
 from easybuild.easyblocks.generic.container.lockfile import Record
 from ebsif.cli import main
 from ebsif.installed import compare
 from ebsif.installed.sbom import bill_of_materials, package_url
 from packageurl import PackageURL
+from prefixes import BASE, MINE
 
 SHA256 = "0123456789abcdef" * 4
 RECORD = {
@@ -191,3 +194,36 @@ def test_files_that_are_no_records(places, tmp_path, capsys, content, expected):
         assert printed.out == ""
         assert str(path) in printed.err
         assert expected in printed.err
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir,
+                                  lambda path: (path.touch(), os.truncate(path, 2 ** 40))])
+def test_records_without_end(eb_prefix, capsys, make):
+    """P-06, security 8: a record, or an easyconfig, that is a pipe, a device or huge is damaged, and nobody waits."""
+    root = eb_prefix.install(MINE)
+    (root / RECORD_FILE).unlink()
+    make(root / RECORD_FILE)
+    (copy,) = (root / "easybuild").glob("*.eb")
+    copy.unlink()
+    make(copy)
+    for command in (["installed"], ["show", MINE], ["list", "--mine"], ["lock", str(root)], ["remove", MINE]):
+        main(command)
+        assert "Traceback" not in capsys.readouterr().err
+    assert main(["lock", str(root)]) == 3
+    assert "can't be read" in capsys.readouterr().err
+
+
+def test_records_with_sequences_for_terminals(eb_prefix, capsys):
+    """P-06, security 8: what is in somebody else's record is escaped when it is printed."""
+    bad = "x\x1b]0;PWN\x07"
+    record = {"image": {"file": f"{bad}.sif", "sha256": "0" * 64}, "venv_packages": [f"{bad}==1"],
+              "stages": [{"name": "one", "requirements": bad}]}
+    root = eb_prefix.install(MINE, **record)
+    eb_prefix.install(BASE)
+    for command in (["show", MINE], ["diff", MINE, str(root)], ["diff", BASE, MINE], ["installed", "--has", "x"],
+                    ["installed"], ["list", "--mine"]):
+        main(command)
+        printed = capsys.readouterr()
+        assert "\x1b" not in printed.out + printed.err and "\x07" not in printed.out + printed.err, command
+    main(["show", MINE])
+    assert "x\\x1b]0;PWN\\x07.sif" in capsys.readouterr().out

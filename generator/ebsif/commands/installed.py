@@ -104,7 +104,7 @@ def print_matches(matches: list[report.Match], findings: list[Finding], options:
             for one in matches], "findings": [finding.data for finding in findings]}, indent=2))
     else:
         for one in matches:
-            print(shown(one.installation))
+            output.result(shown(one.installation))
             output.print_wrapped(", ".join(f"{name} {version} ({place})" for name, place, version in one.packages),
                                  "  ")
         print_findings(findings)

@@ -137,10 +137,10 @@ def show(planned: removal.Removal) -> None:
     """Print what will be removed, and what stays."""
     with working("adding up sizes"):
         size = report.size_of(planned.installation.root)
-    print(f"{shown(planned.installation)}, {format_size(size)}:")
+    output.result(f"{shown(planned.installation)}, {format_size(size)}:")
     for path in planned.paths:
-        print(f"  {path}")
+        output.result(f"  {path}")
     for path in planned.lines:
-        print(f"  {path}: additional names of the module")
+        output.result(f"  {path}: additional names of the module")
     for text in planned.kept:
         output.note(f"kept: {text}")

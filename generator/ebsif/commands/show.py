@@ -78,7 +78,7 @@ def run(options: Namespace) -> int:
         return 0
     for name, value in lines(container, installation, settings_of(options).output) if container else \
             lines_of_installation(installation):
-        print(f"{name:16}{value}".rstrip())
+        output.result(f"{name:16}{value}".rstrip())
     return 0
 
 

@@ -19,12 +19,15 @@ from easybuild.easyblocks.generic.container.tables import (
 )
 from easybuild.easyblocks.generic.container.texts import normal_name
 
+from ebsif import processes
 from ebsif.errors import EbsifError
 from ebsif.images.checksum import sha256
 from ebsif.report import output
 
 Done = subprocess.CompletedProcess[str]
 PROBES = Path(__file__).parent / "probes"
+# Time for a program in an image: mounting it and importing Python can take minutes on a busy file system.
+SECONDS = 900
 
 # The value of WITH_CONDA, the command that activates Conda in an image.
 CONDA = re.compile(r"(?:source|\.) (\S+)/bin/activate (\S+)\s*\Z")
@@ -127,8 +130,14 @@ def run_runtime(*arguments: str, text: str = "") -> Done:
 
     words = [find_runtime(), *arguments]
     output.command(words)
-    return subprocess.run(words, input=text, capture_output=True, text=True, errors="replace", check=False,
-                          env=passed_variables(os.environ))
+    # programs of the image print what they like, for as long as they like
+    done = processes.run(words, SECONDS, text, shlex.join(words[:4]), passed_variables(os.environ))
+    return Done(done.args, done.returncode, *(readable(one) for one in (done.stdout, done.stderr)))
+
+
+def readable(printed: str) -> str:
+    """Return what a program has printed, with a sign in place of bytes that aren't UTF-8."""
+    return os.fsencode(printed).decode("utf-8", "replace")
 
 
 def run_in_image(found: Inspection, *command: str, text: str = "") -> Done:
@@ -146,10 +155,14 @@ def read_labels(found: Inspection) -> None:
     result = run_runtime("inspect", "--json", "--all", found.resolved)
     try:
         attributes = json.loads(result.stdout)["data"]["attributes"]
-    except (ValueError, KeyError, TypeError):
+        labels, runscript = attributes.get("labels"), attributes.get("runscript")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return
-    found.labels = important(attributes.get("labels") or {})
-    found.entry_point = {name.lower(): text for name, text in ENTRY_POINT.findall(attributes.get("runscript") or "")}
+    # whoever made the image wrote them
+    if isinstance(labels, dict):
+        found.labels = important({name: text for name, text in labels.items() if isinstance(text, str)})
+    if isinstance(runscript, str):
+        found.entry_point = {name.lower(): text for name, text in ENTRY_POINT.findall(runscript)}
 
 
 def read_system(found: Inspection) -> None:

@@ -84,7 +84,8 @@ class Installation:
     @property
     def easyconfig(self) -> Optional[Path]:
         """EasyBuild's copy of the easyconfig in the installation; None if this account can't read it."""
-        return next((path for path in sorted(self.kept.glob("*.eb")) if os.access(path, os.R_OK)), None)
+        return next((path for path in sorted(self.kept.glob("*.eb")) if os.access(path, os.R_OK) and is_text(path)),
+                    None)
 
     @property
     def kept(self) -> Path:
@@ -262,11 +263,16 @@ def paths_below(directory: Path, closed: list[OSError]) -> Iterator[Path]:
                 yield Path(folder, name)
 
 
+def is_text(path: Path) -> bool:
+    """Return whether a file of others can be read at once: it isn't a pipe, a device, or as large as an image."""
+    status = path.stat()
+    return stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST
+
+
 def root_in(path: Path, closed: list[OSError]) -> Optional[Path]:
     """Return the installation directory in the module file of a container; None for others, `closed` gets errors."""
     try:
-        # nothing else waits for a reader, or is as large as an image
-        if not stat.S_ISREG(path.stat().st_mode) or path.stat().st_size > LARGEST:
+        if not is_text(path):
             return None
         text = path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError) as error:

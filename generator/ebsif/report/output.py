@@ -59,6 +59,11 @@ def print_wrapped(text: object, indent: str = "", level: str = "") -> None:
     print_colored(lines.replace("\0", " "), level)
 
 
+def result(text: object) -> None:
+    """Print a result, in which there may be untrusted text, in its lines."""
+    print(printable(text))
+
+
 def print_line(text: object, indent: str = "", level: str = "") -> None:
     """Print untrusted text in 80 columns at a terminal, and as one line for other programs; see `print_wrapped`."""
     if sys.stdout.isatty():

@@ -21,6 +21,8 @@ WITH_PLACE = re.compile(r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-li
                         r"(?:\s*=\s*|\s+|(?<=^-[rcfe]))(?P<place>.+)")
 # Between the options of a line, outside of quotation marks.
 BETWEEN = re.compile(r"""\s+(?=--?[a-z](?:[^'"]|'[^']*'|"[^"]*")*\Z)""")
+# A variable in the name of a package: at the start of a line that is neither an option nor a URL.
+VARIABLE_IN_NAME = re.compile(r"(?!-|\S*://)[^\[=<>!~;@\s]*\$\{[A-Z0-9_]+\}")
 # A line whose other options are those of its package.
 EDITABLE = re.compile(r"-e|--editable")
 
@@ -74,7 +76,7 @@ def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> l
     bare = re.sub(r"(^|\s)#.*", "", line).strip()
     # pip expands variables as well; in a URL it has to, because they may be credentials
     expanded = VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[0], bare)
-    bare = bare if "://" in expanded else expanded
+    written, bare = bare, bare if "://" in expanded else expanded
     if not bare:
         return []
     options = BETWEEN.split(bare) if bare.startswith("-") and not EDITABLE.match(bare) else []
@@ -98,7 +100,11 @@ def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> l
         path = resolve(folder / local.group("path"), where)
         # a path in a requirement can't contain a blank
         return [(path.as_uri() if " " in str(path) else str(path)) + (local.group("rest") or "")]
-    return [bare]
+    if VARIABLE_IN_NAME.match(written):
+        # so somebody else's file could send a password to its index
+        raise RequirementsError(f"{where}: '{written}' has a variable in the name of a package: write its value "
+                                "instead")
+    return [written]
 
 
 def first_word(text: str, where: str) -> str:
