@@ -27,7 +27,7 @@ from .container.imagefetch import fetch
 from .container.imagesource import ImageSource
 from .container.install import JUPYTER, check_scripts, copy_readable, install_kernel, install_scripts
 from .container.install import install_wrappers, open_to_readers, wrapped_programs
-from .container.modulefile import MODULE_VARIABLES, ModuleFile, other_name, program, update_modulerc
+from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, other_name, program, update_modulerc
 from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, lock, shown, taken, unknown
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
@@ -484,7 +484,11 @@ class ContainerInstall(Reinstall, EasyBlock):
         return ModuleFile(self.spec, self.known_record, self.short_mod_name)
 
     def make_module_description(self) -> str:
-        """Add sections on this container to the help text, and the packages that were checked to the description."""
+        """
+        Add sections on this container to the help text, and the packages that were checked to the description.
+
+        Before them is what has to come before EasyBuild's `conflict`.
+        """
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
         text = texts.without_templates('\n\n'.join(usage + self.module_file.help_sections))
         description = self.cfg['description']
@@ -492,7 +496,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             description += "\nIn the image: %s." % ', '.join(
                 '%s %s' % package for package in self.spec.image_packages.items())
         with with_parameter(self.cfg, 'usage', text), with_parameter(self.cfg, 'description', description):
-            return super().make_module_description()
+            return beginning(self.module_generator.SYNTAX) + super().make_module_description()
 
     def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:
         """Add the packages in the container, as (name, version), so that `module spider PACKAGE` finds the module."""

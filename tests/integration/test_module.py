@@ -595,6 +595,30 @@ def test_nothing_is_added_to_standard_error(installed_once):
     assert installed_once.load(installed_once.SQUASHED, "singularity exec $SIF true; start-shell -c true").stderr == ""
 
 
+def test_another_version_makes_room(installed):
+    """S8: with every modules tool, a module replaces a loaded one of its name, also one that a batch job inherits."""
+    one, two = installed.SQUASHED, installed.WRITABLE
+    # a job: a separate shell that inherits the environment
+    job, image = installed.site.work / "job", installed.root(two) / "example.sif"
+    job.write_text(f"{installed.site.tool.init}\nset -e\nmodule load {two}\necho $EBSIF_LOADED_MODULE\n")
+    said = installed.site.bash(f"""
+        show() {{ echo $? $EBSIF_LOADED_MODULE $(tr : '\n' <<<"$LOADEDMODULES" | grep -c ^Example/); }}
+        (module load {two}; env -0 >fresh)
+        module load {one}; show
+        bash --noprofile --norc job; show
+        mv {image} {image}.kept; module load {two}; show; mv {image}.kept {image}
+        module load {two}; show; env -0 >swapped
+        module load {two}; show
+        module switch {two} {one}; show
+    """).stdout.splitlines()
+    # a version that can't be loaded replaces nothing
+    assert said == [f"0 {one} 1", two, f"0 {one} 1", f"1 {one} 1", f"0 {two} 1", f"0 {two} 1", f"0 {one} 1"]
+    fresh, swapped = (variables((installed.site.work / name).read_text()) for name in ("fresh", "swapped"))
+    ours = re.compile("EBSIF_|SIF|APPTAINER|SINGULARITY|CONTAINERROOT|RUNSCRIPTS|PATH|WITH_")
+    assert {name: value for name, value in fresh.items() if ours.match(name)} == {
+        name: value for name, value in swapped.items() if ours.match(name)}
+
+
 def test_loading_twice_is_loading_once(installed):
     """S004-08 (in part): loading twice has the same effect as loading once, for all variables of the module."""
     once = variables(installed.output(installed.SQUASHED, "env -0"))

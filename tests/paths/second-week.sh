@@ -10,7 +10,8 @@ ebsif extend mine --add byhand
 ebsif extend mine --add byhand --install 2>&1 | tee printed
 ebsif list --mine
 ebsif extend mine --replace packaging==25.0 --check
-module spider byhand
+# Environment Modules finds modules by their names only
+module spider byhand || module avail Example
 eval "$(sed -n 's/^load it with: //p' printed)"
 make-venv ~/dev
 # the next day

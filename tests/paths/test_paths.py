@@ -16,7 +16,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from parts import BOTH_TOOLS, TOOLS, Installed
+from parts import BOTH_TOOLS, TOOLS, Installed, example_site
 from person import Person
 from support import CHECKOUT, Site, make_wheel
 
@@ -149,15 +149,17 @@ def make_project(folder):
     (folder / "backend.py").write_text(BACKEND)
 
 
-def test_a_researcher(installed_once, tmp_path, registry):
-    """S001-05, S002-52, E-13: first day, second week, third month: from requirements.txt to a loaded module."""
-    wheels = shutil.copytree(installed_once.wheels, tmp_path / "wheels")
+@pytest.mark.parametrize("tool", BOTH_TOOLS)
+def test_a_researcher(tool, installations, tmp_path, registry):
+    """S001-05, S002-52, E-13, S8: first day, second week, third month: from requirements.txt to a loaded module."""
+    installed = installations(tool)
+    wheels = shutil.copytree(installed.wheels, tmp_path / "wheels")
     make_wheel(wheels, "lightly")
     make_wheel(wheels, "packaging", version="25.0")
     make_wheel(wheels, "ipykernel")
     for name in ("pytest", "iniconfig", "packaging", "pluggy", "pygments"):
         wheel_of_installed(name, wheels)
-    person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels, installs_for_the_site=False)
+    person = Person(installed.copy(tmp_path, Installed.WRITABLE), wheels, installs_for_the_site=False)
     person.environment["REGISTRY"] = registry.host
     site = person.site
     make_project(site.work / "project")
@@ -246,8 +248,10 @@ def test_somebody_without_modules_of_ours(tool, tmp_path, small_image, wheels):
     assert "testing the module" in before and "testing the module" not in after
 
 
-def test_somebody_who_knows_easybuild(site, wheels, base_image):
+@pytest.mark.parametrize("tool", BOTH_TOOLS)
+def test_somebody_who_knows_easybuild(tool, tmp_path, wheels, base_image):
     """S002-53: an easyconfig of the project, written by `eb --copy-ec`, installs without changes."""
+    site = example_site(tmp_path, base_image, tool)
     # the small image under the big one's name: only the easyconfig is tested here
     (site.sources / "pytorch-2.13.0-cpu-python-3.11.sif").symlink_to(base_image)
     said = Person(site, wheels).types("easybuild")

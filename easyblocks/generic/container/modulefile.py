@@ -26,8 +26,9 @@ from .texts import shown_module
 from .usersoftware import USER_SOFTWARE_VARIABLE
 from .written import is_package
 
-# the programs by the syntax of the module file
+# the programs by the syntax of the module file, and what comes before everything else in the file
 PROGRAMS = {'Lua': 'container.lua', 'Tcl': 'container.tcl'}
+BEGINNINGS = {'Tcl': 'swap.tcl'}
 
 # Variables that modules set or read; unset for the sanity check, so that another loaded module doesn't affect it.
 MODULE_VARIABLES = ('CONTAINERROOT', 'EBSIF_ACTIVATE', 'EBSIF_ENTRY_POINT', 'EBSIF_LOADED_MODULE', 'EBSIF_OWN_MODULES',
@@ -42,8 +43,18 @@ HIDE = {
 
 def program(syntax: str) -> str:
     """Return the program for a syntax of module files. It needs the installation directory as `root`."""
-    with open(os.path.join(FILES, 'modulefile', PROGRAMS[syntax])) as text:
-        return '\n' + text.read()
+    return '\n' + read_part(PROGRAMS[syntax])
+
+
+def beginning(syntax: str) -> str:
+    """Return what comes before everything else in a module file of a syntax; empty if there is nothing."""
+    return read_part(BEGINNINGS[syntax]) + '\n' if syntax in BEGINNINGS else ''
+
+
+def read_part(name: str) -> str:
+    """Return the text of a file that becomes a part of module files."""
+    with open(os.path.join(FILES, 'modulefile', name)) as text:
+        return text.read()
 
 
 class ModuleFile(ModuleSettings):
