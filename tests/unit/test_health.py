@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
@@ -19,6 +20,7 @@ from ebsif.installed.health import examination, files, hardware, machine, nodes,
 from ebsif.installed.health.machine import Machine
 from ebsif.installed.health.subject import Subject
 from ebsif.installed.softwarestate import SoftwareState
+from ebsif.render import easyconfig
 from ebsif.report.findings import (
     ERROR,
     NOTE,
@@ -61,12 +63,20 @@ def problems(check, one):
     # the image's own version counts, not the label
     (["torch==2.7.1+rocm6.2.4"], {"rocm": "6.3.4"}, ["6.3", "7.0"], None),
     ([], {"rocm": "5.6.1"}, ["6.1", "7.0"], ERROR), ([], {}, ["6.1", "7.0"], None),
+    # generator D3: all numbers that are known count
+    ([], {"rocm": "6.2.1"}, ["6.2.4", "7.2"], ERROR), ([], {"rocm": "7.2.3"}, ["6.2", "7.2.1"], ERROR),
+    ([], {"rocm": "7.2.3"}, ["6.2", "7"], None), (["torch==2+rocm6.2"], {}, ["6.2.4", "7.2"], None),
     (["torch==2.7.1+rocm6.2.4"], {}, None, None)])
 def test_the_driver_of_rocm(subject, image, facts, driver, level):
     """S001-18: an image's ROCm is compared with the range in the site's profile; both ends belong to it."""
     found = problems(hardware.driver, subject(image, facts=facts, site=LUMI.model_copy(update={"driver_rocm": driver})))
     assert [one[0] for one in found] == ([level] if level else [])
     assert not found or "ebsif upgrade" in found[0][1]
+    # `ebsif check` and `render` say the same of a record with this version
+    version = facts.get("rocm") or "".join(image).partition("+rocm")[2]
+    site_of_record = LUMI.model_copy(update={"driver_rocm": driver})
+    record = SimpleNamespace(site=site_of_record, components={"rocm": version} if version else {}, gpu_kind="rocm")
+    assert bool(easyconfig.driver_problem(record)) == bool(level)
 
 
 @pytest.mark.parametrize(("image", "file", "text", "expected"), [

@@ -264,6 +264,10 @@ class Site(Model):
         written = re.match(rf"{re.escape(self.name)}\b", self.description, re.IGNORECASE)
         return written[0] if written else self.name
 
+    def supports_rocm(self, version: str) -> bool:
+        """Return whether the driver supports a version of ROCm, as far as the profile says."""
+        return not self.driver_rocm or is_between(version, *self.driver_rocm)
+
     @model_validator(mode="after")
     def check_inheritance(self) -> "Site":
         """Check that something is inherited where something is left out."""
@@ -286,6 +290,19 @@ class Site(Model):
         if wrong:
             raise invalid(*wrong)
         return self
+
+
+def is_between(version: str, oldest: str, newest: str) -> bool:
+    """
+    Return whether a version is in a range, to which both ends belong.
+
+    Numbers that one of them lacks may be any: 6.2 to 7.2 has 7.2.3 in it, and 6.2 may be 6.2.4.
+    """
+    def numbers(text: str) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", text)[:3]]
+
+    wanted, first, last = map(numbers, (version, oldest, newest))
+    return first[:len(wanted)] <= wanted[:len(first)] and wanted[:len(last)] <= last[:len(wanted)]
 
 
 class SiteError(EbsifError):

@@ -281,7 +281,7 @@ def driver_problem(container: Container) -> Optional[str]:
     supported, rocm = container.site.driver_rocm, container.components.get("rocm")
     if not (supported and rocm) or container.gpu_kind != "rocm":
         return None
-    if in_numbers(supported[0]) <= in_numbers(rocm) <= in_numbers(supported[1], 10**6):
+    if container.site.supports_rocm(rocm):
         return None
     return (f"the GPU driver of {container.site.title} supports ROCm {supported[0]} to {supported[1]}; ROCm {rocm} of "
             "the image may fail or give wrong results")
@@ -296,10 +296,10 @@ def moving_problem(container: Container) -> Optional[str]:
             "file in a stable directory, or set 'moving: true'")
 
 
-def in_numbers(version: str, missing: int = 0) -> tuple[int, ...]:
-    """Return the first three numbers of a version, for comparisons."""
+def in_numbers(version: str) -> tuple[int, ...]:
+    """Return the first three numbers of a version, for comparisons; those that it lacks are 0."""
     numbers = [int(number) for number in re.findall(r"\d+", version)][:3]
-    return tuple(numbers + [missing] * (3 - len(numbers)))
+    return tuple(numbers + [0] * (3 - len(numbers)))
 
 
 def render(container: Container, header: Optional[str] = None) -> str:

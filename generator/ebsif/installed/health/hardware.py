@@ -8,7 +8,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.packages import gpu_label
 
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.site import Site
+from ebsif.catalogue.site import Site, is_between
 from ebsif.images.inspection import Inspection
 from ebsif.installed.health.subject import Subject
 from ebsif.report.findings import NOTE, OK, Finding
@@ -37,25 +37,26 @@ def driver(one: Subject) -> Iterator[Finding]:
     kind, version = one.gpu, gpu_version(one)
     if kind == "rocm" and version:
         oldest, newest, whose = rocm_range(one)
-        if oldest and not as_numbers(oldest) <= as_numbers(version) <= as_numbers(newest):
+        if oldest and not is_between(version, oldest, newest):
             yield one.error(f"its ROCm {version} is not supported by {whose}, which supports {oldest} to {newest}: "
                             "install a module with one of these (`ebsif list`), move extensions to it with `ebsif "
                             f"upgrade`, and remove this module with `ebsif remove {one.module}`")
     elif kind == "cuda" and version and one.machine.cuda_driver:
-        major, driver_version = as_numbers(version)[0], one.machine.cuda_driver
-        needed = OLDEST_CUDA_DRIVER.get(major)
-        if needed and as_numbers(driver_version)[0] < needed:
+        driver_version = one.machine.cuda_driver
+        needed = OLDEST_CUDA_DRIVER.get(major(version))
+        if needed and major(driver_version) < needed:
             yield one.error(f"its CUDA {version} needs driver {needed} or newer, and this node has {driver_version}: "
                             "use an image with an older CUDA, or another node")
 
 
 def gpu_version(one: Subject) -> str:
-    """Return the version of ROCm or CUDA in the container, major.minor; '' if it's unknown."""
+    """Return the version of ROCm or CUDA in the container; '' if it's unknown."""
     torch = one.python.get("torch") or {}
     kind = one.gpu
-    known = torch.get("hip") if kind == "rocm" else torch.get("cuda")
+    # the third number is that of a build
+    known = ".".join(re.findall(r"\d+", (torch.get("hip") if kind == "rocm" else torch.get("cuda")) or "")[:2])
     found = one.image_facts.get(kind or "") or known or gpu_label(one.torch)[1] or ""
-    return ".".join(re.findall(r"\d+", found)[:2])
+    return ".".join(re.findall(r"\d+", found)[:3])
 
 
 def rocm_range(one: Subject) -> tuple[str, str, str]:
@@ -70,10 +71,9 @@ def rocm_range(one: Subject) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def as_numbers(version: str) -> tuple[int, ...]:
-    """Return major and minor version as numbers; 7 is 7.0."""
-    numbers = [int(number) for number in re.findall(r"\d+", str(version))[:2]]
-    return tuple(numbers + [0] * (2 - len(numbers)))
+def major(version: str) -> int:
+    """Return the first number of a version."""
+    return int(re.findall(r"\d+", version)[0])
 
 
 def provider(one: Subject) -> Iterator[Finding]:
