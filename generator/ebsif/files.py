@@ -190,6 +190,11 @@ def set_access(path: Path, group: int, mode: int) -> None:
         os.close(number)
 
 
+def encoded(text: str) -> bytes:
+    """Return the bytes of a text in a file; those that aren't UTF-8 stay what they were in an argument or a file."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def replace(path: Path, content: Union[str, bytes], shared: bool = False) -> None:
     """
     Replace a file atomically: readers see either the old or the new content, and its group and mode stay.
@@ -198,8 +203,7 @@ def replace(path: Path, content: Union[str, bytes], shared: bool = False) -> Non
     the place; else the umask decides. A link stays, and leads to the new content, unless others may have put it there.
     """
     if isinstance(content, str):
-        # bytes that aren't UTF-8 stay what they are in a text that was read so
-        content = content.encode("utf-8", "surrogateescape")
+        content = encoded(content)
     if path.parent == Path("/dev") or str(path).startswith(("/dev/fd/", "/proc/")):
         # their links lead to what this process has open
         path.write_bytes(content)
@@ -248,7 +252,7 @@ def write(place: Path, content: bytes, path: Path, shared: bool) -> None:
 def write_new(texts: Mapping[Path, str], overwrite: bool) -> None:
     """Write files; raise OverwriteError, and write none, if one has other content and isn't to be overwritten."""
     there = [str(path) for path, text in texts.items()
-             if path.is_file() and path.read_bytes() not in (b"", text.encode())]
+             if path.is_file() and path.read_bytes() not in (b"", encoded(text))]
     if there and not overwrite:
         raise OverwriteError(f"{' and '.join(there)} exists with other content: choose another name, or replace it "
                              "with --overwrite")

@@ -265,6 +265,52 @@ def test_python_as_the_program(words):
     assert header(text)[0] == "--job-name=train"
 
 
+@pytest.mark.parametrize(("words", "name"), [
+    (["__main__.py"], "main"), (["_train.py"], "train"), (["src/_x.py"], "x"), (["-m", "_package"], "package"),
+    (["-c", "__import__('train').run()"], "import__--train"), (["___.py"], "job"),
+    (["-c", f"_{'-' * 9}{'a' * 300}"], "a" * job.NAME_LENGTH), ([f"{'a' * 59}-bc.py"], "a" * 59)])
+def test_the_name_that_a_program_gives_a_job(words, name):
+    """Generator B5: any program gives a name that schedulers take, and that fits into the name of a file."""
+    assert header(script("local", program=words))[0] == f"--job-name={name}"
+
+
+def test_arguments_that_are_not_text(tmp_path, monkeypatch, capsysbinary):
+    """Generator B7: names of files that aren't UTF-8 reach the program as they were typed, however the script goes."""
+    name = b"d\xe9.csv"
+    words = ["job", "M/1", "--", "-m", "package", os.fsdecode(name)]
+    assert cli.main(words) == 0
+    printed = capsysbinary.readouterr().out
+    assert printed.endswith(b" -m package '" + name + b"'\n")
+    for _ in range(2):
+        # the second time, it's there already
+        assert cli.main([*words[:2], "-o", str(tmp_path / "job.sh"), *words[2:]]) == 0
+    written = (tmp_path / "job.sh").read_bytes()
+    assert written.endswith(printed.splitlines()[-1] + b"\n")
+    (tmp_path / "sbatch").write_text(f"#!/bin/bash\ncat >{tmp_path}/sent\necho 'Submitted batch job 41'\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    job.submit(SCHEDULERS["slurm"], printed.decode(errors="surrogateescape"))
+    assert (tmp_path / "sent").read_bytes() == printed
+
+
+def test_a_catalogue_that_is_named_twice(tmp_path, monkeypatch, capsys):
+    """Generator B9: a run that is repeated as its record says records the same line again."""
+    (tmp_path / "config.yaml").write_text(f"catalogues: [{tmp_path}]\n")
+    monkeypatch.setenv("EBSIF_CONFIG", str(tmp_path / "config.yaml"))
+    texts = []
+    for more in ([], ["--catalogue", str(tmp_path)]):
+        assert cli.main(["job", "M/1", *more, "--", "-m", "package"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] and texts[0].count(f"--catalogue {tmp_path}") == 1
+
+
+def test_data_at_one_place(tmp_path):
+    """H-03: the container would have one of two directories of data only."""
+    said = run("M/1", "--data", f"{tmp_path}:/data", "--data", "/usr:/data/", "--", "-m", "package")
+    assert (said.returncode, said.stdout) == (3, "")
+    assert f"--data has {tmp_path} and /usr at /data: give each another target" in said.stderr
+
+
 def test_containers_by_module_name():
     """use D12.4: NAME/VERSION of the catalogue is its module; unknown names are reported and written unchanged."""
     arguments = ["--site", "lumi", "--account", "A"]

@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         is_enough = not options.submit and options.segments == 1
         output.note(f"wrote {options.output}" + (f"; submit it with: {submit}" if is_enough else ""))
     elif not options.submit:
-        print(text, end="")
+        output.print_file(text)
     if options.submit:
         job.submit(job.scheduler_of(profile), text, options.segments)
     elif options.segments > 1:
@@ -137,8 +137,9 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str
     for item in values["data"]:
         check_there(item.source, f"{item.source}, which --data names, does not exist", options.submit)
     name, use = module_name(names_of(options), options.module, profile, options.submit)
-    # the run may be repeated from another directory
-    catalogues = [word for folder in settings.own_directories for word in ("--catalogue", str(folder.absolute()))]
+    # the run may be repeated from another directory, and the configuration may name what an option names
+    folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)
+    catalogues = [word for folder in folders for word in ("--catalogue", folder)]
     return job.script(job.Request(name, command, **values), profile, catalogues, use)
 
 

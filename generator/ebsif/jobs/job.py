@@ -41,6 +41,9 @@ NO_PYTHON = ("--no-python", "--no_python")
 # Suffixes of SquashFS files, whose content is mounted; all other files are mounted themselves.
 SQUASHFS = (".squashfs", ".sqsh", ".sqfs", ".squash")
 
+# The longest name of a job by default: the file of its output also has the job's number.
+NAME_LENGTH = 60
+
 
 class JobError(EbsifError):
     """A batch script can't be written or submitted; the message says why and what to do."""
@@ -148,6 +151,12 @@ def check(request: Request, site: Site, tasks: int, gpus: int, time: str) -> Non
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
     if request.signal and request.signal >= seconds(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
+    sources: dict[str, str] = {}
+    for item in request.data:
+        if item.target and item.target in sources:
+            raise JobError(f"--data has {sources[item.target]} and {item.source} at {item.target}: give each another "
+                           "target")
+        sources.update({item.target: item.source} if item.target else {})
 
 
 def program(request: Request, site: Site, tasks: int) -> str:
@@ -270,12 +279,12 @@ def program_file(command: Iterable[str]) -> Optional[str]:
 
 
 def job_name(request: Request) -> str:
-    """Return the name of a job, by default that of its program."""
+    """Return the name of a job, by default that of its program, from its first letter or digit on."""
     if request.name:
         return request.name
     names = [word for word in request.command if not word.startswith("-")]
     stem = Path(program_file(request.command) or names[0]).stem if names else ""
-    return re.sub("[^A-Za-z0-9_.+-]", "-", stem).strip("-.+") or "job"
+    return re.sub("[^A-Za-z0-9_.+-]", "-", stem).strip("-.+_")[:NAME_LENGTH].rstrip("-.+_") or "job"
 
 
 def account(named: Optional[str], site: Site) -> Optional[str]:
@@ -344,7 +353,9 @@ def submit(scheduler: Scheduler, text: str, segments: int = 1) -> None:
         words = [*scheduler.submit, *after]
         output.command(words)
         try:
-            result = subprocess.run(words, input=text, stdout=subprocess.PIPE, text=True, check=False)
+            # arguments of the program that aren't UTF-8 reach it as they are
+            result = subprocess.run(words, input=text, stdout=subprocess.PIPE, encoding="utf-8",
+                                    errors="surrogateescape", check=False)
         except FileNotFoundError:
             raise JobError(f"{words[0]} is not on PATH: submit on a login node") from None
         print(result.stdout, end="", flush=True)

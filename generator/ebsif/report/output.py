@@ -13,6 +13,7 @@ from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container.written import escape, printable
 
+from ebsif import files
 from ebsif.report import colors
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
@@ -45,6 +46,13 @@ def print_diff(path: Path, before: Optional[str], after: str) -> None:
     lines = difflib.unified_diff((before or "").splitlines(keepends=True), after.splitlines(keepends=True),
                                  "/dev/null" if before is None else str(path), str(path))
     sys.stdout.writelines(lines)
+
+
+def print_file(text: str) -> None:
+    """Print the text of a file, which may be redirected into one: with the bytes that `files.replace` writes."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(files.encoded(text))
+    sys.stdout.buffer.flush()
 
 
 def print_wrapped(text: object, indent: str = "", level: str = "") -> None:
