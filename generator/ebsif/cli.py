@@ -203,6 +203,8 @@ def run(arguments) -> int:
     # arguments after -- are for eb, or for the program that a command runs
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = parser_of(name)
+    # for messages that repeat the command
+    parser.set_defaults(words=tuple(arguments))
     # options may be between arguments: Python before 3.12.7 takes an optional one only next to others
     options, unknown = parser.parse_known_intermixed_args(arguments[1:end])
     options.more = arguments[end + 1:]
@@ -236,9 +238,11 @@ def flush_output() -> None:
     """Flush standard output here, and not at exit, where nothing handles a broken pipe or a full disk."""
     try:
         sys.stdout.flush()
-    except OSError:
+    except OSError as error:
         # otherwise Python tries and complains once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # it has no path; what the command has written to files is there
+        error.filename = "standard output"
         raise
 
 

@@ -4,12 +4,14 @@ import ast
 import cProfile
 import functools
 import json
+import multiprocessing
 import re
 import typing
 from pathlib import Path
 
 import pytest
 import yaml
+from ebsif import files
 from ebsif.catalogue import reading, records, schema, selection, site, yamlerrors
 from ebsif.catalogue.container import CatalogueError
 from ebsif.check.easyconfigs import differences, literals
@@ -544,7 +546,24 @@ def test_only_what_changed_is_written(read, tmp_path):
     wanted = [rendering.place(one, output) for one in read(HEAD + RECORD)]
     assert rendering.left_over(wanted, output, site.read("local")) == [
         output / "p/PyTorch/PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"]
-    assert [path.name for path in output.rglob("*") if path.name.startswith(".")] == [".ebsif-render"]
+    assert sorted(path.name for path in output.rglob("*") if path.name.startswith(".")) == [
+        ".ebsif-render", ".ebsif.lock"]
+
+
+def test_two_commands_that_render(read, tmp_path):
+    """Generator D7: one waits for the other, so that no file lacks its digest, and counts as edited by a person."""
+    one, other = (rendering.render(container, tmp_path) for container in read(
+        HEAD + RECORD + RECORD.replace("2.10", "2.4.0")))
+    process = multiprocessing.get_context("fork").Process(target=rendering.write, args=([other], tmp_path))
+    with files.locked(tmp_path):
+        process.start()
+        process.join(0.5)
+        assert process.is_alive() and not other.path.exists()
+        rendering.write_easyconfigs([one], tmp_path)
+    process.join()
+    assert process.exitcode == 0
+    assert files.read_digests(tmp_path / rendering.WRITTEN) == {
+        str(path.relative_to(tmp_path)): files.digest(path) for path in (one.path, other.path)}
 
 
 def test_the_default_version(read, monkeypatch):

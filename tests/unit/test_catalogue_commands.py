@@ -318,12 +318,16 @@ def test_a_closed_pipe(place, arguments):
 
 @pytest.mark.parametrize("arguments", [["list", *MINE], ["list", "--help"], ["--help"]])
 def test_a_full_disk(place, arguments):
-    """E-09, N23: output that can't be written is said once, without Python's own complaint at exit."""
+    """
+    E-09, N23: output that can't be written is said once, without Python's own complaint at exit.
+
+    Generator B11: it is named, because files that the command has written are there.
+    """
     with Path("/dev/full").open("w") as full:
         result = subprocess.run([EBSIF, *arguments], cwd=place, stdout=full, stderr=subprocess.PIPE, text=True,
                                 check=False, env={"PATH": "/usr/bin:/bin", "HOME": str(place)})
     assert (result.returncode, result.stderr) == (
-        3, "ebsif: the disk is full (make room, or choose another directory)\n")
+        3, "ebsif: standard output: the disk is full (make room, or choose another directory)\n")
 
 
 @pytest.mark.parametrize("arguments", [["list", "-q", *MINE], ["--help"], ["show", "JAX/0.10.0", *MINE]])

@@ -183,10 +183,10 @@ def request_of(options: argparse.Namespace) -> "Request":
     # only the commands that need it import EasyBuild
     from ebsif.environments.outcome import Request
 
-    words = sys.argv[1:]
-    repeated = words if options.command == "extend" else ()
-    return Request(options.command, words, repeated, options.date, options.output, options.image, options.dry_run,
-                   options.check, options.install, options.rebuild, names_of(options), tuple(options.more))
+    repeated = options.words if options.command == "extend" else ()
+    return Request(options.command, options.words, repeated, options.date, options.output, options.image,
+                   options.dry_run, options.check, options.install, options.rebuild, names_of(options),
+                   tuple(options.more))
 
 
 def offer(completer: Callable[..., list[str]], argument: Any) -> None:

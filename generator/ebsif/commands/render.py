@@ -38,7 +38,7 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
     add_names(parser)
-    offer(complete, parser.add_argument("--except", dest="left_out", metavar="CONTAINER", nargs="+", action="extend",
+    offer(complete, parser.add_argument("--except", dest="left_out", metavar="CONTAINER", nargs="+",
                                         default=[], help="leave these out: NAME, NAME/VERSION or a part of a name"))
     add_overwrite(parser)
     how = parser.add_mutually_exclusive_group()

@@ -1,5 +1,7 @@
 """Write easyconfigs, but only changed ones."""
 
+import contextlib
+import os
 import re
 import shlex
 from collections.abc import Collection, Iterable
@@ -124,16 +126,25 @@ def render_all(containers: Iterable[Container], output: Path,
     return done, problems
 
 
+def alone(output: Path) -> contextlib.AbstractContextManager[None]:
+    """Let no other process write easyconfigs and their digests at the same time; where this one can't, do nothing."""
+    return files.locked(output) if os.access(output, os.W_OK) else contextlib.nullcontext()
+
+
 def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
     """
     Return easyconfigs that must not be written unless somebody asks for it (C-04), each with the reason.
 
     They would replace what a person has written or edited, or easyconfigs of other sites.
     """
-    written = files.read_digests(output / WRITTEN)
+    changing = [(one, path, text) for one in done for path, text in one.replaced.items()]
+    if not changing:
+        return {}
     found = {}
-    for one in done:
-        for path, text in one.replaced.items():
+    # not between a file and its digest, which another process writes
+    with alone(output):
+        written = files.read_digests(output / WRITTEN)
+        for one, path, text in changing:
             before, now = RENDERED.match(text), RENDERED.match(one.text)
             # without a digest (from a checkout) its first line says that a file was rendered
             if not before or written.get(str(path.relative_to(output))) not in (None, files.digest(path)):
@@ -153,11 +164,18 @@ def require_replaceable(one: Rendered, output: Path) -> None:
 
 def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -> None:
     """Write the easyconfigs that changed, except those to keep; atomically, because eb may be reading them."""
+    chosen = [one for one in done if one.path not in kept]
+    if chosen:
+        files.make_directory(output)
+    with alone(output):
+        write_easyconfigs(chosen, output)
+
+
+def write_easyconfigs(chosen: Iterable[Rendered], output: Path) -> None:
+    """Write easyconfigs and their digests; see `write`."""
     written = files.read_digests(output / WRITTEN)
     digests = dict(written)
-    for one in done:
-        if one.path in kept:
-            continue
+    for one in chosen:
         name = str(one.path.relative_to(output))
         if one.before != one.text:
             files.replace(one.path, one.text, shared=True)
