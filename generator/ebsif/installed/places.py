@@ -107,16 +107,12 @@ class Installation:
         return f"eb --rebuild {shlex.quote(str(self.easyconfig or 'EASYCONFIG'))}"
 
     @cached_property
-    def is_written_by_ebsif(self) -> bool:
-        """Whether `ebsif` wrote the easyconfig, as those of extensions."""
-        path = self.easyconfig
-        return path is not None and path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN)
-
-    @property
     def extension(self) -> Optional[tuple[str, str]]:
-        """Name and date of an extension; None for other modules."""
-        suffix = NAMED.search(self.module)
-        return (suffix.group("name"), suffix.group("date")) if suffix and self.is_written_by_ebsif else None
+        """Name and date of an extension whose easyconfig `ebsif` wrote; None for other modules."""
+        path, suffix = self.easyconfig, NAMED.search(self.module)
+        if not (path and suffix and path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN)):
+            return None
+        return suffix.group("name"), suffix.group("date")
 
     @property
     def base(self) -> Optional[str]:
