@@ -16,6 +16,7 @@ SquashFS file, which the runtime mounts as an overlay (layer.py).
 import difflib
 import errno
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -117,6 +118,8 @@ class SystemPackages:
         """Make the layer for the image of a container; return its record, without the SHA256 of the image."""
         check_mksquashfs('system_packages')
         folder = os.path.realpath(tempfile.mkdtemp(prefix='system-'))
+        # the log of EasyBuild is on the same disk: if that gets full, one error is enough
+        raises, logging.raiseExceptions = logging.raiseExceptions, False
         try:
             if os.statvfs(folder).f_flag & os.ST_NOEXEC:
                 raise EasyBuildError("System packages can't be added: programs can't be started from %s (it is mounted "
@@ -130,6 +133,7 @@ class SystemPackages:
                 raise
             raise full
         finally:
+            logging.raiseExceptions = raises
             remove(folder)
 
 

@@ -24,6 +24,13 @@ print_paths() {
 }
 
 cd / || exit
+# better than a disk that is full for everybody
+size=$(print_paths "$@" 2>/dev/null | perl -0 -ne 'chomp; $sum += (lstat)[7] + 4096; END { print $sum }')
+free=$(df -B1 --output=avail "$target" | tail -n 1)
+if [ "$size" -gt "$free" ]; then
+    echo "No space left: $size bytes are needed, $((free)) are free" >&2
+    exit 1
+fi
 print_paths "$@" 2>/dev/null | tar --ignore-failed-read --no-recursion --null --files-from=- -cf - 2>/dev/null |
     tar -C "$target" --no-same-owner --delay-directory-restore -xpf - || exit
 # the runtime mounts its own
