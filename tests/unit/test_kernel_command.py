@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from ebsif.cli import main
 from ebsif.environments import kernels
+from ebsif.installed import places
 from jupyter_client import KernelManager
 from prefixes import BASE, LATER, MINE
 from support import CONTAINER_FILES
@@ -257,13 +258,14 @@ def test_the_commands_that_add_ipykernel_to_user_software(tmp_path):
     """J-08: the module is loaded again if it would not use the directory; files that hide it are removed."""
     squashfs = tmp_path / "user-software.squashfs"
     pip = "start-shell -c 'pip install ipykernel'"
+    base = places.Installation(tmp_path, BASE)
     reload = f"module unload {BASE}; module load {BASE}"
     unpacked = f"module load {BASE}; unmake-squashfs && rm -f {squashfs}; {reload}; {pip}"
-    assert kernels.adding(BASE, tmp_path) == unpacked
+    assert kernels.adding(base, tmp_path) == unpacked
     (tmp_path / "user-software").mkdir()
-    assert kernels.adding(BASE, tmp_path) == f"module load {BASE}; {pip}"
+    assert kernels.adding(base, tmp_path) == f"module load {BASE}; {pip}"
     squashfs.touch()
-    assert kernels.adding(BASE, tmp_path) == unpacked
+    assert kernels.adding(base, tmp_path) == unpacked
 
 
 def test_modules_of_the_kernel(tmp_path):

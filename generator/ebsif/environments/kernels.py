@@ -230,18 +230,18 @@ def check_package(installation: Installation, venv: Optional[Path], own: Optiona
     if venv:
         where, remedy = str(venv), f"source {shlex.quote(str(venv / 'bin/activate'))}; pip install {PACKAGE}"
     elif own:
-        where, remedy = str(own), adding(shown(installation), own)
+        where, remedy = str(own), adding(installation, own)
     raise KernelError(f"{where} has no {PACKAGE}, which kernels need. To add it: {remedy}")
 
 
-def adding(module: str, own: Path) -> str:
-    """Return the commands that add ipykernel to user software in a directory."""
-    unpack = ""
+def adding(installation: Installation, own: Path) -> str:
+    """Return the commands that add ipykernel to user software in a directory, with an installed module."""
+    module, unpack = shown(installation), ""
     if files.is_there(own / SQUASHFS) or not files.is_there(own / DIRECTORY):
         # as long as the file is there, the module uses it
         unpack = f"unmake-squashfs && rm -f {shlex.quote(str(own / SQUASHFS))}; module unload {module}; " \
                  f"module load {module}; "
-    return f"module load {module}; {unpack}start-shell -c 'pip install {PACKAGE}'"
+    return f"{installation.load}; {unpack}start-shell -c 'pip install {PACKAGE}'"
 
 
 def remove(folder: Path, name: str) -> Kernel:
