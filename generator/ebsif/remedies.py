@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from easybuild.easyblocks.generic.container.remedies import TYPED
+from easybuild.easyblocks.generic.container.requirements import package_name
 
 from ebsif.errors import EbsifError
 
+# Options with any number of packages.
+LISTS = ("--add", "--apt", "--replace")
 # Ends with the line, or where the command is quoted in a sentence.
 COMMAND = re.compile(rf"{re.escape(TYPED)} ([^`\n]*)")
 
@@ -31,8 +34,45 @@ def whole(words: Sequence[str]) -> Iterator[None]:
 
 
 def with_options(words: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Return the words of a command with more options, which come before those of eb, or are some after `--`."""
-    if "--" in options:
-        return [*words, *(options[1:] if "--" in words else options)]
+    """
+    Return the words of a command with more options, which come before those of eb, or are some after `--`.
+
+    What they say of a package counts, and not what the command says of it.
+    """
     end = list(words).index("--") if "--" in words else len(words)
-    return [*words[:end], *options, *words[end:]]
+    own, last = list(words[:end]), list(words[end:])
+    if "--" in options:
+        return [*own, *(last or ["--"]), *options[1:]]
+    said = {(option, package_name(value)) for option, value in values_in(options) if not value.startswith("-")}
+    own = [word for option, value in values_in(own) if (option, package_name(value)) not in said
+           for word in ([option, value] if option in LISTS else [value])]
+    return [*joined(own), *options, *last]
+
+
+def values_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the words of a command without the names of options with lists; each after the name of its option."""
+    option = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in LISTS:
+            option = name
+            if equals:
+                yield option, value
+        else:
+            # pip's options have a blank, as in a line of a requirements.txt
+            option = "" if word.startswith("-") and " " not in word else option
+            yield option, word
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """Return words in which options with lists are before each value, before the first value only."""
+    found, option = [], ""
+    for number, word in enumerate(words):
+        if word in LISTS:
+            found += [word] if word != option else []
+            option = word
+        else:
+            is_value = number and words[number - 1] in LISTS
+            option = option if is_value else ""
+            found.append(word)
+    return found

@@ -65,7 +65,7 @@ def test_a_lock_of_uv(tmp_path, uv, monkeypatch):
     with pytest.raises(RequirementsError, match="uv.lock can't be read by uv: Extra `x` is not defined$"):
         requirements.read(path, Image("3.11"), ["x"])
     monkeypatch.setenv("PATH", "/none")
-    with pytest.raises(RequirementsError, match=r"needs uv.*: install it \(pip install uv\)$"):
+    with pytest.raises(RequirementsError, match=r"needs uv.*: install it for yourself \(`python3 -m pip install"):
         requirements.read(path, Image("3.11"))
 
 

@@ -803,7 +803,7 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys
     said = capsys.readouterr().err
     assert "numpy 2.0 is in the image already\n" in said and "has these packages already: nothing to do" in said
     Path("r.txt").write_text("rich\n")
-    for wrong, expected in (("a b", "--add 'a b' is not a requirement"), ("./a.whl", "it does not exist"),
+    for wrong, expected in (("a b", "--add: 'a b' is not a requirement"), ("./a.whl", "it does not exist"),
                             ("..", "--add '..' is a directory, and no Python project"),
                             ("r.txt", "--add 'r.txt' is a file: to add the packages that are in it, use -r r.txt")):
         assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]

@@ -1,5 +1,6 @@
 """Remedies are whole commands: what was typed, with more options."""
 
+import re
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -9,6 +10,8 @@ from ebsif import remedies
 from ebsif.commands import upgrade
 from ebsif.environments import change
 from ebsif.environments.change import ChangingError
+from ebsif.packages import requirements
+from ebsif.packages.formats.wanted import RequirementsError
 
 TYPED = ["extend", "Base/1.0", "-r", "my file.txt", "--install"]
 
@@ -20,6 +23,11 @@ TYPED = ["extend", "Base/1.0", "-r", "my file.txt", "--install"]
     (TYPED, messages.NEVERTHELESS, "ebsif extend Base/1.0 -r 'my file.txt' --install -- --ignore-test-failure"),
     ([*TYPED, "--", "--robot"], messages.NEVERTHELESS,
      "ebsif extend Base/1.0 -r 'my file.txt' --install -- --robot --ignore-test-failure"),
+    # what was typed before would contradict it
+    (["extend", "x", "--add", "torch==2.9.1", "a[b]>1", "--no-binary a", "--install"], ["--add", "torch"],
+     "ebsif extend x --add 'a[b]>1' '--no-binary a' --install --add torch"),
+    (["extend", "x", "--add=torch==2.9.1", "--name", "torch"], ["--add", "--x y", "torch"],
+     "ebsif extend x --name torch --add '--x y' torch"),
     # eb alone, and what can't have more packages
     ([], ["--add", "a"], "ebsif extend ... --add a"),
     (["extend", "--from-lock", "x.json"], ["--add", "a"], "ebsif extend ... --add a")])
@@ -35,11 +43,38 @@ def test_the_whole_command(typed, options, expected):
     (["torch==2.9.1", "einops"], ["torch"], ["torch", "einops"]),
     (["a", "torchvision[x]>=0.1"], ["--extra-index-url https://x", "TorchVision==0.28+cpu"],
      ["a", "TorchVision[x]==0.28+cpu", "--extra-index-url https://x"]),
-    (["a==1 ; python_version < '3'", "b", "a==2"], ["a==3"], ["a==3", "b"]),
-    ([], ["a", "a>=2", "b"], ["a>=2", "b"])])
+    (["a==1 ; python_version < '3'", "b", "a==2"], ["a==3"], ["a==3", "b"])])
 def test_lines_in_place_of_others(lines, more, expected):
-    """E-11, student 3, B10: with -r, --add changes what the file says; what comes last counts."""
+    """E-11, student 3: with -r, --add changes what the file says; what comes last counts."""
     assert change.joined(lines, more) == expected
+
+
+@pytest.mark.parametrize(("line", "expected"), [
+    ("!pip install -q transformers 'datasets>=2'", "is not a requirement: write one package per line, such as "
+     "'einops>=0.8'"),
+    ("%pip install -q transformers datasets>=2", "That is:\n    transformers\n    datasets>=2"),
+    ("python -m pip install einops", "That is:\n    einops"),
+    ("transformers datasets evaluate", "That is:\n    transformers\n    datasets\n    evaluate"),
+    ("transformers, datasets", "write one package per line")])
+def test_a_line_that_is_no_requirement(tmp_path, line, expected):
+    """N-07, student 9: the reader refuses what pip can't read, with file and line, and says what is meant."""
+    path = tmp_path / "requirements.txt"
+    path.write_text(f"rich\n{line}\n")
+    with pytest.raises(RequirementsError, match=re.escape(expected)) as error:
+        requirements.read(path)
+    assert str(error.value).startswith(f"{path}:2: '{line}' is not a requirement")
+
+
+def test_extras_and_groups_are_named(tmp_path):
+    """E-12, student 7: if a project needs nothing without them, the message has what to type."""
+    path = tmp_path / "pyproject.toml"
+    path.write_text('[project]\nname = "x"\n[project.optional-dependencies]\nbench_mark = ["rich"]\n'
+                    '[dependency-groups]\ndev = ["einops"]\n')
+    with pytest.raises(RequirementsError) as error:
+        requirements.read(path)
+    assert str(error.value).endswith("Choose of these:\n    ebsif extend ... --extra bench_mark\n"
+                                     "    ebsif extend ... --group dev")
+    assert requirements.read(path, None, ["bench-mark"]).lines == ["rich"]
 
 
 def test_nothing_is_added_to_locked_lines():

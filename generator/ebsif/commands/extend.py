@@ -31,6 +31,7 @@ from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile
 
+from ebsif import remedies
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
@@ -162,6 +163,12 @@ def configure(parser):
 
 
 def run(options: Namespace) -> int:
+    """Write an easyconfig, check or install it; return the exit status. Errors have the whole command that helps."""
+    with remedies.whole(request_of(options).repeated):
+        return extend(options)
+
+
+def extend(options: Namespace) -> int:
     """Write an easyconfig, check or install it; return the exit status."""
     if options.wheelhouse:
         return fill_wheelhouse(options)
@@ -355,7 +362,7 @@ def change_packages(options: Namespace, environment: Environment, container: Con
     if options.requirements or options.from_venv:
         change.replace(environment, wanted_packages(options, container), options.name)
     elif options.add:
-        change.add(environment, change.joined([], change.parse(options.add)), options.name)
+        change.add(environment, change.parse(options.add), options.name)
     if options.replace:
         environment.stages[environment.inherited:] = replacing.allow(
             environment.own, replacing.parse(options.replace))

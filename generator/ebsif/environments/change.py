@@ -248,9 +248,6 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
         lines += [line for line in requirementstxt.lines_for(text, option, Path(), ()) if line not in lines]
     named: dict[str, str] = {}
     for line in lines:
-        if "/" not in line and not parsed(line):
-            raise ChangingError(f"{option} '{line}' is not a requirement: write a name, with or without versions, such "
-                                "as 'einops>=0.8', or the path of a wheel")
         name = name_in(line)
         if name in named:
             raise ChangingError(f"{option} has {name} twice ('{named[name]}' and '{line}'): write all that you want of "

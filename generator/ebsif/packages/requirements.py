@@ -1,20 +1,17 @@
 """Requirements of users: read from any of the formats that they bring, turned into stages; what single lines say."""
 
-import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_lines, package_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
+from ebsif.packages.formats.requirementstxt import parsed
 from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 FORMATS = "requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml"
 BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
@@ -121,15 +118,6 @@ def name_in(line: str) -> str:
 def names_in(wanted: Any) -> set[str]:
     """Return the normalized names of the packages in stages, or in lines of a requirements.txt."""
     return set(map(name_in, package_lines(wanted)))
-
-
-def parsed(line: str) -> "Optional[Requirement]":
-    """Return a requirement line as a requirement of packaging; None if it has another form."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    with contextlib.suppress(InvalidRequirement):
-        return Requirement(re.split(r"\s(?:#|--)", line)[0].strip())
-    return None
 
 
 def extras_in(line: str) -> set[str]:

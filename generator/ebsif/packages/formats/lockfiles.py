@@ -67,7 +67,9 @@ def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
     """Return a uv.lock as the content of a pylock.toml; raise RequirementsError if uv can't."""
     program = shutil.which("uv")
     if not program:
-        raise RequirementsError(f"{path} needs uv, which is not on PATH: install it (pip install uv)")
+        raise RequirementsError(f"{path} needs uv, which is not on PATH: install it for yourself (`python3 -m pip "
+                                "install --user uv`, and add ~/.local/bin to PATH), or write a requirements.txt where "
+                                "it is (`uv export -o requirements.txt`)")
     # paths in its output are relative to the directory where uv works
     done = subprocess.run([program, *UV_EXPORT, *options, "--directory", path.absolute().parent], text=True,
                           stdin=subprocess.DEVNULL, capture_output=True, errors="replace", check=False)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
+from easybuild.easyblocks.generic.container import remedies
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted, check_python, load_toml, texts, unknown
@@ -25,10 +26,19 @@ def read(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str])
         lines = [*texts(project.get("dependencies", []), path, "dependencies"),
                  *lines_of_groups(path, content.get("dependency-groups", {}), groups),
                  *(f"{own}[{extra}]" for extra in known_extras(path, optional, extras))]
+        if not lines and (optional or content.get("dependency-groups")):
+            raise nothing_chosen(path, project.get("optional-dependencies", {}), content.get("dependency-groups", {}))
         expanded = [line for text in lines for line in expand(path, text, own, optional, ())]
         return without_sources(path, expanded, tool.get("uv", {}).get("sources", {}))
     except (AttributeError, TypeError) as error:
         raise RequirementsError(f"{path} is not a valid pyproject.toml: {error}") from None
+
+
+def nothing_chosen(path: Path, extras: Iterable[str], groups: Iterable[str]) -> RequirementsError:
+    """Return the error for a project that needs nothing without its extras and dependency groups, which it names."""
+    chosen = [("--extra", name) for name in sorted(extras)] + [("--group", name) for name in sorted(groups)]
+    return RequirementsError(f"{path} names no Python package outside of its extras and dependency groups. Choose of "
+                             "these:" + "".join(remedies.line(*one) for one in chosen))
 
 
 def check_kind(path: Path, project: dict[str, Any], tool: dict[str, Any]) -> None:

@@ -1,13 +1,18 @@
 """Read a requirements.txt, and make its lines independent of where it is."""
 
 import codecs
+import contextlib
 import os
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Optional
 
 from ebsif.packages.formats.wanted import RequirementsError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 # A blank in a path, rather than before extras, a marker or an option.
 BLANK = r"\s+(?![\[;\s-])"
@@ -23,6 +28,8 @@ WITH_PLACE = re.compile(r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-li
 BETWEEN = re.compile(r"""\s+(?=--?[a-z](?:[^'"]|'[^']*'|"[^"]*")*\Z)""")
 # A variable in the name of a package: at the start of a line that is neither an option nor a URL.
 VARIABLE_IN_NAME = re.compile(r"(?!-|\S*://)[^\[=<>!~;@\s]*\$\{[A-Z0-9_]+\}")
+# What a notebook or a shell has before packages.
+COMMAND = re.compile(r"[!%]?\s*(?:(?:python\S*\s+-m\s+|uv\s+)?pip\d*\s+install\b|(?:conda|mamba)\s+install\b)\s*")
 # A line whose other options are those of its package.
 EDITABLE = re.compile(r"-e|--editable")
 
@@ -104,7 +111,30 @@ def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> l
         # so somebody else's file could send a password to its index
         raise RequirementsError(f"{where}: '{written}' has a variable in the name of a package: write its value "
                                 "instead")
+    # variables may be set where it is installed
+    if not written.startswith("-") and "/" not in written and not VARIABLE.search(written) and not parsed(written):
+        raise not_a_requirement(written, where)
     return [written]
+
+
+def parsed(line: str) -> "Optional[Requirement]":
+    """Return a requirement line as a requirement of packaging; None if it has another form."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    with contextlib.suppress(InvalidRequirement):
+        return Requirement(re.split(r"\s(?:#|--)", line)[0].strip())
+    return None
+
+
+def not_a_requirement(line: str, where: str) -> RequirementsError:
+    """Return the error for a line that pip can't read: perhaps a command of a notebook, or several packages."""
+    text = f"{where}: '{line}' is not a requirement: write one package per line, such as 'einops>=0.8'"
+    words = COMMAND.sub("", line).split()
+    packages = [word for word in words if not word.startswith("-")]
+    is_list = len(packages) > 1 or COMMAND.match(line)
+    if is_list and all(map(parsed, packages)):
+        return RequirementsError(f"{text}. That is:" + "".join(f"\n    {one}" for one in packages))
+    return RequirementsError(text)
 
 
 def first_word(text: str, where: str) -> str:
