@@ -271,7 +271,8 @@ def of_container(text):
     """Parse `env -0`, without the variables of modules tools and of EasyBuild."""
     shown = dict(entry.split("=", 1) for entry in text.split("\0") if entry and not entry.startswith(OF_TOOLS))
     if "EBSIF_SET" in shown:
-        shown["EBSIF_SET"] = sorted(shown["EBSIF_SET"].split())
+        # what EasyBuild's `pushenv` has set, it restores; container.sh unsets it
+        shown["EBSIF_SET"] = sorted(set(shown["EBSIF_SET"].split()) - {"PUSHED"})
     return shown
 
 
