@@ -490,12 +490,14 @@ class ContainerInstall(Reinstall, EasyBlock):
         Before them is what has to come before EasyBuild's `conflict`.
         """
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
-        text = texts.without_templates('\n\n'.join(usage + self.module_file.help_sections))
+        text = '\n\n'.join(usage + self.module_file.help_sections)
         description = self.cfg['description']
         if self.spec.image_packages:
             description += "\nIn the image: %s." % ', '.join(
                 '%s %s' % package for package in self.spec.image_packages.items())
-        with with_parameter(self.cfg, 'usage', text), with_parameter(self.cfg, 'description', description):
+        # what EasyBuild has resolved, and texts of the image, have no templates
+        with with_parameter(self.cfg, 'usage', texts.without_templates(text)), \
+                with_parameter(self.cfg, 'description', texts.without_templates(description)):
             return beginning(self.module_generator.SYNTAX) + super().make_module_description()
 
     def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:

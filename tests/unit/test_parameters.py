@@ -122,6 +122,14 @@ def test_no_none_in_the_module_without_sources(easyblock, cls):
     assert "None" not in block.make_module_description() + block.make_module_extra()
 
 
+def test_texts_like_templates(easyblock):
+    """Security 8: `%(name)s` in a label of an image, which rendering escapes, stays as it is in the module's help."""
+    block = easyblock("")
+    block.installdir = "/software/Example/1.0"
+    block.cfg["description"] = "A %(name)s with %%(name)s."
+    assert "A Example with %(name)s." in block.make_module_description()
+
+
 def test_only_search_paths_of_programs_are_extended_outside_the_container(easyblock):
     """The module extends only PATH, and Jupyter's: nothing outside is compiled or linked with the installation."""
     assert list(easyblock("").module_load_environment.as_dict) == ["PATH", "JUPYTER_PATH"]
