@@ -196,6 +196,8 @@ def test_a_release_of_the_ai_factory(site, base_image, tmp_path):
     result = site.eb(path, "--ignore-test-failure")
     said = " ".join((result.stdout + result.stderr).split())
     assert "has python 3.11.2, not python 3.12, no torch, not torch 2.10" in said
+    # student 16
+    assert "nevertheless" not in said
     root = site.prefix / "eb/software" / container.module
     assert json.loads((root / "share/ebsif/lock.json").read_text())["image"]["source"] == str(image)
     assert container.module in site.bash("module keyword flash-attention 2>&1").stdout

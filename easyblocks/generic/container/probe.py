@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from easybuild.tools.build_log import EasyBuildError
+from easybuild.tools.config import build_option
 from easybuild.tools.filetools import mkdir, remove_dir
 from easybuild.tools.utilities import trace_msg
 
@@ -176,9 +177,12 @@ class ImageProbe:
         wrong = there.other_than(wanted)
         if not wrong:
             return None
+        # who has typed that knows it
+        more = '' if build_option('ignore_test_failure') else \
+            " To install it nevertheless, use 'eb --ignore-test-failure'."
         return ("Easyconfig parameter 'image_packages': the image %s has %s. Is it the right image? Use the image that "
-                "the easyconfig describes, or correct the versions in the easyconfig. To install it nevertheless, use "
-                "'eb --ignore-test-failure'." % (self.image, ', '.join(wrong)))
+                "the easyconfig describes, or correct the versions in the easyconfig.%s"
+                % (self.image, ', '.join(wrong), more))
 
 
 def why_no_venv(python: Dict[str, Any]) -> str:
