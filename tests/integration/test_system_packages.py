@@ -442,8 +442,11 @@ CATALOGUE = """\
 name: Base
 families:
   base: {homepage: https://example.org/, file: example.sif, suffix: -base, init: none, venv: false}
+  venv: {homepage: https://example.org/, file: example.sif, suffix: -base, init: conda-injected, conda_env: pytorch,
+         venv: true, venv_name: pytorch}
 containers:
   - {family: base, version: 1.0}
+  - {family: venv, version: 2.0}
 """
 
 
@@ -457,9 +460,9 @@ def test_extending_a_module(site, layered, repository, tmp_path):
     folder.mkdir(parents=True)
     (folder / "Base.yaml").write_text(CATALOGUE)
 
-    def extend(*words, status=0):
-        result = site.run(["ebsif", "extend", "Base/1.0", "--catalogue", tmp_path / "sites", "--name", "mine", "--date",
-                           "1", *words, "--", *site.eb_options], check=False, EBSIF_INSTALL_BIND=binds_of(repository))
+    def extend(*words, status=0, base="Base/1.0"):
+        result = site.run(["ebsif", "extend", base, "--catalogue", tmp_path / "sites", "--name", "mine", "--date", "1",
+                           *words, "--", *site.eb_options], check=False, EBSIF_INSTALL_BIND=binds_of(repository))
         assert result.returncode == status, result.stdout + result.stderr
         return result
 
@@ -477,5 +480,13 @@ def test_extending_a_module(site, layered, repository, tmp_path):
     assert planned.stdout.splitlines()[0] == "+ hostname 99.0  system package, instead of 3.23+nmu1"
     extend("--apt", "greet", "--install")
     assert site.bash("module load Base/1.0-base-mine-1; singularity exec $SIF greet").stdout == SEEN + "secret\n"
+    # generator B3: commands run without Python packages, too, where there is user software
+    commands = ["--apt", "greet", "--post", "greet >$VIRTUAL_ENV/said", "--verify"]
+    assert "Base/1.0-base can't have --post or --verify: it has no user software" in extend(
+        *commands, "true", "--check", status=3).stderr
+    assert "command of 'verify' failed" in extend(*commands, "false", "--install", base="Base/2.0", status=3).stderr
+    extend(*commands, "greet", "--install", base="Base/2.0")
+    said = site.bash("module load Base/2.0-base-mine-1; singularity exec $SIF sh -c 'cat $VIRTUAL_ENV/said'").stdout
+    assert said.startswith(SEEN)
     made = site.prefix / "eb/software/Base/1.0-base-mine-1" / LAYER
     assert made.read_bytes() == (root_of(layered) / LAYER).read_bytes()
