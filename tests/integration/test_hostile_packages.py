@@ -1,6 +1,9 @@
 """Images, wheels and artefacts of somebody who wants to run commands outside of containers: nothing does."""
 
+import contextlib
 import re
+import threading
+from pathlib import Path
 
 import pytest
 from parts import example_site, wheel_settings
@@ -79,3 +82,33 @@ def test_programs_of_a_wheel_with_names_of_commands(tmp_path, base_image):
     assert "this machine has commands of these names: ebsif, ls, sbatch. Run them" in said.stdout + said.stderr
     output = site.bash("module load Example/1.0; nice-tool; git; ls -d /; singularity exec $SIF ls").stdout
     assert output.splitlines() == ["of the wheel", "of the wheel", "/", "of the wheel"]
+
+
+def command_lines(found, done):
+    """Add the command lines of all processes, until an event is set."""
+    while not done.is_set():
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                found.add(path.read_bytes())
+
+
+def test_credentials_in_command_lines(tmp_path, base_image):
+    """Anybody on the node can read the arguments of programs: no password or token of the caller is there."""
+    site = example_site(tmp_path, base_image)
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    make_wheel(wheels, "nicepkg")
+    secrets = {"PIP_EXTRA_INDEX_URL": "http://me:s3cr3tpass@127.0.0.1:9/simple", "HF_TOKEN": "s3cr3ttoken",
+               "https_proxy": "http://me:s3cr3tproxy@127.0.0.1:9"}
+    text = TEXT.replace("['nicepkg']", "[{'requirements': 'nicepkg', 'env': {'MINE': '${HF_TOKEN}'}}]")
+    found, done = set(), threading.Event()
+    watcher = threading.Thread(target=command_lines, args=(found, done))
+    watcher.start()
+    said = site.eb(site.easyconfig(text), check=False, **{**wheel_settings(wheels), **secrets})
+    done.set()
+    watcher.join()
+    assert said.returncode == 0, said.stdout + said.stderr
+    lines = b"\n".join(found)
+    assert b"apptainer" in lines and b"nicepkg" in lines
+    assert b"s3cr3t" not in lines
+    assert "s3cr3t" not in said.stdout + said.stderr

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from aptrepository import binds_of, make_deb
+from easybuild.easyblocks.generic.container import overlay
 from easybuild.easyblocks.generic.container.install import sh_command
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime
 from easybuild.easyblocks.generic.container.systempackages import LAYER, SystemPackages
@@ -29,6 +31,16 @@ AS_ROOT = "test $(id -u) = 0\nchown daemon:daemon /usr/share/greet/text\nchmod u
 # files in directories that aren't copied, or that hold what isn't packed
 PLACED = ("usr/local/bin/placed", "usr/local/etc/placed/removed", "var/cache/placed/data", "var/log/placed/log",
           "run/placed")
+
+
+# what somebody who can change a repository may try; PWN is made if mksquashfs takes a name for a command
+HOSTILE = """
+mkdir /usr/share/hostile && cd /usr/share/hostile
+cp /bin/true set-id && chmod 6777 set-id
+ln -s /etc/shadow link && mkfifo pipe
+touch 'x" f 777 0 0 touch PWN'
+touch "$(printf 'y\\nz f 777 0 0 touch PWN')"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +68,7 @@ def repository(tmp_path_factory):
     make_deb(folder, "lingering", postinst="(sleep 654.321 &)")
     make_deb(folder, "slow", postinst="(sleep 765.432 &)\ntouch $HOME/started\nsleep 765.432")
     make_deb(folder, "failing", postinst="echo it is broken >&2\nexit 3")
+    make_deb(folder, "hostile", postinst=HOSTILE)
     return folder
 
 
@@ -80,6 +93,31 @@ def refused(add, *names, **more):
     with pytest.raises(EasyBuildError) as error:
         add(*names, **more)
     return error.value.msg
+
+
+def test_a_hostile_package(add, tmp_path, monkeypatch):
+    """P-04, P-06: no set-ID bits, pipes or files of the host come along, and no name becomes a command."""
+    monkeypatch.chdir(tmp_path)
+    record, layer = add("hostile")
+    listed = subprocess.run(["unsquashfs", "-ll", layer], capture_output=True, text=True, check=True).stdout
+    kinds = {line.split("/hostile/")[-1].split(" -> ")[0]: line.split()[0] for line in listed.splitlines()
+             if "/hostile/" in line}
+    assert (kinds["set-id"], kinds["link"][0]) == ("-rwxrwxrwx", "l")
+    assert "pipe" not in kinds and 'x" f 777 0 0 touch PWN' in kinds
+    assert not re.search("^.{3}[sS]|^.{6}[sS]", "\n".join(kinds.values()), re.MULTILINE)
+    assert not list(tmp_path.rglob("PWN"))
+    assert "/etc/shadow" not in record.replaced
+
+
+@pytest.mark.parametrize("name", [
+    'a" f 777 0 0 touch PWN', "a\\", 'a\\" f 777 0 0 touch PWN', "a\nb f 777 0 0 touch PWN"])
+def test_names_of_files_that_a_layer_hides(tmp_path, monkeypatch, name, configuration):
+    """P-06: of a file of the image that is gone, mksquashfs takes the whole name, and none of it for a command."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "source").mkdir()
+    overlay.write(str(tmp_path / "source"), str(tmp_path / "made"), [overlay.hidden(f"/{name}")], ["-comp", "gzip"],
+                  fail_on_error=False)
+    assert not (tmp_path / "PWN").exists()
 
 
 @pytest.fixture(scope="module")
