@@ -1,7 +1,10 @@
 """Apps for Open OnDemand, rendered by Ruby as Open OnDemand renders them; its rules are those of its sources (4.1)."""
 
+import json
 import re
+import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -125,6 +128,28 @@ def test_accounts(module, tmp_path):
         assert cli.main(["ood", module, "--catalogue", "sites", "--site", "mine", "-o", app]) == 0
         form = yaml.safe_load(render(tmp_path / app / "form.yml.erb"))
         assert ("bc_account" in form["form"]) == required
+
+
+# what YAML, ERB, Ruby and a shell take for their own
+HOSTILE = """a'b"c %> <%= system("touch pwned") %> #{system("touch pwned")} $(touch pwned) \\' : - {x}"""
+
+
+def test_values_with_any_characters(module, tmp_path):
+    """J-07, P-06: what a profile and the command line have is data in all files of the app."""
+    (tmp_path / "sites/mine").mkdir(parents=True)
+    scheduler = {"kind": "slurm", "options": [shlex.quote(f"--comment={HOSTILE}")], "account": {"groups": HOSTILE},
+                 "default_partition": HOSTILE,
+                 "partitions": {HOSTILE: {"tasks": 1, "cpus_per_task": 4, "qos": HOSTILE}}}
+    (tmp_path / "sites/mine/site.yaml").write_text(json.dumps({
+        "name": "mine", "description": "x", "scheduler": scheduler}))
+    words = ["ood", module, "--catalogue", "sites", "--site", "mine", "-o", "app", "--cluster", HOSTILE]
+    assert cli.main(words) == 0
+    form = yaml.safe_load(render(tmp_path / "app/form.yml.erb"))
+    assert form["cluster"] == HOSTILE and form["attributes"]["bc_queue"]["value"] == HOSTILE
+    submit = yaml.safe_load(render(tmp_path / "app/submit.yml.erb", bc_queue=HOSTILE, cpus="2", account="x"))
+    assert f"--comment={HOSTILE}" in submit["script"]["native"] and f"--qos={HOSTILE}" in submit["script"]["native"]
+    assert yaml.safe_load((tmp_path / "app/manifest.yml").read_text())["category"] == "Interactive Apps"
+    assert not list(tmp_path.rglob("pwned")) and not Path("pwned").exists()
 
 
 def test_paths_with_any_characters(module, tmp_path):

@@ -4,6 +4,7 @@ Files of other accounts, which only root can make: caches, notes on images, lock
 
 import contextlib
 import ctypes
+import json
 import multiprocessing
 import os
 import runpy
@@ -20,6 +21,7 @@ from easybuild.easyblocks.generic.container import imagefetch
 from easybuild.easyblocks.generic.container.imagefetch import fetch
 from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
 from easybuild.easyblocks.generic.container.install import write_whole
+from easybuild.easyblocks.generic.container.lockfile import RECORD
 from easybuild.easyblocks.generic.container.usersoftware import share_files
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.container.written import Unfit, read_written, write_seen
@@ -27,6 +29,7 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.run import RunShellCmdError
 from ebsif import files
 from ebsif.installed import places, removal
+from ebsif.installed.places import WRITTEN
 from httpfiles import SIF, digest_of
 from prefixes import MINE, Prefix
 from support import CONTAINER_FILES
@@ -507,6 +510,31 @@ def test_removing_where_others_have_put_links():
         removal.remove(removal.plan(places.of_directory(root)))
         assert not root.parent.exists()
         assert (mine / "work").exists() and mine.stat().st_mode & 0o777 == 0o575
+
+
+def test_a_module_that_names_files_of_others():
+    """E-06, security: root removes neither the installation nor the easyconfig of another account for a module."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        prefix = Prefix(Path(folder))
+        root = prefix.install(MINE)
+        (copy,) = (root / "easybuild").iterdir()
+        theirs = Path(folder) / "theirs.eb"
+        theirs.write_text(WRITTEN + "extend`\n")
+        copy.write_text(theirs.read_text())
+        record = json.loads((root / RECORD).read_text())
+        (root / RECORD).write_text(json.dumps({**record, "easyconfig": str(theirs)}))
+        for path in (root, *root.rglob("*")):
+            os.chown(path, OTHER, OTHER)
+        os.chown(theirs, VICTIM, VICTIM)
+        planned = removal.plan(places.of_directory(root))
+        assert theirs not in planned.paths and planned.kept == [f"{theirs}: belongs to account {VICTIM}"]
+        os.chown(theirs, OTHER, OTHER)
+        assert theirs in removal.plan(places.of_directory(root)).paths
+        installation = places.with_module_file(places.of_directory(root))
+        os.chown(installation.file, VICTIM, VICTIM)
+        with pytest.raises(removal.RemovalError, match=f"belongs to account {VICTIM}, but .* to account {OTHER}"):
+            removal.plan(installation)
 
 
 def test_an_easyconfig_that_others_can_t_read():

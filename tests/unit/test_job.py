@@ -634,3 +634,13 @@ def catches(process, number):
     """Return whether a process has a handler for a signal."""
     mask = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)[1]
     return bool(int(mask, 16) >> number - 1 & 1)
+
+
+def test_a_credential_among_the_arguments():
+    """R-09, security: the record of the run, which is for others, lacks it; a message says who can read the script."""
+    result = run("PyTorch/2.7.1-x", "--site", "lumi", "--", "train.py", "--token", "hf_oneverysecrettoken", **ACCOUNTS)
+    assert result.returncode == 0 and "the batch script has a credential (" in result.stderr
+    assert result.stdout.count("hf_oneverysecrettoken") == 1
+    assert "train.py '****'" in result.stdout
+    assert "credential" not in run("PyTorch/2.7.1-x", "--site", "lumi", "--", "train.py", "--epochs", "3",
+                                   **ACCOUNTS).stderr

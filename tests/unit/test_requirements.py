@@ -1,5 +1,6 @@
 """Files that users bring: requirements.txt, pyproject.toml, environment.yml; for lock files see test_lock_files.py."""
 
+import os
 import subprocess
 import sys
 
@@ -236,3 +237,28 @@ def test_packages_that_need_torch_get_their_own_stage():
     assert second == {"name": "requirements", "requirements": ["--pre", "a", "ninja==1"]}
     assert third == {"name": "built against torch", "requirements": ["--pre", "flash_attn==2"],
                      "no_build_isolation": True}
+
+
+HEX = "a" * 64
+PYLOCK = 'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "a"\nversion = "1"\n'
+ARCHIVE = PYLOCK + '[packages.archive]\nurl = "https://x%s--pre"\nhashes = {sha256 = "' + HEX + '"}'
+SDIST = PYLOCK + '[packages.sdist]\nname = "a-1.tar.gz"\nurl = "https://x"\nhashes = {sha256 = "a%s--pre"}'
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), [
+    *(("pylock.toml", ARCHIVE % blank, "has a blank") for blank in (" ", "\\n")),
+    *(("pylock.toml", SDIST % blank, "with a hash that pip can check") for blank in (" ", "\\n")),
+    ("environment.yml", 'dependencies: [{pip: ["a\\n--pre"]}]', r"the requirement 'a\\n--pre' has a control character"),
+    ("environment.yml", "dependencies: ['\x1b[2J']", "can't be read"),
+    ("requirements.txt", "a\x00b\n", r"'a\\x00b' has a control character"),
+    ("requirements.txt", "\x1b[2J\n", r"'\\x1b\[2J' has a control character"),
+    ("requirements.txt", "-r /dev/zero\n", "/dev/zero is not a regular file"),
+    ("requirements.txt", "-r fifo\n", "fifo is not a regular file"),
+    ("pyproject.toml", f"a = {'9' * 10000}", "can't be read"),
+    ("environment.yml", "variables: true\ndependencies: []", "names no Python package"),
+])
+def test_hostile_files(tmp_path, name, text, expected):
+    """P-06: somebody else's file has no more lines than requirements, no sequences for terminals, and an end."""
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(requirements.RequirementsError, match=expected):
+        read(tmp_path / name, text)

@@ -12,6 +12,8 @@ import shlex
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.credentials import Credentials
+
 from ebsif import files
 from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
@@ -136,6 +138,10 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str
                           "here", options.submit)
     for item in values["data"]:
         check_there(item.source, f"{item.source}, which --data names, does not exist", options.submit)
+    if found := Credentials.find(list(command)):
+        output.note(f"the batch script has a credential ({', '.join(found)}), which others may read there, and in the "
+                    "list of processes: let the program read it from a file or a variable. The record of the run "
+                    "leaves the arguments out")
     name, use = module_name(names_of(options), options.module, profile, options.submit)
     # the run may be repeated from another directory, and the configuration may name what an option names
     folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)

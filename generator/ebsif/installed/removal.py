@@ -63,6 +63,7 @@ def plan(installation: Installation, kernels: Iterable[Path] = (), users: Sequen
         raise RemovalError(f"{installation.damage}. Without it, modules that use the image can't be found: "
                            f"{installation.repair}, and then remove it")
     root = Path(os.path.realpath(installation.root))
+    require_owner(installation, root)
     if lock := places.easybuild_lock(installation.root):
         raise RemovalError(places.locked(shown(installation), lock))
     link = [installation.root] if installation.root.is_symlink() else []
@@ -206,6 +207,10 @@ def add_easyconfig(removal: Removal) -> None:
     text = path.read_text(encoding="utf-8", errors="replace")
     if not text.startswith(WRITTEN):
         return
+    if path.stat().st_uid != removal.installation.root.stat().st_uid:
+        # whoever installed the module has written the record, which may name any file
+        removal.kept.append(f"{path}: belongs to {files.owner(path.stat().st_uid)}")
+        return
     if text != copy.read_text(encoding="utf-8", errors="replace"):
         removal.kept.append(f"{path}: changed since the installation")
         return
@@ -214,6 +219,18 @@ def add_easyconfig(removal: Removal) -> None:
     removal.paths += [file for suffix in (lockfile.COPY_SUFFIX, ".squashfs")
                       for file in [path.with_name(f"{path.stem}{suffix}")]
                       if file.is_file() and f"'{file.name}'" in text]
+
+
+def require_owner(installation: Installation, root: Path) -> None:
+    """
+    Raise RemovalError if a module file leads to an installation of another account, unless that is root's file.
+
+    Otherwise, root would remove whatever somebody else's module file names. Other accounts can't remove foreign files.
+    """
+    account = installation.file.lstat().st_uid if installation.file else root.stat().st_uid
+    if account not in (0, root.stat().st_uid):
+        raise RemovalError(f"{installation.file} belongs to {files.owner(account)}, but {root}, which it names, to "
+                           f"{files.owner(root.stat().st_uid)}; nothing was removed")
 
 
 def check_removable(path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Optional
 
+from easybuild.easyblocks.generic.container.credentials import MASK, Credentials
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS, Scheduler
 from easybuild.easyblocks.generic.container.tables import RUNTIMES
 from easybuild.easyblocks.generic.container.texts import MOUNT_SQUASHFS, bind_problem, escape_bind
@@ -205,7 +206,9 @@ def arguments(request: Request, site: Site, catalogues: Sequence[str] = ()) -> l
             words += [f"{option(field)}={item}" for item in value]
         elif value != field.default:
             words += [option(field), str(value)]
-    return [*words, "--", *request.command]
+    # the record of a run is for others
+    command = [request.command[0], MASK] if Credentials.find(list(request.command)) else request.command
+    return [*words, "--", *command]
 
 
 def option(field: Field) -> str:

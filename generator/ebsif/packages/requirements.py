@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, package_lines, package_name
 from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.written import escape
 
 from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
@@ -56,6 +57,10 @@ def read(path: Path, image: Optional[Image] = None, extras: Sequence[str] = (), 
         raise RequirementsError(f"{path} can't be read: {error}") from None
     except RecursionError:
         raise RequirementsError(f"{path} can't be read: nested too deeply") from None
+    # a line of pip's could follow a line break in the value of another format
+    wrong = next((line for line in wanted.lines if not line.replace("\t", " ").isprintable()), None)
+    if wrong is not None:
+        raise RequirementsError(f"{path}: the requirement '{escape(wrong)}' has a control character")
     if not wanted.lines:
         raise RequirementsError(f"{path} names no Python package that pip could install"
                                 + "".join(f"\n  {text}" for text in wanted.impossible))

@@ -63,8 +63,9 @@ def read(path: Path, image: Image) -> Wanted:
                 left[reason].append(text)
     messages = [reason % ", ".join(left[reason]) for reason in (IN_IMAGE, NOT_FOR_PIP, NO_VERSIONS) if reason in left]
     if content.get("variables"):
-        messages.append(f"variables are not set: {', '.join(map(str, content['variables']))} (easyconfigs have the "
-                        "parameter 'container_env')")
+        names = content["variables"] if isinstance(content["variables"], dict) else ["of another form"]
+        messages.append(f"variables are not set: {', '.join(map(str, names))} (easyconfigs have the parameter "
+                        "'container_env')")
     return Wanted(conda + pip, [f"{path}: {text}" for text in messages])
 
 

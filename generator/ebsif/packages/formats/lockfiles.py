@@ -4,7 +4,6 @@ import functools
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.written import escape
 
+from ebsif import processes
 from ebsif.packages.formats.wanted import (
     Image,
     RequirementsError,
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 # Hashes that pip checks
 ALGORITHMS = ("sha256", "sha384", "sha512")
+HEXADECIMAL = re.compile(r"[0-9a-fA-F]+\Z")
+# for uv, which only reads the file
+SECONDS = 300
 # only what was named: neither the project itself nor the groups that uv installs by default; nothing is looked up
 UV_EXPORT = ("export", "--frozen", "--offline", "--quiet", "--no-emit-project", "--no-default-groups", "--format",
              "pylock.toml")
@@ -71,8 +75,7 @@ def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
                                 "install --user uv`, and add ~/.local/bin to PATH), or write a requirements.txt where "
                                 "it is (`uv export -o requirements.txt`)")
     # paths in its output are relative to the directory where uv works
-    done = subprocess.run([program, *UV_EXPORT, *options, "--directory", path.absolute().parent], text=True,
-                          stdin=subprocess.DEVNULL, capture_output=True, errors="replace", check=False)
+    done = processes.run([program, *UV_EXPORT, *options, "--directory", path.absolute().parent], SECONDS, name="uv")
     if done.returncode:
         raise RequirementsError(f"{path} can't be read by uv: {done.stderr.strip().removeprefix('error: ')}")
     try:
@@ -152,11 +155,14 @@ class Locked:
         """Add the requirement for a package with the hashes of its files, by name; `url` if it is in no index."""
         name, version = package.name, str(package.version or "")
         hashes = sorted({f"{kind}:{value}" for file, found in files.items() if self.is_for_image(file)
-                         for kind, value in found.items() if kind in ALGORITHMS})
+                         for kind, value in found.items() if kind in ALGORITHMS and HEXADECIMAL.match(value)})
         if not hashes:
             # with hashes for some packages, pip wants them for all
             raise RequirementsError(f"{self.path} has no file of {name} {version} for this image with a hash that pip "
                                     f"can check ({', '.join(ALGORITHMS)}): lock it again, from an index with hashes")
+        if re.search(r"\s", url):
+            # options of pip could follow
+            raise RequirementsError(f"{self.path}: the URL of {name} has a blank: '{escape(url)}'")
         if self.is_in_image(name, version):
             # pip accepts the package of the image; if it isn't there after all, the index may have it
             url = ""

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
+from easybuild.easyblocks.generic.container.written import Unfit, read_regular
+
 from ebsif.packages.formats.wanted import RequirementsError
 
 if TYPE_CHECKING:
@@ -39,11 +41,11 @@ def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
     if path.resolve() in outer:
         raise RequirementsError(f"{path} includes itself")
     try:
-        content = path.read_bytes()
+        content = read_regular(str(path), links=True)
         # PowerShell writes it so, and pip reads it
         is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         text = content.decode("utf-16" if is_wide else "utf-8-sig")
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, Unfit) as error:
         raise RequirementsError(f"{path} can't be read: {error}") from None
     lines = []
     for number, line in logical_lines(text):

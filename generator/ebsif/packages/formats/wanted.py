@@ -88,7 +88,7 @@ def load_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file; raise RequirementsError if it is not valid TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also a number with too many digits
         raise RequirementsError(f"{path} can't be read: {error}") from None
 
 

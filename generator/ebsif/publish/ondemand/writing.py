@@ -14,6 +14,7 @@ from ebsif.catalogue.site import Partition, Site
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter, places
 from ebsif.installed.places import Installation
+from ebsif.report import output
 from ebsif.templating import environment
 
 MEGABYTES = {"": 1, "M": 1, "K": 1 / 1024, "G": 1024, "T": 1024 * 1024}
@@ -27,6 +28,9 @@ def write_app(installation: Installation, site: Site, cluster: Optional[str], pl
               overwrite: bool = False) -> None:
     """Write an interactive app; raise OnDemandError if module or scheduler don't support it."""
     check_jupyterlab(installation)
+    if not installation.module.isprintable():
+        # a line of its own in a script
+        raise OnDemandError(f"{output.escape(installation.module)} can't be used: its name has a control character")
     kind = site.scheduler.kind
     templates = our_templates()
     if f"schedulers/{kind}.rb.j2" not in templates.list_templates():
