@@ -602,3 +602,13 @@ def test_the_command(tmp_path):
     result = run("-q", bad, *names["mpi4py"], status=3)
     assert "bad.eb: mandatory parameters not provided" in result.stderr
     assert result.stdout.startswith("name: mpi4py\n")
+
+
+def test_sequences_for_terminals(tmp_path):
+    """P-06: values and comments of somebody else's easyconfig are escaped in what is printed and in the file."""
+    (tmp_path / "x.eb").write_text(
+        "# first \x1b[2J\neasyblock = 'MakeCp'\nname = 'PyTorch'\nversion = '2.0'\nhomepage = '\\x1b[2J'\n"
+        "description = 'd'\ntoolchain = SYSTEM\nsources = ['a.sif']\nfiles_to_copy = ['\\x1b[2J']\n")
+    result = run_ebsif(["import", str(tmp_path / "x.eb"), "--site", "lumi"])
+    assert "\\x1b[2J" in result.stdout and result.stderr
+    assert "\x1b" not in result.stdout + result.stderr

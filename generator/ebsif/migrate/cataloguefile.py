@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_IMAGE
+from easybuild.easyblocks.generic.container.written import escape
 from pydantic import ValidationError
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
@@ -66,8 +67,8 @@ class File:
         lines = [as_yaml({"name": self.name, "families": families}), "containers:\n"]
         for result, record in zip(self.imported, self.records):
             lines.append(f"  # {result.path.name}\n")
-            lines += [f"  # {text}\n" for text in result.head]
-            lines += [f"  # review: line {line}: {message}\n" for line, message in result.left_by_line]
+            lines += [f"  # {escape(text)}\n" for text in result.head]
+            lines += [f"  # review: line {line}: {escape(message)}\n" for line, message in result.left_by_line]
             lines.append(as_item({"family": self.name.lower(), **ordered(record)}))
         return "".join(lines)
 

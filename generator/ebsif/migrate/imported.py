@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
+from easybuild.easyblocks.generic.container.written import escape
 
 # EasyBuild replaces this during the installation.
 INSTALLATION = "%(installdir)s"
@@ -77,7 +78,7 @@ def shortened(value: object, length: int = 160) -> str:
 
     Credentials are masked first, because part of a credential would not be recognized (G-09).
     """
-    text = " ".join(Credentials.mask(value).split())
+    text = escape(" ".join(Credentials.mask(value).split()))
     return text if len(text) <= length else f"{text[:length - 3].rstrip()}..."
 
 
