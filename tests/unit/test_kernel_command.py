@@ -245,7 +245,7 @@ def test_the_command_that_adds_ipykernel(eb_prefix, capsys):
     """J-08: it changes an extension, and gives the extension of another module a name."""
     extension = "# Written by `ebsif extend`: yours to change.\n"
     for module, text, command in (
-            (BASE, "", f"ebsif extend {BASE} --add ipykernel --name jupyter --install"),
+            (BASE, "", f"ebsif extend {BASE} --name jupyter --add ipykernel --install"),
             (MINE, extension, f"ebsif extend {MINE} --add ipykernel --install")):
         root = eb_prefix.install(module, text=text)
         (root / "interpreter").mkdir()
