@@ -26,6 +26,8 @@ that its stages install. Nothing is installed.
 """
 
 from argparse import Namespace
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from easybuild.easyblocks.generic.container import lockfile
 from ebsif import remedies
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import system_of
+from ebsif.catalogue.records import as_parameter, system_of
 from ebsif.commands.options import (
     add_name,
     add_outcome,
@@ -214,8 +216,10 @@ def extend(options: Namespace) -> int:
         return FOUND
     for installation in installed:
         change.report_left_behind(installation, options.name, wanted)
+    hiding = {name for one in installed for name in one.record.venv_versions}
+    hiding |= requirements.names_in(as_parameter(container.requirements))
     extension = Extension(container, options.name, extending.on_top(container, wanted, options.name))
-    return make_new(options, extension)
+    return make_new(options, possible(options, extension, wanted, hiding))
 
 
 def find_base(options: Namespace, names: Names) -> Found:
@@ -295,6 +299,23 @@ def wanted_packages(options: Namespace, container: Container) -> list:
     return replacing.allow(stages, replacing.parse(options.replace)) if options.replace else stages
 
 
+def possible(options: Namespace, extension: Extension, stages: list, own: Collection[str]) -> Extension:
+    """
+    Return an extension if its own stages ask for what its image can have; `own` packages may hide those of the image.
+
+    Raise ExtendingError otherwise, except with --check, which says no.
+    """
+    if options.dry_run:
+        # only an easyconfig is asked for, perhaps for another machine
+        return extension
+    # where eb finds images
+    framework.session(tuple(options.more))
+    problem = replacing.why_impossible(extension.base, stages, own, options.image)
+    if problem and not options.check:
+        raise ExtendingError(problem)
+    return replace(extension, planned=lambda _: plan.Plan(problem=problem)) if problem else extension
+
+
 def is_accepted(options: Namespace, container: Container, own: dict[str, Package]) -> bool:
     """Show what the packages break that replace others (V-01); return whether the person goes on."""
     if not options.replace:
@@ -343,6 +364,7 @@ def change_extension(options: Namespace, names: Names, installation: Installatio
         environment.stages = extending.append(environment.stages, wanted, options.name)
     extension = Extension(change.pinned(container, environment), options.name, change.simplest(environment.stages),
                           environment.pins, known=known)
+    extension = possible(options, extension, environment.own, environment.packages)
     change.start_from(installation)
     if not is_same:
         return make_new(options, extension)

@@ -1,11 +1,14 @@
 """Replace packages of the image on purpose: what requires another version of them, and which can't be replaced."""
 
 import contextlib
+import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
+from easybuild.easyblocks.generic.container import remedies as again
+from easybuild.easyblocks.generic.container.remedies import containers_with
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
@@ -13,11 +16,16 @@ from ebsif.catalogue.container import Container
 from ebsif.environments import change, extending
 from ebsif.environments.extending import ExtendingError
 from ebsif.images import inspection
-from ebsif.packages.requirements import extras_in, name_in, parsed, with_extras
+from ebsif.packages.formats.wanted import Image, lock_again, other_versions
+from ebsif.packages.requirements import extras_in, lines_of, name_in, parsed, with_extras
 from ebsif.packages.venv import Package
 from ebsif.render.easyconfig import keep_packages
 from ebsif.report import output
 from ebsif.report.table import print_table
+
+if TYPE_CHECKING:
+    from easybuild.easyblocks.generic.container.packages import Packages
+    from packaging.requirements import Requirement
 
 FITS, BREAKS = "fits", "breaks"
 
@@ -84,6 +92,69 @@ def has_hash(line: str) -> bool:
     return "--hash" in line
 
 
+# --- what can't be had
+
+
+def why_impossible(container: Container, stages: Sequence[Any], own: Collection[str],
+                   image: Optional[Path] = None) -> str:
+    """
+    Return what stages or lines ask for in other versions than the image has and keeps, and what to do (N-07).
+
+    Empty if there is nothing. pip would find that too, but after downloading everything else. `own` are the normalized
+    names of packages in user software, which may hide those of the image. An image that isn't here can't be asked.
+    """
+    known = extending.known_image(container)
+    if not conflicts(stages, known.packages, own, known):
+        return ""
+    try:
+        there, bound = packages_of(container, image)
+    except (ExtendingError, inspection.InspectionError):
+        return ""
+    kept = {name: there[name][1] for name in bound}
+    found = conflicts(stages, kept, own, known)
+    if not found:
+        return ""
+    listed = [(f"{one.name}{one.specifier}", f"{kept[name]} ({bound[name]})") for name, one in found.items()]
+    is_locked = any("--hash" in line for stage in stages_of(stages) for line in lines_of(stage))
+    return other_versions("what you ask for", listed) + ways_out(found, kept, is_locked)
+
+
+def conflicts(stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str],
+              image: Image) -> "dict[str, Requirement]":
+    """Return what stages ask for that versions of an image don't satisfy, by normalized name."""
+    found = {}
+    for stage in stages_of(stages):
+        free = {*own, *map(normal_name, stage.get("allow_replace", []))}
+        for wanted in filter(None, map(parsed, lines_of(stage))):
+            name = normal_name(wanted.name)
+            if name in versions and name not in free and not wanted.url and (
+                    not wanted.marker or any(map(wanted.marker.evaluate, image.marker_environments))) and \
+                    not wanted.specifier.contains(versions[name], prereleases=True):
+                found[name] = wanted
+    return found
+
+
+def ways_out(found: "Mapping[str, Requirement]", versions: Mapping[str, str], is_locked: bool) -> str:
+    """Return what to do about conflicts, the safest first; hashes are of the locked versions only."""
+    others = containers_with([f"{wanted.name}{wanted.specifier}" for wanted in found.values()])
+    if is_locked:
+        return lock_again((name, versions[name]) for name in found) + others
+    exact = [f"{wanted.name}{wanted.specifier}" for wanted in found.values()
+             if re.fullmatch(r"==[^,*]+", str(wanted.specifier))]
+    replaced = f"\nTo replace them on purpose:{again.line('--replace', *exact, '--force')}" \
+        if len(exact) == len(found) else ""
+    return (f"To take the versions of the image:{again.line('--add', *(wanted.name for wanted in found.values()))}"
+            f"{replaced}\nTo find containers that have what you ask for:\n    {others}")
+
+
+def packages_of(container: Container, image: Optional[Path]) -> "tuple[Packages, dict[str, str]]":
+    """Return the packages of an image, and why some are kept, by normalized name; raise an error if it isn't here."""
+    from easybuild.easyblocks.generic.container.packages import Packages
+
+    there = Packages.from_listing(inspection.python_of(image or image_of(container)))
+    return there, there.bound([*keep_packages(container), *container.parameters.get("keep_packages", [])])
+
+
 # --- what it means
 
 
@@ -94,11 +165,7 @@ def report(container: Container, own: Mapping[str, Package], lines: Sequence[str
 
     Raise ExtendingError if one of them isn't in the image, or belongs to the machine; `force` replaces these, too.
     """
-    from easybuild.easyblocks.generic.container.packages import Packages
-
-    python = inspection.python_of(image or image_of(container))
-    there = Packages.from_listing(python)
-    bound = there.bound([*keep_packages(container), *container.parameters.get("keep_packages", [])])
+    there, bound = packages_of(container, image)
     rows, breaks = [], 0
     for line in lines:
         name, version = name_in(line), version_in(line)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import unquote, urlsplit
 
+from easybuild.easyblocks.generic.container.remedies import containers_with
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
@@ -20,6 +21,8 @@ from ebsif.packages.formats.wanted import (
     Wanted,
     check_python,
     load_toml,
+    lock_again,
+    other_versions,
     tomllib,
     unknown,
 )
@@ -234,14 +237,11 @@ class Locked:
     def wanted(self) -> Wanted:
         """Return the requirements; raise RequirementsError if they are of other versions than builds in the image."""
         if self.conflicts:
-            listed = "".join(f"\n  {name} {version}, but the image has {there}"
-                             for name, version, there in sorted(self.conflicts))
-            # indexes don't have the image's builds (+rocm), but those with the same version fit
-            pins = ", ".join(f'"{name}=={there.partition("+")[0]}"' for name, _, there in sorted(self.conflicts))
+            found = sorted(self.conflicts)
             raise RequirementsError(
-                f"{self.path} has other versions than packages that are built for this machine:{listed}\nLock it "
-                f"again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), or "
-                "choose a container that has the locked versions (ebsif list --has NAME==VERSION)")
+                other_versions(self.path, [(f"{name} {version}", there) for name, version, there in found])
+                + lock_again((name, there) for name, _, there in found)
+                + containers_with([f"{name}=={version}" for name, version, _ in found]))
         messages = self.messages
         if self.unused_indexes:
             messages = [*messages, f"{self.path}: pip searches the index that it is configured for, not "

@@ -1,0 +1,72 @@
+"""What an image can't have is said before pip starts. No image is needed."""
+
+from types import SimpleNamespace
+
+import pytest
+from easybuild.easyblocks.generic.container.packages import Packages
+from ebsif.environments import extending, replacing
+from ebsif.images import inspection
+from ebsif.packages.formats.wanted import Image
+
+THERE = {"torch": "2.13.0+cpu", "numpy": "2.4.6", "sympy": "1.14.0"}
+BOUND = {"torch": "built for this machine (+cpu)", "numpy": "compiled"}
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """A function that returns what is said of requirements, and whether the image was started for that."""
+    started = []
+
+    def packages_of(*_):
+        started.append(True)
+        return Packages((name, (name, version, "")) for name, version in THERE.items()), BOUND
+
+    monkeypatch.setattr(replacing, "packages_of", packages_of)
+    monkeypatch.setattr(extending, "known_image", lambda _: Image("3.11", THERE))
+
+    def run(wanted, own=()):
+        started.clear()
+        return replacing.why_impossible(SimpleNamespace(), wanted, own), bool(started)
+
+    return run
+
+
+def test_all_pins_at_once(said):
+    """N-07, E-11, student 11, requirement-sets 5: all of them, why, and the ways out as commands, the safest first."""
+    text, _ = said(["einops", "torch==2.9.1", "numpy == 1.22.4 # old", "sympy==1.13"])
+    assert text == (
+        "what you ask for has other versions than packages that are built for this machine:\n"
+        "  torch==2.9.1, but the image has 2.13.0+cpu (built for this machine (+cpu))\n"
+        "  numpy==1.22.4, but the image has 2.4.6 (compiled)\n"
+        "To take the versions of the image:\n    ebsif extend ... --add torch numpy\n"
+        "To replace them on purpose:\n    ebsif extend ... --replace torch==2.9.1 numpy==1.22.4 --force\n"
+        "To find containers that have what you ask for:\n    ebsif list --has torch==2.9.1 --has numpy==1.22.4")
+    text, _ = said(["numpy<2"])
+    assert "--replace" not in text and text.endswith("    ebsif list --has 'numpy<2'")
+
+
+@pytest.mark.parametrize(("wanted", "own", "starts"), [
+    # what the image meets, in the version without its label, too
+    (["torch==2.13.0", "numpy>=2", "einops==0.8"], [], False),
+    # markers, other places, what was replaced on purpose, what user software hides; pure Python
+    (["numpy==1.0 ; python_version < '3.8'", "torch @ https://example.org/torch.whl", "-r x"], [], False),
+    ([{"name": "a", "requirements": ["numpy==1.0"], "allow_replace": ["NumPy"]}], [], False),
+    (["numpy==1.0"], ["numpy"], False), (["sympy==1.13"], [], True)])
+def test_what_is_possible(said, wanted, own, starts):
+    """N-07: only what pip would refuse is refused; the image is started only if something may be wrong."""
+    assert said(wanted, own) == ("", starts)
+
+
+def test_a_lock(said):
+    """N-07, E-12: what is locked with hashes has to be locked again; nothing can be left out of it."""
+    text, _ = said(["numpy==1.22.4 --hash=sha256:0"])
+    assert 'constraint-dependencies = ["numpy==2.4.6"]' in text and "--add" not in text
+
+
+def test_an_image_that_is_elsewhere(said, monkeypatch):
+    """N-07: without the image, pip says it later."""
+    def fail(*_):
+        raise inspection.InspectionError("no image")
+
+    monkeypatch.setattr(replacing, "packages_of", fail)
+    assert said(["torch==2.9.1"]) == ("", False)
