@@ -38,7 +38,7 @@ SAME = {
 
 @pytest.mark.parametrize("what", SAME)
 def test_values(what):
-    """G-20: Values that scripts use and Python expects are equal."""
+    """Values that scripts use and Python expects are equal."""
     expression, files = SAME[what]
     expected = set(re.findall(expression, PYTHON))
     assert len(expected) == 1
