@@ -46,6 +46,7 @@ lines of a command
 PAUSE
 == ... (took 12 secs)
 == testing...
+  >> importing einops, rich
 == ... (took < 1 sec)
 == user software was changed by hand since it was installed; it is kept as it is (user-software)
 == installing...
@@ -71,6 +72,7 @@ SUCCESS = """\
 SHOWN = """\
   installing packages                 0 s  10 packages added
 user software was changed by hand since it was installed; it is kept as it is (user-software)
+  importing packages                  0 s  2 packages
   installing files                    0 s  16.9 MB packed
   testing the module                  0 s
 """

@@ -5,9 +5,10 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import imagefetch
+from easybuild.easyblocks.generic.container import imagefetch, runtime
 from easybuild.easyblocks.generic.container.image import check_content, check_note, note_path, read_note
 from easybuild.easyblocks.generic.container.imagefetch import fetch
 from easybuild.easyblocks.generic.container.imagesource import ImageSource
@@ -272,6 +273,22 @@ def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
     assert "incomplete" in damage(str(image))
     image.unlink()
     assert "doesn't exist, or can't be read" in damage(str(image))
+
+
+def test_which_disk_is_full(tmp_path, monkeypatch):
+    """E-09, student 8: the message has the directories without free space, and the variables that choose others."""
+    usage = {tmp_path / "build": 0, tmp_path / "install": 10 ** 12, tmp_path / "tmp": 5, tmp_path / "gone": 0}
+    for path in list(usage)[:3]:
+        path.mkdir()
+    monkeypatch.setattr(runtime, "build_path", lambda: str(tmp_path / "build"))
+    monkeypatch.setattr(runtime, "install_path", lambda: str(tmp_path / "install"))
+    monkeypatch.setattr(runtime.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setattr(runtime.shutil, "disk_usage", lambda path: SimpleNamespace(
+        free=usage[Path(path)], total=8 * 10 ** 6))
+    monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "gone"))
+    assert runtime.full_places() == [
+        f"{tmp_path}/build: 0.0 kB free of 8.0 MB (to choose another: export EASYBUILD_BUILDPATH=DIRECTORY)",
+        f"{tmp_path}/tmp: 0.0 kB free of 8.0 MB (to choose another: export TMPDIR=DIRECTORY)"]
 
 
 @pytest.mark.parametrize(("said", "expected"), [

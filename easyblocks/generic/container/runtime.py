@@ -10,10 +10,13 @@ Run Apptainer or SingularityCE, and apply their rules for binds and variables.
 import errno
 import os
 import re
+import shutil
+import tempfile
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError, print_msg
+from easybuild.tools.config import build_path, install_path
 from easybuild.tools.filetools import mkdir
 
 from . import sif, texts
@@ -203,8 +206,23 @@ def run_program(arguments: List[str], limited: bool = False, **kwargs: Any) -> A
             print_msg('  ' + escape(line), prefix=False, log=_log, stderr=True)
         for number in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(number) in output:
-                raise EasyBuildError("%s failed: %s", os.path.basename(arguments[0]), texts.ERRORS[number])
+                raise EasyBuildError("%s failed: %s%s", os.path.basename(arguments[0]), texts.ERRORS[number],
+                                     ''.join('\n    %s' % one for one in full_places()))
         raise
+
+
+# Less free space than this is none, in bytes.
+LITTLE = 16 * 1024 ** 2
+
+
+def full_places() -> List[str]:
+    """Return which of the directories that an installation writes to have no free space, and how to choose another."""
+    places = [(build_path(), 'EASYBUILD_BUILDPATH'), (install_path(), 'EASYBUILD_INSTALLPATH'),
+              (tempfile.gettempdir(), 'TMPDIR'), (os.environ.get('PIP_CACHE_DIR'), 'PIP_CACHE_DIR')]
+    found = [(path, variable, shutil.disk_usage(path)) for path, variable in places if path and os.path.isdir(path)]
+    return ["%s: %s free of %s (to choose another: export %s=DIRECTORY)" % (
+        path, texts.format_size(usage.free), texts.format_size(usage.total), variable)
+            for path, variable, usage in found if usage.free < LITTLE]
 
 
 def runtime_variables(environment: Iterable[str]) -> List[str]:

@@ -59,6 +59,7 @@ class Result:
     log: Optional[str] = None
     skipped: bool = False  # there was nothing to do
     warned: bool = False  # there were warnings of what is installed
+    imported: int = 0  # number of packages that were imported
 
     @property
     def message(self) -> str:
@@ -208,6 +209,10 @@ class Reader:
         self.message, self.since = text, time.time()
         if text.startswith("build dir: "):
             self.folder = Path(text.removeprefix("build dir: "))
+        imported = re.match("importing (.+)", text)
+        if imported:
+            self.result.imported = len(imported[1].split(", "))
+            self.steps.detail(output.format_count(self.result.imported, "package"))
         for pattern, detail in RESULTS.items():
             result = re.match(pattern, text)
             if result:

@@ -364,6 +364,10 @@ def install(path: Path, again: bool, more: list[str], known: Optional[Mapping[st
         if not done.skipped:
             output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}"
                         f"{plan.SEE_WARNING if done.warned else ''}")
+        if done.imported:
+            # imports say nothing about what packages do
+            own = "" if "'verify':" in path.read_text(encoding="utf-8") else "; for a test of yours: --verify COMMAND"
+            output.hint(f"tested: import of {output.format_count(done.imported, 'package')}{own}")
         output.hint(f"load it with: {place.load}")
     return 0
 
