@@ -5,10 +5,8 @@ import re
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Optional
-from urllib.parse import urlsplit
 
-from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource, is_loopback
+from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
 from easybuild.easyblocks.generic.container.tables import place_problem, template_problem
 from easybuild.easyblocks.generic.container.texts import (
     SYSTEM_PACKAGE,
@@ -155,17 +153,6 @@ def is_repository(text: str) -> str:
     return str(source)
 
 
-def is_list_address(text: str) -> str:
-    """Return the URL of a list of images, if what it says can't be altered on the way, and has no credential."""
-    address = urlsplit(is_line(text))
-    if not address.hostname or not (address.scheme == "https" or address.scheme == "http" and is_loopback(
-            address.netloc)):
-        raise ValueError("should be a URL that begins with https://")
-    if "@" in address.netloc or Credentials.find(text):
-        raise ValueError("must not have a user, a password or another credential, which others could read")
-    return text
-
-
 def is_version_part(text: str) -> str:
     """Return a text if it can be a version, or another part of the name of a file or module."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", text):
@@ -213,7 +200,6 @@ FileName = Annotated[str, AfterValidator(is_file_name)]
 FilePath = Annotated[str, AfterValidator(is_path)]
 FullPath = Annotated[str, AfterValidator(is_full_path)]
 Source = Annotated[str, AfterValidator(is_source)]
-ListAddress = Annotated[str, AfterValidator(is_list_address)]
 RepositoryName = Annotated[str, AfterValidator(is_repository)]
 Bind = Annotated[SingleLine, refused(partial(bind_problem, templates=False))]
 CacheDirectory = Annotated[str, refused(template_problem)]

@@ -23,7 +23,6 @@ from ebsif.catalogue.fieldtypes import (
     EnvValue,
     FilePath,
     FullPath,
-    ListAddress,
     OneOf,
     RepositoryName,
     SingleLine,
@@ -73,9 +72,6 @@ class Images(Model):
     repositories: list[RepositoryName] = Field(
         [], description="repositories of registries (oras://HOST/PATH, docker://HOST/PATH) in whose tags `ebsif "
                         "update` looks for new images, besides the repositories of records")
-    release_lists: list[ListAddress] = Field(
-        [], description="URLs of lists of images on web servers, in which `ebsif update` looks for new images: text "
-                        "with lines of sha256sum, or with a name or URL on each line")
     ignored: list[SingleLine] = Field(
         [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif update` leaves out")
 

@@ -1,10 +1,9 @@
 """Compare the catalogue with the available images, and propose records for new ones.
 
-It looks into the image directories of the profile and of families, asks registries for their tags, and reads lists of
-images on web servers. No image is fetched. SHA256 and packages come from the files beside an image (NAME.md or
-NAME.sha256, NAME.json). Proposed records are shown as a diff; --write writes them. Images that have moved, vanished or
-changed are reported, and so is the target of links such as `latest`. The exit status is 1 if anything differs; with
---write, if anything is left to do.
+It looks into the image directories of the profile and of families, and asks registries for their tags. No image is
+fetched. SHA256 and packages come from the files beside an image (NAME.md or NAME.sha256, NAME.json). Proposed records
+are shown as a diff; --write writes them. Images that have moved, vanished or changed are reported, and so is the target
+of links such as `latest`. The exit status is 1 if anything differs; with --write, if anything is left to do.
 """
 
 import json
@@ -20,7 +19,7 @@ from ebsif.commands.options import add_json, add_settings, settings_of
 from ebsif.errors import FOUND, EbsifError
 from ebsif.report import output
 from ebsif.report.findings import print_findings, status_of
-from ebsif.update import lists, places, tags
+from ebsif.update import places, tags
 from ebsif.update.comparison import Comparison
 
 EXAMPLES = """\
@@ -46,14 +45,12 @@ def run(options: Namespace) -> int:
     named = places.places_of(profile, documents)
     survey = places.survey(named, comparison.is_image)
     repositories = tags.repositories(comparison)
-    addresses = lists.addresses(comparison)
-    if not (survey.looked_in or repositories or addresses):
+    if not (survey.looked_in or repositories):
         missing = ", ".join(place.template for place in named) or "the profile names none"
         raise EbsifError(f"there is nothing to compare with: no directory with images of {profile.name} can be read "
                          f"here ({missing})")
     comparison.compare(survey)
     tags.compare(comparison, repositories)
-    lists.compare(comparison, addresses)
     changed = changes(comparison)
     if options.json:
         print(json.dumps(data_of(comparison), indent=2))
