@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.requirements import package_name
 from ebsif.errors import EbsifError
 
 # Options with any number of packages.
-LISTS = ("--add", "--apt", "--replace")
+LISTS = ("--add", "--apt", "--allow-upgrade", "--replace")
 # Ends with the line, or where the command is quoted in a sentence.
 COMMAND = re.compile(rf"{re.escape(TYPED)} ([^`\n]*)")
 
@@ -44,8 +44,12 @@ def with_options(words: Sequence[str], options: Sequence[str]) -> list[str]:
     if "--" in options:
         return [*own, *(last or ["--"]), *options[1:]]
     said = {(option, package_name(value)) for option, value in values_in(options) if not value.startswith("-")}
+    # what is to be added replaces nothing
+    said |= {("--replace", name) for option, name in said if option == "--add"}
     own = [word for option, value in values_in(own) if (option, package_name(value)) not in said
            for word in ([option, value] if option in LISTS else [value])]
+    if "--replace" not in own:
+        own = [word for word in own if word != "--force"]
     return [*joined(own), *options, *last]
 
 

@@ -152,8 +152,8 @@ def test_what_belongs_to_the_machine_needs_force(place):
             "torch==3.0", r"torch 2.13.0+cpu can't be replaced: it is built for this machine (+cpu)")):
         text, said = place(*words, package, status=3)
         assert f"{reason}, and what was built with it may fail" in said
-        assert f"--replace '{package}' --force" in said
+        assert "If you mean it: ebsif extend Base/1.0 " in said and f" --replace {package} --force" in said
         assert not text
     assert "'allow_replace': ['numpy']" in place(*words, "numpy==1.0", "--force")[0]
     assert "add the version" in place(*words, "numpy<2", "--force", status=3)[1]
-    assert "nowhere is not in the image of Base/1.0-20250101: use --add" in place(*words, "nowhere==1", status=3)[1]
+    assert "not in the image of Base/1.0-20250101, so it can only be added:" in place(*words, "nowhere==1", status=3)[1]

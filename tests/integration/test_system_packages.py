@@ -254,7 +254,7 @@ def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image, m
     monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.trace_msg", said.append)
     text = refused(add, "modern")
     assert "that would change packages of the image: hostname 3.23+nmu1 -> 99.0. " in text
-    assert "'allow_upgrade': ['hostname'] in the easyconfig, or --allow-upgrade hostname for ebsif extend" in text
+    assert "(in an easyconfig, 'allow_upgrade': ['hostname']):\n    ebsif extend ... --allow-upgrade hostname" in text
     assert "media-types would be removed" in refused(add, "rival", allow_upgrade=["media-types"])
     record, layer = add("modern", "lacking", allow_upgrade=["hostname"])
     assert said[-2] == "system packages: other programs than in the image by these names: awk"

@@ -28,6 +28,8 @@ TYPED = ["extend", "Base/1.0", "-r", "my file.txt", "--install"]
      "ebsif extend x --add 'a[b]>1' '--no-binary a' --install --add torch"),
     (["extend", "x", "--add=torch==2.9.1", "--name", "torch"], ["--add", "--x y", "torch"],
      "ebsif extend x --name torch --add '--x y' torch"),
+    (["extend", "x", "--replace", "torch==2.9.1", "--force", "--yes"], ["--add", "torch"],
+     "ebsif extend x --yes --add torch"),
     # eb alone, and what can't have more packages
     ([], ["--add", "a"], "ebsif extend ... --add a"),
     (["extend", "--from-lock", "x.json"], ["--add", "a"], "ebsif extend ... --add a")])

@@ -115,7 +115,7 @@ class Diagnosis:
          "Install '\\1' first: in an earlier stage, or in an extension of its own, with this extension on top"),
         (r"Cannot find command 'git'",
          "git is missing in the image, so requirements from git repositories can't be installed. Use a release from an "
-         "index, or a wheel built elsewhere, or add git: system_packages = ['git']"),
+         "index, or a wheel built elsewhere; or, if the image has apt, add git:" + remedies.line('--apt', 'git')),
         (r"ERROR: (\S+) is not a supported wheel on this platform",
          "the wheel \\1 is for another Python version or another platform than the image's"),
         (r"No matching distribution found for (\S+\+(?:rocm|cu|cpu)[\w.]*)",

@@ -27,6 +27,7 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_file, mkdir
 from easybuild.tools.utilities import trace_msg
 
+from . import remedies
 from .framework import RunShellCmdError
 from .image import BLOCK
 from .install import FILES, sh_command
@@ -356,8 +357,8 @@ class Installation:
             return text + ". This can't be allowed: take an image that has these packages."
         if set(refused).difference(system_names(self.asked)):
             text += ". The archive only has versions that need these"
-        return "%s. To allow it: 'allow_upgrade': %s in the easyconfig, or %s for ebsif extend" % (
-            text, refused, ' '.join('--allow-upgrade ' + name for name in refused))
+        return "%s. To allow it (in an easyconfig, 'allow_upgrade': %s):%s" % (
+            text, refused, remedies.line('--allow-upgrade', *refused))
 
     # --- the installation
 

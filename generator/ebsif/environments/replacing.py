@@ -170,11 +170,12 @@ def report(container: Container, own: Mapping[str, Package], lines: Sequence[str
     for line in lines:
         name, version = name_in(line), version_in(line)
         if name not in there:
-            raise ExtendingError(f"{name} is not in the image of {container.module}: use --add '{line}'")
+            raise ExtendingError(f"{name} is not in the image of {container.module}, so it can only be added:"
+                                 f"{again.line('--add', line)}")
         if name in bound and not force:
             raise ExtendingError(
                 f"{name} {there[name][1]} can't be replaced: it is {bound[name]}, and what was built with it may fail "
-                f"or compute wrong results with another one. If you mean it: --replace '{line}' --force")
+                f"or compute wrong results with another one. If you mean it:{again.line('--replace', line, '--force')}")
         for who, where, required in dependents(name, there, own, set(map(name_in, lines))):
             fits = allows(required, version)
             breaks += not fits
