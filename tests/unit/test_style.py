@@ -1,6 +1,7 @@
 """Style, oldest Python version, and statements in the documentation."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -32,6 +33,17 @@ def test_ruff():
 def test_mypy():
     """The type hints of the easyblocks fit each other."""
     check(BIN / "mypy", "--no-error-summary", f"--cache-dir={CHECKOUT}/.pytest_cache/mypy")
+
+
+def test_the_stubs_say_what_easybuild_has(tmp_path):
+    """C-01: what mypy knows of EasyBuild (tests/stubs) is what is installed: names, kinds and arguments of methods."""
+    stubs = CHECKOUT / "tests/stubs"
+    modules = [str(path.relative_to(stubs).with_suffix("")).replace(os.sep, ".") for path in stubs.rglob("*.pyi")
+               if path.stem != "__init__"]
+    assert modules
+    # it keeps a cache where it runs
+    check("env", f"--chdir={tmp_path}", f"MYPYPATH={stubs}", BIN / "stubtest", "--ignore-missing-stub", "--concise",
+          *modules)
 
 
 def test_ends_of_lines_and_files():

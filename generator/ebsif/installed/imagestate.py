@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.lockfile import (
     IMAGE_CENTRAL,
@@ -99,7 +99,7 @@ def central_places(installation: Installation) -> Iterator[Union[str, Path]]:
     known, path = installation.record.image, installation.easyconfig
     try:
         # this takes longer: nobody asks unless the image is nowhere else
-        values = framework.read(path) if path else {}
+        values: Any = framework.read(path) if path else {}
         directories = values["image_dirs"] or []
     except (framework.EasyBuildFailure, KeyError):
         yield from filter(None, (known.source, known.resolved))
