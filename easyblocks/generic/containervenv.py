@@ -55,6 +55,7 @@ class ContainerVenv(ContainerInstall):
     """
 
     SPEC = VenvSpec
+    has_user_software = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Start without knowledge of the image."""

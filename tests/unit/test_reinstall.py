@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import venv
-from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import reinstall, usersoftware
@@ -25,11 +24,12 @@ from support import CONTAINER_FILES
 class Easyblock(Reinstall, EasyBlock):
     """An easyblock with an installation directory, and without anything else."""
 
+    has_user_software = True
+
     def __init__(self, root):
         """Build beside an installation directory (Path)."""
         self.directory, self.installdir, self.dry_run = str(root), f"{root}.replace", False
         self.cfg, self.mod_filepath, self.log = {}, f"{root}.lua", None
-        self.spec = SimpleNamespace(venv="/user-software/venv/pytorch")
 
     def update_config_template_run_step(self):
         """Do nothing: there is no easyconfig."""

@@ -14,7 +14,7 @@ import signal
 import stat
 import time
 from contextlib import contextmanager
-from typing import Any, Iterable, Iterator, List
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, List
 
 from easybuild.framework.easyblock import MODULE_STEP, POSTPROC_STEP, StopException
 from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
@@ -32,7 +32,10 @@ STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBu
                'sanitycheck': EasyBuildExit.FAIL_SANITY_CHECK_STEP, 'testcases': EasyBuildExit.FAIL_TEST_CASES_STEP}
 
 # The mixin uses attributes of EasyBlock. EasyBuild would list it as an easyblock if it were derived from that.
-MIXIN: Any = object
+if TYPE_CHECKING:
+    from easybuild.framework.easyblock import EasyBlock as MIXIN
+else:
+    MIXIN = object
 
 
 class OutdatedError(EasyBuildError):
@@ -57,6 +60,8 @@ class Reinstall(MIXIN):
     kept_files: List[str] = []
     # the installation directory, while a new installation is built beside the earlier one
     directory = ''
+    # whether the new installation has user software; derived classes that have it say so
+    has_user_software = False
 
     @property
     def lock_path(self) -> str:
@@ -350,7 +355,7 @@ class Reinstall(MIXIN):
         why = "was changed by hand since" if before.installed else "may have been changed by hand (it has no record)"
         paths, command = before.set_aside(changed, now)
         if paths:
-            use = "To use it anyway: %s" % command if self.spec.venv else \
+            use = "To use it anyway: %s" % command if self.has_user_software else \
                 "This kind of installation has no user software; the easyblock ContainerVenv has."
             print_msg("user software of the earlier installation %s, and doesn't match this one; it is kept at %s. %s",
                       why, ' and '.join(paths), use, log=self.log)
