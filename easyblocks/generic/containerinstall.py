@@ -27,6 +27,7 @@ from .container.imagefetch import fetch
 from .container.imagesource import ImageSource
 from .container.install import JUPYTER, check_scripts, copy_readable, install_kernel, install_scripts
 from .container.install import install_wrappers, open_to_readers, wrapped_programs
+from .container.masks import Masks
 from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, other_name, program, update_modulerc
 from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, lock, shown, taken, unknown
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
@@ -43,7 +44,7 @@ from .container.systempackages import CHECK_VARIABLE, REPORT
 from .container.tables import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.trial import Trial
 from .container.usersoftware import DIRECTORY
-from .container.venv import REUSE_VARIABLE
+from .container.venv import REUSE_VARIABLE, Venv
 from .container.written import printable
 from easybuild.framework.easyblock import INSTALL_STEP, POSTPROC_STEP, EasyBlock, StopException
 from easybuild.framework.easyconfig.default import CUSTOM
@@ -70,8 +71,10 @@ class ContainerInstall(Reinstall, EasyBlock):
     """
 
     SPEC = ContainerSpec
-    # an attribute of EasyBlock
-    robot_path: Any
+    # made by steps, each before those that need it
+    masks: Masks
+    container: Container
+    probe: ImageProbe
 
     @classmethod
     def extra_options(cls, extra_vars: Optional[Dict[str, List[Any]]] = None) -> Dict[str, List[Any]]:
@@ -91,11 +94,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.known_spec: Optional[ContainerSpec] = None
         self.record = InstallRecord()
         # made by steps
-        self.masks: Any = None
-        self.container: Any = None
-        self.venv: Any = None
-        self.image_file: Any = None
-        self.probe: Any = None
+        self.venv: Optional[Venv] = None
+        self.image_file: Optional[OpenImage] = None
         self.all_programs: Optional[List[str]] = None
         # nothing outside the container should compile against or link with an installation; kernels are for Jupyter
         set_search_paths(self.module_load_environment, **SEARCH_PATHS)
@@ -335,7 +335,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def add_system_packages(self) -> None:
         """Add packages of the image's system as a layer, which all that follows sees (V-04)."""
         target = os.path.join(self.builddir, LAYER)
-        layer = self.spec.system.kept(self.similar_installations, self.image_file.path, target)
+        layer = self.spec.system.kept(self.similar_installations, self.container.image, target)
         if not layer:
             layer = self.spec.system.add(self.container, target, only_check=self.is_check)
         if layer.sha256:
@@ -410,6 +410,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         if self.spec.has_python:
             install_kernel(self.installdir, self.short_mod_name)
+        # else the step 'prepare' stops
+        assert self.image_file
         self.record.image = self.image.install(self.image_file, self.src[0]['path'], self.installdir)
         self.record.image.labels = self.probe.labels
         stale = self.image.stale_modules(self.record.image.sha256 or '')

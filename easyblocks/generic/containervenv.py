@@ -19,7 +19,7 @@ from .containerinstall import ContainerInstall
 from .container import lockfile
 from .container.framework import EasyBuildExit, RunShellCmdError, keep_out_of_report
 from .container.image import copy_hashed
-from .container.packages import gpu_of, pip_version
+from .container.packages import Packages, gpu_of, pip_version
 from .container.pip import Pip
 from .container.install import NEEDED_ON_HOST, commands_of_host, set_mode, write_readable
 from .container.record import InstallRecord
@@ -56,6 +56,10 @@ class ContainerVenv(ContainerInstall):
 
     SPEC = VenvSpec
     has_user_software = True
+    # made by steps, each before those that need it; without the step 'configure', there is no venv
+    venv: Venv
+    pip: Pip
+    installed_packages: Packages
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Start without knowledge of the image."""
@@ -63,11 +67,8 @@ class ContainerVenv(ContainerInstall):
         self.record_to_repeat: Optional[InstallRecord] = None
         self.squashfs_to_take: Optional[str] = None
         self.current_pins: Optional[List[str]] = None
-        # made by steps
-        self.installed_packages: Any = None
         # versions of the packages of an earlier installation that were taken as they are, by normalized name
         self.kept_packages: Dict[str, str] = {}
-        self.pip: Any = None
         # programs of the packages that were asked for
         self.asked_programs: List[str] = []
 
@@ -216,7 +217,7 @@ class ContainerVenv(ContainerInstall):
         for text in self.record.replacements:
             self.warn(text)
 
-    def commands_of_packages(self, packages: Any) -> List[str]:
+    def commands_of_packages(self, packages: Packages) -> List[str]:
         """Return the programs of what was asked for that become commands; say which don't because the host has them."""
         found = self.venv.asked_programs(packages)
         left_out = [name for name in commands_of_host(found) if name not in self.spec.wrapped]
@@ -234,7 +235,8 @@ class ContainerVenv(ContainerInstall):
         for stage in self.stages_for_pip:
             dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
 
-    def start_user_software(self, pip: Pip, pins: Dict[str, str], packages: Any) -> Tuple[Any, List[Stage]]:
+    def start_user_software(self, pip: Pip, pins: Dict[str, str],
+                            packages: Packages) -> Tuple[Packages, List[Stage]]:
         """
         Fill the venv with user software of the lock, or of an earlier installation.
 
@@ -248,7 +250,7 @@ class ContainerVenv(ContainerInstall):
             pip.artifacts.update((self.repeated or InstallRecord()).artifacts)
             return self.venv.packages(), missing
         reuse = Reuse(self.stages, pins, self.record.system_layer.requested)
-        if pip.fill or not reuse.is_possible(self.image_file.path, self.spec.venv_name):
+        if pip.fill or not reuse.is_possible(self.container.image, self.spec.venv_name):
             return packages, missing
         self.venv.unpack(reuse.squashfs)
         trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(reuse.packages)))
@@ -256,7 +258,7 @@ class ContainerVenv(ContainerInstall):
         self.kept_packages = reuse.packages
         return self.venv.packages(), reuse.missing
 
-    def record_user_software(self, pip: Pip, packages: Any) -> None:
+    def record_user_software(self, pip: Pip, packages: Packages) -> None:
         """Record what was installed (Packages), and how."""
         self.record.versions.update(pip=pip_version(packages), python=self.probe.python['version'])
         self.record.artifacts = pip.artifacts
@@ -270,7 +272,7 @@ class ContainerVenv(ContainerInstall):
             for stage in self.stages_for_pip for path in stage.local_paths + self.patch_files(stage)
             if os.path.isfile(path)}
 
-    def install_stage(self, pip: Pip, stage: Stage, before: Any, is_last: bool) -> Any:
+    def install_stage(self, pip: Pip, stage: Stage, before: Packages, is_last: bool) -> Packages:
         """Install a stage, with its modules and patches, and return the packages installed now (Packages)."""
         trace_msg("stage '%s'" % stage.name)
         with self.modules_loaded(stage.modules) as variables:
@@ -354,7 +356,7 @@ class ContainerVenv(ContainerInstall):
         """
         path = [before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present][0]
         try:
-            packages: Any = self.venv.packages(user_software=path) if self.venv else {}
+            packages = self.venv.packages(user_software=path) if self.venv else Packages()
         except (EasyBuildError, RunShellCmdError):
             # another path of the venv, or its Python is not in this image
             return False

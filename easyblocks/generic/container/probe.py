@@ -52,6 +52,9 @@ class CommandResult(NamedTuple):
 class ImageProbe:
     """The output of sh/probe-image.sh for an image."""
 
+    # the result of the command that creates a venv, if there was one
+    creation: CommandResult
+
     def __init__(self, image: str, output: str, errors: str = '') -> None:
         """Parse the standard output and the standard error of the script; messages name the image."""
         self.image = image
@@ -73,8 +76,6 @@ class ImageProbe:
         self.environments: List[str] = []
         # files with constraints for pip and uv by the variable that the image sets
         self.constraints: Dict[str, str] = {}
-        # the result of the command that creates a venv
-        self.creation: Optional[CommandResult] = None
         # for example 'apptainer version 1.4.5'
         self.runtime = ''
 

@@ -14,8 +14,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import remedies
 from .builds import package_with, packages_with
+from .packages import Packages
+from .pip import Pip
 from .requirements import package_name
 from .install import IMPORTS, read_program, sh_command
+from .stages import Stage
 from .texts import normal_name
 
 
@@ -80,7 +83,7 @@ class Trial:
         """Packages that can't be imported here."""
         return self.imports.get('problems', [])
 
-    def failed_imports(self, stages: List[Any]) -> List[str]:
+    def failed_imports(self, stages: List[Stage]) -> List[str]:
         """Return what is wrong with packages of stages, and what to do."""
         found = []
         for one in [one for one in self.problems if self.gpu not in one['gpu']]:
@@ -119,7 +122,7 @@ def remedy(problem: Dict[str, Any]) -> str:
     return text
 
 
-def asked_for(stages: List[Any], packages: Any, pip: Any, tried: Dict[str, str]) -> Dict[str, Any]:
+def asked_for(stages: List[Stage], packages: Packages, pip: Pip, tried: Dict[str, str]) -> Dict[str, Any]:
     """
     Return the input of the program IMPORTS: the packages that stages ask for, of the Packages that Python sees.
 

@@ -23,7 +23,8 @@ from easybuild.tools.utilities import nub, trace_msg
 from . import builds
 from .diagnosis import Diagnosis
 from .packages import BUILD_TOOLS, USER_SOFTWARE, Packages
-from .runtime import SHOWN_LINES, escape_bind, escape_value, inject_variables, run_program
+from .probe import ImageProbe
+from .runtime import SHOWN_LINES, Container, escape_bind, escape_value, inject_variables, run_program
 from .install import FILES, NEEDED_ON_HOST, PACKED, ebsif_version, lines_after, read_program, sh_command
 from .lockfile import InstalledImage
 from .requirements import package_name
@@ -45,7 +46,7 @@ Variables = Dict[str, str]
 class Venv:
     """A venv in a container, during an installation."""
 
-    def __init__(self, container: Any, folder: str, path: str) -> None:
+    def __init__(self, container: Container, folder: str, path: str) -> None:
         """
         Store the Container, the directory of the host that is /user-software, and the venv's path in the container.
 
@@ -81,7 +82,7 @@ class Venv:
                           stdin=read_program('installed-packages.py'))
         return Packages.from_output(result.output)
 
-    def make(self, probe: Any) -> Packages:
+    def make(self, probe: ImageProbe) -> Packages:
         """
         Complete the venv that was created when the image was inspected (ImageProbe), and return the packages it sees.
 
@@ -141,7 +142,7 @@ class Venv:
         texts = [read_program(name) for name in ('image-pip.py', 'pip', 'image-programs.py', 'installed-packages.py')]
         return sh_command('make-venv.sh', self.path, *texts)
 
-    def make_empty(self, probe: Any) -> Packages:
+    def make_empty(self, probe: ImageProbe) -> Packages:
         """
         Look at the venv that was created.
 
