@@ -37,9 +37,9 @@ from .container.pip import PIP_CACHE, STAGES
 from .container.reinstall import OutdatedError, Reinstall, ignored_signals, remove_replaced
 from .container.remedies import nevertheless
 from .container.runtime import FOLDERS, Container, Runtime, existing_sources, named_variables, runtime_variables
-from .container.settings import MODULE_CONF, SET_ENVIRONMENT, constant, path_lines, variable_lines, write_settings
+from .container.settings import MODULE_CONF, constant, path_lines, variable_lines, write_settings
 from .container.lockfile import IMAGE_CENTRAL, LAYER, InstalledImage, InstalledImages
-from .container.spec import ContainerSpec
+from .container.spec import SET_ENVIRONMENT, ContainerSpec
 from .container.systempackages import CHECK_VARIABLE, REPORT
 from .container.tables import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.trial import Trial

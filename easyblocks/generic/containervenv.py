@@ -11,7 +11,7 @@ import contextlib
 import functools
 import os
 import stat
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
 
 # first, because with --include-easyblocks it makes the package 'container' known
 from .containerinstall import ContainerInstall
@@ -71,6 +71,11 @@ class ContainerVenv(ContainerInstall):
         self.kept_packages: Dict[str, str] = {}
         # programs of the packages that were asked for
         self.asked_programs: List[str] = []
+
+    @property
+    def spec(self) -> VenvSpec:
+        """What follows from the easyconfig in the current step, with user software."""
+        return cast(VenvSpec, super().spec)
 
     @property
     def repeated(self) -> Optional[InstallRecord]:

@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 import types
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from easybuild.base import exceptions
@@ -13,7 +14,7 @@ from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.framework import with_build_option
 from easybuild.easyblocks.generic.container.parameters import check_easyconfig, check_parameters
 from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind
-from easybuild.easyblocks.generic.container.spec import NO_USER_BASE
+from easybuild.easyblocks.generic.container.spec import NO_USER_BASE, ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.tables import CACHES
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
@@ -55,6 +56,17 @@ def test_former_parameters_in_a_description(easyblock):
     easyblock("description = '''Options:\nprotect = yes\nsignature = none\nwheelhouse=x\n'''")
     with pytest.raises(EasyBuildError, match="'protect' was removed"):
         easyblock("description = '''text'''\nprotect = True")
+
+
+@pytest.mark.parametrize("spec", [ContainerSpec, VenvSpec])
+def test_the_specification_declares_its_fields(spec):
+    """C-01: every parameter is a field with a type, which says whether it may be None; mypy finds misspelled ones."""
+    fields = {name: kind for name, kind in get_type_hints(spec).items() if name not in vars(ContainerSpec)}
+    assert set(fields) == {"name", "version", "sources", *spec.PARAMETERS}
+    # their default follows from the name
+    for name in set(spec.PARAMETERS) - {"conda_env", "venv_name"}:
+        may_be_none = fields[name] is Any or type(None) in get_args(fields[name])
+        assert may_be_none == (spec.PARAMETERS[name].default is None), name
 
 
 @pytest.mark.parametrize("name", ["PyTorch", "mpi4py", "lumi-multitorch", "2to3", "C++tools", "a.b", "x_y"])

@@ -59,6 +59,7 @@ from .install import write_readable, write_whole
 from .runtime import CONSTRAINT_VARIABLES, escape_value
 from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRecord, Record, image_places
 from .schedulers import SCHEDULERS
+from .spec import SET_ENVIRONMENT, ContainerSpec
 from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES
 from .texts import parse_binds
 
@@ -68,9 +69,8 @@ Line = Tuple[str, str]
 MODULE_CONF = os.path.join('share', 'ebsif', 'module.conf')
 MODULE_CONF_INSIDE = '/' + MODULE_CONF
 
-# Script that the runtime sources when a container starts, and its path in the container. The name makes it run after
-# the scripts that set the image's variables, and before 99-base.sh, which sets the variables from APPTAINERENV_*.
-SET_ENVIRONMENT = os.path.join('share', 'ebsif', 'set-environment.sh')
+# The path of SET_ENVIRONMENT in the container. The name makes it run after the scripts that set the image's variables,
+# and before 99-base.sh, which sets the variables from APPTAINERENV_*.
 SET_ENVIRONMENT_INSIDE = '/.singularity.d/env/97-ebsif.sh'
 
 # Variables of the caller that are never right in a container: where the host's Python is.
@@ -88,8 +88,8 @@ CACHE_SETTINGS = ('EBSIF_NODE_LOCAL', 'XDG_CACHE_HOME')
 class ModuleSettings:
     """The lines of module.conf, from the specification of a container and the record of its installation."""
 
-    def __init__(self, spec: Any, record: Record, module: str) -> None:
-        """``spec``: ContainerSpec; ``module``: name and version as in `module load`."""
+    def __init__(self, spec: ContainerSpec, record: Record, module: str) -> None:
+        """``module``: name and version as in `module load`."""
         self.spec = spec
         self.record = record
         self.module = module
@@ -135,7 +135,8 @@ class ModuleSettings:
         """The place of each cache by its variable; an image without Python has only the caches of the easyconfig."""
         spec = self.spec
         known = {} if spec.init == INIT_NONE else CACHES
-        places = {name: cache.place for name, cache in known.items() if cache.gpu in (None, spec.gpu)}
+        places: Dict[str, Optional[str]] = {
+            name: cache.place for name, cache in known.items() if cache.gpu in (None, spec.gpu)}
         places.update(spec.cache_variables)
         return {name: place for name, place in places.items() if place is not None}
 
@@ -222,7 +223,7 @@ class ModuleSettings:
             yield 'set', 'EBSIF_OWN_MODULES %s' % spec.own_modules
         if spec.venv:
             yield 'user_software', 'yes'
-            prompt = spec.own_environment.get('VIRTUAL_ENV_PROMPT', spec.venv_name)
+            prompt = spec.own_environment.get('VIRTUAL_ENV_PROMPT', os.path.basename(spec.venv))
             # the venv's PYTHONPATH extends the image's, so it replaces the easyconfig's
             activated = dict(self.record.venv_environment, VIRTUAL_ENV=spec.venv,
                              VIRTUAL_ENV_PROMPT=prompt)

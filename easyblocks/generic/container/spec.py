@@ -9,7 +9,7 @@ Specification of a container module, from the easyconfig alone: image, environme
 """
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from easybuild.tools.filetools import convert_name, read_file
 
@@ -19,7 +19,6 @@ from .masks import Masks
 from .packages import USER_SOFTWARE
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL
 from .schedulers import SCHEDULERS
-from .settings import SET_ENVIRONMENT
 from .systempackages import SystemPackages
 from .texts import parse_binds, root_parts
 
@@ -27,6 +26,9 @@ from .texts import parse_binds, root_parts
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')
 # the same for uv, which takes the packages of a virtual environment only: it leaves these out
 OVERRIDES = os.path.join('runscripts', 'image-overrides.txt')
+
+# Script that the runtime sources when a container starts.
+SET_ENVIRONMENT = os.path.join('share', 'ebsif', 'set-environment.sh')
 
 # Takes the host's modules out of the environment, for images with modules of their own.
 WITHOUT_HOST_MODULES = 'share/ebsif/without-host-modules.bash'
@@ -67,11 +69,49 @@ class ContainerSpec:
         'PREPEND_PATH': "it names the directories of run scripts and Python environments; APPEND_PATH can name more"}
 
     # of EasyBuild
+    name: str
+    version: str
+    sources: List[Any]
     hidden, modloadmsg = False, ''
 
-    if TYPE_CHECKING:
-        def __getattr__(self, name: str) -> Any:
-            """Return the value of a parameter."""
+    # the parameters: container/parameters.py says what they are
+    aliases: List[str]
+    bind_file: Optional[str]
+    bind_file_default: List[str]
+    binds: List[str]
+    cache_variables: Dict[str, Optional[str]]
+    conda_env: str
+    conflicts: List[str]
+    container_env: Dict[str, Any]
+    definition_files: List[str]
+    entry_point: Optional[str]
+    gpu: Optional[str]
+    gpu_mpi_library: Optional[str]
+    gpu_option: bool
+    gpu_visibility: Optional[str]
+    image: str
+    image_dirs: List[str]
+    image_packages: Dict[str, str]
+    image_root: Optional[str]
+    image_source: Optional[str]
+    init: str
+    library_binds: Dict[str, str]
+    listed_packages: str
+    lustre_striping: List[str]
+    masked_paths: Union[List[str], Dict[str, Optional[str]]]
+    network_env: Dict[str, Any]
+    node_caches: List[str]
+    one_container: str
+    own_modules: Optional[str]
+    project_caches: List[str]
+    scheduler: Optional[str]
+    script_names: Dict[str, str]
+    signature_keys: List[str]
+    support_level: Optional[str]
+    system_packages: Union[List[str], Dict[str, List[str]]]
+    warnings: List[str]
+    wrappers: Union[str, List[str]]
+    wrappers_load: bool
 
     def __init__(self, values: Dict[str, Any]) -> None:
         """Store the values of parameters, or their default values, and of name, version and sources."""
@@ -271,6 +311,11 @@ class VenvSpec(ContainerSpec):
     """The specification of a container module with user software."""
 
     PARAMETERS = dict(CONTAINER_PARAMETERS, **VENV_PARAMETERS)
+    constraints: List[str]
+    keep_packages: List[str]
+    requirements: Any
+    venv_name: str
+
     SCRIPTS = ContainerSpec.SCRIPTS + ['bin/make-squashfs', 'bin/unmake-squashfs', 'share/ebsif/squashfs.bash']
     # keep pip and uv from replacing packages of the image
     start_files = {'PIP_CONSTRAINT': '/' + CONSTRAINTS, 'UV_OVERRIDE': '/' + OVERRIDES}
