@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -33,6 +34,38 @@ def test_ruff():
 def test_mypy():
     """The type hints of the easyblocks fit each other."""
     check(BIN / "mypy", "--no-error-summary", f"--cache-dir={CHECKOUT}/.pytest_cache/mypy")
+
+
+# what somebody may mistype in the easyblocks: the file, what is right, what is wrong
+MISSPELLED = [
+    ("containerinstall.py", "self.spec.lustre_striping", "self.spec.lustre_stripping"),
+    ("containerinstall.py", "self.probe.wrong_packages(", "self.probe.wrong_package("),
+    ("containerinstall.py", "self.initial_environ)", "self.initial_environment)"),
+    ("containervenv.py", "self.final_installdir", "self.final_installdr"),
+    ("containervenv.py", "self.venv.compile_bytecode(", "self.venv.compile_byte("),
+    ("containervenv.py", "self.pip.user_constraints", "self.pip.user_constraint"),
+    ("containervenv.py", "self.spec.keep_packages", "self.spec.kept_packages"),
+    ("container/reinstall.py", "self.mod_filepath", "self.module_filepath"),
+    ("container/reinstall.py", "self.cfg.rawtxt", "self.cfg.raw_text"),
+    ("container/settings.py", "spec.one_container", "spec.one_module"),
+]
+
+
+def test_mypy_finds_misspelled_names(tmp_path):
+    """C-01: each name that is misspelled in a copy of the easyblocks is found, of EasyBuild's classes, too."""
+    folder = tmp_path / "easyblocks/generic"
+    shutil.copytree(CHECKOUT / "easyblocks/generic", folder)
+    # mypy_path is relative to where it runs
+    (tmp_path / "tests").symlink_to(CHECKOUT / "tests")
+    for file, right, wrong in MISSPELLED:
+        text = (folder / file).read_text()
+        assert right in text, (file, right)
+        (folder / file).write_text(text.replace(right, wrong, 1))
+    found = subprocess.run(
+        [BIN / "mypy", f"--config-file={CHECKOUT}/pyproject.toml", f"--cache-dir={tmp_path}/cache", folder],
+        cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    errors = re.findall(r'^easyblocks/generic/(.*?):.* has no attribute "(\w+)"', found, re.MULTILINE)
+    assert sorted(errors) == sorted((file, re.findall(r"\w+", wrong)[-1]) for file, _, wrong in MISSPELLED), found
 
 
 def test_the_stubs_say_what_easybuild_has(tmp_path):
