@@ -12,7 +12,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Union
+from typing import IO, Union
 
 from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
 
@@ -70,17 +70,61 @@ def locked(directory: Path) -> Iterator[None]:
     who may write to the directory may lock it.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    # not through a link, which another one who may write there could have put in its place
-    with open(directory / LOCK, "a", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666)) as lock:
-        place = directory.stat()
-        # for other accounts the owner, who created it, has done that
-        set_access(directory / LOCK, place.st_gid, place.st_mode & 0o666 | stat.S_IWUSR)
+    with take_lock(directory):
+        yield
+
+
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """
+    As `locked`, for a directory of other people's files: no file for the lock stays there.
+
+    Where this account can't lock, it goes on without: the directory may be closed, or may be one like /tmp, where only
+    the account that has the lock can open it.
+    """
+    with contextlib.ExitStack() as opened:
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX)
+            lock = take_lock(directory)
+            while not is_at(lock, directory / LOCK):
+                # who had it has removed it
+                lock.close()
+                lock = take_lock(directory)
+            opened.enter_context(lock)
+            opened.callback(remove_lock, directory)
         except OSError as error:
-            if error.errno not in WITHOUT_LOCKS:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
                 raise
         yield
+
+
+def take_lock(directory: Path) -> IO[str]:
+    """Wait for the lock of a directory, and return its open file; see `locked`."""
+    # not through a link, which another one who may write there could have put in its place
+    lock = open(directory / LOCK, "a",  # noqa: SIM115
+                opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666))
+    place = directory.stat()
+    # for other accounts the owner, who created it, has done that
+    with contextlib.suppress(FileNotFoundError):
+        set_access(directory / LOCK, place.st_gid, place.st_mode & 0o666 | stat.S_IWUSR)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+    return lock
+
+
+def is_at(file: IO[str], path: Path) -> bool:
+    """Return whether an open file is the one that has a path now."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    return False
+
+
+def remove_lock(directory: Path) -> None:
+    """Remove the file for the lock of a directory; those who wait for it notice that."""
+    with contextlib.suppress(OSError):
+        (directory / LOCK).unlink()
 
 
 @contextlib.contextmanager

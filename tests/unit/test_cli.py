@@ -218,7 +218,7 @@ def test_the_group_of_shared_files(tmp_path, monkeypatch):
     stat = Path.stat
     monkeypatch.setattr(os, "chown", chown)
     monkeypatch.setattr(Path, "stat", lambda path, **options: SimpleNamespace(
-        st_mode=stat(path, **options).st_mode, st_gid=os.getgid() + (1 if path == tmp_path else 0)))
+        st_mode=stat(path, **options).st_mode, st_gid=os.getgid() + (os.path.realpath(path) == str(tmp_path))))
     tmp_path.chmod(0o2774)
     files.replace(tmp_path / "ours", "text", shared=True)
     files.replace(tmp_path / "theirs", "text", shared=True)

@@ -3,7 +3,10 @@
 import contextlib
 import errno
 import fcntl
+import subprocess
+import sys
 import tempfile
+import threading
 
 import pytest
 from ebsif import files
@@ -23,6 +26,34 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, number, works):
     monkeypatch.setattr(fcntl, "lockf", refuse(number))
     with contextlib.nullcontext() if works else pytest.raises(OSError, match="Errno 5"), files.locked(tmp_path):
         assert works
+
+
+@pytest.mark.parametrize("kind", ["alone", "held", "of another account", "closed"])
+def test_a_lock_without_a_file(tmp_path, kind):
+    """Hunt R2.1: no file for the lock stays in a directory of easyconfigs, and nobody is kept from working there."""
+    path = tmp_path / files.LOCK
+    if kind == "held":
+        # by a process that removes it
+        program = "import sys; from pathlib import Path; from ebsif import files\n" \
+            "with files.alone(Path(sys.argv[1])): print('locked', flush=True); input()\n"
+        with subprocess.Popen([sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True) as holder:
+            assert holder.stdout.readline() == "locked\n"
+            threading.Timer(1, lambda: holder.stdin.write("\n") and holder.stdin.close()).start()
+            with files.alone(tmp_path):
+                assert path.exists()
+                assert holder.wait() == 0
+    elif kind == "of another account":
+        path.touch(0o444)
+        with files.alone(tmp_path):
+            assert path.exists()
+        path.unlink()
+    else:
+        tmp_path.chmod(0o755 if kind == "alone" else 0o555)
+        with files.alone(tmp_path):
+            assert path.exists() == (kind == "alone")
+        tmp_path.chmod(0o755)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_link_stays(tmp_path):

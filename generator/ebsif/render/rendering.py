@@ -1,7 +1,5 @@
 """Write easyconfigs, but only changed ones."""
 
-import contextlib
-import os
 import re
 import shlex
 from collections.abc import Collection, Iterable
@@ -126,11 +124,6 @@ def render_all(containers: Iterable[Container], output: Path,
     return done, problems
 
 
-def alone(output: Path) -> contextlib.AbstractContextManager[None]:
-    """Let no other process write easyconfigs and their digests at the same time; where this one can't, do nothing."""
-    return files.locked(output) if os.access(output, os.W_OK) else contextlib.nullcontext()
-
-
 def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
     """
     Return easyconfigs that must not be written unless somebody asks for it (C-04), each with the reason.
@@ -142,7 +135,7 @@ def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
         return {}
     found = {}
     # not between a file and its digest, which another process writes
-    with alone(output):
+    with files.alone(output):
         written = files.read_digests(output / WRITTEN)
         for one, path, text in changing:
             before, now = RENDERED.match(text), RENDERED.match(one.text)
@@ -167,7 +160,7 @@ def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -
     chosen = [one for one in done if one.path not in kept]
     if chosen:
         files.make_directory(output)
-    with alone(output):
+    with files.alone(output):
         write_easyconfigs(chosen, output)
 
 
