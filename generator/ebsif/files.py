@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import grp
 import hashlib
 import os
 import pwd
@@ -136,6 +137,8 @@ def followed(path: Path, shared: bool = False) -> Iterator[Path]:
     account or root, and is in a directory where others can't put links; else raise LinkError (P-08). The directory of
     the place stays the one that was found, whatever others do meanwhile.
     """
+    # what autofs mounts is mounted by this, and not by O_PATH
+    is_there(path)
     with contextlib.ExitStack() as opened:
         directory, name = Path("/"), "."
         parts, links = list(reversed(path.absolute().parts[1:])), 0
@@ -179,14 +182,27 @@ def create(new: Path, directory: Path, shared: bool) -> None:
 def require_own_link(directory: Path, link: int, name: str, path: Path) -> None:
     """Raise LinkError unless an open link is ours or root's, and others can't put links into its directory."""
     ours, place = (0, os.geteuid()), directory.stat()
-    # many accounts have a group of their own, with the same number
-    others = stat.S_IWOTH if place.st_gid in ours else stat.S_IWOTH | stat.S_IWGRP
+    others = stat.S_IWOTH if is_own_group(place.st_gid) else stat.S_IWOTH | stat.S_IWGRP
     is_closed = place.st_uid in ours and (place.st_mode & stat.S_ISVTX or not place.st_mode & others)
     if is_closed and os.fstat(link).st_uid in ours:
         return
     found = Path(os.path.realpath(directory), name)
     raise LinkError(f"{path} can't be written: {found} is a link that others may have put there. If you want to write "
                     f"where it leads, give that path instead: {os.path.realpath(path)}")
+
+
+def is_own_group(number: int) -> bool:
+    """
+    Return whether a group has nobody but this account: its number or its name is that of the account.
+
+    For such groups, many systems have the umask 002.
+    """
+    if number in (0, os.geteuid()):
+        return True
+    with contextlib.suppress(KeyError):
+        group, name = grp.getgrgid(number), pwd.getpwuid(os.geteuid()).pw_name
+        return group.gr_name == name and not set(group.gr_mem) - {name}
+    return False
 
 
 def make_directory(directory: Path) -> None:

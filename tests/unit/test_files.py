@@ -3,10 +3,13 @@
 import contextlib
 import errno
 import fcntl
+import os
+import pwd
 import subprocess
 import sys
 import tempfile
 import threading
+from types import SimpleNamespace
 
 import pytest
 from ebsif import files
@@ -54,6 +57,23 @@ def test_a_lock_without_a_file(tmp_path, kind):
             assert path.exists() == (kind == "alone")
         tmp_path.chmod(0o755)
     assert not list(tmp_path.iterdir())
+
+
+def test_links_in_a_directory_for_one_s_own_group(tmp_path, monkeypatch):
+    """Hunt R2.2: with the umask 002, which a group of one's own allows, one's links are still followed."""
+    mode, number = tmp_path.stat().st_mode, tmp_path.stat().st_gid
+    tmp_path.chmod(0o775)
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    for group, members, works in ((name, [], True), (name, [name], True), (name, ["other"], False), ("all", [], False)):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(tmp_path / "there")
+        monkeypatch.setattr(files.grp, "getgrgid", lambda _, group=group, members=members: SimpleNamespace(
+            gr_name=group, gr_mem=members))
+        is_numbered = number in (0, os.geteuid())
+        with contextlib.nullcontext() if works or is_numbered else pytest.raises(files.LinkError):
+            files.replace(tmp_path / "link", "new")
+    tmp_path.chmod(mode)
+    assert (tmp_path / "there").read_text() == "new"
 
 
 def test_a_link_stays(tmp_path):
