@@ -171,6 +171,22 @@ def test_render_moves_archived_easyconfigs(place):
     assert "0 new, 0 changed, 3 up to date" in run(place, "render", *MINE).stderr
 
 
+@pytest.mark.parametrize("link", ["j/JAX/JAX-0.4.0-20240101.eb", "__archive__"])
+def test_links_to_archived_easyconfigs(place, link):
+    """Hunt R2.3: a link by which eb finds an archived easyconfig stays; what it leads to is not removed."""
+    archived = place / "easyconfigs/__archive__/j/JAX/JAX-0.4.0-20240101.eb"
+    link = place / "easyconfigs" / link
+    if link.name == "__archive__":
+        link.parent.mkdir()
+        link.symlink_to(".")
+    else:
+        run(place, "render", *MINE)
+        link.symlink_to(archived)
+    for said in (run(place, "render", *MINE), run(place, "render", *MINE)):
+        assert "moved" not in said.stderr and "no longer in the catalogue" not in said.stderr
+        assert archived.is_file() and link.is_symlink()
+
+
 def test_sites_do_not_replace_easyconfigs_of_each_other(place):
     """C-04: in a directory of several sites, an easyconfig with the same name is only replaced with --overwrite."""
     shutil.copytree(place / "sites/mine", place / "sites/other")

@@ -1,5 +1,6 @@
 """Write easyconfigs, but only changed ones."""
 
+import os
 import re
 import shlex
 from collections.abc import Collection, Iterable
@@ -102,7 +103,8 @@ def read(path: Path) -> Optional[str]:
 def render(container: Container, output: Path) -> Rendered:
     """Return the rendered easyconfig of a container."""
     path, other = place(container, output), other_place(container, output)
-    moved_from = other if other.is_file() else None
+    # a link between both places, or from __archive__ to all, lets eb find archived easyconfigs
+    moved_from = other if other.is_file() and not (path.exists() and path.samefile(other)) else None
     return Rendered(container, path, easyconfig.render(container), read(path), moved_from)
 
 
@@ -187,11 +189,13 @@ def write_easyconfigs(chosen: Iterable[Rendered], output: Path) -> None:
 def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:
     """Return the easyconfigs that were rendered for a site but are not among the given paths."""
     wanted = set(wanted)
+    there = set(map(os.path.realpath, wanted))
     paths = []
     folders = {path.parent for path in wanted} | {*output.glob("?/*"), *output.glob(f"{ARCHIVE}/?/*")}
     for folder in sorted(folders):
         for path in sorted(folder.glob("*.eb")):
-            if path not in wanted:
+            # links are for eb, and lead to what is wanted
+            if os.path.realpath(path) not in there:
                 with path.open(encoding="utf-8", errors="replace") as text:
                     match = RENDERED.match(text.readline())
                 if match and match.group(1) == site.name:
