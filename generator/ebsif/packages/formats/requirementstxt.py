@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from easybuild.easyblocks.generic.container.written import Unfit, read_regular
+from easybuild.easyblocks.generic.container.written import Unfit, escape, read_regular
 
 from ebsif.packages.formats.wanted import RequirementsError
 
@@ -124,13 +124,14 @@ def parsed(line: str) -> "Optional[Requirement]":
     from packaging.requirements import InvalidRequirement, Requirement
 
     with contextlib.suppress(InvalidRequirement):
-        return Requirement(re.split(r"\s(?:#|--)", line)[0].strip())
+        # -C is the short form of --config-settings
+        return Requirement(re.split(r"\s(?:#|--|-C)", line)[0].strip())
     return None
 
 
 def not_a_requirement(line: str, where: str) -> RequirementsError:
     """Return the error for a line that pip can't read: perhaps a command of a notebook, or several packages."""
-    text = f"{where}: '{line}' is not a requirement: write one package per line, such as 'einops>=0.8'"
+    text = f"{where}: '{escape(line)}' is not a requirement: write one package per line, such as 'einops>=0.8'"
     words = COMMAND.sub("", line).split()
     packages = [word for word in words if not word.startswith("-")]
     is_list = len(packages) > 1 or COMMAND.match(line)
