@@ -885,6 +885,10 @@ def test_commands_without_python_packages(extension):
     extension.install(parameters.replace("}]", "}, {'name': 'two', 'requirements': ['rich']}]"), ["rich"],
                       f"{BASE}-both-20261121")
     assert extension.extend("both", "--remove", "rich")[0]["requirements"] == [stage]
+    # hunt R2.5: nor does a file of packages replace them
+    Path("new.txt").write_text("einops\n")
+    assert extension.extend("both", "-r", "new.txt")[0]["requirements"] == [
+        stage, {"name": "requirements", "requirements": ["einops"]}]
     assert "--no-build-isolation is for Python packages" in extension.extend(
         BASE, "--apt", "hello", "--no-build-isolation", "--name", "ap2", status=2)[1]
 

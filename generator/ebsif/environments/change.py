@@ -324,8 +324,13 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
 
 
 def replace(environment: Environment, wanted: list, name: str) -> None:
-    """Replace what was asked for with stages, or lines of a requirements.txt; packages added by hand stay (E-08)."""
-    environment.stages = extending.append(environment.stages[: environment.inherited], wanted, name)
+    """
+    Replace what was asked for with stages, or lines of a requirements.txt.
+
+    Packages added by hand stay (E-08), and so do stages of commands only, which came with system packages.
+    """
+    commands = [stage for stage in environment.own if not lines_of(stage)]
+    environment.stages = extending.append([*environment.stages[: environment.inherited], *commands], wanted, name)
     asked = requirements.names_in(wanted)
     add_lines(environment, [line for line in environment.by_hand if name_in(line) not in asked], "by hand")
 
