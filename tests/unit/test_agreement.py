@@ -86,7 +86,7 @@ def test_list_of_variables():
 def test_every_program_for_images_is_used():
     """Every program for images is used, and every program that is used exists."""
     there = {path.name for path in (CONTAINER_FILES / "sh").iterdir()}
-    named = set(re.findall(r"sh_command\('([\w.-]+)'", PYTHON))
+    named = set(re.findall(r"(?:sh_command\(|'sh', )'([\w-]+[.]sh)'", PYTHON))
     assert there == named
 
 
