@@ -294,11 +294,11 @@ def test_labels_at_a_terminal(tmp_path, fault):
 
 
 def bound(words):
-    """Return the data (list of Data) that --data binds to /data for files with these names, as far as it takes them."""
+    """Return the data (list of Data) that --data binds for files with these names, as far as it takes them."""
     taken = []
-    for word in words:
+    for number, word in enumerate(words):
         with suppress(UsageError):
-            taken.append(parse_data(f"{word}:/data"))
+            taken.append(parse_data(f"{word}:/data/{number}"))
     return taken
 
 

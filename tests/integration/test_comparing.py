@@ -73,7 +73,8 @@ def test_moving_an_extension(tmp_path):
     locked.write_text(f"{other}{{'lock': 'lock.json'}}\n")
     odd.write_text(f"{other}[{{'requirement': ['a']}}]\n")
     for file, expected in (
-            (locked, "repeats an installation from its lock file"), (odd, "invalid stage: "),
+            (locked, "from its lock, which another container can do, too: ebsif extend Base/2.0 --from-lock"),
+            (odd, "invalid stage: "),
             (plain, "does not end in a name and a date"), ("none.eb", "the file none.eb does not exist")):
         assert expected in run("upgrade", file, "Base/2.0", *common, cwd=tmp_path, status=3).stderr
 

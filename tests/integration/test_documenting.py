@@ -43,7 +43,7 @@ def docs(*arguments, status=0, cwd=None):
 def some_of(containers):
     """Return the oldest containers with all components in all versions, and those with pages that tests read."""
     chosen, seen = [], set()
-    for one in sorted(containers, key=selection.date_key):
+    for one in sorted(containers, key=lambda one: (one.date or "", one.full_version)):
         components = set(selection.components_of(one).items())
         read = one.module.startswith(("PyTorch/2.6.0-", "PyTorch/2.7.0-", "TensorFlow/2.11.1-", "Odd/"))
         if read or components - seen:
@@ -165,8 +165,8 @@ def test_one_typed_word_answers(browser, pages):
     assert browser.find_element(By.ID, "unknown").text.startswith("No container is known to have nothing, ")
     type_words(browser, "einops")
     assert browser.find_element(By.ID, "unknown").text == (
-        "No container is known to have einops. The catalogue lists only the main components. To add a Python package "
-        "to a container: ebsif extend CONTAINER --add einops --install")
+        "No container is known to have einops. The catalogue lists only the main components. This adds a Python "
+        "package to a container: ebsif extend CONTAINER --add PACKAGE --install")
     browser.back()
     browser.back()
     WebDriverWait(browser, 300).until(lambda it: shown(it) == found)

@@ -56,7 +56,7 @@ def main():
         if is_running(jupyter):
             threading.Thread(target=end_with, args=[jupyter], daemon=True).start()
     if not importlib.util.find_spec('ipykernel'):
-        sys.exit("%s: this container has no ipykernel. To add it: ebsif extend %s --add ipykernel --name jupyter "
+        sys.exit("%s: this container has no ipykernel. To add it: ebsif extend %s --name jupyter --add ipykernel "
                  "--install" % (os.path.basename(sys.argv[0]),
                                 os.environ.get('EBSIF_LOADED_MODULE', 'MODULE').replace('/.', '/')))
     runpy.run_module('ipykernel_launcher', run_name='__main__', alter_sys=True)

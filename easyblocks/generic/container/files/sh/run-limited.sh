@@ -10,8 +10,10 @@ shift 3
 # signals from the terminal reach the command
 { timeout --foreground -k 10 "$seconds" "$@" 2>&3 3>&- | head -c "$printed" 3>&-; } 3> >(head -c "$printed" >&2)
 status=${PIPESTATUS[0]}
-case $status in
-    124 | 137) echo "ebsif: stopped after $seconds seconds" >&2 ;;
-    141) echo "ebsif: stopped after $printed bytes of output" >&2 ;;
-esac
+# the command may have been killed by somebody else (137), too
+if ((SECONDS >= seconds)); then
+    echo "ebsif: stopped after $seconds seconds" >&2
+elif ((status == 141)); then
+    echo "ebsif: stopped after $printed bytes of output" >&2
+fi
 exit "$status"
