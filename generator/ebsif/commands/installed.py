@@ -7,16 +7,15 @@ compared with its catalogue. The exit status is 1 if there are errors, with --st
 With --has, list the modules that have a package; the exit status is 1 if none has it.
 
 With --audit, list known vulnerabilities of Python packages in the image and in user software. pip-audit, which must be
-installed, asks the Python package index. Without network access, give a copy of an advisory database: the zip file of
-OSV for the ecosystem PyPI. The exit status is 1 if there are vulnerabilities, or if a module could not be audited. For
-system and Conda packages, give the bill of materials (`ebsif lock MODULE --format sbom`) to another scanner.
+installed, asks the Python package index. The exit status is 1 if there are vulnerabilities, or if a module could not be
+audited. Without network access, and for system and Conda packages, give the bill of materials (`ebsif lock MODULE
+--format sbom`) to another scanner, such as osv-scanner or grype.
 """
 
 import itertools
 import json
 import shlex
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.lockfile import IMAGE_REFERENCE
@@ -39,7 +38,6 @@ EXAMPLES = """\
   ebsif installed --has 'pillow<10.3'        # which modules have this package
   ebsif installed --json | jq '.installations[].module'
   ebsif installed --audit                    # known vulnerabilities
-  ebsif installed --audit --database all.zip # without network access
 """
 # after the state of user software
 CHANGED = {True: ", changed", False: "", None: " (whether it was changed is unknown)"}
@@ -55,20 +53,17 @@ def configure(parser: ArgumentParser) -> None:
                       help="list only modules that have this package, such as 'pillow<10.3', in the image or in user "
                            "software as it is now (repeatable: all of them)")
     what.add_argument("--audit", action="store_true", help="list known vulnerabilities of Python packages")
-    database = parser.add_mutually_exclusive_group()
-    database.add_argument("--database", metavar="PATH", type=Path,
-                          help="with --audit: a copy of an advisory database, the file all.zip of OSV")
-    database.add_argument("--osv-url", metavar="URL",
-                          help="with --audit: let pip-audit ask this service, which has OSV's interface, for example a "
-                               "mirror")
+    parser.add_argument("--osv-url", metavar="URL",
+                        help="with --audit: let pip-audit ask this service, which has OSV's interface, for example a "
+                             "mirror")
     add_strict(parser)
     add_json(parser)
 
 
 def run(options: Namespace) -> int:
     """Print the installations; return 1 if something is wrong, else 0."""
-    if (options.database or options.osv_url) and not options.audit:
-        raise UsageError("--database and --osv-url are for --audit")
+    if options.osv_url and not options.audit:
+        raise UsageError("--osv-url is for --audit")
     wanted = [selection.parse_requirement(text) for text in options.has]
     installations, problems = names.installations(names_of(options), options.modules)
     if options.audit:
@@ -128,7 +123,7 @@ def audit_installations(installations: list[Installation], problems: list[Findin
             records[name], named[name] = current.record_of(installation), installation
     pins = {pin for record in records.values() for name, version, _ in audit.python_packages(record)
             if (pin := audit.pin(name, version))}
-    vulnerabilities = list(audit.vulnerabilities(records, advisories_for(pins, options)))
+    vulnerabilities = list(audit.vulnerabilities(records, advisories_for(pins, options.osv_url)))
     if options.json:
         print(json.dumps([vulnerability.data for vulnerability in vulnerabilities], indent=2))
     else:
@@ -141,15 +136,12 @@ def audit_installations(installations: list[Installation], problems: list[Findin
     return FOUND if vulnerabilities or damages or any(problem.level != NOTE for problem in problems) else 0
 
 
-def advisories_for(pins: set[audit.Pin], options: Namespace) -> dict[audit.Pin, list[audit.Advisory]]:
-    """Return the advisories for packages, from a copy of a database or from a service."""
-    if options.database:
-        return audit.from_database(pins, options.database)
-    advisories, unknown = audit.from_service(pins, options.osv_url) if pins else ({}, [])
+def advisories_for(pins: set[audit.Pin], url: Optional[str]) -> dict[audit.Pin, list[audit.Advisory]]:
+    """Return the advisories for packages, from pip-audit's service or the one at a URL."""
+    advisories, unknown = audit.from_service(pins, url) if pins else ({}, [])
     if pins and pins <= set(unknown):
         raise audit.AuditError(f"no answer for any of the {output.format_count(len(pins), 'package')} (is the network "
-                               "reachable?): choose another service with --osv-url, or a copy of an advisory database "
-                               "with --database")
+                               "reachable?): choose another service with --osv-url. " + audit.WITHOUT_NETWORK)
     if unknown:
         output.note(f"no answer from the service for {output.format_count(len(unknown), 'package')}: "
                     + ", ".join(f"{name} {version}" for name, version in sorted(unknown)))

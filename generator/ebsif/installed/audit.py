@@ -1,4 +1,4 @@
-"""Known vulnerabilities of the Python packages of modules: from pip-audit, or a copy of an advisory database."""
+"""Known vulnerabilities of the Python packages of modules, from pip-audit."""
 
 import importlib.metadata
 import importlib.util
@@ -6,8 +6,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +20,9 @@ from ebsif.report import output
 
 # A package: normalized name, public version (local labels like +rocm6.2 are in no advisory).
 Pin = tuple[str, str]
+
+WITHOUT_NETWORK = ("Without network access, give a bill of materials to osv-scanner or grype: "
+                   "`ebsif lock MODULE --format sbom`")
 
 
 class AuditError(EbsifError):
@@ -68,9 +69,7 @@ def python_packages(record: Record) -> list[tuple[str, str, str]]:
 
 
 def version_of(text: str) -> Optional[Version]:
-    """Return a version, None for a text that isn't one of Python's; raise TypeError for a number, which lost zeros."""
-    if not isinstance(text, str):
-        raise TypeError(text)
+    """Return a version, None for a text that isn't one of Python's."""
     try:
         return Version(text)
     except InvalidVersion:
@@ -105,14 +104,10 @@ def updates(found: Iterable[Vulnerability]) -> dict[str, list[str]]:
     return {module: [f"{name}>={version}" for name, version in packages.items()] for module, packages in wanted.items()}
 
 
-# --- pip-audit
-
-
 def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[Pin, list[Advisory]], list[Pin]]:
     """Return the advisories of pip-audit's service on packages, and the packages that it doesn't know."""
     if not importlib.util.find_spec("pip_audit"):
-        raise AuditError(f"pip-audit is not installed: {how_to_add('pip-audit')}; or use a copy of an advisory "
-                         "database (--database)")
+        raise AuditError(f"pip-audit is not installed: {how_to_add('pip-audit')}. {WITHOUT_NETWORK}")
     if url and Version(pip_audit := importlib.metadata.version("pip-audit")) < Version("2.10"):
         raise AuditError(f"--osv-url needs pip-audit 2.10, which needs Python 3.10, but {pip_audit} is installed")
     advisories: dict[Pin, list[Advisory]] = {}
@@ -145,94 +140,5 @@ def ask(versions: Mapping[str, str], options: Sequence[str]) -> list[dict[str, A
         return json.loads(result.stdout)["dependencies"]
     except (ValueError, KeyError, TypeError):
         said = result.stderr.strip().splitlines()[-1:] or ["no output"]
-        raise AuditError(f"pip-audit failed, exit status {result.returncode}: {said[0]}. Without network, use a "
-                         "copy of an advisory database (--database)") from None
-
-
-# --- a copy of a database
-
-
-def from_database(pins: Iterable[Pin], place: Path) -> dict[Pin, list[Advisory]]:
-    """Return the advisories on packages in a database, a zip file of OSV; raise AuditError if it is none."""
-    wanted: dict[str, list[str]] = {}
-    for name, version in pins:
-        wanted.setdefault(name, []).append(version)
-    found: dict[Pin, list[Advisory]] = {}
-    total = 0
-    for file, entry in entries(place):
-        try:
-            total += read_entry(entry, wanted, found)
-        except (AttributeError, KeyError, TypeError):
-            raise damaged(file) from None
-    if not total:
-        raise AuditError(f"{place} has no advisories on Python packages in OSV's format: get the file all.zip of the "
-                         "ecosystem PyPI")
-    return found
-
-
-def read_entry(entry: Mapping[str, Any], wanted: Mapping[str, list[str]], found: dict[Pin, list[Advisory]]) -> bool:
-    """Add the advisory in an entry on wanted packages, by name; return whether it is on Python packages at all."""
-    affected = [one for one in entry.get("affected") or [] if (one.get("package") or {}).get("ecosystem") == "PyPI"]
-    for one in [] if entry.get("withdrawn") else affected:
-        name = normal_name(one["package"]["name"])
-        for version in wanted.get(name, []):
-            if is_affected(version, one):
-                add(found.setdefault((name, version), []), advisory_of(entry, one))
-    return bool(affected)
-
-
-def damaged(name: str) -> AuditError:
-    """Return the error for an entry of a database that can't be read."""
-    return AuditError(f"{name} in the advisory database is damaged: get a new copy")
-
-
-def entries(place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the entries of a database, each with the name of its file."""
-    name = place.name
-    try:
-        with zipfile.ZipFile(place) as archive:
-            for name in archive.namelist():
-                entry = json.loads(archive.read(name)) if name.endswith(".json") else None
-                if isinstance(entry, dict) and "id" in entry:
-                    yield name, entry
-    except (OSError, zipfile.BadZipFile) as error:
-        raise AuditError(f"{place} can't be read as an advisory database, which is a zip file: "
-                         f"{getattr(error, 'strerror', None) or error}") from error
-    except (ValueError, zlib.error):
-        raise damaged(name) from None
-
-
-def is_affected(text: str, affected: Mapping[str, Any]) -> bool:
-    """Return whether a version is one of those that an entry lists, or in one of its ranges (OSV's schema, 1.6)."""
-    version = Version(text)
-    return version in map(version_of, affected.get("versions") or []) or \
-        any(is_in_range(version, one["events"]) for one in ranges(affected))
-
-
-def ranges(affected: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the ranges of versions in an entry, apart from those of commits."""
-    return [one for one in affected.get("ranges") or [] if one["type"] == "ECOSYSTEM"]
-
-
-def is_in_range(version: Version, events: list[dict[str, str]]) -> bool:
-    """Return whether the last event at or before a version introduces the vulnerability."""
-    known = [(version_of("0.dev0" if text == "0" else text), kind) for event in events for kind, text in event.items()]
-    # the versions of other schemes, and "limit": "*", say nothing about this one
-    past = [(at, kind) for at, kind in known if at and (at < version or at == version and kind != "last_affected")]
-    return max(past, key=lambda event: event[0], default=(None, ""))[1] == "introduced"
-
-
-def advisory_of(entry: Mapping[str, Any], affected: Mapping[str, Any]) -> Advisory:
-    """Return the advisory in an entry, on one of the packages that it affects."""
-    names = sorted({entry["id"], *(entry.get("aliases") or [])}, key=lambda one: (not one.startswith("CVE-"), one))
-    fixed = {event["fixed"] for one in ranges(affected) for event in one["events"] if "fixed" in event}
-    text = entry.get("summary") or entry.get("details") or ""
-    ordered = sorted(fixed, key=lambda one: version_of(one) or Version("0"))
-    return Advisory(names[0], tuple(names[1:]), tuple(ordered), " ".join(text.split()))
-
-
-def add(known: list[Advisory], advisory: Advisory) -> None:
-    """Add an advisory to others, unless one of them is the same under another name."""
-    names = {advisory.id, *advisory.aliases}
-    if not any(names & {one.id, *one.aliases} for one in known):
-        known.append(advisory)
+        raise AuditError(f"pip-audit failed, exit status {result.returncode}: {said[0]}. "
+                         f"{WITHOUT_NETWORK}") from None
