@@ -1,5 +1,6 @@
 """Read Conda's environment.yml: its pip section, and its Conda packages under the names that they have for pip."""
 
+import gzip
 import re
 from collections import defaultdict
 from functools import lru_cache
@@ -18,7 +19,7 @@ PACKAGE = re.compile(r"(?:\S*::)?(?P<name>[A-Za-z0-9_.-]+)\s*(?P<versions>.*)")
 ONE_VERSION = re.compile(r"(?P<sign>={0,2})\s*(?P<version>\d[\w.!+]*?)(?P<any>\.?\*)?(?P<build>(?:\s*=\s*|\s+)\S+)?")
 
 # The names that Conda packages have for pip; the file says where they come from.
-TABLE = "conda-names.txt"
+TABLE = "conda-names.txt.gz"
 
 # What the table doesn't know, or where the packages on PyPI have another name than their metadata
 EXCEPTIONS = {
@@ -124,4 +125,4 @@ def pip_name_of(name: str) -> Optional[str]:
 @lru_cache
 def table() -> str:
     """Return the text of the table."""
-    return (resources.files("ebsif.packages.formats") / TABLE).read_text(encoding="utf-8")
+    return gzip.decompress((resources.files("ebsif.packages.formats") / TABLE).read_bytes()).decode()
