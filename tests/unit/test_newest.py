@@ -27,6 +27,9 @@ VERSIONS = [
     ("69afc4d-rocm-5.5-20240207", "11aaaab-rocm-5.5-20250207"),
     ("community-0.5.0-x-20250404", "0.4.35-x-20250404"),
     ("2.9-full-20251209_134408", "2.9-full-20251209_154408"),
+    # hunt R2.6: versions that begin with a letter, without dates
+    ("R2023b-x", "R2024a-x"),
+    ("r9-x", "r10-x"),
 ]
 # dates of extensions, the oldest one first
 DATES = ["2026.1.2", "2026.11.28", "20251231", "20260101", "20260101.2", "20260101.10", "v1", "v1.9", "v9", "v10",

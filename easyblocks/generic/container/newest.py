@@ -81,11 +81,13 @@ def module_key(version: str, date: str = '') -> Tuple:
     """
     Return the sort key of a container, or an installed module, by its version with suffix, and the date of a record.
 
-    Without that, a date in the version counts.
+    Without that, a date in the version counts. Versions without an order, and without a date, are compared as texts:
+    R2023b comes before R2024a.
     """
     dates = BUILT.findall(version)
     built = re.sub('[^0-9]', '', date or (dates[-1] if dates else ''))
-    return version_key(version.partition('-')[0]), built
+    number = version.partition('-')[0]
+    return version_key(number), built, natural(number)
 
 
 def find_newest(start: str, record: str) -> str:
