@@ -18,6 +18,12 @@ from ebsif import version
 from ebsif.commands import COMMANDS, HEADINGS, MOVED, STATUSES
 from ebsif.errors import FAILED, EbsifError, UsageError
 
+# that of `typing`, which takes longer to import than the help to print
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, NoReturn, Optional
+
 EXIT_INTERRUPTED = 130
 
 # What EasyBuild has besides easyblocks.
@@ -32,7 +38,8 @@ class Store(argparse.Action):
 
     is_given = False
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: "Any",
+                 option_string: "Optional[str]" = None) -> None:
         """Keep the value in the namespace."""
         if option_string and self.is_given:
             if not isinstance(values, list):
@@ -49,12 +56,12 @@ class Parser(argparse.ArgumentParser):
     All options of all commands are made by it, and so follow the rule of `Store`.
     """
 
-    def __init__(self, *arguments, **settings):
+    def __init__(self, *arguments: "Any", **settings: "Any") -> None:
         """Let options without `action` use Store."""
         super().__init__(*arguments, **settings)
         self.register("action", None, Store)
 
-    def error(self, message):
+    def error(self, message: str) -> "NoReturn":
         """Raise UsageError."""
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
@@ -112,8 +119,8 @@ def complete() -> None:
     argcomplete.autocomplete(parser, validator=lambda name, typed: name.lower().startswith(typed.lower()))
 
 
-def check_python(version) -> None:
-    """Exit with a message if this Python is too old; the version is a tuple as in sys.version_info."""
+def check_python(version: "tuple[int, int]") -> None:
+    """Exit with a message if this Python is too old."""
     if version < (3, 9):
         sys.exit(f"ebsif: Python 3.9 or newer is needed, this is {version[0]}.{version[1]} ({sys.executable}); "
                  "on a cluster, load a module that has one (module load cray-python, for example)")
@@ -135,7 +142,7 @@ def find_easybuild() -> None:
         del sys.modules["easybuild"]
 
 
-def without_easybuild(arguments) -> str:
+def without_easybuild(arguments: "Sequence[str]") -> str:
     """Return what to do if there is no EasyBuild; the profile of the site may know the modules."""
     from ebsif.commands.options import add_settings, settings_of
 
@@ -151,7 +158,7 @@ def without_easybuild(arguments) -> str:
     return f"this command needs EasyBuild, which {sys.executable} can't import: {remedy}"
 
 
-def main(arguments=None):
+def main(arguments: "Optional[Iterable[str]]" = None) -> int:
     """Run the command line, by default that of the process; return the exit status (130: Ctrl-C, 141: broken pipe)."""
     check_python(sys.version_info[:2])
     if "_ARGCOMPLETE" in os.environ:
@@ -165,7 +172,7 @@ def main(arguments=None):
             # closed by the shell (>&-), so that a file could get its number
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 as long as the process
     # in one file with standard error, lines are in the order in which they were printed; the locale may be ASCII
-    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         try:
             return run(arguments)
@@ -189,7 +196,7 @@ def main(arguments=None):
         return EXIT_INTERRUPTED
 
 
-def run(arguments) -> int:
+def run(arguments: "Sequence[str]") -> int:
     """Run the command that arguments name, and return the exit status."""
     name = arguments[0] if arguments else ""
     if not name or name in ("-h", "--help"):

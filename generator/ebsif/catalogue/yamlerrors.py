@@ -48,7 +48,7 @@ class Problem(NamedTuple):
     line: Optional[int]
     text: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Return the message with its place."""
         return f"{self.path}:{f'{self.line}:' if self.line else ''} {self.text}"
 

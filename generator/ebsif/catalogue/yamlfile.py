@@ -46,7 +46,7 @@ class Loader(BaseLoader):
         **{first: [("tag:yaml.org,2002:null", re.compile(r"(?:~|null|)\Z"))] for first in ("~", "n", "")},
     }
 
-    def construct_mapping(self, node, deep=False):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping as a dict; raise an error for a duplicate key."""
         seen = set()
         for key, _ in node.value:

@@ -25,7 +25,7 @@ With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, i
 that its stages install. Nothing is installed.
 """
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +46,7 @@ from ebsif.commands.options import (
     complete_packages,
     confirmed,
     names_of,
+    offer,
     request_of,
     settings_of,
     with_yes,
@@ -113,7 +114,7 @@ NAME = "mine"
 MORE = ("EB_OPTION", "options of eb")
 
 
-def configure(parser):
+def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
     add_name(parser, "module", "what to extend, or the extension to change")
@@ -133,21 +134,23 @@ def configure(parser):
                         help="also install an extra of the project in pyproject.toml or its lock file (repeatable)")
     parser.add_argument("--group", metavar="NAME", action="append", default=[],
                         help="also install a dependency group of that project (repeatable)")
-    parser.add_argument("--add", metavar="PACKAGE", nargs="+", default=[],
-                        help="add packages, each a line as in a requirements.txt, or change the version of one that "
-                             "was added earlier, or is in the file of -r").completer = complete_packages
-    parser.add_argument("--remove", metavar="PACKAGE", nargs="+", default=[],
-                        help="remove packages from an extension, and packages that only they need"
-                        ).completer = complete_packages
+    offer(complete_packages, parser.add_argument(
+        "--add", metavar="PACKAGE", nargs="+", default=[],
+        help="add packages, each a line as in a requirements.txt, or change the version of one that was added earlier, "
+             "or is in the file of -r"))
+    offer(complete_packages, parser.add_argument(
+        "--remove", metavar="PACKAGE", nargs="+", default=[],
+        help="remove packages from an extension, and packages that only they need"))
     parser.add_argument("--apt", metavar="PACKAGE", nargs="+", default=[],
                         help="add packages of the image's distribution (Debian, Ubuntu): NAME or NAME=VERSION")
     parser.add_argument("--remove-apt", metavar="PACKAGE", nargs="+", default=[],
                         help="remove such packages from an extension")
     parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", default=[],
                         help="let --apt replace these packages of the image by other versions (refused otherwise)")
-    parser.add_argument("--replace", metavar="PACKAGE==VERSION", nargs="+", default=[],
-                        help="install these versions in place of the image's, after showing which packages require "
-                             "other versions, and asking for confirmation").completer = complete_packages
+    offer(complete_packages, parser.add_argument(
+        "--replace", metavar="PACKAGE==VERSION", nargs="+", default=[],
+        help="install these versions in place of the image's, after showing which packages require other versions, and "
+             "asking for confirmation"))
     parser.add_argument("--force", action="store_true",
                         help="with --replace: also replace packages that are compiled or built for the machine")
     parser.add_argument("--name", help="name of the extension, part of the version suffix (default: the name of "

@@ -5,7 +5,7 @@ import math
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container.texts import shown_module
 
@@ -16,6 +16,9 @@ from ebsif.installed import current, interpreter, places
 from ebsif.installed.places import Installation
 from ebsif.report import output
 from ebsif.templating import environment
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 MEGABYTES = {"": 1, "M": 1, "K": 1 / 1024, "G": 1024, "T": 1024 * 1024}
 
@@ -77,10 +80,10 @@ def node_data(partition: Partition) -> dict[str, Any]:
             "exclusive": partition.exclusive, "qos": partition.qos}
 
 
-def option_data(partition, with_gpus):
-    """Return the limits of a partition (dict), as Open OnDemand's dynamic forms read them."""
+def option_data(partition: Partition, with_gpus: bool) -> dict[str, Any]:
+    """Return the limits of a partition, as Open OnDemand's dynamic forms read them."""
     node = node_data(partition)
-    data = {"data-hide-cpus": True} if partition.exclusive else {"data-max-cpus": node["cpus"]}
+    data: dict[str, Any] = {"data-hide-cpus": True} if partition.exclusive else {"data-max-cpus": node["cpus"]}
     if with_gpus and (partition.exclusive or not partition.gpus):
         data.update({"data-hide-gpus": True, "data-set-gpus": partition.gpus})
     elif with_gpus:
@@ -109,7 +112,7 @@ def check_jupyterlab(installation: Installation) -> None:
             f"  {places.adding(installation, 'jupyterlab')}")
 
 
-def our_templates():
+def our_templates() -> "Environment":
     """Return the templates, with filters for Ruby and YAML."""
     templates = environment("ebsif.publish.ondemand", "ebsif.jobs")
     templates.filters.update(
