@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.framework import plain_errors
+from easybuild.easyblocks.generic.container.install import sh_command
 from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import ModuleFile
@@ -12,7 +13,7 @@ from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.probe import ImageProbe, wanted_libraries
 from easybuild.easyblocks.generic.container.runtime import STOPPED
 from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.container.written import Unfit
+from easybuild.easyblocks.generic.container.written import MOST_WRITTEN, Unfit
 from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES, description
 
@@ -148,12 +149,12 @@ def test_what_a_hostile_image_says_about_masks(printed):
 
 def run_limited(seconds, *command):
     """Run a command with a time limit, and 1000 bytes of output."""
-    return subprocess.run(["bash", "-p", CONTAINER_FILES / "sh/run-limited.sh", str(seconds), "1000", "8", *command],
+    return subprocess.run(["bash", "-p", CONTAINER_FILES / "sh/run-limited.sh", str(seconds), "1000", *command],
                           capture_output=True, text=True, check=False, input="text")
 
 
-def test_programs_of_an_image_that_do_not_end(tmp_path):
-    """Security 8: what they print or write doesn't fill the memory or the disk, and eb doesn't wait for ever."""
+def test_programs_of_an_image_that_do_not_end():
+    """Security 8: what they print doesn't fill the memory, and eb doesn't wait for ever."""
     done = run_limited(60, "sh", "-c", "cat; echo message >&2; exit 3")
     assert (done.returncode, done.stdout, done.stderr) == (3, "text", "message\n")
     for command, status, output in ((("yes",), 141, 1000), (("sleep", "60"), 124, 0)):
@@ -161,8 +162,22 @@ def test_programs_of_an_image_that_do_not_end(tmp_path):
         assert (done.returncode, len(done.stdout)) == (status, output)
         assert done.stderr.startswith(STOPPED)
     assert len(run_limited(60, "sh", "-c", "yes >&2").stderr) < 1100
-    run_limited(60, "sh", "-c", f"yes >'{tmp_path}/file'")
-    assert (tmp_path / "file").stat().st_size <= 8192
+
+
+def test_files_that_are_written_while_an_image_is_inspected(tmp_path):
+    """
+    Security 8: what an image writes doesn't fill the disk.
+
+    hunt R1.1: where the runtime can't mount images, it unpacks them to files that may be much larger.
+    """
+    large = ["dd", "if=/dev/zero", "bs=1", "count=1", f"seek={MOST_WRITTEN}"]
+    assert run_limited(60, *large, f"of={tmp_path}/unpacked").returncode == 0
+    for number, status in ((MOST_WRITTEN - 1, "0"), (MOST_WRITTEN, "153")):
+        command = sh_command("probe-image.sh", str(tmp_path), str(tmp_path), "", *large[:-1], f"seek={number}")
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        assert (tmp_path / "status").read_text().strip() == status
+        assert (tmp_path / "output").stat().st_size <= MOST_WRITTEN
+        (tmp_path / "output").unlink()
 
 
 @pytest.mark.usefixtures("configuration")

@@ -24,7 +24,7 @@ from .framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
 from .install import FILES
 from .schedulers import SCHEDULERS
 from .tables import RUNTIME_PREFIXES, find_runtime
-from .written import MOST_WRITTEN, escape
+from .written import escape
 
 _log = fancylogger.getLogger('containerruntime', fname=False)
 
@@ -190,14 +190,12 @@ def run_program(arguments: List[str], limited: bool = False, **kwargs: Any) -> A
     """
     Run a program without a shell; return the result of run_shell_cmd, which gets the other arguments.
 
-    ``limited``: stop it after LONGEST seconds, when it has printed more than MOST_PRINTED bytes (see STOPPED), or
-    writes a file that would not be read here.
+    ``limited``: stop it after LONGEST seconds, or when it has printed more than MOST_PRINTED bytes (see STOPPED).
 
     If it fails, the end of its output is shown, before EasyBuild says where the rest is (RunShellCmdError), or
     EasyBuildError says that there is no more space.
     """
-    limits = ['bash', '-p', os.path.join(FILES, 'sh', 'run-limited.sh'), str(LONGEST), str(MOST_PRINTED),
-              str(MOST_WRITTEN // 1024)]
+    limits = ['bash', '-p', os.path.join(FILES, 'sh', 'run-limited.sh'), str(LONGEST), str(MOST_PRINTED)]
     try:
         return run_shell_cmd(limits + arguments if limited else arguments, use_bash=False, **kwargs)
     except RunShellCmdError as err:

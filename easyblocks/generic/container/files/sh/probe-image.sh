@@ -3,6 +3,11 @@
 # Meanwhile copy its databases of packages, its labels, the paths of its Conda environments and some of its variables to a
 # directory, and run a command that makes a venv, whose output and exit status are put there as well.
 # Usage: DIRECTORY ROOT "VARIABLE..." [COMMAND...]
+
+# No file gets larger than eb reads (MOST_WRITTEN, in blocks of 512 bytes). Some shells end if they can't set a limit.
+# shellcheck disable=SC3045  # all shells have it
+! (ulimit -f 524288) 2>/dev/null || ulimit -f 524288
+
 if [ $# -gt 3 ]; then
     {
         folder=$1
