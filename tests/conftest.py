@@ -9,7 +9,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import account  # noqa: E402
+import account
 
 account.leave_root()
 

@@ -87,7 +87,7 @@ def become_eb(arguments, cwd, paths, one_stream, umask, environment):
     tempfile.tempdir = None
     for number, path in enumerate([os.devnull, paths[0], paths[0] if one_stream else paths[1]]):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), number)
-    sys.stdin = open(0)  # noqa: SIM115, PTH123
+    sys.stdin = open(0)  # noqa: SIM115
     sys.stdout, sys.stderr = (io.TextIOWrapper(open(number, "wb", 0), write_through=True)  # noqa: SIM115, PTH123
                               for number in (1, 2))
     # like python -m

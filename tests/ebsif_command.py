@@ -52,7 +52,7 @@ def in_fork(command, cwd, environment, paths, limits, umask):
     tempfile.tempdir = None
     for number, path in enumerate([os.devnull, *paths]):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115, PTH123
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
     try:
         status = main()
     except SystemExit as end:

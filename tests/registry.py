@@ -105,7 +105,7 @@ class CuttingProxy(http.server.ThreadingHTTPServer):
 class Forwarding(http.server.BaseHTTPRequestHandler):
     """A request that is forwarded to the registry."""
 
-    def do_GET(self):  # noqa: N802 the name is that of http.server
+    def do_GET(self):
         """Forward it, and cut the answer if it is a blob."""
         connection = http.client.HTTPConnection(self.server.registry.host, timeout=300)
         connection.request("GET", self.path, headers={**self.headers, "Host": self.server.registry.host})

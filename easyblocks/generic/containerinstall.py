@@ -311,7 +311,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.probe = ImageProbe.inspect(self.container, self.spec.image_name, self.venv)
         self.leave_out_constraints()
         # without a name, $WITH_CONDA of the image decides which one is activated by hand
-        if self.spec.init == INIT_CONDA_INJECTED or self.spec.init in INIT_CONDA and self.cfg['conda_env']:
+        if self.spec.init == INIT_CONDA_INJECTED or (self.spec.init in INIT_CONDA and self.cfg['conda_env']):
             self.probe.check_environment(self.spec.conda_prefix)
         if self.spec.has_python:
             self.probe.check(bool(self.spec.venv))

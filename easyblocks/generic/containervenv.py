@@ -359,7 +359,7 @@ class ContainerVenv(ContainerInstall):
         It does if its venv is where the module expects it, with the same Python, and sees all packages that the new one
         sees. A directory gets what we add to a venv; a SquashFS file stays as it is.
         """
-        path = [before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present][0]
+        path = next(before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present)
         try:
             packages = self.venv.packages(user_software=path) if self.venv else Packages()
         except (EasyBuildError, RunShellCmdError):

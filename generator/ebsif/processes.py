@@ -47,7 +47,7 @@ def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = N
     """
     with _change:
         stop_if_ending()
-        process = subprocess.Popen(  # noqa: S603
+        process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL if text is None else subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, env=environment, cwd=cwd, start_new_session=True)
         _running.add(process)
@@ -115,7 +115,8 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], number
     If there is an exception, or this process is interrupted (Ctrl-C, SIGTERM, SIGHUP), the programs that are running
     are ended, and no others are started: in sessions of their own, they get no signals from the terminal.
     """
-    global _ending  # noqa: PLW0603 one process, one command
+    # one process, one command
+    global _ending
     try:
         with ThreadPoolExecutor(number) as pool:
             try:

@@ -230,7 +230,7 @@ class SelfTest:
                           f"{GRACE} seconds", 2)
             self.job = ""
             return "SIGTERM has reached both ranks"
-        self.process = subprocess.Popen(  # noqa: S603
+        self.process = subprocess.Popen(
             [f"{self.loaded['CONTAINERROOT']}/bin/start-shell", "-c", 'exec python -c "$1"', "rank", RANK],
             env=self.loaded, cwd=self.work, start_new_session=True)
         self.wait_for("started-*-of-1", GRACE, f"the program has not started within {GRACE} seconds")

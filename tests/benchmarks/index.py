@@ -25,7 +25,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     source, kept, places = "", {}, {}
 
-    def do_GET(self):  # noqa: N802
+    def do_GET(self):
         """Send a page or file, unless pip has it."""
         content = self.kept.get(self.path) or self.kept.setdefault(self.path, self.fetch())
         tag = f'"{hashlib.sha256(content).hexdigest()}"'

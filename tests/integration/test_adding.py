@@ -96,7 +96,7 @@ def test_guesses_are_marked(ebsif, image, tmp_path):
     # shown as a difference: the project's file is not repeated
     lines = [line[1:] for line in text.partition("+++ easyconfigs")[0].splitlines() if line.startswith("+")][1:]
     assert lines[:3] == ["name: PyTorch", "extends: true", "containers:"]
-    (record,) = yaml.load("\n".join(lines), yamlfile.Loader)["containers"]  # noqa: S506 a safe loader
+    (record,) = yaml.load("\n".join(lines), yamlfile.Loader)["containers"]
     assert len(record["sha256"]) == 64
     assert record["version"] == "2.8.0"
     assert (record["hash"], record["components"], record["python"]) == ("0123456789ab", {"rocm": "6.4.4"}, "3.11")
@@ -249,7 +249,6 @@ def lumi(monkeypatch):
     """LUMI's catalogue; all images have the same date."""
     monkeypatch.setattr(adding.time, "strftime", lambda *_: "20260101")
     monkeypatch.setattr(Path, "stat", lambda self, **_: type("Status", (), {"st_mtime": 0})())
-    return None
 
 
 LUMI_DOCUMENTS = list(reading.documents(site.SITES / "lumi"))

@@ -73,5 +73,6 @@ def test_pip_by_hand(place, suffix):
     assert ("replaced" in found) is (suffix == "-plain"), found
     assert "found 2.0" in found
     ours = {"PIP_CONSTRAINT": "/runscripts/image-constraints.txt", "UV_OVERRIDE": "/runscripts/image-overrides.txt"}
-    expected = [[f"{name} {'' if suffix else ours.get(name, '')}".strip(), "/mine"] for name in CONSTRAINTS]
-    assert found[-8:] == sum(expected, []), found
+    expected = [line for name in CONSTRAINTS
+                for line in (f"{name} {'' if suffix else ours.get(name, '')}".strip(), "/mine")]
+    assert found[-8:] == expected, found

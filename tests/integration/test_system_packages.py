@@ -275,7 +275,7 @@ def test_a_version_that_is_asked_for(add):
     text = refused(add, "hostname=99.0")
     assert "hostname 3.23+nmu1 -> 99.0. To allow it: 'allow_upgrade': ['hostname'] in the easyconfig" in text
     for name, version in (("hostname=99.0", "99.0"), ("hostname", "99.0"), ("hostname=1.0", "1.0")):
-        record, layer = add(name, allow_upgrade=["hostname"])
+        record, _ = add(name, allow_upgrade=["hostname"])
         assert record.upgraded == {"hostname": ["3.23+nmu1", version]}
         assert "/usr/bin/hostname" in record.replaced
     record, _ = add("hostname=3.23+nmu1", "greet-data")

@@ -203,7 +203,7 @@ def test_other_shells(environment):
 
 def test_an_active_environment_whose_module_was_unloaded(environment):
     """H13: its programs say how to go on."""
-    place, env, use = environment
+    place, _, use = environment
     said = place.site.bash(f"{use}module purge; python -V; echo $?")
     assert said.stdout.endswith("\n1\n") or said.stdout == "1\n"
     assert "python: the environment is not active, or a module was loaded since; activate it: source " in said.stderr

@@ -50,7 +50,7 @@ def findings(settings, **options):
         containers = settings.containers(settings.site())
         for one in containers:
             rendering.write([rendering.render(one, settings.output)], settings.output)
-    except Exception:  # noqa: S110 the exception is what the test looks for
+    except Exception:
         pass
     return [one for one in check_sites(settings, [None], **options) if isinstance(one, Finding)
             and "does not exist: run ebsif render" not in one.text]

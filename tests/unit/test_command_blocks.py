@@ -11,7 +11,7 @@ from support import CHECKOUT, CONTAINER_FILES, blocks, tracked
 
 sys.path.insert(0, str(CHECKOUT / "docs"))
 
-from manual import build, markdown, reference  # noqa: E402 after its path
+from manual import build, markdown, reference
 
 # The tests that run the blocks of bash in a document: one for all of them, or one for each, in order. A block that
 # can't run as it stands is marked in the document, in the line before it: <!-- not run: why; what runs the same -->

@@ -11,7 +11,7 @@ from support import CHECKOUT, CONTAINER_FILES
 
 sys.path.insert(0, str(CHECKOUT / "tests/versions"))
 
-import record  # noqa: E402 in another directory
+import record
 
 OPTIONS = configparser.ConfigParser()
 OPTIONS.read(CHECKOUT / "setup.cfg")

@@ -134,8 +134,8 @@ def test_options_of_ones_own_win_with_pbs(tmp_path):
                "--scheduler", "-m b -M a", "--scheduler=-lwalltime=1", "--", "a.py").stdout
     options = header(text)
     resources = [option[2:].strip() for option in options if option.startswith("-l")]
-    assert [one for one in resources if one.startswith("place=")][0] == "place=pack"
-    assert [one for one in resources if one.startswith("walltime=")][0] == "walltime=1"
+    assert next(one for one in resources if one.startswith("place=")) == "place=pack"
+    assert next(one for one in resources if one.startswith("walltime=")) == "walltime=1"
     assert [option for option in options if option.startswith("-m")][-1] == "-m b -M a"
 
 

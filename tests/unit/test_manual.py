@@ -16,7 +16,7 @@ from support import CHECKOUT, CONTAINER_FILES, tracked
 
 sys.path.insert(0, str(CHECKOUT / "docs"))
 
-from manual import build, markdown, reference, session  # noqa: E402 after its path
+from manual import build, markdown, reference, session
 
 
 class Links(html.parser.HTMLParser):

@@ -22,11 +22,11 @@ class Software:
         self.end = ".lua" if syntax == "Lua" else ""
 
     @property
-    def SYNTAX(self):  # noqa: N802 as EasyBuild's generators of module files
+    def SYNTAX(self):
         return self.syntax
 
     @property
-    def DOT_MODULERC(self):  # noqa: N802
+    def DOT_MODULERC(self):
         return f".modulerc{self.end}"
 
     def modulerc(self, version):

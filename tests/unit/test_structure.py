@@ -20,7 +20,7 @@ def modules():
     for package, folder in ROOTS.items():
         for path in folder.rglob("*.py"):
             parts = path.relative_to(folder).with_suffix("").parts
-            if package == WING and "files" in parts or path.stem == "__init__":
+            if (package == WING and "files" in parts) or path.stem == "__init__":
                 continue
             found[".".join((package, *parts))] = path
     return found
@@ -100,10 +100,10 @@ def handed_over(tree):
         else:
             given = [node.value] if isinstance(node, (ast.Assign, ast.Return, ast.Yield)) else []
         for one in given:
-            if is_self(one) or isinstance(one, ast.Attribute) and is_self(one.value) and one.attr in methods:
+            if is_self(one) or (isinstance(one, ast.Attribute) and is_self(one.value) and one.attr in methods):
                 yield one
-        inner = isinstance(node, ast.Lambda) or isinstance(node, ast.FunctionDef) and not any(
-            argument.arg in ("self", "cls") for argument in node.args.args)
+        inner = isinstance(node, ast.Lambda) or (isinstance(node, ast.FunctionDef) and not any(
+            argument.arg in ("self", "cls") for argument in node.args.args))
         if inner and any(map(is_self, ast.walk(node))):
             yield node
 

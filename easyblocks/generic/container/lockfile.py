@@ -298,7 +298,7 @@ def checked(value: Any, kind: Any, name: str) -> Any:
         return value
     if origin is Union:
         return checked(value, kinds[0], name)
-    if origin in (list, List) and isinstance(value, list) or origin in (dict, Dict) and isinstance(value, dict):
+    if (origin in (list, List) and isinstance(value, list)) or (origin in (dict, Dict) and isinstance(value, dict)):
         for item in value.values() if isinstance(value, dict) else value:
             # records have thousands of texts
             if type(item) is not kinds[-1]:

@@ -202,7 +202,8 @@ def aliases_problem(aliases: Iterable[str], _spec: Any) -> Optional[str]:
 
 def binds_problem(binds: Iterable[str], _spec: Any) -> Optional[str]:
     """Check the syntax of binds, which may be marked as optional."""
-    return first(": '%s' %s" % (bind, bind_problem(bind)) for bind in sum(parse_binds(binds), []) if bind_problem(bind))
+    return first(": '%s' %s" % (bind, bind_problem(bind))
+                 for kind in parse_binds(binds) for bind in kind if bind_problem(bind))
 
 
 def bind_file_default_problem(lines: Iterable[str], spec: Any) -> Optional[str]:

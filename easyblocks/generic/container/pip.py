@@ -260,7 +260,7 @@ class Pip:
         names = [name for stage in stages for name in stage.variables if name in os.environ]
         environment = dict(QUIET, **{name: os.environ[name] for name in names})
         return self.venv.run(command, environment=self.venv.activated(environment),
-                             binds=nub(sum(map(self.binds, stages), [])), **kwargs)
+                             binds=nub([bind for stage in stages for bind in self.binds(stage)]), **kwargs)
 
     def log_of(self, log: str, arguments: List[str], **where: Any) -> str:
         """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""

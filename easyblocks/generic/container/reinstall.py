@@ -283,9 +283,8 @@ class Reinstall(MIXIN):
         If a step fails or is interrupted, the file is put back. It isn't if eb is killed: the next eb does that.
         """
         folder, copy = os.path.dirname(path), copy_of(path)
-        if path in self.kept_files or os.path.isdir(folder) and not (os.access(folder, os.W_OK)
-                                                                     or os.access(path, os.W_OK)):
-            # it can't be changed either
+        can_be_changed = os.access(folder, os.W_OK) or os.access(path, os.W_OK)
+        if path in self.kept_files or (os.path.isdir(folder) and not can_be_changed):
             return
         if os.path.lexists(copy):
             os.rename(copy, path)

@@ -43,7 +43,7 @@ LOCAL = re.compile(r"""
 # --- forms of the parameter
 
 
-def requirement_text(value: Union[None, str, Sequence[str]]) -> str:
+def requirement_text(value: Union[str, Sequence[str], None]) -> str:
     """Return requirements as the text of a requirements.txt, ending in a newline; empty if there are none."""
     value = value or ''
     if not isinstance(value, str):

@@ -141,7 +141,7 @@ def asked_for(stages: List[Stage], packages: Packages, pip: Pip, tried: Dict[str
                 options[name] = pip.index_options(stage) + shlex.split(' '.join(more)) if lines[name] else []
     # of which pip has looked at several versions
     older = sorted(name for name in pip.looked_at if name in packages and packages.in_user_software(name))
-    everywhere: List[str] = sum(map(pip.index_options, stages), []) if older else []
+    everywhere = [option for stage in stages for option in pip.index_options(stage)] if older else []
     return {'names': sorted(lines), 'lines': {name: line for name, line in lines.items() if line},
             'options': dict(dict.fromkeys(older, everywhere), **{
                 name: words for name, words in options.items() if words}),

@@ -245,7 +245,7 @@ def is_made_from(line: str, written: str) -> bool:
     """Return whether a line of a script is made from a line of an easyconfig, which may have placeholders."""
     parts = PLACEHOLDER.split(written)
     # of a line that consists of placeholders, nobody knows
-    return line == written or len(''.join(parts)) > 2 and bool(re.fullmatch('.*'.join(map(re.escape, parts)), line))
+    return line == written or (len(''.join(parts)) > 2 and bool(re.fullmatch('.*'.join(map(re.escape, parts)), line)))
 
 
 def fingerprint(path: str) -> str:

@@ -38,7 +38,7 @@ def run(options: Namespace) -> int:
     things = [names.find(text) for text in (options.before, options.after)]
     if any(isinstance(thing, Container) for thing in things):
         # two records have more in common than a record and an installation
-        things = [isinstance(thing, Installation) and names.record_of(thing) or thing for thing in things]
+        things = [(isinstance(thing, Installation) and names.record_of(thing)) or thing for thing in things]
     changes = compare.compare(*map(compare.facts, things))
     if options.json:
         print(json.dumps([asdict(change) for change in changes], indent=2))

@@ -107,7 +107,7 @@ def check_installed(options: Namespace) -> int:
     else:
         modules = {names.shown(installation) for installation in installations}
         print_findings(finding for finding in findings if output.is_verbose() or not (
-            finding.level == OK or finding.level == NOTE and finding.subject in modules))
+            finding.level == OK or (finding.level == NOTE and finding.subject in modules)))
         number = output.format_count(len(installations), "module")
         summarize(f"{number} checked" if installations else "no modules found", findings, bool(installations))
     return status_of(findings, options.strict)

@@ -177,30 +177,16 @@ def extend(options: Namespace) -> int:
     """Write an easyconfig, check or install it; return the exit status."""
     if options.wheelhouse:
         return fill_wheelhouse(options)
-    if options.remove and (options.requirements or options.from_venv):
-        raise UsageError("--remove can't be combined with -r or --from-venv, which name all packages of the extension")
-    if options.from_lock and (options.add or options.remove):
-        raise UsageError("--from-lock repeats an installation exactly: leave out --add and --remove")
-    if options.replace and options.from_lock:
-        raise UsageError("--from-lock repeats an installation exactly: leave out --replace")
-    if options.force and not options.replace:
-        raise UsageError("--force is for --replace; to install a module again: --rebuild")
-    if options.from_lock and commands_of(options):
-        raise UsageError("--from-lock installs exactly what is locked: leave out --post, --verify and "
-                         "--no-build-isolation")
-    if (options.extra or options.group) and not options.requirements:
-        raise UsageError("--extra and --group need -r")
+    check_combinations(options)
     names = names_of(options)
     if options.from_lock:
-        if changes_system(options):
-            raise UsageError("--from-lock installs what is in the lock: change system packages afterwards")
         return repeat(options, names)
     base = find_base(options, names)
     if isinstance(base, Path) and (base.parent.parent / lockfile.RECORD).is_file():
         base = places.of_directory(base.parent.parent)
     plain = {container.module_or_version for container in names.containers}
     installation = base if isinstance(base, Installation) and shown(base) not in plain else None
-    name, _ = installation and installation.extension or (None, None)
+    name, _ = (installation and installation.extension) or (None, None)
     is_same = bool(name) and options.name in (None, name)
     if (options.remove or options.remove_apt) and not is_same:
         raise ExtendingError(f"{'--remove' if options.remove else '--remove-apt'} changes an extension" + (
@@ -223,6 +209,25 @@ def extend(options: Namespace) -> int:
     hiding |= requirements.names_in(as_parameter(container.requirements))
     extension = Extension(container, options.name, extending.on_top(container, wanted, options.name))
     return make_new(options, possible(options, extension, wanted, hiding))
+
+
+def check_combinations(options: Namespace) -> None:
+    """Raise UsageError for options that contradict each other, or lack another one."""
+    if options.remove and (options.requirements or options.from_venv):
+        raise UsageError("--remove can't be combined with -r or --from-venv, which name all packages of the extension")
+    if options.from_lock and (options.add or options.remove):
+        raise UsageError("--from-lock repeats an installation exactly: leave out --add and --remove")
+    if options.replace and options.from_lock:
+        raise UsageError("--from-lock repeats an installation exactly: leave out --replace")
+    if options.force and not options.replace:
+        raise UsageError("--force is for --replace; to install a module again: --rebuild")
+    if options.from_lock and commands_of(options):
+        raise UsageError("--from-lock installs exactly what is locked: leave out --post, --verify and "
+                         "--no-build-isolation")
+    if (options.extra or options.group) and not options.requirements:
+        raise UsageError("--extra and --group need -r")
+    if options.from_lock and changes_system(options):
+        raise UsageError("--from-lock installs what is in the lock: change system packages afterwards")
 
 
 def find_base(options: Namespace, names: Names) -> Found:

@@ -66,7 +66,7 @@ def install_all(containers: list[Container], request: Request) -> int:
     for container in containers:
         try:
             wanted = installing.look(container, request)
-            if container.archived and not wanted.there or wanted.there and not wanted.has_changed:
+            if (container.archived and not wanted.there) or (wanted.there and not wanted.has_changed):
                 continue
             status = max(status, installing.install(wanted, request))
             done += not (wanted.there and not request.again)

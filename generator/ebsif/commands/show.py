@@ -84,7 +84,7 @@ def run(options: Namespace) -> int:
 
 def is_image(text: str) -> bool:
     """Return whether a name is that of an image file, or says where an image is."""
-    return remote.is_source(text) or text.endswith(".sif") or Path(text).is_file() and not text.endswith(OTHER_FILES)
+    return remote.is_source(text) or text.endswith(".sif") or (Path(text).is_file() and not text.endswith(OTHER_FILES))
 
 
 def show_image(options: Namespace) -> int:

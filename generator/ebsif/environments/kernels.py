@@ -224,7 +224,7 @@ def check_package(installation: Installation, venv: Optional[Path], own: Optiona
     if own:
         place = next((own / name for name in (SQUASHFS, DIRECTORY) if files.is_there(own / name)), None)
         names |= set(packages(place) if place else ())
-    if PACKAGE in names or venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info")):
+    if PACKAGE in names or (venv and any(venv.glob(f"lib/python3*/site-packages/{PACKAGE}-*.dist-info"))):
         return
     where, remedy = shown(installation), places.adding(installation, PACKAGE)
     if venv:

@@ -120,7 +120,7 @@ def problem(done: running.Result, container: Container, folder: str) -> str:
     is_of_system = reason.startswith("Easyconfig parameter 'system_packages'")
     is_of_requirements = re.match(r"pip failed in stage|Stage '", reason) and not diagnosis.machine
     # without a known cause, only the output tells
-    if not (is_of_system or is_of_requirements and diagnosis.text):
+    if not (is_of_system or (is_of_requirements and diagnosis.text)):
         done.print_program()
     if not (is_of_system or is_of_requirements):
         raise ExtendingError(reason or done.message)
@@ -155,7 +155,7 @@ def show(plan: Plan, container: Container, command: str) -> None:
     if not plan.problem:
         number, system = len(plan.added) + plan.before, len(plan.system.packages) + len(plan.system.upgraded)
         counts = [output.format_count(count, what) for count, what in ((number, "package"), (system, "system package"))
-                  if count or what == "package" and not system]
+                  if count or (what == "package" and not system)]
         print(f"yes: {container.module} can be installed: {' and '.join(counts)}"
               f"{f' ({plan.before} as before)' if plan.before else ''}"
               f"{SEE_WARNING if plan.warned else ''}")

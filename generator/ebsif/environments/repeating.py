@@ -94,9 +94,10 @@ def base_of(record: Record, containers: list[Container], site: Site) -> Containe
     image, module = record.image, module_of(record)
     installed = [one for one in places.everything() if has_image(one, image)]
     named = {name for one in installed for name in (shown(one), one.base) if name}
-    known = [one for one in containers if one.venv and (image.sha256 == one.sha256 or one.sha256 is None and (
-        one.module_or_version in named or module.startswith(f"{one.module_or_version}-") and
-        one.file_name == image.file))]
+    known = [one for one in containers if one.venv and (
+        image.sha256 == one.sha256
+        or (one.sha256 is None and (one.module_or_version in named or (
+            module.startswith(f"{one.module_or_version}-") and one.file_name == image.file))))]
     if known:
         # the one that was extended, if it is there
         return max(known, key=lambda one: module.startswith(one.module_or_version))

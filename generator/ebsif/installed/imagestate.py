@@ -156,7 +156,7 @@ def digest(path: Path) -> str:
 def gone(installation: Installation, kind: str, origin: Optional[str]) -> str:
     """Return the message for a missing image."""
     places = [str(path) for path in candidates(installation)]
-    if kind == IMAGE_OWN or kind == IMAGE_REFERENCE and origin:
+    if kind == IMAGE_OWN or (kind == IMAGE_REFERENCE and origin):
         return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
     file = installation.record.image.file
     return (f"the image {file} isn't where the module looks for it ({', '.join(places) or 'no place is recorded'}): is "

@@ -304,7 +304,7 @@ def typed(module: str) -> set[str]:
 
 def undated(installation: Installation, text: Optional[str]) -> Optional[str]:
     """Return the name for `module load` of an extension that is named without its date; None for others (V-07)."""
-    is_dated = not text or plain(text) == plain(installation.module) or "/" in text and is_there(Path(text))
+    is_dated = not text or plain(text) == plain(installation.module) or ("/" in text and is_there(Path(text)))
     return None if is_dated else places.undated(installation)
 
 

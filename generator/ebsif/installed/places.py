@@ -124,7 +124,7 @@ class Installation:
         """Whether the module is loaded in this environment."""
         root = os.environ.get("CONTAINERROOT")
         loaded_files = os.environ.get("_LMFILES_", "").split(":")
-        return bool(root and is_same(Path(root), self.root)) or bool(self.file) and str(self.file) in loaded_files
+        return bool(root and is_same(Path(root), self.root)) or (bool(self.file) and str(self.file) in loaded_files)
 
     @property
     def date(self) -> datetime.date:
@@ -242,7 +242,7 @@ def module_files(directory: Path, name: Optional[str] = None, only_complete: boo
         if os.path.islink(path):  # noqa: PTH114 also in a closed directory
             target, tree = Path(os.path.realpath(path)), os.path.realpath(directory)
             if target.is_relative_to(tree):
-                path = directory / target.relative_to(tree)  # noqa: PLW2901
+                path = directory / target.relative_to(tree)
         root = root_in(path, closed)
         if root and (not only_complete or is_there(root / lockfile.RECORD)):
             yield Installation(root, str(path.relative_to(directory)).removesuffix(".lua"), path, directory)

@@ -113,7 +113,7 @@ def template(name: str, fields: dict[str, str]) -> str:
         key = "hash" if word in ("dockerhash", "hash") else word.lower()
         if value in (fields["version"], fields.get("date")):
             key = "version" if value == fields["version"] else "date"
-        elif key in Record.model_fields and key not in ("hash", "python") or fields.setdefault(key, value) != value:
+        elif (key in Record.model_fields and key not in ("hash", "python")) or fields.setdefault(key, value) != value:
             return match.group()
         return f"{word}-{mark}{{{key}}}"
 

@@ -217,7 +217,7 @@ def settle(values: dict[str, Any], result: Imported) -> None:
     if "conda_env" in record:
         # users had to activate this environment; now it is always active
         init = INIT_CONDA_INJECTED
-    elif result.by_hand and not record.get("venv_name") or in_text:
+    elif (result.by_hand and not record.get("venv_name")) or in_text:
         init = INIT_CONDA_MANUAL
     else:
         init = INIT_IMAGE if used else INIT_NONE

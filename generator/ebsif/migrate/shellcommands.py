@@ -156,7 +156,8 @@ class ShellCommands:
         """Read `pip install`, or Python with `-m pip` or `-m venv`. Raise NotUnderstood for anything else."""
         if program.startswith("python"):
             if arguments[:2] == ["-m", "venv"]:
-                return self.read_venv(arguments[2:])
+                self.read_venv(arguments[2:])
+                return
             if arguments[:2] != ["-m", "pip"]:
                 raise NotUnderstood(program)
             arguments = arguments[2:]
@@ -293,7 +294,7 @@ def simple_commands(text: str) -> list[list[str]]:
     commands: list[list[str]] = [[]]
     for token in lexer:
         operator = token.strip("\n")
-        if token and not operator or operator in (";", "&&"):
+        if (token and not operator) or operator in (";", "&&"):
             commands.append([])
         elif operator and not operator.strip(";<>|&()"):
             raise ValueError(f"it has {operator}")

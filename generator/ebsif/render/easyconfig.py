@@ -389,7 +389,7 @@ def in_parts(text: str, indent: int) -> str:
     inner = " " * (indent + 4)
     ends = [0, *(found.end() for found in COMMAND_ENDS.finditer(text)), len(text)]
     parts = [part for start, end in zip(ends, ends[1:]) for part in parts_of(text[start:end], WIDTH - indent - 12)]
-    return "\n".join(["(", *(f"{inner}{repr(part)}" for part in parts or [""]), " " * indent + ")"])
+    return "\n".join(["(", *(f"{inner}{part!r}" for part in parts or [""]), " " * indent + ")"])
 
 
 def parts_of(text: str, width: int) -> list[str]:

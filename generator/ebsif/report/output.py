@@ -24,7 +24,8 @@ _level = NORMAL
 
 def set_level(level: int) -> None:
     """Set the verbosity: QUIET, NORMAL or VERBOSE."""
-    global _level  # noqa: PLW0603 one process, one command line
+    # one process, one command line
+    global _level
     _level = level
 
 

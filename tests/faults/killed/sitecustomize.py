@@ -54,7 +54,7 @@ def watch():
             if "declare -f" not in words:
                 reach(f"start {words}")
                 reach(f"in {words}", kill_soon)
-        elif event in CHANGES or event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES:
+        elif event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES):
             names = arguments[:1] if event == "open" else arguments[:2]
             folder = os.getcwd()
             if event in ("os.remove", "os.rmdir") and arguments[1] >= 0:

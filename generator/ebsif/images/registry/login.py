@@ -102,7 +102,7 @@ def login_of_entry(entry: Any) -> Optional[Login]:
         return None
     login = Login(user or entry.get("username"), password.rstrip("\0") or entry.get("password"),
                   entry.get("identitytoken"))
-    return login if login.token or login.user and login.password else None
+    return login if login.token or (login.user and login.password) else None
 
 
 def login_of_helper(name: str, host: str) -> Optional[Login]:

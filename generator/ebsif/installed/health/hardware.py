@@ -99,7 +99,7 @@ def unloadable(library: str, said: str) -> tuple[str, str]:
     A bound library may need another one that isn't bound, or a newer glibc (K-02).
     """
     missing = re.match(r"(\S+\.so\S*): cannot open shared object file", said)
-    if not said or missing and missing[1] == library:
+    if not said or (missing and missing[1] == library):
         return library, f"{library} isn't in the container"
     if missing:
         return missing[1], f"{library} needs {missing[1]}, which isn't in the container"

@@ -101,7 +101,7 @@ def pip_versions(versions: str) -> Optional[str]:
     text = versions.strip()
     one = ONE_VERSION.fullmatch(text)
     if one:
-        starts_with = one["any"] or one["sign"] == "=" and not one["build"]
+        starts_with = one["any"] or (one["sign"] == "=" and not one["build"])
         text = f"=={one['version']}{'.*' if starts_with else ''}"
     elif text in ("*", "=*"):
         return ""

@@ -188,7 +188,7 @@ class Locked:
         return any(
             (tag.platform == "any" or re.match("(many)?linux", tag.platform))
             and (minor is None or not tag.interpreter.startswith("cp") or tag.interpreter == f"cp3{minor}"
-                 or tag.abi == "abi3" and int(tag.interpreter[3:] or 0) <= minor) for tag in tags)
+                 or (tag.abi == "abi3" and int(tag.interpreter[3:] or 0) <= minor)) for tag in tags)
 
     def is_in_image(self, name: str, version: str) -> bool:
         """

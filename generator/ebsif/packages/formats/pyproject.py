@@ -70,7 +70,7 @@ def lines_of_groups(path: Path, groups: dict[str, Any], names: Sequence[str]) ->
             raise unknown(path, "dependency group", name, groups)
     try:
         return list(resolve_dependency_groups(groups, *names)) if names else []
-    except Exception as error:  # noqa: BLE001 several kinds, some of them groups of errors
+    except Exception as error:  # several kinds, some of them groups of errors
         causes = getattr(error, "exceptions", None) or [error]
         raise RequirementsError(f"{path}: invalid dependency groups: {'; '.join(map(str, causes))}") from None
 

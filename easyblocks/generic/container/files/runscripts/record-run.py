@@ -65,7 +65,7 @@ def environment():
             for line in lines:
                 key, name = (line.split(' ') + [''])[:2]
                 name = name.rstrip('\n')
-                if key in SITE_UNSETS or key in SITE_SETS and name in os.environ:
+                if key in SITE_UNSETS or (key in SITE_SETS and name in os.environ):
                     found[name] = os.environ.get(name)
     return found
 

@@ -118,7 +118,7 @@ def differences(recorded):
 
 
 imports = {}  # type: dict
-exec(sys.argv[2], imports)  # noqa: S102
+exec(sys.argv[2], imports)
 record = json.load(sys.stdin) if sys.argv[1] == "-" else json.loads(sys.argv[1])
 image, own = versions_in(record, "image_packages"), versions_in(record, "venv_packages")
 optional = [name for name in KEY_PACKAGES if name in image and name not in own]
@@ -126,7 +126,7 @@ found = imports["try_packages"](sorted(own), optional, afterwards=look_around, l
 found.update(found.pop("afterwards") or {}, version=".".join(map(str, sys.version_info[:3])))
 for text in sys.argv[3:4]:
     listing = {}  # type: dict
-    exec(text, listing)  # noqa: S102
+    exec(text, listing)
     found["listing"] = listing["description"]()
 if sys.argv[1] == "-":
     found["differences"] = differences(dict(image, **own))
