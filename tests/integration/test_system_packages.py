@@ -273,7 +273,7 @@ def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image, m
 def test_a_version_that_is_asked_for(add):
     """S1, V-04: a package of the image gets the version that was asked for, or the newest one, or it is refused."""
     text = refused(add, "hostname=99.0")
-    assert "hostname 3.23+nmu1 -> 99.0. To allow it: 'allow_upgrade': ['hostname'] in the easyconfig" in text
+    assert "hostname 3.23+nmu1 -> 99.0. To allow it (in an easyconfig, 'allow_upgrade': ['hostname']):" in text
     for name, version in (("hostname=99.0", "99.0"), ("hostname", "99.0"), ("hostname=1.0", "1.0")):
         record, _ = add(name, allow_upgrade=["hostname"])
         assert record.upgraded == {"hostname": ["3.23+nmu1", version]}
