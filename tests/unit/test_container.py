@@ -236,7 +236,11 @@ def test_easybuilds_own_tests_for_each_easyblock(easyblock, tmp_path):
 
 
 def test_a_module_that_is_hidden_or_shown_again(tmp_path):
-    """I-06: the earlier file becomes a hidden link, or goes with all statements; those of others stay."""
+    """
+    I-06: the earlier file becomes a hidden link, or goes with all statements; those of others stay.
+
+    hunt R1.3: also in another encoding, in the .modulerc files of both syntaxes.
+    """
     class Generator:
         DOT_MODULERC, SYNTAX = ".modulerc", "Tcl"
 
@@ -267,6 +271,13 @@ def test_a_module_that_is_hidden_or_shown_again(tmp_path):
     (tmp_path / "1.0").unlink()
     assert update("1.0") == [".modulerc"]
     assert versions.read_text() == "#%Module\nother\n"
+    # hunt R1.3
+    theirs, other = b"# \xe9\n", tmp_path / ".modulerc.lua"
+    versions.write_bytes(b"#%Module\n" + theirs)
+    other.write_bytes(theirs.replace(b"#", b"--") + b'module_version("P/1.0", "2")\n')
+    update("1.0", "2")
+    assert versions.read_bytes() == b"#%Module\n" + theirs + b"module-version P/1.0 2\n"
+    assert other.read_bytes() == theirs.replace(b"#", b"--")
 
 
 @pytest.mark.parametrize("statement", ['module_version("{modname}", "{sym_version}")',

@@ -122,13 +122,17 @@ def open_to_readers() -> Iterator[None]:
 
 @open_to_readers()
 def write_whole(path: str, text: str) -> None:
-    """Write a file under a temporary name first: readers get the earlier or the new one."""
+    """
+    Write a file under a temporary name first: readers get the earlier or the new one.
+
+    The text may have bytes of another encoding, see `modulerc.read`.
+    """
     part = os.path.join(os.path.dirname(path), '.%s.unfinished' % os.path.basename(path))
     # left by a killed process, or a link of another member of the group, which write_file of EasyBuild would follow
     with suppress(FileNotFoundError):
         os.remove(part)
     try:
-        with open(part, 'x', encoding='utf-8') as file:
+        with open(part, 'x', encoding='utf-8', errors='surrogateescape') as file:
             file.write(text)
         os.rename(part, path)
     finally:

@@ -14,7 +14,7 @@ import re
 from typing import Any, Iterable, List, Optional, Tuple
 
 from easybuild.tools.build_log import print_warning
-from easybuild.tools.filetools import read_file, remove_file, symlink
+from easybuild.tools.filetools import remove_file, symlink
 
 from . import lockfile, modulerc
 from .parameters import LISTED_PACKAGES
@@ -164,7 +164,7 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
     path = os.path.join(folder, generator.DOT_MODULERC)
     others = [one for one in aliases if one.lstrip('.') != shown_version]
     with modulerc.lock(folder):
-        text = before = read_file(path) if os.path.exists(path) else ''
+        text = before = modulerc.read(path)
         if os.path.isfile(earlier) and is_in(generator.det_installdir(earlier), installdir):
             remove_file(earlier)
             text = modulerc.statements(module).sub('', text)
@@ -196,15 +196,17 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
 
 def tidy_up_other(path: str, module: str, modules: Iterable[str], aliases: Iterable[str]) -> None:
     """Remove aliases, and what was said of the other name of a module, from the .modulerc file of the other syntax."""
-    if not os.path.exists(path):
+    if not os.path.isfile(path):
         return
-    before = read_file(path)
+    before = modulerc.read(path)
     text = without_aliases(before, modules, aliases)
     for name in set(modules).difference([module]):
         text = modulerc.statements(name).sub('', text)
+    if text == before:
+        return
     if modulerc.is_empty(text):
         remove_file(path)
-    elif text != before:
+    else:
         write_whole(path, text)
 
 

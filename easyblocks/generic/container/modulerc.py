@@ -51,6 +51,14 @@ def aliases_in(folder: str) -> Dict[str, str]:
     return found
 
 
+def read(path: str) -> str:
+    """Return the text of a .modulerc file, '' if there is none; bytes of another encoding stay what they are."""
+    if not os.path.isfile(path):
+        return ''
+    with open(path, encoding='utf-8', errors='surrogateescape') as text:
+        return text.read()
+
+
 def statements(module: str) -> Pattern[str]:
     """Return a pattern for the lines in .modulerc files, in either syntax, that name or hide a module."""
     name = re.escape(module)
