@@ -9,11 +9,13 @@ import shutil
 import signal
 import subprocess
 import venv
+from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import reinstall, usersoftware
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
+from easybuild.easyblocks.generic.container.settings import write_settings
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.framework.easyblock import EasyBlock, StopException
@@ -462,6 +464,28 @@ def test_what_users_have_renamed(tmp_path, capsys, merge):
     said = "".join(capsys.readouterr().out.split())
     assert all(str(path) in said for path in kept)
     assert (tmp_path / "1.0/user-software/module.py").exists()
+
+
+@pytest.mark.usefixtures("configuration")
+def test_files_that_can_not_be_kept(tmp_path):
+    """
+    hunt R1.2: a module file without room for its copy is left alone; settings that can't be written stay as they are.
+
+    Neither of both is a crash, and a directory that is closed while the files in it aren't doesn't matter.
+    """
+    easyblock = Easyblock(tmp_path / "1.0")
+    settings = tmp_path / "share/ebsif/module.conf"
+    settings.parent.mkdir(parents=True)
+    for path in (settings, Path(easyblock.mod_filepath)):
+        path.write_text("before")
+    for folder in (tmp_path, settings.parent):
+        folder.chmod(0o555)
+    easyblock.keep(str(settings))
+    assert write_settings(str(tmp_path), [("module", "A/1.0")]).startswith("Can't write")
+    with pytest.raises(EasyBuildError, match="no copy of it can be kept beside it: Permission denied"):
+        easyblock.keep(easyblock.mod_filepath)
+    easyblock.put_back()
+    assert settings.read_text() == Path(easyblock.mod_filepath).read_text() == "before"
 
 
 @pytest.mark.usefixtures("configuration")

@@ -283,20 +283,25 @@ class Reinstall(MIXIN):
         If a step fails or is interrupted, the file is put back. It isn't if eb is killed: the next eb does that.
         """
         folder, copy = os.path.dirname(path), copy_of(path)
-        can_be_changed = os.access(folder, os.W_OK) or os.access(path, os.W_OK)
+        # EasyBuild writes into a module file, all other files are replaced
+        can_be_changed = os.access(folder, os.W_OK) or (path == self.mod_filepath and os.access(path, os.W_OK))
         if path in self.kept_files or (os.path.isdir(folder) and not can_be_changed):
             return
-        if os.path.lexists(copy):
-            os.rename(copy, path)
-        if os.path.lexists(path):
-            unfinished = copy + '.unfinished'
-            remove_file(unfinished)
-            try:
-                # a link stays one
-                shutil.copy2(path, unfinished, follow_symlinks=False)
-                os.rename(unfinished, copy)
-            finally:
+        try:
+            if os.path.lexists(copy):
+                os.rename(copy, path)
+            if os.path.lexists(path):
+                unfinished = copy + '.unfinished'
                 remove_file(unfinished)
+                try:
+                    # a link stays one
+                    shutil.copy2(path, unfinished, follow_symlinks=False)
+                    os.rename(unfinished, copy)
+                finally:
+                    remove_file(unfinished)
+        except PermissionError as err:
+            raise EasyBuildError("%s isn't changed, because no copy of it can be kept beside it: %s", path,
+                                 err.strerror)
         self.kept_files = self.kept_files + [path]
 
     def put_back(self) -> None:

@@ -45,6 +45,7 @@ whether they set them before or after loading the module.
 | conflict, needs, expand | EasyBuild's part of the module file, for container.sh |
 | path, path_append | the same: a variable, and a path that comes before or after its others |
 """
+import errno
 import os
 import re
 from glob import escape, glob
@@ -61,7 +62,7 @@ from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRec
 from .schedulers import SCHEDULERS
 from .spec import SET_ENVIRONMENT, ContainerSpec
 from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES
-from .texts import parse_binds
+from .texts import parse_binds, plain_error
 
 Line = Tuple[str, str]
 
@@ -313,7 +314,7 @@ def path_lines(installdir: str, own: Dict[str, List[str]], extra: Dict[str, Any]
 
 
 def write_settings(installdir: str, lines: Iterable[Line]) -> Optional[str]:
-    """Write module.conf; return a warning if it can't be written, because another account has installed."""
+    """Write module.conf; return a warning if it can't, because another account has installed or it is read-only."""
     text = ''
     for key, value in lines:
         if '\n' in value or '\r' in value:
@@ -322,6 +323,8 @@ def write_settings(installdir: str, lines: Iterable[Line]) -> Optional[str]:
     path = os.path.join(installdir, MODULE_CONF)
     try:
         write_readable(path, text, write_whole)
-    except EasyBuildError as err:
-        return "Can't write %s: the module keeps its earlier settings (%s)" % (path, err)
+    except (EasyBuildError, OSError) as err:
+        if isinstance(err, OSError) and err.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return "Can't write %s: the module keeps its earlier settings (%s)" % (path, plain_error(str(err)))
     return None
