@@ -165,8 +165,10 @@ class ContainerInstall(Reinstall, EasyBlock):
                           "again", user_software, log=self.log)
             else:
                 names.append(DIRECTORY)
-                print_msg("the user software of this attempt is removed; what pip has printed is in %s",
-                          os.path.join(self.builddir, STAGES), log=self.log)
+                # nothing stays of a check
+                if not self.is_check:
+                    print_msg("the user software of this attempt is removed; what pip has printed is in %s",
+                              os.path.join(self.builddir, STAGES), log=self.log)
         for name in names:
             remove_replaced(os.path.join(self.builddir, name))
 
