@@ -206,3 +206,20 @@ def test_a_directory_as_of_the_ai_factory(place, monkeypatch):
 def test_the_name_of_the_software(file_name, expected):
     """V-08: the file name tells it, as the project's catalogues or that of the site spell it."""
     assert guess_name(file_name, ["My-Tool"]) == expected
+
+
+def test_an_image_that_was_moved(place, capsys):
+    """hunt U1.3: an image in place is moved: a module wouldn't find it, so the record has to be corrected first."""
+    path = Path(image(place, "new-tool-9.0.sif"))
+    assert cli.main(["add", str(path), "--name", "New"]) == 0
+    moved = Path(image(place, path.name, "elsewhere"))
+    path.unlink()
+    capsys.readouterr()
+    assert cli.main(["add", str(moved), "--name", "New"]) == 3
+    said = capsys.readouterr().err
+    record = place / OWN / "New.yaml"
+    assert (f"{moved} isn't where the module looks for it ({path.parent}): move it back, or correct the directory "
+            f"(`images`) in {record}:") in said
+    record.write_text(record.read_text().replace(str(path.parent), str(moved.parent)))
+    assert cli.main(["add", str(moved), "--name", "New"]) == 0
+    assert "--sourcepath" not in capsys.readouterr().err

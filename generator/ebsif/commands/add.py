@@ -200,9 +200,21 @@ def render_known(container: Container, path: Optional[Path], options: Namespace,
     if options.dry_run:
         output.print_diff(rendered.path, rendered.before, rendered.text)
         return 0
+    if path:
+        require_found(container, path)
     rendering.require_replaceable(rendered, folder)
     rendering.write([rendered], folder)
     return print_next_step(rendered, path, settings)
+
+
+def require_found(container: Container, path: Path) -> None:
+    """Raise AddingError if modules that use an image where it is don't find it, because it was moved to this path."""
+    places = [place for _, place in container.image_places]
+    if container.image_kind == "central" and not container.source and not any(map(is_there, places)):
+        folders = ", ".join(str(place.parent) for place in places) or "no directory"
+        raise AddingError(f"{path} isn't where the module looks for it ({folders}): move it back, or correct "
+                          f"the directory (`images`) in {container.place}, run this command again, and install the "
+                          f"module with --rebuild")
 
 
 def install_command(settings: Settings, what: str, *more: str) -> str:
