@@ -749,7 +749,7 @@ class Extension:
     """An installed extension of packages that need each other, and what `ebsif extend` makes of it."""
 
     def __init__(self, prefix, capsys, monkeypatch):
-        monkeypatch.setattr("time.strftime", lambda _: "20261122")
+        monkeypatch.setattr("time.strftime", lambda *_: "20261122")
         self.prefix, self.capsys, self.monkeypatch = prefix, capsys, monkeypatch
         # nothing in user software needs http: a package of the image does, with an extra
         self.root = self.install("requirements = ['greeting>=1', 'numpy', 'rich']\n",
@@ -1069,6 +1069,47 @@ def test_a_name_that_is_taken(extension, tmp_path):
     extension.install("requirements = [{'name': 'requirements', 'requirements': 'greeting>=1\\nnumpy\\nrich'}, "
                       "{'name': 'requirements (more)', 'requirements': 'byhand'}]\n", ["byhand"], more)
     assert f"`more` exists ({more}); " in extension.extend(MINE, "--add", "x", "--name", "more", status=3)[1]
+
+
+def test_an_earlier_extension_is_changed(extension, monkeypatch):
+    """
+    hunt U1.1: what a newer extension of the name has isn't lost because a shell has the earlier one loaded.
+
+    Somebody who types the name of the earlier one goes back to it, and sees what the new one lacks.
+    """
+    extension.install("requirements = ['greeting>=1', 'numpy', 'rich', 'byhand']\n", ["greeting", "byhand"], LATER)
+    loaded = {"EBSIF_LOADED_MODULE": MINE, "LOADEDMODULES": MINE, "CONTAINERROOT": str(extension.root)}
+    for name, value in loaded.items():
+        monkeypatch.setenv(name, value)
+    said = extension.extend("--add", "lightly", status=3)[1]
+    assert said == (
+        f"ebsif: {MINE} is loaded, but `mine` means {LATER} now, without whose changes the new one would be made. To "
+        f"change the newest: ebsif extend {BASE}-mine --add lightly -n (or, to go on from the loaded one: ebsif extend "
+        f"{MINE} --add lightly -n)\n")
+    values, said = extension.extend(f"{BASE}-mine", "--add", "lightly")
+    assert (values["requirements"], said) == (["greeting>=1", "numpy", "rich", "byhand", "lightly"], "")
+    values, said = extension.extend(MINE, "--add", "lightly")
+    assert values["requirements"] == ["greeting>=1", "numpy", "rich", "lightly"]
+    assert said == f"ebsif: the new `mine` is made without byhand, which {LATER} was made with\n"
+    # another name takes nothing away
+    assert extension.extend("--add", "lightly", "--name", "other")[1] == ""
+    # a file says all
+    Path("r.txt").write_text("numpy\nrich\n")
+    said = extension.extend("mine", "-r", "r.txt")[1]
+    assert f"the new `mine` is made without byhand, greeting, which {LATER} was made with\n" in said
+
+
+def test_a_project_is_removed_by_its_name(extension, tmp_path):
+    """hunt U1.4: a project in a directory of another name is the extension's, as no other package needs it."""
+    project = tmp_path / "folder"
+    project.mkdir()
+    root = extension.install(f"requirements = ['greeting', '{project}']\n", ["greeting", "myproject"], LATER)
+    (info,) = root.glob("user-software/**/myproject-*.dist-info")
+    (info / "direct_url.json").write_text(json.dumps({"url": project.as_uri(), "dir_info": {}}))
+    for name in ("myproject", "folder"):
+        values, said = extension.extend("mine", "--remove", name)
+        assert (values["requirements"], values["constraints"]) == (["greeting"], ["greeting==1.0"])
+        assert "stays" not in said
 
 
 def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):

@@ -25,6 +25,7 @@ With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, i
 that its stages install. Nothing is installed.
 """
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection
 from dataclasses import replace
@@ -58,6 +59,7 @@ from ebsif.environments.extending import ExtendingError
 from ebsif.environments.outcome import (
     Companion,
     Extension,
+    Request,
     check_name,
     install_command,
     make,
@@ -377,11 +379,33 @@ def change_extension(options: Namespace, names: Names, installation: Installatio
     if not is_same:
         return make_new(options, extension)
     request = request_of(options)
+    check_what_is_lost(options, request, extension, installation)
     status = make(request, extension)
     if request.install and not request.again and status == 0:
         output.hint(f"the earlier module stays as it is: {installation.load} (to remove it: ebsif remove "
                     f"{installation.module})")
     return status
+
+
+def check_what_is_lost(options: Namespace, request: Request, extension: Extension, installation: Installation) -> None:
+    """
+    Say which packages the name of a changed extension would no longer stand for.
+
+    They are lost if a file says all that it has, or if a newer one has more than the one that is changed. Raise
+    ExtendingError if nobody has asked for the earlier one: it is loaded in a shell since before the newer one.
+    """
+    newest = list(extending.of_name(extension.base.module, extension.name).values())[-1]
+    is_newest = newest.root == installation.root
+    if not (is_newest or options.module or options.date):
+        def typed(module: str) -> str:
+            return shlex.join(["ebsif", "extend", module, *request.words[1:]])
+
+        raise ExtendingError(
+            f"{shown(installation)} is loaded, but `{extension.name}` means {shown(newest)} now, without whose changes "
+            f"the new one would be made. To change the newest: {typed(f'{extension.base.module}-{extension.name}')} "
+            f"(or, to go on from the loaded one: {typed(shown(installation))})")
+    if not is_newest or options.requirements or options.from_venv:
+        check_name(request, extension)
 
 
 def change_packages(options: Namespace, environment: Environment, container: Container) -> bool:

@@ -91,11 +91,17 @@ class Environment:
             return not package
         return not (package and wanted) or wanted.specifier.contains(package.version, prereleases=True)
 
+    def name_of(self, line: str) -> str:
+        """Return the normalized name of the package of a requirement line, also of one that has only a path or URL."""
+        name = name_in(line)
+        found = current.taken(line, dict(self.packages)) if "/" in line and name not in self.packages else None
+        return normal_name(found.name) if found else name
+
     def needed_by(self, lines: Iterable[str]) -> dict[str, Package]:
         """Return the packages that requirement lines name, and all that these need, by normalized name."""
         needed: dict[str, Package] = {}
         done = set()
-        left = [(name_in(line), frozenset(extras_in(line))) for line in lines]
+        left = [(self.name_of(line), frozenset(extras_in(line))) for line in lines]
         while left:
             name, extras = left.pop()
             if (name, extras) in done or name not in self.packages:
@@ -338,13 +344,17 @@ def replace(environment: Environment, wanted: list, name: str) -> None:
 def remove(environment: Environment, names: Sequence[str]) -> None:
     """Remove packages, and the stages that were there for them; raise ChangingError if one isn't the extension's."""
     without_packages = {stage.get("name") for stage in environment.own if not lines_of(stage)}
+    removed: list[str] = []
     for text in dict.fromkeys(names):
         name = normal_name(text)
-        stages = [stage for stage in environment.own if name in map(name_in, stage["requirements"])]
-        if not stages:
+        # a project may have another name than its directory
+        lines = [line for stage in environment.own for line in stage["requirements"]
+                 if name in (name_in(line), environment.name_of(line))]
+        if not lines:
             raise ChangingError(why_not_removable(environment, name, text))
-        for stage in stages:
-            stage["requirements"] = [line for line in stage["requirements"] if name_in(line) != name]
+        removed += [environment.name_of(line) for line in lines]
+        for stage in environment.own:
+            stage["requirements"] = [line for line in stage["requirements"] if line not in lines]
             allowed = [one for one in stage.pop("allow_replace", []) if normal_name(one) != name]
             stage.update({"allow_replace": allowed} if allowed else {})
     own = [stage for stage in environment.own if lines_of(stage) or stage.get("name") in without_packages]
@@ -353,7 +363,7 @@ def remove(environment: Environment, names: Sequence[str]) -> None:
     if not any(map(lines_of, own)) and not environment.has_system:
         raise nothing_left(environment.module)
     environment.stages[environment.inherited :] = own
-    report_removal(environment, [normal_name(name) for name in names])
+    report_removal(environment, list(dict.fromkeys(removed)))
 
 
 def nothing_left(module: str) -> ChangingError:
