@@ -314,7 +314,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.leave_out_constraints()
         # without a name, $WITH_CONDA of the image decides which one is activated by hand
         if self.spec.init == INIT_CONDA_INJECTED or (self.spec.init in INIT_CONDA and self.cfg['conda_env']):
-            self.probe.check_environment(self.spec.conda_prefix)
+            self.warn(self.probe.check_environment(self.spec.conda_prefix, bool(self.spec.venv)))
         if self.spec.has_python:
             self.probe.check(bool(self.spec.venv))
         wrong = self.probe.wrong_packages(self.spec.image_packages)

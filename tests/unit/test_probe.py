@@ -70,6 +70,12 @@ def test_the_conda_environments_of_an_image():
         there.check_environment("/opt/conda/envs/ia")
     with pytest.raises(EasyBuildError, match="with Python[.] Nothing was copied[.] .* init = 'image'"):
         probe(python3="").check_environment("/opt/conda/envs/ai")
+    # hunt R1.4
+    there.inventory = {"conda_packages": {"/opt/conda/envs/r": ["r-base==4.5"]}}
+    assert "envs/r in the image has no Python: commands" in there.check_environment("/opt/conda/envs/r", venv=False)
+    for name, venv in (("r", True), ("ia", False)):
+        with pytest.raises(EasyBuildError, match="no Conda environment"):
+            there.check_environment(f"/opt/conda/envs/{name}", venv)
 
 
 @pytest.mark.usefixtures("configuration")

@@ -153,14 +153,18 @@ class ImageProbe:
         raise EasyBuildError("The image %s can't be installed like this: %s. Nothing was copied. Either %s, or %s.",
                              self.image, '; '.join(lacks), *ways)
 
-    def check_environment(self, prefix: str) -> None:
+    def check_environment(self, prefix: str, venv: bool = True) -> str:
         """
         Refuse the image unless its Python is that of a Conda environment with this path (H-05).
 
-        Without the environment, the module would quietly have another Python, or none.
+        Without the environment, the module would quietly have another Python, or none. One that is there and has no
+        Python, but R, say, is only worth a warning, which is returned, unless the module needs Python for its venv.
         """
         if self.python3 == os.path.join(prefix, 'bin', 'python3'):
-            return
+            return ''
+        if prefix in self.inventory.get('conda_packages', {}) and not venv:
+            return "The Conda environment %s in the image has no Python: commands for Python start %s" % (
+                prefix, escape(self.python3))
         names = [os.path.basename(path) if os.path.dirname(path) == os.path.join(CONDA_ROOT, 'envs') else path
                  for path in self.environments if CONDA_ENVIRONMENT.match(path) and not path_problem(path)]
         remedy = "No Conda environment with Python was found in it: with init = 'image' the module has its python3."
