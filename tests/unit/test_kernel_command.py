@@ -158,6 +158,22 @@ def test_a_kernel_of_the_newest_extension(two, tmp_path, capsys):
                    f"`ebsif kernel remove lab --prefix '{prefix}'` removes it"
 
 
+def test_a_kernel_that_a_person_has_edited(two, capsys):
+    """hunt U1.5: a variable in kernel.json is kept aside when the kernel is installed again, and only then."""
+    for _ in range(2):
+        assert main(["kernel", "install", "mine", "--name", "m1"]) == 0
+    path = two.mine / "m1/kernel.json"
+    assert sorted(one.name for one in path.parent.iterdir()) == ["kernel.json", "logo-64x64.png", "python"]
+    written, spec = path.read_text(), json.loads(path.read_text())
+    spec["env"]["OMP_NUM_THREADS"] = "4"
+    path.write_text(json.dumps(spec))
+    capsys.readouterr()
+    assert main(["kernel", "install", "mine", "--name", "m1"]) == 0
+    assert f"the previous kernel.json is now {path}.old" in " ".join(capsys.readouterr().err.split())
+    assert path.read_text() == written
+    assert json.loads((path.parent / "kernel.json.old").read_text()) == spec
+
+
 def test_kernels_if_all_extensions_of_a_name_are_removed_at_once(two, capsys):
     """V-07, J-02: what is listed before the question has the kernel once; removing earlier ones leaves it."""
     assert main(["kernel", "install", "mine", "--name", "m1"]) == 0

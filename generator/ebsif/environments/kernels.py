@@ -23,6 +23,7 @@ from easybuild.easyblocks.generic.container.install import (
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
 from ebsif import files
+from ebsif.environments.outcome import set_aside
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter, places
 from ebsif.installed.names import Names, undated
@@ -185,13 +186,20 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
 
 
 def write(kernel: Kernel, module: str) -> None:
-    """Write the files of a kernel, which has a directory."""
+    """Write the files of a kernel, which has a directory; a kernel.json that a person has edited is kept aside."""
     if kernel.newest:
         interpreter.write_commands(kernel.program, module, interpreter.starting_newest(kernel.newest))
+    path, earlier = kernel.folder / "kernel.json", read(kernel.folder)
+    if earlier and earlier.module and path.read_text(encoding="utf-8") != text_of(earlier, earlier.module):
+        set_aside(path, "kernel.json")
+    files.replace(path, text_of(kernel, module))
+
+
+def text_of(kernel: Kernel, module: str) -> str:
+    """Return the kernel.json of a kernel."""
     title = kernel_title(module) + (f", {kernel.where.name}" if kernel.where else "")
-    files.replace(kernel.folder / "kernel.json", kernel_spec(
-        str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or ""),
-        str(kernel.newest or "")))
+    return kernel_spec(str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or ""),
+                       str(kernel.newest or ""))
 
 
 def follow(root: Path, module: str, folders: Iterable[Path]) -> None:
