@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from account import OWN_MOUNTS
+from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import Installed, example_site, wheel_settings
 from person import Person
 
@@ -270,6 +271,25 @@ def test_additions_remain_in_use(request, wheels, name, text, times):
         assert "scripts that were added by hand are kept (runscripts/mine)" in result.stdout
     assert siblings(site) == []
     site.bash(f"module load Example/{root.name} && singularity exec $SIF python -c 'import byhand'")
+
+
+def test_additions_to_a_module_of_an_earlier_version(writable, wheels):
+    """S002-44, hunt R1.5: they remain in use if ebsif was upgraded since, whose own files there are the new ones."""
+    root = writable.prefix / "eb/software" / Installed.WRITABLE
+    (hints,) = (root / "user-software").rglob("ebsif_pip_hints.py")
+    now = hints.read_text()
+    hints.write_text(now + "# of an earlier version\n")
+    lock = root / "share/ebsif/lock.json"
+    content = json.loads(lock.read_text())
+    content["user_software"] = UserSoftware(str(root)).fingerprints({})
+    lock.write_text(json.dumps(content))
+    writable.bash(f"module load {Installed.WRITABLE} && "
+                  f"singularity exec -B {wheels} $SIF pip install --no-index --find-links {wheels} byhand")
+    said = writable.eb(writable.easyconfig(WRITABLE), "--rebuild", **wheel_settings(wheels)).stdout
+    assert "user software of the earlier installation works with this one; it stays in use (user-software)" in said
+    assert siblings(writable) == []
+    assert hints.read_text() == now
+    writable.bash(f"module load {Installed.WRITABLE} && singularity exec $SIF python -c 'import byhand'")
 
 
 def test_unsuitable_additions_are_set_aside(writable, wheels):

@@ -331,8 +331,8 @@ class Reinstall(MIXIN):
 
         If both installations started with the same user software and packages of the image, the earlier one's is moved
         to the new one, even if unchanged: programs may be running from it. So is changed user software that another
-        easyblock installed, if it works here. Otherwise (another image, other packages) changed user software is set
-        aside, because what was added may not work with the new installation.
+        easyblock, or another version of this one, has made, if it works here. Otherwise (another image, other packages)
+        changed user software is set aside, because what was added may not work with the new installation.
 
         `earlier` is the directory of that installation. `merge` is true if the new installation is complete, so that
         changes can be moved to it.
@@ -352,7 +352,10 @@ class Reinstall(MIXIN):
                 print_msg("user software was changed by hand since it was installed; it is kept as it is (%s)",
                           ', '.join(changed), log=self.log)
             return
-        if merge and changed and not before.record and self.adopt(before, now):
+        # another version of ebsif has other files of its own there
+        is_same_recipe = bool(before.installed) and is_same_image and all(
+            getattr(before.record, name) == getattr(now.record, name) for name in ('venv_packages', 'stages'))
+        if merge and changed and (not before.record or is_same_recipe) and self.adopt(before, now):
             print_msg("user software of the earlier installation works with this one; it stays in use (%s)",
                       ', '.join(changed), log=self.log)
             return
