@@ -1404,6 +1404,14 @@ def test_a_module_that_was_removed_while_it_was_loaded(prefix, monkeypatch, tmp_
     monkeypatch.setenv("EBSIF_LOADED_MODULE", MINE)
     assert places.loaded().module == MINE
     assert doctor.find_removed_module() == []
+    # the runtime refuses to bind what isn't there
+    software = root / "user-software.squashfs"
+    monkeypatch.setenv("EBSIF_MOUNTED_USER_SOFTWARE", str(software))
+    software.unlink(missing_ok=True)
+    (finding,) = doctor.find_removed_module()
+    assert finding.text.startswith(f"{software} was removed after {MINE} was loaded, so no container starts: put it ")
+    software.touch()
+    assert doctor.find_removed_module() == []
     shutil.rmtree(root)
     assert places.loaded() is None
     assert main(["show"]) == 2

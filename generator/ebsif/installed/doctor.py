@@ -190,12 +190,18 @@ def find_modules_tool() -> Finding:
 
 
 def find_removed_module() -> list[Finding]:
-    """Return a Finding if the loaded container module was removed: modules tools can't unload it then."""
-    root = os.environ.get("CONTAINERROOT")
-    if not root or is_there(Path(root)):
+    """Return a Finding if the loaded container module, or its user software, was removed: no container starts then."""
+    root, mounted = os.environ.get("CONTAINERROOT"), os.environ.get("EBSIF_MOUNTED_USER_SOFTWARE")
+    if not root:
         return []
-    return [Finding(WARNING, "loaded module", f"{os.environ.get('EBSIF_LOADED_MODULE') or root} was removed while it "
-                    "was loaded: open a new shell")]
+    module = os.environ.get("EBSIF_LOADED_MODULE") or root
+    if not is_there(Path(root)):
+        # modules tools can't unload it
+        return [Finding(WARNING, "loaded module", f"{module} was removed while it was loaded: open a new shell")]
+    if mounted and not is_there(Path(mounted)):
+        return [Finding(WARNING, "loaded module", f"{mounted} was removed after {module} was loaded, so no container "
+                        "starts: put it back, or unload the module and load it again to go on without it")]
+    return []
 
 
 def find_user_packages() -> list[Finding]:
