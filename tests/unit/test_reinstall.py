@@ -228,6 +228,7 @@ def test_scripts_of_a_recipe(tmp_path):
     for folder in ("bin", "easybuild"):
         (tmp_path / "1.0" / folder).mkdir()
     (tmp_path / "1.0/easybuild/old.eb").write_text(RECIPE)
+    (tmp_path / "1.0/a.sif").touch()
     theirs = {
         "bin/start-shell": "#!/bin/bash -e\nif [ -f a.sif ] ; then\n"
                            "    singularity exec $SIF bash -c \"echo '{}' ; exec bash \\\"$@\\\"\"\nfi\n",
@@ -235,6 +236,10 @@ def test_scripts_of_a_recipe(tmp_path):
         "bin/make-squashfs": f"#!/bin/bash\ncd {tmp_path}/1.0\nmksquashfs user-software user-software.squashfs\n"}
     mine = {"runscripts/shorter": '#!/bin/bash -e\nexport RANK=$SLURM_PROCID\npython "$@"\n',
             "runscripts/changed": theirs["runscripts/distributed"].replace("sleep 2", "sleep 9"),
+            # R1.6: in a line with a placeholder, a value, a command and an indentation of one's own
+            "bin/own-value": theirs["bin/start-shell"].replace("a.sif", "b.sif"),
+            "bin/own-command": theirs["bin/make-squashfs"].replace("/1.0", "/1.0; echo mine"),
+            "bin/own-indentation": theirs["bin/start-shell"].replace("    singularity", "singularity"),
             "runscripts/end": 'python "$@"\n', "runscripts/longer": theirs["runscripts/distributed"] + "echo done\n"}
     for name, text in {**theirs, **mine}.items():
         (tmp_path / "1.0" / name).write_text(text)

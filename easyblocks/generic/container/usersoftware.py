@@ -125,7 +125,7 @@ class UserSoftware:
             return []
         texts = [recipe_lines(path) for path in glob.glob(os.path.join(glob.escape(self.root), 'easybuild', '*.eb'))]
         found = [name for name in self.scripts if not os.path.islink(self.path(name))
-                 and any(is_in_recipe(self.path(name), lines) for lines in texts)]
+                 and any(is_in_recipe(self.path(name), lines, self.root) for lines in texts)]
         return found + [name for name in self.scripts if os.path.islink(self.path(name)) and os.path.normpath(
             os.path.join(os.path.dirname(name), os.readlink(self.path(name)))) in found]
 
@@ -216,6 +216,8 @@ def pin_in(path: str) -> Optional[str]:
 # In an easyconfig: the beginning and the end of the text of a script, and what it or the shell replaces in it.
 TEXT_BEGINS, TEXT_ENDS = re.compile(r'(\"""|\'\'\'|<<\s*[\'"]?EOF[\'"]?)\Z'), re.compile(r'(\"""|\'\'\'|EOF\b)')
 PLACEHOLDER = re.compile(r'%\(\w+\)s|(?<!\$)\{\w+\}|`[^`]*`')
+# Numbers and words of this length are in most easyconfigs.
+SHORT = 7
 
 
 def recipe_lines(path: str) -> List[str]:
@@ -227,25 +229,41 @@ def recipe_lines(path: str) -> List[str]:
     # what Python, its f-strings and the shell need
     for written, meant in (('\\', ''), ('{{', '{'), ('}}', '}'), ('%%', '%')):
         text = text.replace(written, meant)
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
-def is_in_recipe(path: str, lines: List[str]) -> bool:
+def is_in_recipe(path: str, lines: List[str], root: str) -> bool:
     """Return whether a script is one of the texts in an easyconfig, from its first line to its last."""
     script = recipe_lines(path)
     for number, line in enumerate(lines):
         after = number + 1 + len(script)
-        if script and TEXT_BEGINS.search(line) and after < len(lines) and TEXT_ENDS.match(lines[after]) and all(
-                map(is_made_from, script, lines[number + 1:after])):
+        if script and TEXT_BEGINS.search(line) and after < len(lines) and TEXT_ENDS.match(lines[after].strip()) and all(
+                is_made_from(*pair, lines, root) for pair in zip(script, lines[number + 1:after])):
             return True
     return False
 
 
-def is_made_from(line: str, written: str) -> bool:
-    """Return whether a line of a script is made from a line of an easyconfig, which may have placeholders."""
+def is_made_from(line: str, written: str, lines: List[str], root: str) -> bool:
+    """
+    Return whether a line of a script is made from a line of an easyconfig, which may have placeholders.
+
+    What a person has written in the place of a placeholder must not count. So its value has to be the installation, a
+    file in it, such as the image, or a longer text that the easyconfig has elsewhere.
+    """
+    if line == written:
+        return True
     parts = PLACEHOLDER.split(written)
-    # of a line that consists of placeholders, nobody knows
-    return line == written or (len(''.join(parts)) > 2 and bool(re.fullmatch('.*'.join(map(re.escape, parts)), line)))
+    found = re.fullmatch('(.*)'.join(map(re.escape, parts)), line) if len(parts) > 1 else None
+    return found is not None and all(is_value_of_recipe(value, lines, root) for value in found.groups())
+
+
+def is_value_of_recipe(value: str, lines: List[str], root: str) -> bool:
+    """Return whether a text is the installation, a file in it, or a longer text of an easyconfig."""
+    if value == root:
+        return True
+    if len(value) > SHORT and any(value in line for line in lines):
+        return True
+    return value not in ('', '.', '..') and '/' not in value and os.path.lexists(os.path.join(root, value))
 
 
 def fingerprint(path: str) -> str:
