@@ -92,6 +92,27 @@ def test_the_page_and_its_workflow(center, small_image):
     assert "read this" in (modules / "1.1.lua").read_text()
 
 
+def test_an_image_that_was_moved(center, small_image):
+    """hunt U1.3: module and doctor say what to correct in the easyconfig; a rebuild alone would look where it was."""
+    path = put(center, small_image, "alpha-1.0")
+    easyconfig = center.easyconfig(f"sources = ['{path.name}']\nimage = 'central'\nimage_dirs = ['{path.parent}']\n"
+                                   "init = 'none'\n")
+    easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
+    center.eb(easyconfig, f"--sourcepath={path.parent}")
+    moved = center.appl / "elsewhere" / path.name
+    moved.parent.mkdir()
+    path.rename(moved)
+    load = "module load Example && singularity exec $SIF true && echo $SIF"
+    said = "".join(center.bash(load, check=False).stderr.split())
+    assert "Ifitwasmoved,correctitsdirectoryintheeasyconfig,andreinstallthemodule" in said
+    copy = next((center.prefix / "eb/software/Example").glob("*/easybuild/*.eb"))
+    doctor = center.run(["ebsif", "doctor", "--installed", str(center.prefix / "eb")], check=False)
+    assert doctor.returncode == 1 and f"correct its directory in {copy} (" in " ".join(doctor.stdout.split())
+    copy.write_text(copy.read_text().replace(str(path.parent), str(moved.parent)))
+    center.eb(copy, "--rebuild", f"--sourcepath={moved.parent}")
+    assert center.bash(load).stdout.strip() == str(moved)
+
+
 def test_the_workflow_is_valid():
     """V-08: its keys are those of GitHub Actions, and each job runs for one event on a machine of one's own."""
     content = yaml.safe_load(WORKFLOW.read_text().replace("\non:", "\n'on':"))

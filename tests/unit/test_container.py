@@ -102,7 +102,7 @@ def test_a_venv_that_can_not_be_created(venv, errors, said):
 
 
 @pytest.mark.parametrize(("image", "said"), [
-    ("own", "If you removed your own copy, "), ("central", "This module has no copy: put the image back, ")])
+    ("own", "If you removed your own copy, "), ("central", "This module has no copy: put the image back. ")])
 def test_what_to_do_about_a_missing_image(image, said):
     """S002-17: who loads a module without a copy of the image is not told of a copy."""
     assert ModuleFile(spec(image=image), Record(), "Example/1.0").image_remedy.startswith(said)

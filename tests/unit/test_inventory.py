@@ -262,7 +262,7 @@ def test_images_of_others(eb_prefix, tmp_path):
     theirs = base / f"easybuild/{BASE.replace('/', '-')}.eb"
     assert f"and this module again with `eb --rebuild {theirs} {copy}`" in state(
         root, resolved=str(base / "a.sif"))[0].problem
-    assert "is the file system mounted? If the image was removed, put the right image back" in \
+    assert "is the file system mounted? If the image was removed, put it back. If it was moved, correct " in \
         state(root, kind="central", origin=None)[0].problem
 
 

@@ -189,7 +189,8 @@ class ModuleSettings:
         if owner:
             return "It is the image of %s, which was removed or has another image now: reinstall that module with " \
                 "eb, or this one with `eb --rebuild`." % owner
-        return "This module has no copy: put the image back, or reinstall the module with `eb --rebuild`."
+        return "This module has no copy: put the image back. If it was moved, correct its directory in the " \
+            "easyconfig, and reinstall the module with `eb --rebuild`."
 
     def binds(self) -> Iterator[Line]:
         """Yield the binds."""

@@ -158,9 +158,12 @@ def gone(installation: Installation, kind: str, origin: Optional[str]) -> str:
     places = [str(path) for path in candidates(installation)]
     if kind == IMAGE_OWN or (kind == IMAGE_REFERENCE and origin):
         return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
-    file = installation.record.image.file
+    file, easyconfig = installation.record.image.file, installation.easyconfig or "the module's easyconfig"
+    # a rebuild looks in the same places
     return (f"the image {file} isn't where the module looks for it ({', '.join(places) or 'no place is recorded'}): is "
-            f"the file system mounted? If the image was removed, {remedy(installation, kind, origin)}")
+            "the file system mounted? If the image was removed, put it back. If it was moved, correct its directory "
+            f"in {easyconfig} (`ebsif add` with the image's new path says what to correct in a catalog), and install "
+            f"the module again with `{installation.rebuild}`")
 
 
 def remedy(installation: Installation, kind: str, origin: Optional[str]) -> str:
