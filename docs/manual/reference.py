@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
-from ebsif import cli
+from ebsif import cli, parsing
 from ebsif.catalogue import schema
 
 
@@ -98,16 +98,10 @@ def commands() -> Page:
     """Return the page of all commands of ebsif."""
     parsers = (subparser(name) for name in cli.COMMANDS)
     sections = [Section(
-        f"ebsif {name}", name, list(options(parser)), parser.description, usage(parser),
+        f"ebsif {name}", name, list(options(parser)), parser.description, parsing.usage(parser),
         textwrap.dedent((parser.epilog or "").partition("\n")[2])) for name, parser in zip(cli.COMMANDS, parsers)]
     return Page("Commands", "All commands of `ebsif`, in the order of `ebsif --help`. A command ends with "
                             "0 (done), 1 (something was found), 2 (usage error) or 3 (failed).", sections)
-
-
-def usage(parser: argparse.ArgumentParser) -> str:
-    """Return the usage of a command without the word before it, by which argparse indents the other lines."""
-    word = "usage: "
-    return re.sub(f"(?m)^.{{{len(word)}}}", "", parser.format_usage())
 
 
 def subparser(name: str) -> argparse.ArgumentParser:
@@ -121,7 +115,7 @@ def options(parser: argparse.ArgumentParser) -> Iterator[Entry]:
     """Yield the arguments and options of a command, without --help."""
     formatter = parser._get_formatter()
     for action in parser._actions:
-        if action.help == argparse.SUPPRESS or isinstance(action, argparse._HelpAction):
+        if action.help == argparse.SUPPRESS or isinstance(action, parsing.Help):
             continue
         # "-o DIRECTORY, --output DIRECTORY", or the name of an argument
         name = formatter._format_action_invocation(action)

@@ -4,93 +4,61 @@ The command ``ebsif``: run a subcommand, and turn errors into a message and an e
 What the help doesn't need is imported where it is used, because importing takes most of the help's time.
 """
 
-import argparse
 import atexit
 import contextlib
 import gc
 import importlib.util
 import os
+import shlex
 import signal
 import sys
 import textwrap
 
 from ebsif import version
-from ebsif.commands import COMMANDS, HEADINGS, MOVED, STATUSES
+from ebsif.commands import COMMANDS, FIRST_STEPS, HEADINGS, MOVED, STATUSES
 from ebsif.errors import FAILED, EbsifError, UsageError
+from ebsif.parsing import DOCUMENTATION, Parser, wrapped
 
-# that of `typing`, which takes longer to import than the help to print
+# typing takes longer to import than the help to print
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Sequence
-    from typing import Any, NoReturn, Optional
+    from typing import Optional
 
 EXIT_INTERRUPTED = 130
 
 # What EasyBuild has besides easyblocks.
 EASYBUILD = ("easybuild.framework", "easybuild.tools")
 
-class Store(argparse.Action):
-    """
-    What an option without `action` does: keep its value, and don't drop one that was given before (H-03).
-
-    An option with a list of values (`nargs`) adds up; one with a single value is refused the second time.
-    """
-
-    is_given = False
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: "Any",
-                 option_string: "Optional[str]" = None) -> None:
-        """Keep the value in the namespace."""
-        if option_string and self.is_given:
-            if not isinstance(values, list):
-                parser.error(f"{option_string} can be given only once")
-            values = [*getattr(namespace, self.dest), *values]
-        self.is_given = bool(option_string)
-        setattr(namespace, self.dest, values)
-
-
-class Parser(argparse.ArgumentParser):
-    """
-    The parser of one command line, which leaves exit status and message of usage errors to `main`.
-
-    All options of all commands are made by it, and so follow the rule of `Store`.
-    """
-
-    def __init__(self, *arguments: "Any", **settings: "Any") -> None:
-        """Let options without `action` use Store."""
-        super().__init__(*arguments, **settings)
-        self.register("action", None, Store)
-
-    def error(self, message: str) -> "NoReturn":
-        """Raise UsageError."""
-        raise UsageError(f"{message} (see `{self.prog} --help`)")
-
-
-def help_text() -> str:
-    """Return the help of ebsif."""
-    lines = ["usage: ebsif COMMAND [OPTION...] [ARGUMENT...]", "       ebsif [--help | --version]", "",
-             "Install container images as environment modules, with EasyBuild."]
+def help_text(short: bool = False) -> str:
+    """Return the help of ebsif, or one that fits a screen."""
+    lines = ["usage: ebsif COMMAND [OPTION...] [ARGUMENT...]", "       ebsif help [COMMAND]", "",
+             "Install container images as environment modules, with EasyBuild.", "", "first steps:", FIRST_STEPS]
     for heading, commands in HEADINGS.items():
-        lines += ["", f"{heading}:", *(f"  {name:10} {text}" for name, text in commands.items())]
-    advice = "Run `ebsif COMMAND --help` for the options of a command."
-    return "\n".join([*lines, "", advice, "", STATUSES])
+        if short:
+            lines += wrapped(f"{heading}: {', '.join(commands)}", 4)
+        else:
+            lines += [f"{heading}:", *(f"  {name:12} {text}" for name, text in commands.items()), ""]
+    if short:
+        return "\n".join([*lines, "", "`ebsif --help` says what each command does.", ""])
+    advice = "Options of a command: `ebsif COMMAND -h`, all about it: `ebsif help COMMAND`."
+    return "\n".join([*lines, advice, DOCUMENTATION, "", STATUSES])
 
 
-def configure(parser: argparse.ArgumentParser, name: str) -> None:
+def configure(parser: "argparse.ArgumentParser", name: str) -> None:
     """Add description, options and arguments of a command to its parser."""
     from ebsif.commands import options
 
     # `import` is a word of Python
     module = importlib.import_module(f"ebsif.commands.{name.replace('import', 'import_')}")
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "\n\n".join(textwrap.fill(text, 80) for text in (module.__doc__ or "").strip().split("\n\n"))
     parser.epilog = f"examples:\n{module.EXAMPLES}"
     module.configure(parser)
-    options.add_verbosity(parser)
+    options.add_common(parser)
     placeholder, more = getattr(module, "MORE", ("", ""))
-    if more:
-        parser.usage = f"{parser.format_usage()[len('usage: '):].rstrip()} [-- {placeholder}...]"
-    parser.set_defaults(run=module.run, command=name, takes_more=more)
+    parser.set_defaults(run=module.run, command=name, placeholder=placeholder, takes_more=more,
+                        needs_more=getattr(module, "NEEDS_MORE", False))
 
 
 def parser_of(name: str) -> Parser:
@@ -109,7 +77,7 @@ def complete() -> None:
         # it was there when `ebsif completion` was run; a Tab key can't explain anything
         sys.exit(FAILED)
     words = os.environ.get("COMP_LINE", "").split()
-    parser = argparse.ArgumentParser(prog="ebsif")
+    parser = Parser(prog="ebsif")
     commands = parser.add_subparsers()
     for name, text in COMMANDS.items():
         subparser = commands.add_parser(name, help=text)
@@ -147,7 +115,7 @@ def without_easybuild(arguments: "Sequence[str]") -> str:
     from ebsif.commands.options import add_settings, settings_of
 
     # the parser of the command may not be there: its module imports EasyBuild
-    parser = Parser(add_help=False)
+    parser = Parser()
     add_settings(parser)
     options, _ = parser.parse_known_args(arguments)
     modules = []
@@ -199,12 +167,15 @@ def main(arguments: "Optional[Iterable[str]]" = None) -> int:
 def run(arguments: "Sequence[str]") -> int:
     """Run the command that arguments name, and return the exit status."""
     name = arguments[0] if arguments else ""
-    if not name or name in ("-h", "--help"):
-        print(help_text(), end="", file=sys.stdout if name else sys.stderr)
+    if not name or name in ("-h", "--help") or list(arguments) == ["help"]:
+        print(help_text(name == "-h"), end="", file=sys.stdout if name else sys.stderr)
         return 0 if name else UsageError.status
     if name == "--version":
         print(f"ebsif {version()}")
         return 0
+    if name == "help":
+        # of the command that is named
+        name, arguments = arguments[1], [arguments[1], "--help"]
     if name not in COMMANDS:
         raise UsageError(unknown_command(name))
     # arguments after -- are for eb, or for the program that a command runs
@@ -218,14 +189,25 @@ def run(arguments: "Sequence[str]") -> int:
     if not options.takes_more:
         unknown += options.more
     if unknown:
-        advice = f": put -- before {options.takes_more}" if options.takes_more else ""
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
+        parser.error(unexpected(unknown, arguments, options.takes_more))
     from ebsif.processes import interruptible
     from ebsif.report import output
 
     output.set_level(output.VERBOSE if options.verbose else output.QUIET if options.quiet else output.NORMAL)
     with interruptible():
         return options.run(options)
+
+
+def unexpected(unknown: "Sequence[str]", arguments: "Sequence[str]", takes_more: str) -> str:
+    """Return what to do about arguments that a command doesn't have; `takes_more` is what it takes after --."""
+    said = f"unrecognized arguments: {' '.join(unknown)}"
+    if not takes_more or "--" in arguments:
+        return said
+    start = list(arguments).index(unknown[0]) if unknown[0] in arguments else 0
+    if not start or unknown[0].startswith("-"):
+        return f"{said}: put -- before {takes_more}"
+    command = shlex.join(["ebsif", *arguments[:start], "--", *arguments[start:]])
+    return f"{said}: put -- before {takes_more}: `{command}`"
 
 
 def unknown_command(name: str) -> str:

@@ -43,7 +43,7 @@ WAYS = {
     "container-exec": "my-exec python show.py",
     "conda-python-simple": "singularity exec $SIF conda-python-simple show.py",
     "conda-python-distributed": "singularity exec $SIF conda-python-distributed show.py",
-    "ebsif python --command": '"${command[@]}" python show.py',
+    "ebsif interpreter --command": '"${command[@]}" python show.py',
 }
 
 
@@ -75,7 +75,7 @@ def entered(tmp_path_factory, base_image):
 def shown(site, suffix, script, **environment):
     """Return each rank's variables, in the order of ranks, for each line that a script prints."""
     module = f"Example/1.0{suffix}"
-    prelude = f"read -r -a command < <(ebsif python --command {module})\nmodule load {module} || exit 99\n"
+    prelude = f"read -r -a command < <(ebsif interpreter --command {module})\nmodule load {module} || exit 99\n"
     output = site.bash(prelude + script, **environment).stdout
     return [found for _, found in sorted(map(json.loads, re.findall(r"^\[.*\]$", output, re.MULTILINE)),
                                          key=lambda one: one[0])]

@@ -324,23 +324,23 @@ def test_definition_files(several_once):
 
 
 def test_the_equivalent_command(several_once):
-    """S002-13, use D12.12: `ebsif python --command` prints the equivalent command without the module, loaded or not."""
+    """S002-13, use D12.12: `ebsif interpreter --command` prints the equivalent command, loaded or not."""
     site = several_once.site
-    script = f"export MODULEPATH='{site.modules}'; ebsif python --command Own/1.0"
+    script = f"export MODULEPATH='{site.modules}'; ebsif interpreter --command Own/1.0"
     line = site.bash(script).stdout.strip()
     assert " singularity exec -B " in line
     # settings of the user aside; the environment contains something that is not valid text
     own = {"APPTAINER_BINDPATH": "/srv:/srv", "SINGULARITYENV_QUOTED": "mine", "APPTAINERENV_PREPEND_PATH": "/mine"}
     assert site.bash(script, **own).stdout.strip() == line
-    loaded = "export ODD=$'\\377'; module load Own/1.0; ebsif python --command Own/1.0"
+    loaded = "export ODD=$'\\377'; module load Own/1.0; ebsif interpreter --command Own/1.0"
     assert site.bash(loaded, **own).stdout.strip() == line
     code = "import sys, os; print(sys.prefix, os.environ['QUOTED'], os.path.isdir('/mnt'))"
     command = site.bash(f'{line} python -c "{code}"').stdout
     assert command == "/user-software/venv/pytorch it's $HOME True\n"
-    result = site.bash("ebsif python --command NoSuchModule/1.0", check=False)
+    result = site.bash("ebsif interpreter --command NoSuchModule/1.0", check=False)
     assert result.returncode == 3
     assert "NoSuchModule/1.0" in result.stderr
-    result = site.run(["ebsif", "python", "x", "--command"], check=False, LMOD_CMD="")
+    result = site.run(["ebsif", "interpreter", "x", "--command"], check=False, LMOD_CMD="")
     assert result.returncode == 3
     assert "modules tool" in result.stderr
 
@@ -628,8 +628,8 @@ def test_one_container_at_a_time(pair):
     replaced = pair.site.bash(f"module load One/1.0; {job} Two/1.0").stdout.split()
     assert replaced[-1].endswith("/Two/1.0")
     assert replaced[-2] == "0"
-    # `ebsif python --command` for one with the other loaded works, too
-    assert "/One/" in pair.site.bash("module load Two/1.0; ebsif python --command One/1.0").stdout
+    # `ebsif interpreter --command` for one with the other loaded works, too
+    assert "/One/" in pair.site.bash("module load Two/1.0; ebsif interpreter --command One/1.0").stdout
     # a swap works in either case
     swapped = pair.site.bash("module load Two/1.0; module swap Two/1.0 One/1.0; echo $CONTAINERROOT; module list 2>&1")
     assert swapped.stdout.split("\n")[0].endswith("/One/1.0")

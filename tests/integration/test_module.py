@@ -484,6 +484,31 @@ def test_a_command_without_the_module(installed_once, tmp_path):
     assert "module.conf is missing: write the module again with eb --module-only" in result.stderr
 
 
+def test_ebsif_run(installed_once):
+    """N-02: a command runs in the container as after `module load`, loaded or not; its status and signals are true."""
+    site, module = installed_once.site, installed_once.SQUASHED
+    code = "import greeting, os; print(greeting.__file__, os.environ['RUNSCRIPTS'], os.path.exists('/.singularity.d'))"
+    expected = installed_once.load(module, f'singularity exec $SIF python -c "{code}"').stdout
+    assert expected.endswith(" True\n")
+    run = f"ebsif run {module} --"
+    assert site.bash(f'{run} python -c "{code}"').stdout == expected
+    assert installed_once.load(installed_once.WRITABLE, f'{run} python -c "{code}"').stdout == expected
+    result = site.bash(f"""
+        {run} sh -c 'exit 7'; echo $?
+        {run} sh -c 'kill -TERM $$'; echo $?
+        {run} no-such-program 2>/dev/null; echo $?
+        # the signal reaches the command, which ends by itself
+        {run} sh -c 'trap "exit 9" USR1; echo ready; while :; do sleep 0.1; done' >ready & pid=$!
+        until grep -q ready ready; do sleep 0.1; done
+        kill -USR1 $pid; wait $pid; echo $?
+        {run} yes | head -n 1; echo "${{PIPESTATUS[0]}}"
+        cat <<<input | {run} cat
+    """)
+    assert result.stdout.splitlines() == ["7", "143", "255", "9", "y", "141", "input"], result.stderr
+    said = site.bash("ebsif run NoSuchModule/1.0 -- true", check=False)
+    assert (said.returncode, said.stdout) == (3, "")
+
+
 def test_start_shell_without_the_module(installed_once):
     """Without its module a command names problem and remedy, without output of the runtime."""
     result = installed_once.site.bash(f"{installed_once.root(installed_once.SQUASHED)}/bin/start-shell", check=False)

@@ -49,7 +49,7 @@ def test_an_extension_that_is_changed(person):
         type needed-too >/dev/null 2>&1 || echo no others
         make-venv ~/env >&2
         module unload Example
-        ebsif python mine --write ~/bin/python-mine >&2
+        ebsif interpreter mine --write ~/bin/python-mine >&2
         ebsif kernel install mine --name mine >&2
     """)
     assert said.stdout.splitlines() == ["board 1.0 ['a', 'b c'] True", "no others"]

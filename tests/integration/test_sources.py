@@ -197,7 +197,7 @@ def test_new_moved_and_missing_tags(place):
     (place.records / "Tool.yaml").write_text(text)
     (place.folder / "own/mine/site.yaml").write_text(
         "name: mine\ndescription: x\nimages:\n  ignored: [skip*]\n  repositories: [docker://127.0.0.1:9/no/registry]\n")
-    said = place.ebsif("update", status=1)
+    said = place.ebsif("scan", status=1)
     sha256 = hashlib.sha256(b"image 2.0").hexdigest()
     assert f"+    source: {name}:2.0@{images['2.0'].digest}\n+    sha256: {sha256}\n+    size: 9\n" in said
     assert said.count("+    source: ") == 1, said
@@ -207,7 +207,7 @@ def test_new_moved_and_missing_tags(place):
     assert f"note: {name}:latest: is {images['moved'].digest} today, the image of Tool/1.3-1. A tag can change" in said
     assert f"warning: {name}:nightly: is not in the catalogue, and can't be added: no family has images with" in said
     assert "skipped" not in said
-    place.ebsif("update", "--write", status=1)
+    place.ebsif("scan", "--write", status=1)
     assert place.record("Tool")["source"] == f"{name}:2.0@{images['2.0'].digest}"
     assert not (place.folder / "eb").exists()
 
@@ -228,8 +228,8 @@ def test_a_registry_with_a_login(tmp_path, private_registry, monkeypatch):
     assert f"log in with `apptainer registry login --username NAME docker://{host}`" in said
     (place.folder / "own/mine/site.yaml").write_text(
         f"name: mine\ndescription: x\nimages: {{repositories: ['{name}']}}\n")
-    assert "its tags can't be read: " in place.ebsif("update", status=1)
-    assert "+    source: " in place.ebsif("update", "--write", status=1, **login)
+    assert "its tags can't be read: " in place.ebsif("scan", status=1)
+    assert "+    source: " in place.ebsif("scan", "--write", status=1, **login)
     (tmp_path / ".apptainer").mkdir()
     (tmp_path / ".apptainer/docker-config.json").write_text(json.dumps({"auths": {host: {"auth": secret}}}))
     place.ebsif("add", f"{name}:2.0")

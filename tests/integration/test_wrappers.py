@@ -250,8 +250,8 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     """
     lumi B2, L-07, S004-18, S003-01, S000-15: the runtime's option for this kind of GPU, if the device exists.
 
-    Module, wrapper and `ebsif python --command` agree; none has it without that GPU, or if it's disabled. Stages are
-    installed with either kind.
+    Module, wrapper and `ebsif interpreter --command` agree; none has it without that GPU, or if it's disabled. Stages
+    are installed with either kind.
     """
     text = f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\n" \
         "init = 'conda-injected'\nconda_env = 'pytorch'\nwrappers = ['python']\n"
@@ -269,7 +269,7 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     (fake / "apptainer").chmod(0o755)
     script = "\n".join([
         site.tool.init, f"module use '{site.modules}'", f"PATH={fake}:$PATH", f"for suffix in {' '.join(kinds)}; do",
-        "    echo $suffix", "    ebsif python --command Example/1.0$suffix", "    module load Example/1.0$suffix",
+        "    echo $suffix", "    ebsif interpreter --command Example/1.0$suffix", "    module load Example/1.0$suffix",
         "    python -V", "    env | grep -E '_(ROCM|NV)='", "    module unload Example", "done"])
 
     def options(devices):
@@ -285,7 +285,7 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
         return {suffix: sorted(words) for suffix, words in found.items() if words}
 
     assert options("/dev/null") == {}
-    # from `ebsif python --command`, the wrapper and the module
+    # from `ebsif interpreter --command`, the wrapper and the module
     assert options("/dev/kfd") == {"-rocm": ["--rocm", "--rocm", "APPTAINER_ROCM=1", "SINGULARITY_ROCM=1"]}
     assert options("/dev/nvidiactl") == {"-cuda": ["--nv", "--nv", "APPTAINER_NV=1", "SINGULARITY_NV=1"]}
 

@@ -3,8 +3,8 @@
 # The site's EasyBuild is a module, which sets its naming scheme, easyblocks and robot paths.
 module load EasyBuild-user/5
 # status 1: something is new
-ebsif update --site local || [ $? = 1 ]
-ebsif update --site local --write
+ebsif scan --site local || [ $? = 1 ]
+ebsif scan --site local --write
 ebsif render --site local
 ebsif check --deep
 eb easyconfigs/p/PyTorch/PyTorch-2.14.0-*.eb
@@ -18,5 +18,5 @@ ebsif docs --site local -o pages
 ebsif show oras://$REGISTRY/ai/new:3
 ebsif add oras://$REGISTRY/ai/new:3 2>&1 | tee printed
 eval "$(sed -n 's/^install it with: //p' printed)"
-ebsif update --site local && echo all there
+ebsif scan --site local && echo all there
 ebsif add images/pytorch-2.14.0-cpu-python-3.11.sif

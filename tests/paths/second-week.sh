@@ -30,6 +30,6 @@ ebsif kernel install mine || echo "needs ipykernel"
 ebsif kernel install ~/dev
 ebsif kernel list
 ebsif kernel remove "$(ebsif kernel list | sed -n '1s/ .*//p')"
-ebsif python mine --write ~/bin/mine-python
+ebsif interpreter mine --write ~/bin/mine-python
 env -i HOME="$HOME" PATH=/usr/bin:/bin ~/bin/mine-python -c 'import greeting; print("edited with", greeting.__file__)'
 ebsif extend mine --remove greeting --install

@@ -182,6 +182,8 @@ def follow_a_researcher(person):
     site = person.site
     said = person.types("first-day")
     assert "Example/1.0-writable  here       3.11    numpy 2.4.6\n" in said
+    # N-02
+    assert "\nnothing loaded 2.4.6\n" in said
     assert "with /opt/miniconda3/" in said
     said = person.types("second-week")
     mine = re.search(r"^yes: (\S+) can be", said, re.MULTILINE).group(1)
@@ -211,7 +213,7 @@ def test_an_administrator(lumi, wheels, base_image, small_image, registry):
     # admin D12: the project's records stay in the project's file; a second time, nothing changes
     assert records.startswith("name: PyTorch\nextends: true\ncontainers:\n  - family: example\n")
     assert records.count("  - family:") == 1
-    assert "1 new record; to write: ebsif update --site local " in said
+    assert "1 new record; to write: ebsif scan --site local " in said
     assert re.search(r"^all there$", said, re.MULTILINE)
     assert re.search(rf"^    source: oras://{registry.host}/ai/new:3@sha256:[0-9a-f]{{64}}$", said, re.MULTILINE)
     assert (site.modules / "new/3.lua").is_file()

@@ -114,7 +114,7 @@ def test_an_image_without_a_name_stops_nothing_else(place, change, problem):
     for command in (["list", "--json"], ["diff", "JAX/0.5.0", "JAX/0.10.0"], ["show", "JAX/0.5.0"]):
         result = run(place, *command, *MINE, status=int(command[0] == "diff"))
         assert line in result.stderr and "jax" in result.stdout.lower()
-    for command in (["update"], ["add", "x.sif"], ["docs", "-o", "pages"]):
+    for command in (["scan"], ["add", "x.sif"], ["docs", "-o", "pages"]):
         assert f"ebsif: {line}" in run(place, *command, *MINE, status=3).stderr
 
 
@@ -575,14 +575,14 @@ def test_a_wrong_file_of_the_catalogue_stops_no_user(place, command):
 def test_a_wrong_file_is_an_error_for_those_who_edit_it(place):
     """F-13: render and check report it, and neither add nor update takes its records for missing ones."""
     (place / "sites/mine/containers/Wrong.yaml").write_text(WRONG)
-    for command, status in ((["render", "-n"], 1), (["check"], 1), (["update"], 3), (["add", "x.sif"], 3)):
+    for command, status in ((["render", "-n"], 1), (["check"], 1), (["scan"], 3), (["add", "x.sif"], 3)):
         said = run(place, *command, *MINE, status=status)
         assert "Wrong.yaml:3: " in said.stdout + said.stderr
         assert "left out" not in said.stderr
 
 
 @pytest.mark.parametrize("command", [
-    ["list"], ["render"], ["check"], ["update"], ["docs", "-o", "pages"], ["show", "JAX"]], ids=lambda words: words[0])
+    ["list"], ["render"], ["check"], ["scan"], ["docs", "-o", "pages"], ["show", "JAX"]], ids=lambda words: words[0])
 def test_a_closed_catalogue_is_not_an_empty_one(place, command):
     """F-13: containers that can't be read don't count as removed, and their published pages stay."""
     run(place, "docs", "-o", "pages", *MINE)

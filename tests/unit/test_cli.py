@@ -1,6 +1,7 @@
 """The command line: help, usage errors, doctor."""
 
 import configparser
+import contextlib
 import json
 import os
 import re
@@ -38,9 +39,21 @@ def run(*arguments, **options):
     (["isntall"], "ebsif: there is no command 'isntall': did you mean install or installed? "),
     (["nonsense"], "ebsif: there is no command 'nonsense' "), (["--site", "lumi", "list"], "ebsif: options follow"),
     (["lock"], "ebsif: no container given"), (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
-    (["list", "--", "x"], "ebsif: unrecognized arguments: x "), (["push"], "ebsif: the following arguments are "),
-    (["completion"], "required: bash|zsh|fish "),
-    (["job", "x", "train.py"], "put -- before arguments for the program"),
+    (["list", "--", "x"], "ebsif: unrecognized arguments: x "),
+    (["push", "mine"], "ebsif: REF is missing: ebsif push CONTAINER REF [OPTION...] "),
+    (["upgrade", "mine"], "CONTAINER is missing: ebsif upgrade EXTENSION CONTAINER [OPTION...] "),
+    (["docs"], "-o/--output is missing: ebsif docs -o DIRECTORY [OPTION...] "),
+    (["completion"], "bash|zsh|fish is missing: "),
+    (["kernel", "instal", "mine"], "`ebsif kernel` has no action 'instal': did you mean install"),
+    (["completion", "tcsh"], "`ebsif completion` has no bash|zsh|fish 'tcsh': choose one of bash, zsh, fish "),
+    (["lock", "--format", "xml"], "--format can't be 'xml': choose one of lock, sbom, eb "),
+    (["job", "x", "train.py", "-N", "2"],
+     "train.py: put -- before arguments for the program: `ebsif job x -- train.py -N 2` "),
+    (["run", "mine", "python", "-c", "1"], "put -- before the command: `ebsif run mine -- python -c 1` "),
+    (["run", "mine"], "give the command to run: ebsif run MODULE -- COMMAND"),
+    # docs A11: the next option that begins so would break scripts
+    (["list", "--sit", "lumi"], "unrecognized arguments: --sit "),
+    (["help", "isntall"], "there is no command 'isntall'"),
     # N10: the record of a run is no option, so nothing in it is obeyed
     (["job", "--from", "record.json"], "unrecognized arguments: --from"),
     (["extend", "x", "--robot"], "put -- before options of eb")])
@@ -69,9 +82,32 @@ def test_the_help_lists_commands_below_headings(capsys):
     said = capsys.readouterr().err
     assert main(["--help"]) == 0
     assert capsys.readouterr().out == said and max(map(len, said.splitlines())) <= 80
-    listed = re.findall(r"^  (\w+) +[a-z].*", said.partition("exit status")[0], re.MULTILINE)
-    assert listed == [name for name in COMMANDS if name not in HIDDEN] and len(listed) <= 26
-    assert len(re.findall(r"^[a-z ]+:$", said, re.MULTILINE)) == 5
+    listed = re.findall(r"^  (\w+) +[a-z].*", said.partition("exit status")[0].partition("choose a")[2], re.MULTILINE)
+    assert listed == [name for name in COMMANDS if name not in HIDDEN] and len(listed) <= 27
+    assert len(re.findall(r"^[a-z ]+:$", said, re.MULTILINE)) == 6
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize("words", [["-h"], *([name, "-h"] for name in COMMANDS)], ids=lambda words: words[0])
+def test_helps(words, capsys):
+    """Docs D1, D3: -h fits a screen, with all options by name; --help and `ebsif help` are complete."""
+    def printed(*arguments):
+        with contextlib.suppress(SystemExit):
+            assert main(arguments) == 0
+        return capsys.readouterr().out
+
+    short, complete = printed(*words), printed(*words[:-1], "--help")
+    assert len(short.splitlines()) <= 24 and max(map(len, short.splitlines())) <= 80
+    assert printed("help", *words[:-1]) == complete
+    assert "docs/" in complete
+    if words[:-1]:
+        options = {one for action in parser_of(words[0])._actions for one in action.option_strings}
+        assert {one for one in options if not re.search(rf"(?<!\S){one}\b|/{one}\b", short)} == set()
+        # the options of all commands stand at the end
+        assert re.search(r"^common options:\n(  .*\n)+\nexamples:$", complete, re.MULTILINE)
+        own = re.findall("^  -.*", complete.partition("\ncommon options:")[0], re.MULTILINE)
+        assert not [line for line in own if re.search("--(quiet|verbose|help|site)", line)]
 
 
 def parsers():
@@ -315,7 +351,7 @@ sys.exit(main())
 
 @pytest.mark.parametrize(("command", "options"), [
     (["upgrade", "PyTorch/2.7.1", "PyTorch/2.7.1"], ["--site", "lumi"]), (["check", "--quick"], []),
-    (["update"], []), (["installed"], [])], ids=lambda words: words[0] if words else "variable")
+    (["scan"], []), (["installed"], [])], ids=lambda words: words[0] if words else "variable")
 def test_the_modules_of_easybuild_are_named(tmp_path, command, options):
     """F-05: a command that can't be imported without EasyBuild, too, names the modules of the site's profile."""
     environment = {"PATH": str(tmp_path), "HOME": str(tmp_path), **({} if options else {"EBSIF_SITE": "lumi"})}

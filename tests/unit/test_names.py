@@ -1337,10 +1337,10 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
     modulerc.write_text(f'module_version("{LATER}.10", "{name.partition("/")[2]}")\n')
     path = tmp_path / "a b"
     for text, newest in (("mine", f"{LATER}.10"), (name, f"{LATER}.10"), (LATER, LATER)):
-        assert main(["python", text, "--write", str(path)]) == 0
+        assert main(["interpreter", text, "--write", str(path)]) == 0
         done = subprocess.run([path, "-c", "1 2"], capture_output=True, text=True, check=True)
         assert done.stdout == f"{roots[newest]}/interpreter/python -c 1 2\n"
-    assert main(["python", "mine", "--write", str(path)]) == 0
+    assert main(["interpreter", "mine", "--write", str(path)]) == 0
     # kernels and `ebsif remove` have the same order
     expected = [roots[module] for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10")]
     assert interpreter.extensions(interpreter.without_date(roots[MINE])) == expected
@@ -1362,11 +1362,11 @@ def test_the_interpreter_of_an_extension_with_another_date(prefix, tmp_path):
 
 
 def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
-    """C-04 (user trial): `ebsif python --write` replaces its own file, but not one that was edited since."""
+    """C-04 (user trial): `ebsif interpreter --write` replaces its own file, but not one that was edited since."""
     root = prefix.install(MINE)
     (root / "interpreter").mkdir()
     (root / "interpreter/python").touch()
-    path, command = tmp_path / "bin/python", ["python", MINE, "--write", "bin/python"]
+    path, command = tmp_path / "bin/python", ["interpreter", MINE, "--write", "bin/python"]
     assert main(command) == main(command) == 0
     assert path.stat().st_mode & 0o111
     written = path.read_text()
@@ -1375,8 +1375,8 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
         path.write_text(text)
         capsys.readouterr()
         assert main(command) == 3
-        what = "exists, and was not created by `ebsif python`" if text == "mine\n" else \
-            "was edited since `ebsif python` wrote it"
+        what = "exists, and was not created by `ebsif interpreter`" if text == "mine\n" else \
+            "was edited since `ebsif interpreter` wrote it"
         assert capsys.readouterr().err == f"ebsif: bin/python {what}: choose another name, or remove it\n"
         assert path.read_text() == text
 

@@ -172,7 +172,7 @@ def test_updating_ones_own(place, capsys):
     (place / "project/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
     for version in ("1.0", "2.0"):
         image(place, f"tool-{version}.sif")
-    assert cli.main(["update", "--write"]) == 0
+    assert cli.main(["scan", "--write"]) == 0
     assert "written: 1 new record. Next: ebsif install --all\n" in capsys.readouterr().err
     assert parameters(place, "Tool")["image"] == "central"
 

@@ -13,7 +13,7 @@ from ebsif.images.registry.connection import MissingError, TransferError
 from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, ContentError, Descriptor
 from ebsif.images.registry.reference import open_repository
 from ebsif.report import output, table
-from ebsif.update import tags
+from ebsif.scan import tags
 from httpfiles import SIF_LAYER, serve_files
 
 NAME = "ai/tool"

@@ -15,7 +15,7 @@ from ebsif.errors import EbsifError
 from ebsif.images.registry.login import VARIABLES, login_for
 from ebsif.images.registry.reference import open_repository
 from ebsif.installed.names import Names
-from ebsif.update import tags
+from ebsif.scan import tags
 from prefixes import EASYCONFIG, MINE
 
 CONTENT = bytes(range(256)) * 5000
@@ -274,7 +274,7 @@ def test_wrong_licenses_are_refused(eb_prefix, tmp_path, capsys, command):
 
 @pytest.mark.parametrize(("hosts", "is_sent"), [(["a.example"], True), (["a.example", "b.example"], False)])
 def test_variables_with_a_password_are_for_one_registry(tmp_path, monkeypatch, capsys, hosts, is_sent):
-    """R-09: `ebsif update` asks many registries; user and password for one call of the runtime aren't for all."""
+    """R-09: `ebsif scan` asks many registries; user and password for one call of the runtime aren't for all."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTH_FILE", "APPTAINER_CONFIGDIR", "SINGULARITY_CONFIGDIR",
                  "DOCKER_CONFIG", *(name for names in VARIABLES for name in names)):

@@ -73,7 +73,7 @@ class Images(Model):
         [], description="repositories of registries (oras://HOST/PATH, docker://HOST/PATH) in whose tags `ebsif "
                         "update` looks for new images, besides the repositories of records")
     ignored: list[SingleLine] = Field(
-        [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif update` leaves out")
+        [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif scan` leaves out")
 
     @model_validator(mode="after")
     def check_root(self) -> "Images":

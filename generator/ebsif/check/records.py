@@ -96,7 +96,7 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
             continue
         if different:
             yield finding(ERROR, f"{path} was {different.how}, so it is not the image of the record: "
-                                 f"{different.figures} (run `ebsif update`)")
+                                 f"{different.figures} (run `ebsif scan`)")
     problem = easyconfig.moving_problem(container)
     if problem:
         yield finding(ERROR, problem)

@@ -17,9 +17,10 @@ HEADINGS = {
         "extend": "add your own Python packages on top of a container",
         "upgrade": "move an extension to a newer container",
         "remove": "remove a module that you have installed",
+        "run": "run a command in a container, without loading its module",
         "job": "write a batch script that runs a program on many nodes",
         "kernel": "add a module to the kernels of Jupyter",
-        "python": "give editors a Python interpreter that runs in a container",
+        "interpreter": "give editors a Python interpreter that runs in a container",
         "doctor": "check this machine, or whether installed modules still work",
     },
     "share it": {
@@ -32,7 +33,7 @@ HEADINGS = {
     "run a site": {
         "site": "create a profile for your site",
         "add": "add an image to the catalogue",
-        "update": "find images that the catalogue lacks, and add them",
+        "scan": "find images that the catalogue lacks, and add them",
         "import": "import existing easyconfigs into the catalogue",
         "render": "write the easyconfigs of the catalogue",
         "check": "check the catalogue and its easyconfigs",
@@ -45,13 +46,22 @@ HEADINGS = {
 HIDDEN = {"completion": "print a shell completion script"}
 COMMANDS = {**{name: text for commands in HEADINGS.values() for name, text in commands.items()}, **HIDDEN}
 
-# Commands of 0.1, and what does their work now.
+FIRST_STEPS = """\
+  ebsif list                                   # which containers are there?
+  ebsif show PyTorch                           # what is in it, how to load it
+  ebsif extend PyTorch -r requirements.txt --name mine
+  ebsif job mine --nodes 2 -- train.py         # a batch script
+"""
+
+# Commands of 0.1 to 0.3, and what does their work now.
 MOVED = {
     "audit": "ebsif installed --audit",
-    "command": "ebsif python CONTAINER --command",
+    "command": "ebsif interpreter CONTAINER --command",
     "freeze": "ebsif lock CONTAINER --format eb",
     "inspect": "ebsif show IMAGE",
+    "python": "ebsif interpreter CONTAINER",
     "schema": "ebsif check --schema NAME",
+    "update": "ebsif scan",
     "wheelhouse": "ebsif extend EASYCONFIG --wheelhouse DIRECTORY",
 }
 

@@ -43,8 +43,8 @@ from ebsif.images.checksum import sha256 as sha256_of
 from ebsif.images.registry.reference import parse_source
 from ebsif.render import rendering
 from ebsif.report import output
-from ebsif.update.comparison import inspected
-from ebsif.update.sourced import Sourced, fits, is_copy, same_image, sourced
+from ebsif.scan.comparison import inspected
+from ebsif.scan.sourced import Sourced, fits, is_copy, same_image, sourced
 
 EXAMPLES = """\
   ebsif add /appl/images/pytorch.sif && ebsif install PyTorch

@@ -12,6 +12,7 @@ from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif.catalogue.settings import Settings, read_settings
 from ebsif.errors import EbsifError
+from ebsif.parsing import Help, common_group
 
 if TYPE_CHECKING:
     from ebsif.environments.outcome import Request
@@ -22,21 +23,24 @@ INSTALLED = "an installed module, an installation directory, or a part of a name
 INSTALLATIONS = "installed modules, prefixes of EasyBuild or directories of modules (default: all that are found)"
 
 
-def add_verbosity(parser: argparse.ArgumentParser) -> None:
+def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the options that all commands have."""
-    group = parser.add_argument_group("output options")
+    group = common_group(parser)
     group.add_argument("-q", "--quiet", action="store_true", help="print results and errors only")
     group.add_argument("-v", "--verbose", action="store_true",
                        help="also print the commands that are run, and the output of eb")
+    group.add_argument("-h", "--help", action=Help, nargs=0, help="-h: print a help that fits a screen; --help: print "
+                       "all of it")
 
 
 def add_settings(parser: argparse.ArgumentParser, easyconfigs: bool = False) -> None:
     """Add the options that override the configuration file; if wanted, also the directory of the easyconfigs."""
-    offer(complete_sites, parser.add_argument(
+    group = common_group(parser)
+    offer(complete_sites, group.add_argument(
         "--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)"))
-    parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
-                        help="directory with your own sites: <site>/site.yaml and <site>/containers/*.yaml "
-                             "(repeatable)")
+    group.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
+                       help="directory with your own sites: <site>/site.yaml and <site>/containers/*.yaml "
+                            "(repeatable)")
     if easyconfigs:
         parser.add_argument("-o", "--output", dest="easyconfigs", metavar="DIRECTORY", type=Path,
                             help="directory of the easyconfigs; {site} stands for the name of the site (default: "
@@ -61,12 +65,12 @@ def chosen(options: argparse.Namespace) -> tuple[Optional[str], Sequence[Path]]:
 
 
 def add_name(parser: argparse.ArgumentParser, name: str, what: str, only_installed: bool = False,
-             required: bool = False) -> None:
+             required: bool = False, metavar: str = "CONTAINER") -> None:
     """Add the argument for one container, by default the loaded one; `what` are the first words of its help."""
     ways = INSTALLED if only_installed else \
         "NAME/VERSION, an installed module, an easyconfig, an installation directory, or a part of a name"
     offer(complete_installed if only_installed else complete, parser.add_argument(
-        name, metavar="CONTAINER", nargs=None if required else "?",
+        name, metavar=metavar, nargs=None if required else "?",
         help=f"{what}: {ways}" + ("" if required else " (default: the loaded module)")))
 
 

@@ -42,7 +42,7 @@ EXAMPLES = """\
 """
 
 # Nothing records where these are.
-MADE_WITH_IT = ("environments of make-venv, files of `ebsif python --write` and kernels of `ebsif kernel install "
+MADE_WITH_IT = ("environments of make-venv, files of `ebsif interpreter --write` and kernels of `ebsif kernel install "
                 "--prefix` that were made with it stop working. With another module loaded, `extend-venv-activate "
                 "DIRECTORY` lets an environment use that one; the other two commands write their files anew")
 

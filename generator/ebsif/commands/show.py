@@ -36,7 +36,7 @@ from ebsif.render.rendering import for_eb
 from ebsif.report import output
 from ebsif.report.output import format_count
 from ebsif.report.table import print_table
-from ebsif.update.sourced import sourced
+from ebsif.scan.sourced import sourced
 
 EXAMPLES = """\
   ebsif show --site lumi PyTorch/2.7.0

@@ -30,7 +30,7 @@ MORE = ("EB_OPTION", "options of eb")
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
-    add_name(parser, "easyconfig", "the extension", required=True)
+    add_name(parser, "easyconfig", "the extension", required=True, metavar="EXTENSION")
     add_name(parser, "module", "the newer container", required=True)
     add_outcome(parser)
 

@@ -16,8 +16,9 @@ from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.installed.places import Installation
 
-# the last part of the first comment in a file that this writes; share/ebsif/common.bash reads it, too
-WRITTEN = "written by `ebsif python`."
+# The last part of the first comment in a file that this writes, and how 0.3 called the command. share/ebsif/common.bash
+# reads it, too.
+WRITTEN = ("written by `ebsif interpreter`.", "written by `ebsif python`.")
 # the line after that, with the SHA256 of those below
 SEAL = "# to see whether it was edited: "
 
@@ -88,7 +89,7 @@ def starting_newest(undated: Path) -> str:
 
 def write_commands(path: Path, module: str, text: str) -> None:
     """Write a file with commands that start the interpreter of a module."""
-    files.replace(path, f"#!/bin/bash -p\n# Python of {module}; {WRITTEN}\n{SEAL}{digest(text)}\n{text}")
+    files.replace(path, f"#!/bin/bash -p\n# Python of {module}; {WRITTEN[0]}\n{SEAL}{digest(text)}\n{text}")
     files.make_executable(path)
 
 
@@ -100,8 +101,8 @@ def require_replaceable(path: Path) -> None:
         lines = file.read(LARGEST).split("\n", 3)
     is_ours = len(lines) == 4 and lines[1].endswith(WRITTEN)
     if not is_ours or lines[2] != f"{SEAL}{digest(lines[3])}":
-        what = "was edited since `ebsif python` wrote it" if is_ours else \
-            "exists, and was not created by `ebsif python`"
+        what = "was edited since `ebsif interpreter` wrote it" if is_ours else \
+            "exists, and was not created by `ebsif interpreter`"
         raise InterpreterError(f"{path} {what}: choose another name, or remove it")
 
 

@@ -2,12 +2,14 @@
 
 import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Optional
 
 from ebsif import modulestool
 from ebsif.errors import EbsifError
+from ebsif.files import is_there
+from ebsif.installed.places import Installation
 
 # the module's variables that change what the runtime does, with the equivalent option
 PREFIXES = ("APPTAINER", "SINGULARITY")
@@ -38,6 +40,16 @@ def command_line(module: str, directory: Optional[Path] = None) -> str:
         words.append(changed["EBSIF_ENTRY_POINT"])
     # as variables before the command, because the runtimes then read them as they do with the module
     return " ".join(["env", *variables, *map(shlex.quote, words)])
+
+
+def inside(installation: Installation, command: Sequence[str]) -> list[str]:
+    """Return the words that run a command in the container of an installation, as if its module were loaded here."""
+    start, runs = installation.root / "bin/with-module", installation.root / "share/ebsif/run.bash"
+    if not (is_there(start) and is_there(runs)):
+        raise ModuleError(f"{installation.module} was installed by an earlier version of ebsif: install it again with "
+                          f"`{installation.rebuild}`")
+    # not a `bash` of the module, which runs in the container
+    return [str(start), "/bin/bash", "-p", str(runs), *command]
 
 
 def is_available(module: str, *loaded: str) -> Optional[bool]:

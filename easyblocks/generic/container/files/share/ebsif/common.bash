@@ -50,9 +50,9 @@ run_inside() {
         ebsif_program+=/${0##*/}
         if [[ -x "$ebsif_program" && ! "${ebsif_program%/*}" -ef "$ebsif_root/bin" &&
             ! "${ebsif_program%/*}" -ef "$ebsif_root/interpreter" ]]; then
-            # a file of `ebsif python --write` would start this command again
+            # a file of `ebsif interpreter --write` would start this command again
             IFS= read -r -N 400 ebsif_text <"$ebsif_program"
-            [[ "$ebsif_text" == '#!'*"written by \`ebsif python\`."* ]] || exec "$ebsif_program" "$@"
+            [[ "$ebsif_text" == '#!'*"written by \`ebsif "* ]] || exec "$ebsif_program" "$@"
         fi
     done
     refuse 127 "the container has no such program"

@@ -15,9 +15,9 @@ from ebsif.images.registry.repository import Repository
 from ebsif.report import output
 from ebsif.report.findings import NOTE, WARNING, Finding
 from ebsif.report.steps import Now, Steps
-from ebsif.update.comparison import Comparison
-from ebsif.update.places import images_of
-from ebsif.update.sourced import name_of
+from ebsif.scan.comparison import Comparison
+from ebsif.scan.places import images_of
+from ebsif.scan.sourced import name_of
 
 # Repositories, without tag and digest, and the records with images from each, with their sources.
 Records = list[tuple[Container, ImageSource]]

@@ -1,4 +1,4 @@
-"""`ebsif update`: new images become records, moved and missing ones are named, with a tree like the AI Factory's."""
+"""`ebsif scan`: new images become records, moved and missing ones are named, with a tree like the AI Factory's."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ import pytest
 from ebsif import cli
 from ebsif.catalogue import reading, site
 from ebsif.images import inspection
-from ebsif.update.comparison import stated_beside
+from ebsif.scan.comparison import stated_beside
 from support import CHECKOUT
 
 # as of November 2026: whoever adds a record to the catalogue need not change these tests
@@ -65,7 +65,7 @@ class Place:
 
     def update(self, *arguments):
         """Run the command; return its exit status."""
-        return cli.main(["update", "--site", "mine", "--catalogue", str(self.folder / "own"), *arguments])
+        return cli.main(["scan", "--site", "mine", "--catalogue", str(self.folder / "own"), *arguments])
 
 
 def look(path, checksum=True):
@@ -113,8 +113,8 @@ def test_a_new_release_becomes_complete_records(place, capsys):
     assert "review" not in added
     # 'ignored' of the family leaves the others out
     assert not any(f"lumi-multitorch-{kind}" in shown for kind in ("rocm", "libfabric", "mpich"))
-    assert f"2 new records; to write: ebsif update --site mine --catalogue {place.folder}/own --write\n" in shown
-    # `ebsif update --write && ebsif render` renders
+    assert f"2 new records; to write: ebsif scan --site mine --catalogue {place.folder}/own --write\n" in shown
+    # `ebsif scan --write && ebsif render` renders
     assert place.update("--write") == 0
     assert f"Next: ebsif render --site mine --catalogue {place.folder}/own && ebsif check --deep --site mine " in \
         capsys.readouterr().err

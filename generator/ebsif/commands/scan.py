@@ -19,12 +19,12 @@ from ebsif.commands.options import add_json, add_settings, settings_of
 from ebsif.errors import FOUND, EbsifError
 from ebsif.report import output
 from ebsif.report.findings import print_findings, status_of
-from ebsif.update import places, tags
-from ebsif.update.comparison import Comparison
+from ebsif.scan import places, tags
+from ebsif.scan.comparison import Comparison
 
 EXAMPLES = """\
-  ebsif update --site lumi                                 # show what is new, moved or gone
-  ebsif update --site lumi --catalogue ~/our-containers --write
+  ebsif scan --site lumi                                 # show what is new, moved or gone
+  ebsif scan --site lumi --catalogue ~/our-containers --write
 """
 
 
@@ -112,4 +112,4 @@ def print_next_step(comparison: Comparison, is_written: bool) -> None:
         commands = " && ".join(shlex.join(["ebsif", *command, *words]) for command in steps)
         output.hint(f"written: {what}. Next: {commands}")
     elif what:
-        output.hint(f"{what}; to write: {shlex.join(['ebsif', 'update', *words, '--write'])}")
+        output.hint(f"{what}; to write: {shlex.join(['ebsif', 'scan', *words, '--write'])}")

@@ -19,10 +19,10 @@ from ebsif.installed.names import undated
 from ebsif.report import output
 
 EXAMPLES = """\
-  ebsif python PyTorch/2.7.1-...
-  $(ebsif python PyTorch/2.7.1-...) -m pip list
-  ebsif python PyTorch/2.7.1-... --write ~/.local/bin/python-torch
-  $(ebsif python mine --command) ls /opt    # any program, without the module
+  ebsif interpreter PyTorch/2.7.1-...
+  $(ebsif interpreter PyTorch/2.7.1-...) -m pip list
+  ebsif interpreter PyTorch/2.7.1-... --write ~/.local/bin/python-torch
+  $(ebsif interpreter mine --command) ls /opt    # any program, without the module
 """
 
 

@@ -29,8 +29,8 @@ from ebsif.images.inspection import Inspection, read_packages
 from ebsif.images.remote import Remote
 from ebsif.report.findings import NOTE, WARNING, Finding
 from ebsif.report.steps import Steps
-from ebsif.update.places import Survey, images_of
-from ebsif.update.sourced import fits, is_copy
+from ebsif.scan.places import Survey, images_of
+from ebsif.scan.sourced import fits, is_copy
 
 # A line of sha256sum.
 SUM = re.compile(r"^([0-9a-f]{64}) [ *](?:\./)?([^\n]+?)\r?$", re.MULTILINE)
