@@ -30,9 +30,9 @@ COPIED = (".png", ".svg", ".json", ".txt", ".ipynb")
 HEADING = re.compile(r'<h[1-6](?: id="([^"]*)")?>(.*?)</h[1-6]>', re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
 # The navigation at the top of each page.
-LINKS = [("Users", "for-users.html"), ("Administrators", "for-administrators.html"),
-         ("EasyBuild developers", "for-easybuild.html"), ("Reference", "reference/commands.html"),
-         ("Troubleshooting", "troubleshooting.html")]
+LINKS = [("Install", "install.html"), ("Users", "for-users.html"), ("Administrators", "for-administrators.html"),
+         ("EasyBuild developers", "for-easybuild.html"), ("Decision makers", "adopting.html"),
+         ("Reference", "reference/commands.html"), ("Troubleshooting", "troubleshooting.html")]
 
 
 class ManualError(Exception):
@@ -49,6 +49,11 @@ class Page:
     values: dict[str, Any]
     headings: Sequence[markdown.Heading] = ()
     source: str = ""
+
+    @property
+    def label(self) -> str:
+        """The title in the menu: the start page has the title of the project."""
+        return "Overview" if self.address == "index.html" else self.title
 
 
 class Manual:
@@ -75,6 +80,8 @@ class Manual:
         contents = self.contents()
         copied = {path for path in self.linked if PurePosixPath(path).suffix in COPIED}
         pages = [page for _, some in contents for page in some]
+        beside = {page.address: (before, after)
+                  for before, page, after in zip([None, *pages], pages, [*pages[1:], None])}
         pages += [self.listing(path) for path in sorted(self.linked - copied)]
         for path in copied:
             copy(CHECKOUT / path, directory / path)
@@ -83,7 +90,8 @@ class Manual:
         layout.copy_static(directory)
         for page in pages:
             layout.write(directory, page.address, page.template, packages=["manual"], title=page.title, brand="ebsif",
-                         links=LINKS, contents=contents, page=page, version=version(), **page.values)
+                         links=LINKS, contents=contents, page=page,
+                         beside=beside.get(page.address, (None, None)), version=version(), **page.values)
         found = [section for _, some in contents for page in some
                  for section in sections(page, (directory / page.address).read_text(encoding="utf-8"))]
         script = f"window.sections = {json.dumps(found, indent=0)};\n"
@@ -133,8 +141,9 @@ class Manual:
 
     def reference_page(self, address: str, content: reference.Page) -> Page:
         """Return a page of the reference."""
-        headings = [markdown.Heading(2, section.title, section.anchor) for section in content.sections]
-        return Page(address, content.title, "reference.html", {"content": content, "inline": inline}, headings)
+        headings = [markdown.Heading(2, section.title, section.anchor) for section in content.sections if section.title]
+        values = {"content": content, "inline": inline, "highlight": highlight}
+        return Page(address, content.title, "reference.html", values, headings)
 
     def listing(self, path: str) -> Page:
         """Return the page that shows a file, or the files of a folder."""
@@ -150,12 +159,11 @@ def copy(source: Path, target: Path):
 
 
 def sections(page: Page, text: str) -> Iterator[dict[str, str]]:
-    """Yield the sections of a page, from its HTML, for the search: with the words of each in lower case."""
-    main = text.partition('<main id="content" tabindex="-1">')[2].partition("</main>")[0]
+    """Yield the sections of a page, from its HTML, for the search: with the text of each."""
+    main = text.partition('<main id="content" tabindex="-1">')[2].partition('<nav class="beside"')[0]
     headings = list(HEADING.finditer(main))
     for heading, end in zip(headings, [*(one.start() for one in headings[1:]), len(main)]):
-        words = dict.fromkeys(plain(main[heading.end():end]).lower().split())
-        yield {"title": page.title, "heading": plain(heading[2]), "text": " ".join(words),
+        yield {"title": page.title, "heading": plain(heading[2]), "text": plain(main[heading.end():end]),
                "address": f"{page.address}#{heading[1]}" if heading[1] else page.address}
 
 
@@ -167,6 +175,11 @@ def plain(text: str) -> str:
 def inline(text: str) -> Markup:
     """Return a paragraph of Markdown or of a docstring as HTML."""
     return Markup(markdown.TEXTS.renderInline(text.replace("``", "`")))
+
+
+def highlight(text: str, language: str) -> Markup:
+    """Return code as HTML."""
+    return Markup(markdown.highlight(text, language))
 
 
 def address_of(name: str) -> str:

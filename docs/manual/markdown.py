@@ -4,12 +4,28 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 
+import pygments
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
 
-PARSER = MarkdownIt("commonmark", {"html": True}).enable("table")
+
+def highlight(text: str, language: str, _: str = "") -> str:
+    """Return code as HTML with a class for each kind of word; empty if the language has no such kinds."""
+    try:
+        lexer = get_lexer_by_name(language)
+    except ClassNotFound:
+        return ""
+    return pygments.highlight(text, lexer, HtmlFormatter(nowrap=True))
+
+
+PARSER = MarkdownIt("commonmark", {"html": True, "highlight": highlight}).enable("table")
 # texts from the code, in which <name> is no HTML
 TEXTS = MarkdownIt("commonmark", {"html": False})
+# Code in a line of text up to this length stays on one line: browsers would break it after a hyphen.
+SHORT = 28
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +72,8 @@ def render(text: str, address: Callable[[str], str] = str) -> Document:
             token.attrs[name] = address(token.attrs[name])
         if token.type == "html_block" and token.content.startswith("<!--"):
             token.content = ""
+        if token.type == "code_inline" and len(token.content) <= SHORT:
+            token.attrs["class"] = "short"
     html = PARSER.renderer.render(tokens, PARSER.options, {})
     # What is wider than a phone scrolls on its own, also by keyboard. Lines of diagrams, which are in no language, stay
     # whole.

@@ -18,12 +18,17 @@ from ebsif.catalogue import schema
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A parameter, field or option: its name, what it takes, what it is for, and its default (empty: none)."""
+    """
+    A command, parameter, field or option: its name, what it takes, what it is for, and its default (empty: none).
+
+    `link` is the address of its own page, if it has one.
+    """
 
     name: str
     kind: str
     text: str
     default: str = ""
+    link: str = ""
 
     @property
     def anchor(self) -> str:
@@ -55,6 +60,7 @@ class Page:
 def pages() -> dict[str, Page]:
     """Return all pages of the reference (dict by address without suffix)."""
     made = {"reference/commands": commands(), "reference/parameters": parameters()}
+    made.update((f"reference/commands/{name}", command(name)) for name in cli.COMMANDS)
     for address, name, title, text in (
             ("reference/records", "containers", "Fields of the catalogue",
              "The files `containers/*.yaml`, which describe the containers of a site."),
@@ -95,13 +101,25 @@ def in_yaml(default: Any) -> str:
 
 
 def commands() -> Page:
-    """Return the page of all commands of ebsif."""
-    parsers = (subparser(name) for name in cli.COMMANDS)
-    sections = [Section(
-        f"ebsif {name}", name, list(options(parser)), parser.description, parsing.usage(parser),
-        textwrap.dedent((parser.epilog or "").partition("\n")[2])) for name, parser in zip(cli.COMMANDS, parsers)]
+    """Return the page that lists the commands of ebsif, each with a page of its own."""
+    entries = [Entry(f"ebsif {name}", "", (subparser(name).description or "").partition("\n\n")[0],
+                     link=f"commands/{name}.html") for name in cli.COMMANDS]
     return Page("Commands", "All commands of `ebsif`, in the order of `ebsif --help`. A command ends with "
-                            "0 (done), 1 (something was found), 2 (usage error) or 3 (failed).", sections)
+                            "0 (done), 1 (something was found), 2 (usage error) or 3 (failed).",
+                [Section("", "", entries)])
+
+
+def command(name: str) -> Page:
+    """Return the page of a command."""
+    parser = subparser(name)
+    first, _, rest = (parser.description or "").partition("\n\n")
+    examples = textwrap.dedent((parser.epilog or "").partition("\n")[2])
+    sections = [Section("Usage", "usage", [], usage=parsing.usage(parser))]
+    if examples:
+        sections.append(Section("Examples", "examples", [], examples=examples))
+    if rest:
+        sections.append(Section("How it works", "how-it-works", [], rest))
+    return Page(f"ebsif {name}", first, [*sections, Section("Arguments and options", "options", list(options(parser)))])
 
 
 def subparser(name: str) -> argparse.ArgumentParser:

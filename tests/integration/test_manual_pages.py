@@ -77,13 +77,18 @@ def test_the_keyboard(browser, pages):
 
 
 def test_the_search(browser, pages):
-    """Docs A7: words lead to the sections that have them, on a page in a folder, too; others are not found."""
-    browser.get((pages / "reference/commands.html").as_uri())
+    """Docs A7, E9: words lead to the sections that have them, with context; for a misspelled one, another."""
+    browser.get((pages / "reference/commands/extend.html").as_uri())
     field = browser.find_element(By.CSS_SELECTOR, ".search-all input")
+    # docs E9: as on the pages of containers
+    browser.find_element(By.TAG_NAME, "body").send_keys("/")
+    assert browser.switch_to.active_element == field
     field.send_keys("virtual environment make-venv")
     links = WebDriverWait(browser, 30).until(
         lambda _: browser.find_elements(By.CSS_SELECTOR, ".search-all li a"))
     texts = [link.text for link in links]
+    around = [one.text for one in browser.find_elements(By.CSS_SELECTOR, ".search-all li span")]
+    assert len(texts) <= 10 and all("environment" in text for text in around[:2])
     assert "Using a container module: Your own virtual environment" in texts
     links[texts.index("Using a container module: Your own virtual environment")].click()
     assert browser.current_url.endswith("/using.html#your-own-virtual-environment")
@@ -91,6 +96,12 @@ def test_the_search(browser, pages):
     field.send_keys("no-such-word")
     said = browser.find_element(By.CSS_SELECTOR, ".search-all output")
     WebDriverWait(browser, 30).until(lambda _: said.text == "No section has these words")
+    field.clear()
+    field.send_keys("apptaner exec")
+    WebDriverWait(browser, 30).until(lambda _: "Did you mean" in said.text)
+    said.find_element(By.TAG_NAME, "button").click()
+    assert field.get_attribute("value") == "apptainer exec"
+    assert browser.find_elements(By.CSS_SELECTOR, ".search-all li a")
 
 
 @pytest.mark.nightly
@@ -151,7 +162,7 @@ def test_the_contrast(browser, pages, dark):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
         {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
     try:
-        for name in ("index", "for-users", "performance", "reference/parameters"):
+        for name in ("index", "for-users", "performance", "easyconfigs", "reference/parameters"):
             browser.get((pages / f"{name}.html").as_uri())
             assert check_contrast(browser, dark) > 25, name
     finally:

@@ -130,22 +130,6 @@ document.addEventListener("DOMContentLoaded", () => {
     if (first) first.element.querySelector(".date").append(button);
   };
 
-  // the number of letters to change, add, leave out or exchange with their neighbor
-  const distance = (one, other) => {
-    const rows = [Array.from({length: other.length + 1}, (_, place) => place)];
-    for (let i = 1; i <= one.length; i += 1) {
-      rows.push([i]);
-      for (let j = 1; j <= other.length; j += 1) {
-        const same = one[i - 1] === other[j - 1] ? 0 : 1;
-        rows[i][j] = Math.min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + same);
-        if (i > 1 && j > 1 && one[i - 1] === other[j - 2] && one[i - 2] === other[j - 1]) {
-          rows[i][j] = Math.min(rows[i][j], rows[i - 2][j - 2] + 1);
-        }
-      }
-    }
-    return rows[one.length][other.length];
-  };
-
   // the known name that a mistyped one resembles
   const similar = (word) => {
     const [best, closest] = [...names].map((name) => [distance(normal(word), name), name]).sort()[0] || [];

@@ -1,5 +1,5 @@
-// What all pages share: a button beside each command to copy it, and a search in long lists. Without JavaScript, pages
-// lack only these.
+// What all pages share: a button beside each command to copy it, a search in long lists, and what a misspelled word
+// resembles. Without JavaScript, pages lack only these.
 "use strict";
 
 // copies a text, and says so on a button
@@ -20,6 +20,22 @@ const copyText = async (button, text) => {
   button.dataset.text = before;
   button.textContent = document.getElementById("said").textContent = "Copied";
   setTimeout(() => { button.textContent = before; document.getElementById("said").textContent = ""; }, 2000);
+};
+
+// the number of letters to change, add, leave out or exchange with their neighbor
+const distance = (one, other) => {
+  const rows = [Array.from({length: other.length + 1}, (_, place) => place)];
+  for (let i = 1; i <= one.length; i += 1) {
+    rows.push([i]);
+    for (let j = 1; j <= other.length; j += 1) {
+      const same = one[i - 1] === other[j - 1] ? 0 : 1;
+      rows[i][j] = Math.min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + same);
+      if (i > 1 && j > 1 && one[i - 1] === other[j - 2] && one[i - 2] === other[j - 1]) {
+        rows[i][j] = Math.min(rows[i][j], rows[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return rows[one.length][other.length];
 };
 
 document.addEventListener("DOMContentLoaded", () => {
