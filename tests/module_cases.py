@@ -1,15 +1,17 @@
 """
 What a module decides when it is loaded: cases for all programs that decide it (H-02).
 
-Each program gets the same installation, variables and files: container.lua and container.tcl in the modules tools, and
-container.sh. test_module_programs.py compares what they set with the case, and with each other. In texts, {root} is
-the installation, and {here} a directory with the files of the case.
+Each program gets the same installation, variables and files: container.lua and container.tcl in the modules tools,
+container.sh, and what uses that: with-module, wrappers, and kernels. test_module_programs.py compares what they set
+with the case, and with each other. In texts, {root} is the installation, and {here} a directory with the files of the
+case.
 """
 
 import dataclasses
 from collections.abc import Mapping
 
 USER_SOFTWARE = "EBSIF_MOUNTED_USER_SOFTWARE"
+HAS_USER_SOFTWARE = "user_software :ro,image-src=\n"
 REFUSED = "is not the full path of a directory that can be bound into a container."
 BOTH = "has both user-software.squashfs and the directory user-software: the file is used"
 
@@ -38,7 +40,7 @@ class Case:
 def own(name, path, *files, mounted="", said=""):
     """Return a case with a directory of the person's user software; without `mounted` it is refused."""
     loaded = {USER_SOFTWARE: mounted} if mounted else {}
-    return Case(f"own user software: {name}", {"EBSIF_USER_SOFTWARE": path}, "user_software yes\n", files,
+    return Case(f"own user software: {name}", {"EBSIF_USER_SOFTWARE": path}, HAS_USER_SOFTWARE, files,
                 loaded=loaded, said=said or ("" if mounted else REFUSED), refused=not mounted)
 
 
@@ -47,6 +49,14 @@ def odd(name, folder):
     return own(name, f"{{here}}/{folder}", f"{folder}/user-software/")
 
 
+def lists(name, apptainer, singularity, loaded):
+    """Return a case with lists of the person's for each runtime, and what follows for both."""
+    own = {f"{runtime}_BINDPATH": value for runtime, value in (
+        ("APPTAINER", apptainer), ("SINGULARITY", singularity)) if value}
+    return Case(f"lists: {name}", own, loaded=dict(zip(("APPTAINER_BINDPATH", "SINGULARITY_BINDPATH"), loaded)))
+
+
+BINDS = "{root}/share/ebsif/module.conf:/share/ebsif/module.conf:ro"
 VALUES = ("x", "\u00e9 \u4e2d", "a  b", "it's \"quoted\"", "$HOME ${HOME} $(id) `id`", "{braces} [id] ;", "a\\b\\",
           "\\", "&", "100%", "a,b:c", "--", "]==]", "a\\nb", "\u2028")
 OWN = "{here}/own"
@@ -84,7 +94,32 @@ CASES = [
     Case("a default that the person has set", {"OF_SITE": "m\u00efne", "SINGULARITYENV_OF_SITE": "m\u00efne"},
          settings="default OF_SITE x\ndefault *ENV_OF_SITE x\n",
          loaded={"OF_SITE": "m\u00efne", "SINGULARITYENV_OF_SITE": "m\u00efne"}),
-    Case("a prefix that isn't ASCII", folder="B\u00fcro", settings="user_software yes\n",
+    # G-07: what the person has for either runtime
+    lists("none", "", "", [BINDS, BINDS]),
+    lists("of one", "/x:/y,/z", "", [f"/x:/y,/z,{BINDS}"] * 2),
+    lists("of the other", "", "/x\\,y", [f"/x\\,y,{BINDS}"] * 2),
+    lists("of both, which are the runtime's to judge", "/x", "/y,/x", [f"/x,{BINDS}", f"/y,/x,{BINDS}"]),
+    Case("a line break in a list", {"SINGULARITY_BINDPATH": "/x\n/y"}, said="has a line break", refused=True),
+    Case("search paths of the person", {"SINGULARITYENV_PREPEND_PATH": "/mine"},
+         loaded=dict.fromkeys(("APPTAINERENV_PREPEND_PATH", "SINGULARITYENV_PREPEND_PATH"), "/mine:/runscripts")),
+    # binds
+    *(Case(f"a bind: {line!r}", settings=f"bind {line}\n", files=files,
+           loaded=dict.fromkeys(("APPTAINER_BINDPATH", "SINGULARITY_BINDPATH"), f"{BINDS},{bind}" if bind else BINDS))
+      for line, files, bind in (
+          ("./a b:/b:ro", ("software/a b",), "{root}/a b:/b:ro"), ("?./none", (), ""), ("  ? ./none", (), ""),
+          ("?  ./x\\,y\\:z:/b ", ("software/x,y:z",), "{root}/x\\,y\\:z:/b"), ("# ./none", (), ""),
+          ("./a\u00e9\\b", ("software/a\u00e9\\b",), "{root}/a\u00e9\\b"))),
+    Case("a bind that is needed", settings="bind ./none:/b\nbind_remedy Ask.\n", refused=True,
+         said="/none, which doesn't exist on this node. Ask."),
+    Case("an image of the site", settings="image one.sif\nimage_root_variable SITE\nimage_root /none\n",
+         variables={"SITE": "{here}/images"}, files=("images/one.sif", "software/away/"),
+         loaded={"SIF": "{root}/image.sif"}),
+    Case("where something is", settings="where ./none A 1\nwhere user_software B 2\nwhere / C  3\n",
+         loaded={"C": " 3"}),
+    # PATH is compared between the programs
+    Case("a program that mounts images", settings="mounter true\nmounter no-such-program\n",
+         loaded={"EBSIF_ADDED_PATH": "{root}/share/ebsif/mounters/true"}),
+    Case("a prefix that isn't ASCII", folder="B\u00fcro", settings=HAS_USER_SOFTWARE,
          files=("B\u00fcro/user-software/",), loaded={USER_SOFTWARE: "{root}/user-software"}),
     # W8: & stands for what was found when bash replaces text
     Case("an ampersand in the prefix", folder="R&D soft",

@@ -13,6 +13,8 @@ from support import CONTAINER_FILES, Site
 
 # Variables of the modules tools; what the shell sets.
 OF_TOOLS = ("_Module", "__LMOD_", "LMOD", "LOADED", "_LM", "__MODULES", "MODULE", "_=", "BASH_FUNC", "SHLVL", "PWD")
+# what wrappers and kernels add and leave out
+OF_WRAPPERS = {"kind", "JPY_PARENT_PID", "PYTHONNOUSERSITE"}
 SETTINGS = """module {module}
 suffix CASE
 image ./image.sif
@@ -27,9 +29,14 @@ class Programs:
 
     def __init__(self, folder, tool):
         self.site = Site(folder, TOOLS[tool](), Path(sys.prefix))
-        self.script = """
-            show() { env -0 >"$results/$1"; }
+        runtime = folder / "runtime/apptainer"
+        runtime.parent.mkdir()
+        runtime.write_text('#!/bin/bash\nenv -0 >"$results/$kind"\n')
+        runtime.chmod(0o755)
+        self.script = f"""
+            show() {{ env -0 >"$results/$1"; }}
             unset EBSIF_NODE_LOCAL
+            export PATH={runtime.parent}:$PATH
         """
 
     def install(self, number, case):
@@ -38,7 +45,12 @@ class Programs:
         root = here / case.folder
         (root / "share/ebsif").mkdir(parents=True)
         (root / "image.sif").touch()
-        shutil.copy(CONTAINER_FILES / "share/ebsif/container.sh", root / "share/ebsif")
+        for script in ("share/ebsif/container.sh", "share/ebsif/common.bash", "share/ebsif/run.bash", "bin/with-module",
+                       "interpreter/python"):
+            (root / script).parent.mkdir(exist_ok=True)
+            shutil.copy(CONTAINER_FILES / script, root / script)
+            (root / script).chmod(0o755)
+        shutil.copy(CONTAINER_FILES / "share/ebsif/wrapper", root / "bin/tool")
         (root / "share/ebsif/module.conf").write_text(SETTINGS.format(module=module) + case.settings)
         for file in case.files:
             path = Path(self.filled(f"{{here}}/{file}", number, case))
@@ -66,21 +78,26 @@ class Programs:
         """Add the commands of a case to the script, which keep the environment before, between and after."""
         variables = {name: self.filled(value, number, case) for name, value in case.variables.items()}
         exports = "; ".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
-        own = shlex.quote(f"{self.here(number)}/{case.folder}/share/ebsif/container.sh")
+        root = shlex.quote(f"{self.here(number)}/{case.folder}")
+        own = f"{root}/share/ebsif/container.sh"
         self.script += f"""
             (   {exports}
                 cd {self.here(number)}
                 show before{number}
                 module load case{number}/1.0 2>"$results/said{number}"
                 show loaded{number}
+                [[ -z "${{SIF:-}}" ]] || kind=wrapped{number} {root}/bin/tool
                 module unload case{number}/1.0 2>/dev/null
                 show after{number}
+                kind=kernel{number} {root}/interpreter/python -m ipykernel_launcher -f /tmp/x.json 2>/dev/null
+                {root}/bin/with-module env -0 >"$results/with{number}" 2>/dev/null
             )
             (   {exports}
                 cd {self.here(number)}
                 source {own} load 2>"$results/said-sh{number}"
                 show sourced{number}
-                if source {own} check; then source {own} load 2>&1; else echo "${{SIF:+not what is asked for}}"; fi
+                if ! source {own} check; then echo "${{SIF:+not what is asked for}}"
+                elif [[ -n "${{SIF:-}}" ]]; then source {own} load 2>&1; fi
                 source {own} unload
                 show left{number}
             )
@@ -93,7 +110,8 @@ class Programs:
 
 def shown(path):
     """Read an environment, without variables of modules tools."""
-    entries = path.read_bytes().decode(errors="surrogateescape").split("\0")
+    text = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
+    entries = text.split("\0")
     found = dict(entry.split("=", 1) for entry in entries if entry and not entry.startswith(OF_TOOLS))
     if "EBSIF_SET" in found:
         found["EBSIF_SET"] = sorted(found["EBSIF_SET"].split())
@@ -128,8 +146,16 @@ def compared(programs, results, number, case):
             yield f"{kind}: loaded or refused"
         yield from different(kind, found[kind], {**found[kind], **wanted})
     yield from different("sourced", found["sourced"], found["loaded"])
+    for kind in ("with", "kernel", "wrapped"):
+        used = {} if case.refused else found["loaded"]
+        yield from different(kind, without(shown(results / f"{kind}{number}")), without(used))
     yield from different("after unload", found["after"], found["before"])
     yield from different("after unload without a modules tool", found["left"], found["before"])
+
+
+def without(variables):
+    """Return variables without those that only wrappers and kernels have."""
+    return {name: value for name, value in variables.items() if name not in OF_WRAPPERS}
 
 
 def different(kind, found, wanted):

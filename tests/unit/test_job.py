@@ -560,7 +560,7 @@ def test_launchers():
 
 
 @pytest.mark.parametrize(("text", "source", "bind"), [
-    ("/a/images.squashfs:/data", "/a/images.squashfs", "/a/images.squashfs:/data:image-src=/,ro"),
+    ("/a/images.squashfs:/data", "/a/images.squashfs", "/a/images.squashfs:/data:ro,image-src="),
     ("/a:b,c/d:/data/", "/a:b,c/d", r"/a\:b\,c/d:/data"), (r"/a\b:/data", r"/a\b", r"/a\b:/data"),
     ("/a/b", "/a/b", None), ("host:file", "host:file", None)])
 def test_data(text, source, bind):

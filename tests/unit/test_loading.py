@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import settings
@@ -69,27 +68,28 @@ def runtime(tmp_path):
 
 @pytest.mark.parametrize("name", ["apptainer", "singularity"])
 def test_binds_of_a_kernel(root, runtime, tmp_path, name):
-    """J-01: by either name of the runtime the same: those of the person, of the module, and of the connection."""
+    """
+    J-01: by either name of the runtime the same: those of the person, of the module, and of the connection.
+
+    If a person's lists for both runtimes differ, each stays; Apptainer says which one it uses.
+    """
     own = f"{root}/runscripts:/runscripts"
 
     def binds(**variables):
         environment, _ = runtime.run(*kernel(root), "/run/a,b/x.json", name=name, **variables)
         apptainer, singularity = (sorted(re.split(r"(?<!\\),", environment[name])) for name in both)
-        assert apptainer == singularity
-        return apptainer
+        return apptainer if apptainer == singularity else [apptainer, singularity]
 
     def expected(*items):
         return sorted([own, "/run/a\\,b", *items])
 
     both = [f"{one}_BINDPATH" for one in ("APPTAINER", "SINGULARITY")]
     assert binds() == expected()
-    assert binds(APPTAINER_BINDPATH="/one", SINGULARITY_BINDPATH="/two") == expected("/one", "/two")
-    # H20: what is in both, among others in one of them
-    for first, second in (("/one", "/one,/two"), ("/one,/two", "/two")):
-        assert binds(APPTAINER_BINDPATH=first, SINGULARITY_BINDPATH=second) == expected("/one", "/two")
+    assert binds(APPTAINER_BINDPATH="/one") == binds(SINGULARITY_BINDPATH="/one") == expected("/one")
+    assert binds(APPTAINER_BINDPATH="/one", SINGULARITY_BINDPATH="/two") == [expected("/one"), expected("/two")]
     # the module is loaded, and one or both have been changed since
     loaded = {"EBSIF_LOADED_MODULE": "Mine/1.0", "CONTAINERROOT": str(root), "SIF": str(root / "a.sif")}
-    for first, second in ((own, f"{own},/x"), (f"{own},/x", own), (f"{own},/x", ""), ("", f"{own},/x")):
+    for first, second in ((f"{own},/x", f"{own},/x"), (f"{own},/x", ""), ("", f"{own},/x")):
         assert binds(**loaded, **dict(zip(both, (first, second)))) == expected("/x")
     # those of another module, to which the person has added; its installation is gone
     other = tmp_path / "other"
@@ -128,12 +128,9 @@ def test_variables_of_the_easyconfig(tmp_path):
     script = f"source '{root}/share/ebsif/container.sh'"
     said = subprocess.run(["bash", "-c", f"{script} load; {show}; {script} unload; {show}"], capture_output=True,
                           text=True, check=True, env={"PATH": "/usr/bin:/bin", "BASE": "/base"}).stdout.splitlines()
-    # where the system has these programs
-    mounters = "".join(f"{root}/share/ebsif/mounters/{name}:" for name in ("fuse-overlayfs", "squashfuse_ll")
-                       if (Path("/usr/bin") / name).is_file())
     # H21: a comma in the path of a copy
     binds = str(root).replace(",", "\\,") + "/runscripts:/runscripts"
-    assert said == [f"{mounters}{root}/bin:/usr/bin:/bin", "/base/x:y", "$BASE x", "3", "a", binds, f"{root}/a.sif",
+    assert said == [f"{root}/bin:/usr/bin:/bin", "/base/x:y", "$BASE x", "3", "a", binds, f"{root}/a.sif",
                     "/usr/bin:/bin", *["none"] * 6]
 
 
@@ -156,8 +153,8 @@ def test_search_paths_of_the_easyconfig(tmp_path):
     install(root, "Mine/1.0", *lines[1:])
     for name in ("one", "two", "empty"):
         (root / name).mkdir()
-    show = "echo $BEFORE $AFTER ${PATH##*mounters/*([^:]):}"
-    script = f"shopt -s extglob; source '{root}/share/ebsif/container.sh'"
+    show = "echo $BEFORE $AFTER $PATH"
+    script = f"source '{root}/share/ebsif/container.sh'"
     said = subprocess.run(
         ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"], capture_output=True, text=True, check=True,
         env={"PATH": "/usr/bin:/bin", "BEFORE": "/x", "AFTER": "/y"}).stdout.splitlines()

@@ -32,7 +32,8 @@ whether they set them before or after loading the module.
 | image | where the image may be; relative paths are below image_root, or the directory that image_root_variable names |
 | image_remedy, bind_remedy | what to do if there is no image, or the source of a bind is missing |
 | bind | a bind, '?' before optional ones; bind_file: a file with more of them, bind_default: if there is no such file |
-| user_software | whether to look for user software |
+| user_software | (if the module has any) options of its bind if it is a SquashFS file |
+| mounter | a program by which the runtime mounts images, see share/ebsif/mounter |
 | search_path, overlay | search path in the container; overlays over the image, the last one on top |
 | set, default | a variable, which replaces the person's, or doesn't; `*` is for APPTAINER and SINGULARITY |
 | where | a path (or user_software, if there is any) and a default variable, which is set where that exists |
@@ -60,9 +61,9 @@ from .install import write_readable, write_whole
 from .runtime import CONSTRAINT_VARIABLES, escape_value
 from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRecord, Record, image_places
 from .schedulers import SCHEDULERS
-from .spec import SET_ENVIRONMENT, ContainerSpec
+from .spec import MOUNTERS, SET_ENVIRONMENT, ContainerSpec
 from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES
-from .texts import parse_binds, plain_error
+from .texts import MOUNT_SQUASHFS, parse_binds, plain_error
 
 Line = Tuple[str, str]
 
@@ -127,6 +128,8 @@ class ModuleSettings:
         yield 'suffix', spec.variable_suffix
         if spec.one_container == REPLACE:
             yield 'one_container', REPLACE
+        for name in MOUNTERS:
+            yield 'mounter', name
         for part in (self.image(), self.binds(), self.variables(), self.gpu(), self.ranks()):
             for line in part:
                 yield line
@@ -224,7 +227,7 @@ class ModuleSettings:
         if spec.own_modules:
             yield 'set', 'EBSIF_OWN_MODULES %s' % spec.own_modules
         if spec.venv:
-            yield 'user_software', 'yes'
+            yield 'user_software', MOUNT_SQUASHFS
             prompt = spec.own_environment.get('VIRTUAL_ENV_PROMPT', os.path.basename(spec.venv))
             # the venv's PYTHONPATH extends the image's, so it replaces the easyconfig's
             activated = dict(self.record.venv_environment, VIRTUAL_ENV=spec.venv,

@@ -36,7 +36,7 @@ WITHOUT_HOST_MODULES = 'share/ebsif/without-host-modules.bash'
 # Programs by which the runtime mounts images where it isn't setuid; each has a directory, which the module puts on PATH
 # on nodes with the program. Without fuse2fs: what is written into an ext3 image could be lost if TERM didn't end it.
 MOUNTER = 'share/ebsif/mounter'
-MOUNTERS = ['share/ebsif/mounters/%s/%s' % (name, name) for name in ('squashfuse_ll', 'fuse-overlayfs')]
+MOUNTERS = ('fuse-overlayfs', 'squashfuse_ll')
 
 # The directory for `pip install --user`. Nothing can be created there, so pip fails whichever Python and version it is;
 # many install in ~/.local otherwise, where Python doesn't look for packages (PYTHONNOUSERSITE). pip's error names it.
@@ -208,7 +208,8 @@ class ContainerSpec:
         names += ['runscripts/remove-caches'] if self.has_python or self.cache_variables else []
         names += [WITHOUT_HOST_MODULES] if self.own_modules else []
         names += [MAKE_STRIPED] if self.venv else []
-        return dict({name: name for name in names}, **dict(dict.fromkeys(MOUNTERS, MOUNTER), **self.script_names))
+        mounters = {'share/ebsif/mounters/%s/%s' % (name, name): MOUNTER for name in MOUNTERS}
+        return dict({name: name for name in names}, **dict(mounters, **self.script_names))
 
     @property
     def wraps_all(self) -> bool:

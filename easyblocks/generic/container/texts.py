@@ -25,8 +25,9 @@ SETTINGS_OR_NONE = 'a dictionary of variables, each with a string, a number, or 
 VARIABLES_OR_NONE = 'a dictionary of strings, or None'
 LISTED = "a list of strings, or a dictionary that maps strings to strings or None"
 
-# Options of a bind that mounts what is in a SquashFS file; without `ro`, the runtime warns at each start.
-MOUNT_SQUASHFS = ':image-src=/,ro'
+# Options of a bind that mounts what is in a SquashFS file; without `ro`, the runtime warns at each start. The directory
+# in the file is its root: nothing, because Lmod drops a slash at the end of a list.
+MOUNT_SQUASHFS = ':ro,image-src='
 
 # Errors of the operating system with a remedy, by number.
 ERRORS = {

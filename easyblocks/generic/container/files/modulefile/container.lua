@@ -24,30 +24,27 @@ local function container()
         if singularity ~= apptainer then set(singularity, value) end
     end
 
-    -- add to the lists of both runtimes, also what the person has in one of them only: Apptainer prefers its own, and
-    -- prints a warning if they differ
+    -- add to a list, and note what was added, so that unloading takes that out
+    local function add(to_list, variable, separator, items)
+        local added = unloading and env("EBSIF_ADDED_" .. variable) or items
+        if added == "" then return end
+        set("EBSIF_ADDED_" .. variable, added)
+        to_list(variable, added, separator)
+    end
+
+    -- add to the lists of both runtimes; one that isn't set begins with what the person has in the other one
     local function extend(name, separator, items)
-        -- Lmod drops the slash, which means the same
-        local function read(variable)
-            if env(variable):find("\n", 1, true) then
-                fail(variable .. " has a line break: modules tools run the rest of it. Unset it.")
+        local lists = {APPTAINER = env("APPTAINER" .. name), SINGULARITY = env("SINGULARITY" .. name)}
+        for runtime, list in pairs(lists) do
+            if list:find("\n", 1, true) then
+                fail(runtime .. name .. " has a line break: modules tools run the rest of it. Unset it.")
             end
-            return (env(variable) .. separator):gsub("image%-src=/" .. separator, "image-src=" .. separator)
         end
-        local apptainer, singularity = read("APPTAINER" .. name), read("SINGULARITY" .. name)
-        for _, lists in ipairs({{"APPTAINER", apptainer, singularity}, {"SINGULARITY", singularity, apptainer}}) do
-            local runtime, list, copies = lists[1], separator .. lists[2], ""
-            local variable = runtime .. name
-            for item in (loading and lists[3] or ""):gmatch("[^" .. separator .. "]+") do
-                if not list:find(separator .. item .. separator, 1, true) then copies = copies .. item .. separator end
-            end
-            local added = unloading and env("EBSIF_ADDED_" .. variable) or copies .. items
-            if added ~= "" then set("EBSIF_ADDED_" .. variable, added) end
-            if copies ~= "" and runtime == "SINGULARITY" then
-                prepend_path(variable, copies:sub(1, -2), separator)
-                added = items
-            end
-            if added ~= "" then append_path(variable, added, separator) end
+        for runtime, other in pairs({APPTAINER = lists.SINGULARITY, SINGULARITY = lists.APPTAINER}) do
+            local is_copied = loading and items ~= "" and lists[runtime] == "" and other ~= ""
+            -- Lmod drops the slash, which means the same
+            local copy = (other .. separator):gsub("image%-src=/" .. separator, "image-src=" .. separator)
+            add(append_path, runtime .. name, separator, is_copied and copy .. items or items)
         end
     end
 
@@ -120,7 +117,7 @@ local function container()
         end
         for _, line in ipairs(not file and conf.bind_default or {}) do add_bind(line, "") end
         if user_software ~= "" then
-            local options = is("file", user_software) and ":ro,image-src=" or ""
+            local options = is("file", user_software) and one("user_software") or ""
             table.insert(binds, escape(user_software) .. ":/user-software" .. options)
         end
         return table.concat(binds, ",")
@@ -163,11 +160,11 @@ local function container()
     if conf.overlay or unloading then extend("_OVERLAY", ",", table.concat(overlays, ",")) end
     extend("ENV_PREPEND_PATH", ":", one("search_path"))
     -- programs that mount images, so that signals don't end them (share/ebsif/mounter)
-    for _, name in ipairs({"squashfuse_ll", "fuse-overlayfs"}) do
-        if unloading or is("file", "/usr/bin/" .. name) then
-            prepend_path("PATH", root .. "/share/ebsif/mounters/" .. name)
-        end
+    local mounters = {}
+    for _, name in all("mounter") do
+        if is("file", "/usr/bin/" .. name) then table.insert(mounters, root .. "/share/ebsif/mounters/" .. name) end
     end
+    add(prepend_path, "PATH", ":", table.concat(mounters, ":"))
     -- of a module written by hand in whose place this one is
     if env("SINGULARITY_BIND"):find(root .. "/runscripts:/runscripts", 1, true) then
         if unloading then setenv("SINGULARITY_BIND", "") else unsetenv("SINGULARITY_BIND") end

@@ -41,38 +41,28 @@ proc suggest {name value} {
     }
     foreach variable $variables { set_variable $variable $value }
 }
-# add to the lists of both runtimes, also what the person has in one of them only: Apptainer prefers its own, and
-# prints a warning if they differ
+# add to a list, and note what was added, so that unloading takes that out
+proc add {to_list variable separator items} {
+    global unloading in_lmod
+    set added [expr {$unloading ? [env_of EBSIF_ADDED_$variable] : $items}]
+    if {$added eq ""} { return }
+    set_variable EBSIF_ADDED_$variable $added
+    # Lmod puts the text into a program in Lua as it is
+    $to_list --delim=$separator $variable [string map [expr {$in_lmod ? {\\ \\\\ \" \\\"} : {}}] $added]
+}
+# add to the lists of both runtimes; one that isn't set begins with what the person has in the other one
 proc extend {name separator items} {
-    global loading unloading in_lmod
-    foreach variable {apptainer singularity} {
-        set $variable [env_of [string toupper $variable]$name]
-        if {[string first \n [set $variable]] >= 0} {
-            fail "[string toupper $variable]$name has a line break: modules tools run the rest of it. Unset it."
-        }
-        # Lmod drops the slash, which means the same
-        if {$in_lmod && [string match *image-src=/* [set $variable]]} {
-            set $variable [regsub -all {image-src=/(?=$|,)} [set $variable] image-src=]
-        }
+    global loading in_lmod
+    set lists [list APPTAINER [env_of APPTAINER$name] SINGULARITY [env_of SINGULARITY$name]]
+    foreach {runtime mine} $lists {
+        if {[string first \n $mine] < 0} { continue }
+        fail "$runtime$name has a line break: modules tools run the rest of it. Unset it."
     }
-    foreach {runtime mine other} [list APPTAINER $apptainer $singularity SINGULARITY $singularity $apptainer] {
-        set variable $runtime$name
-        set copies {}
-        foreach item [expr {$loading ? [split $other $separator] : {}}] {
-            if {$item ne "" && [string first $separator$item$separator $separator$mine$separator] < 0} {
-                lappend copies $item
-            }
-        }
-        set added [join [concat $copies [list $items]] $separator]
-        if {$unloading} { set added [env_of EBSIF_ADDED_$variable] }
-        if {$added ne ""} { set_variable EBSIF_ADDED_$variable $added }
-        # Lmod puts the text into a program in Lua as it is
-        set escapes [expr {$in_lmod ? {\\ \\\\ \" \\\"} : {}}]
-        if {[llength $copies] && $runtime eq "SINGULARITY"} {
-            prepend-path --delim=$separator $variable [string map $escapes [join $copies $separator]]
-            set added $items
-        }
-        if {$added ne ""} { append-path --delim=$separator $variable [string map $escapes $added] }
+    foreach {runtime mine} $lists other [list [lindex $lists 3] [lindex $lists 1]] {
+        # Lmod drops the slash, which means the same
+        if {$in_lmod} { set other [regsub -all {image-src=/(?=$|,)} $other image-src=] }
+        set copied [expr {$loading && $items ne "" && $mine eq "" && $other ne ""}]
+        add append-path $runtime$name $separator [expr {$copied ? "$other$separator$items" : $items}]
     }
 }
 proc refuse_other {other} {
@@ -157,7 +147,7 @@ proc find_binds {user_software} {
         foreach line [all bind_default] { add_bind binds $line "" }
     }
     if {$user_software ne ""} {
-        set options [expr {[file isfile $user_software] ? ":ro,image-src=" : ""}]
+        set options [expr {[file isfile $user_software] ? [one user_software] : ""}]
         lappend binds [escape $user_software]:/user-software$options
     }
     return [join $binds ,]
@@ -208,10 +198,10 @@ proc container {} {
     extend ENV_PREPEND_PATH : [one search_path]
     # programs that mount images, so that signals don't end them (share/ebsif/mounter)
     set mounters {}
-    foreach name {fuse-overlayfs squashfuse_ll} {
-        if {$unloading || [file isfile /usr/bin/$name]} { lappend mounters $root/share/ebsif/mounters/$name }
+    foreach name [all mounter] {
+        if {[file isfile /usr/bin/$name]} { lappend mounters $root/share/ebsif/mounters/$name }
     }
-    if {[llength $mounters]} { prepend-path PATH [join $mounters :] }
+    add prepend-path PATH : [join $mounters :]
     # of a module written by hand in whose place this one is
     if {[string first $root/runscripts:/runscripts [env_of SINGULARITY_BIND]] >= 0} {
         if {$unloading} { setenv SINGULARITY_BIND "" } else { unsetenv SINGULARITY_BIND }

@@ -43,35 +43,29 @@ ebsif_items() {
     set +o noglob
 }
 
-# ebsif_missing LIST OTHER SEPARATOR: set `ebsif_missing` to the items of a list that another one lacks.
-ebsif_missing() {
-    local ebsif_item
-    ebsif_missing=
-    ebsif_items "$1" "$3"
+# ebsif_add NAME SEPARATOR ITEMS: add to a list what it lacks, and note it, so that unloading takes that out.
+ebsif_add() {
+    local ebsif_item ebsif_added=''
+    ebsif_items "$3" "$2"
     for ebsif_item in "${ebsif_list[@]}"; do
-        [[ -z "$ebsif_item" || "$3$2$3" == *"$3$ebsif_item$3"* ]] || ebsif_missing+=$ebsif_item$3
+        [[ -z "$ebsif_item" || "$2${!1:-}$2" == *"$2$ebsif_item$2"* ]] || ebsif_added+=$2$ebsif_item
     done
+    ebsif_added=${ebsif_added#"$2"}
+    [[ -n "$ebsif_added" ]] || return 0
+    ebsif_set "EBSIF_ADDED_$1" "$ebsif_added"
+    if [[ "$1" == PATH ]]; then
+        PATH=$ebsif_added$2$PATH
+    else
+        export "$1=${!1:-}${!1:+$2}$ebsif_added"
+    fi
 }
 
-# ebsif_extend NAME SEPARATOR ITEMS: add to the lists of both runtimes, also what the person has in one of them only.
+# ebsif_extend NAME SEPARATOR ITEMS: add to the lists of both runtimes; one that isn't set begins with the person's other one.
 ebsif_extend() {
-    local ebsif_apptainer=APPTAINER$1 ebsif_singularity=SINGULARITY$1 ebsif_missing ebsif_copies ebsif_note=EBSIF_ADDED_
-    local ebsif_added
-    ebsif_apptainer=${!ebsif_apptainer:-} ebsif_singularity=${!ebsif_singularity:-}
-    ebsif_missing "$ebsif_singularity" "$ebsif_apptainer" "$2"
-    ebsif_copies=$ebsif_missing
-    ebsif_missing "$3" "$ebsif_apptainer$2$ebsif_copies" "$2"
-    ebsif_added=$ebsif_copies$ebsif_missing
-    ebsif_set "${ebsif_note}APPTAINER$1" "${ebsif_added%"$2"}"
-    ebsif_added=$ebsif_apptainer${ebsif_apptainer:+$2}$ebsif_added
-    export "APPTAINER$1=${ebsif_added%"$2"}"
-    ebsif_missing "$ebsif_apptainer" "$ebsif_singularity" "$2"
-    ebsif_copies=$ebsif_missing
-    ebsif_missing "$3" "$ebsif_singularity$2$ebsif_copies" "$2"
-    ebsif_added=$ebsif_copies$ebsif_missing
-    ebsif_set "${ebsif_note}SINGULARITY$1" "${ebsif_added%"$2"}"
-    ebsif_added=$ebsif_copies$ebsif_singularity${ebsif_singularity:+$2}$ebsif_missing
-    export "SINGULARITY$1=${ebsif_added%"$2"}"
+    local ebsif_apptainer=APPTAINER$1 ebsif_singularity=SINGULARITY$1
+    local ebsif_theirs=${!ebsif_apptainer:-} ebsif_others=${!ebsif_singularity:-}
+    ebsif_add "$ebsif_apptainer" "$2" "${ebsif_theirs:-$ebsif_others}$2$3"
+    ebsif_add "$ebsif_singularity" "$2" "${ebsif_others:-$ebsif_theirs}$2$3"
 }
 
 # ebsif_without NAME SEPARATOR ITEMS: take items out of a list.
@@ -91,21 +85,27 @@ ebsif_unload() {
     local ebsif_name ebsif_folder
     for ebsif_name in ${!EBSIF_ADDED_*}; do
         case $ebsif_name in
-            *ENV_PREPEND_PATH) ebsif_without "${ebsif_name#EBSIF_ADDED_}" : "${!ebsif_name}" ;;
-            *) ebsif_without "${ebsif_name#EBSIF_ADDED_}" , "${!ebsif_name}" ;;
+            *_BINDPATH | *_OVERLAY) ebsif_without "${ebsif_name#EBSIF_ADDED_}" , "${!ebsif_name}" ;;
+            *) ebsif_without "${ebsif_name#EBSIF_ADDED_}" : "${!ebsif_name}" ;;
         esac
     done
     [[ -z "${CONTAINERROOT:-}" ]] || while read -r ebsif_name ebsif_folder; do
         [[ "$ebsif_folder" == /* ]] || ebsif_folder=$CONTAINERROOT/$ebsif_folder
         [[ -z "$ebsif_name" ]] || ebsif_without "$ebsif_name" : "$ebsif_folder"
     done <<<"${ebsif_conf[path]:-}"$'\n'"${ebsif_conf[path_append]:-}"
-    for ebsif_name in squashfuse_ll fuse-overlayfs; do
-        [[ -z "${CONTAINERROOT:-}" ]] || ebsif_without PATH : "$CONTAINERROOT/share/ebsif/mounters/$ebsif_name"
-    done
     # of a module written by hand in whose place this one is
     [[ "${SINGULARITY_BIND:-}" != *"$ebsif_root/runscripts:/runscripts"* ]] || unset SINGULARITY_BIND
     # shellcheck disable=SC2086  # names
     unset ${EBSIF_SET:-} EBSIF_SET
+}
+
+# Modules tools can't add to a list with a line break; here the same holds.
+ebsif_check_lists() {
+    local ebsif_list
+    for ebsif_list in {APPTAINER,SINGULARITY}{_BINDPATH,_OVERLAY,ENV_PREPEND_PATH}; do
+        [[ "${!ebsif_list:-}" != *$'\n'* ]] || ebsif_refuse \
+            "$ebsif_list has a line break: modules tools run the rest of it. Unset it." || return
+    done
 }
 
 ebsif_find_image() {
@@ -203,7 +203,7 @@ ebsif_find_binds() {
     if [[ -n "$ebsif_user_software" ]]; then
         ebsif_escape "$ebsif_user_software"
         ebsif_binds+=,$ebsif_escaped:/user-software
-        [[ ! -f "$ebsif_user_software" ]] || ebsif_binds+=:ro,image-src=
+        [[ ! -f "$ebsif_user_software" ]] || ebsif_binds+=${ebsif_conf[user_software]}
     fi
 }
 
@@ -241,7 +241,7 @@ ebsif_prepare() {
 ebsif_load() {
     local ebsif_image ebsif_user_software='' ebsif_binds='' ebsif_line ebsif_name ebsif_value ebsif_path ebsif_suffix
     local ebsif_overlays
-    ebsif_find_image || return
+    ebsif_check_lists && ebsif_find_image || return
     [[ -z "${ebsif_conf[user_software]:-}" ]] || ebsif_find_user_software || return
     ebsif_find_binds || return
     EBSIF_SET=
@@ -275,9 +275,12 @@ ebsif_load() {
     [[ -z "$ebsif_overlays" ]] || ebsif_extend _OVERLAY , "$ebsif_overlays"
     ebsif_extend ENV_PREPEND_PATH : "${ebsif_conf[search_path]}"
     # programs that mount images, so that signals don't end them (share/ebsif/mounter)
-    for ebsif_name in squashfuse_ll fuse-overlayfs; do
-        [[ ! -f "/usr/bin/$ebsif_name" ]] || export PATH="$ebsif_root/share/ebsif/mounters/$ebsif_name:$PATH"
-    done
+    ebsif_path=
+    while read -r ebsif_name; do
+        [[ -z "$ebsif_name" || ! -f "/usr/bin/$ebsif_name" ]] ||
+            ebsif_path+=${ebsif_path:+:}$ebsif_root/share/ebsif/mounters/$ebsif_name
+    done <<<"${ebsif_conf[mounter]:-}"
+    ebsif_add PATH : "$ebsif_path"
     export EBSIF_SET
 }
 
