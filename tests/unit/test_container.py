@@ -125,7 +125,7 @@ def test_a_module_from_values():
     assert "python" in "".join(made.help_sections)
     with_venv = ModuleFile(spec(VenvSpec, **values), record, "Example/1.0")
     lines = [" ".join(line) for line in with_venv.lines()]
-    for line in ("user_software yes", "where user_software *ENV_VIRTUAL_ENV /user-software/venv/example",
+    for line in ("user_software :ro,image-src=", "where user_software *ENV_VIRTUAL_ENV /user-software/venv/example",
                  "where user_software *ENV_PYTHONPATH /p"):
         assert line in lines
     advice = ("To add packages, create your own module on top of this one:\n\n"
