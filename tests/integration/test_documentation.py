@@ -44,7 +44,7 @@ def test_the_commands_of_the_readme(clone):
     make, source = demo.splitlines()
     assert make == "make demo"
     added = """
-        module load PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121-mine
+        module load PyTorch/mine
         singularity exec $SIF python -c 'import einops; print(einops.__file__)'
     """
     output = run(f"{source}\n{{\n{use}}} 2>messages\n{catalogue}{added}", clone)

@@ -1,6 +1,7 @@
 """An extension that is changed: its name without date goes on meaning the newest one, and programs are commands."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -35,12 +36,12 @@ def test_an_extension_that_is_changed(person):
     """
     V-06: programs of what was asked for are commands of the module, also after --add; no others, and none of ours.
 
-    V-07: after a change, and without the earlier module, NAME/VERSION-mine is the newest for load, job, kernel,
+    V-07, N-01: after a change, and without the earlier module, NAME/mine is the newest for load, job, kernel,
     interpreter and make-venv. Neither --check nor --name is needed.
     """
     root = person.site.prefix / "eb/software"
     first = person.run("ebsif", "extend", Installed.WRITABLE, "--add", "board<2", "ipykernel", "--install")
-    assert f" && module load {MINE}-" in first.stderr
+    assert re.search(r"^load it with: (module use /\S+ && )?module load Example/mine$", first.stderr, re.MULTILINE)
     (earlier,) = root.glob(f"{MINE}-*")
     assert json.loads((earlier / "share/ebsif/lock.json").read_text())["wrappers"] == ["board"]
     said = person.in_shell(f"""
@@ -60,7 +61,7 @@ def test_an_extension_that_is_changed(person):
     person.run("ebsif", "remove", "mine", "--older", "--yes")
     said = person.in_shell(f"""
         shown() {{ "$@" -c 'import board; print(board.__version__)'; }}
-        module load {MINE}; board; module unload Example
+        module load {MINE}; module unload Example; module load Example/mine; board; module unload Example
         shown ~/bin/python-mine
         shown {shlex.quote(kernel["argv"][0])}
         EBSIF_VENV=~/env shown ~/bin/python-mine
@@ -70,7 +71,7 @@ def test_an_extension_that_is_changed(person):
         ebsif job mine -- board | grep '^module load'
     """)
     assert said.stdout.splitlines() == [
-        "board 2.0 [] True", *["2.0"] * 4, "none", "2.0", "still loaded", f"module load {MINE}"], said.stderr
+        "board 2.0 [] True", *["2.0"] * 4, "none", "2.0", "still loaded", "module load Example/mine"], said.stderr
 
 
 def test_two_terminals(person):

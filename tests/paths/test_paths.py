@@ -46,7 +46,7 @@ def check_steps(said, module):
     assert {"testing the module", "writing the module"} <= set(steps)
     assert max(map(len, lines)) <= 80
     assert all(one.isprintable() or one == "\n" for one in said)
-    assert re.search(rf"\nebsif: installed {module} in \d+ s\n", said)
+    assert re.search(rf"\nebsif: installed mine \({module}\) in \d+ s\n", said)
 
 
 def check_the_first_week(said, mine):
@@ -57,13 +57,14 @@ def check_the_first_week(said, mine):
     check_steps(install.partition("load it with: ")[0], mine)
     assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
     assert f"the commands of {mine} hide the machine's own: unload the module" in said
-    assert f"{mine} has these packages already: nothing to do" in said
+    assert "\nebsif: mine has these packages already: nothing to do" in said
+    # N-01
+    assert len(re.findall(r"^load it with: (?:module use /\S+ && )?module load Example/mine$", said, re.MULTILINE)) == 4
+    assert re.search(r"^name +extends +size.*\nmine +Example/1.0-writable ", said, re.MULTILINE)
     # V-01
     assert re.search(r"packaging 25\.0 instead of the image's 26", said)
     assert f"install it with: module unload {mine}; eb {mine.replace('/', '-')}.2.eb\n" in said
-    # F-06: not only this shell's MODULEPATH has it
-    assert re.search(rf"the earlier module stays as it is: module use /\S+ && module load {mine} \(to remove it: ebsif "
-                     rf"remove {mine}\)", said)
+    assert f"the earlier module stays as it is: module load {mine} (to remove it: ebsif remove {mine})" in said
     assert re.search(rf"^ +Example/byhand.*\n?|{mine}.2", said.split("module spider")[-1], re.MULTILINE)
     assert "/dev/lib/python3.11/site-packages/lightly.py" in said
     assert "\nnumpy stays\n" in said
@@ -116,7 +117,7 @@ def check_the_third_month(person, said, mine):
     assert f" is {mine}.3, on the image of Example/1.0-writable\n" in said
     assert "\nthe same files\n" in said
     # V-07: the newest one, whenever the job runs
-    assert f"module load {mine.rpartition('-')[0]}\n" in said
+    assert "module load Example/mine\n" in said
     assert "--nodes=64" in said and "/images.squashfs:/data:image" in said
     assert "\n+ package greeting 1.0\nthey differ\n" in said
     assert said.count("+ package") == 1

@@ -77,6 +77,25 @@ def test_the_name_without_a_date_means_the_newest(software):
     assert software.install("1.0-mine-20261128", "1.0-mine")["1.0-mine"] == "P/1.0-mine-20261128.2"
 
 
+def test_the_name_alone_means_the_newest_on_any_base(software):
+    """N-01: the newest base comes first, then the date; another extension made meanwhile is on the same base."""
+    assert software.install("1.10-mine-20261128", "1.10-mine", "mine")["mine"] == "P/1.10-mine-20261128"
+    for version, newest in (("1.9-mine-20261129", "1.10-mine-20261128"), ("1.10-mine-20261128.2",) * 2,
+                            ("1.10-mine-20261128", "1.10-mine-20261128.2"), ("1.11-mine-20261101",) * 2,
+                            ("1.11-other-20261130", "1.11-mine-20261101")):
+        stem, name, _ = version.split("-")
+        assert software.install(version, f"{stem}-{name}", name)["mine"] == f"P/{newest}"
+    assert software.aliases["1.10-mine"] == "P/1.10-mine-20261128.2" and software.aliases["other"]
+    assert modulerc.unknown(str(software.folder), ["1.9-mine", "mine"], {}, "1.9-mine-20261129") is None
+    # not a name that is there
+    software.install("mine2")
+    assert list(modulerc.taken(str(software.folder), "P/1.9-mine2-20261129", ["1.9-mine2", "mine2"])) == [
+        ("mine2", "P/mine2")]
+    software.install("2.0", "demo")
+    assert list(modulerc.taken(str(software.folder), "P/1.9-demo-20261129", ["1.9-demo", "demo"])) == [
+        ("demo", "P/2.0")]
+
+
 def test_one_that_was_written_just_now(software):
     """B2: eb copies the easyconfig after it has written the module; the alias is there already."""
     software.install("1.0-mine-20261129", "1.0-mine")

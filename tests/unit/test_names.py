@@ -21,7 +21,8 @@ from ebsif.environments import repeating
 from ebsif.environments.extending import ExtendingError
 from ebsif.errors import UsageError
 from ebsif.installed import doctor, interpreter, places, removal, report
-from ebsif.installed.names import Names, NamingError
+from ebsif.installed.names import Names, NamingError, shown
+from ebsif.report import output
 from prefixes import BASE, EASYCONFIG, LATER, MINE, OTHER, Prefix
 from support import description
 
@@ -52,6 +53,41 @@ def test_names_that_the_tab_key_completes(prefix):
     assert complete_installed("pytorch/2") == [MINE]
 
 
+def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
+    """N-01: an alias, unless another directory or an older base makes it wrong; what is typed may be shorter still."""
+    def said(module):
+        one = Names().installed_as(module)
+        return places.short(one), places.word(one), one.load.rpartition("module load ")[2], Names().module(module)
+
+    for module in (MINE, LATER, BASE):
+        prefix.install(module)
+    assert said(LATER) == (LATER, LATER, LATER, LATER)
+    modulerc = prefix.modules / "PyTorch/.modulerc.lua"
+    end = BASE.partition("/")[2]
+    modulerc.write_text("".join(f'module_version("{module}", "{alias}")\n' for module, alias in (
+        (LATER, f"{end}-mine"), (LATER, "mine"), (BASE, "2.13.0-demo"))))
+    assert said(LATER) == ("PyTorch/mine", "mine", "PyTorch/mine", LATER)
+    assert said(MINE) == (MINE, MINE, MINE, MINE)
+    assert said(BASE) == (*["PyTorch/2.13.0-demo"] * 3, BASE)
+    for text, name in (("mine", "PyTorch/mine"), ("PyTorch/mine", "PyTorch/mine"), (f"{BASE}-mine", f"{BASE}-mine"),
+                       ("PyTorch/2.13.0-demo", "PyTorch/2.13.0-demo"), (LATER, LATER)):
+        assert names().module(text) == name
+    # a newer base has one, too
+    newer = "PyTorch/2.14.0-x-mine-20261101"
+    prefix.install(newer)
+    modulerc.write_text(modulerc.read_text().replace(f'"{LATER}", "mine"', f'"{newer}", "mine"'))
+    assert said(LATER)[:3] == (f"{BASE}-mine",) * 3 and said(newer)[:2] == ("PyTorch/mine", "mine")
+    # the same in another software
+    prefix.install("Tool/1.0-x-mine-20261130")
+    assert said(newer)[:2] == ("PyTorch/mine", "PyTorch/mine")
+    # another directory has the name, too
+    other = tmp_path / "other/PyTorch"
+    other.mkdir(parents=True)
+    monkeypatch.setenv("MODULEPATH", f"{other.parent}:{prefix.modules}")
+    (other / "mine.lua").touch()
+    assert said(newer)[0] == newer
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_names_for_copying(monkeypatch, capsys, columns):
     """E-10: a terminal never breaks the name of a container: what is in it is beside or below it."""
@@ -79,11 +115,16 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
         assert names().installation(text).root == hidden, text
     later = prefix.install(LATER)
     assert names().installation("mine").root == later
+    # docs D1: not with each command
+    assert capsys.readouterr().err == "ebsif: 'tool' is Tool/1.0-x, which is installed\n"
     # user trial: the earlier ones are counted, because they may be many
-    assert capsys.readouterr().err == (
-        f"ebsif: 'tool' is Tool/1.0-x, which is installed\nebsif: 'mine' is {LATER}, the newest of 2\n")
-    # V-07: also with the name of its base
-    assert names().installation(f"{BASE}-mine").root == later
+    output.set_level(output.VERBOSE)
+    assert names().installation("mine").root == later
+    output.set_level(output.NORMAL)
+    assert capsys.readouterr().err == f"ebsif: 'mine' is {LATER}, the newest of 2\n"
+    # V-07, N-01: also with the name of its base, or of the software
+    for text in (f"{BASE}-mine", "PyTorch/mine", "pytorch/mine"):
+        assert names().installation(text).root == later
     assert capsys.readouterr().err == ""
     # an extension isn't found by the name of its base
     for text in (BASE, "torch-2.13", "PyTorch"):
@@ -109,10 +150,21 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     (prefix.modules / f"{OTHER}.lua").unlink()
     assert names().installation(OTHER).root == other
     prefix.write_module(OTHER, other)
-    # on two bases, the name stands for two modules
-    prefix.install("PyTorch/2.14.0-x-mine-20261120")
-    with pytest.raises(NamingError, match=rf"choose one of:\n  PyTorch/2.14.0-x-mine-20261120\n  {LATER}\Z"):
+    # N-01: on two bases, the newest one, which is said; of two software, none
+    newest = prefix.install("PyTorch/2.14.0-x-mine-20261120")
+    prefix.install("PyTorch/2.9.0-x-mine-20261125")
+    capsys.readouterr()
+    for text in ("mine", "PyTorch/mine"):
+        assert names().installation(text).root == newest
+    assert capsys.readouterr().err == "".join(
+        f"ebsif: '{text}' is PyTorch/2.14.0-x-mine-20261120, on the newest of 3 containers that have one\n"
+        for text in ("mine", "PyTorch/mine"))
+    prefix.install("Tool/1.0-x-mine-20261130")
+    with pytest.raises(NamingError, match="choose one of:\n  PyTorch/2.14.0-x-mine-20261120\n  Tool/1.0-x-mine-2026"):
         names().installation("mine")
+    assert names().installation("PyTorch/mine").root == newest
+    shutil.rmtree(prefix.software / "Tool/1.0-x-mine-20261130")
+    shutil.rmtree(newest)
     with pytest.raises(NamingError, match="minr-20261121' is installed here; did you mean"):
         names().installation(f"{BASE}-minr-20261121")
     with pytest.raises(UsageError, match="no container given"):
@@ -1030,8 +1082,8 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     # of installations, the newest is compared
     same = extend("lightly\n")
     assert f"{BASE}-new-20261122.2 has these packages already: nothing to do (--rebuild" in same.err
-    assert same.err.endswith(
-        f"load it with: module use {extension.prefix.modules} && module load {BASE}-new-20261122.2\n")
+    # N-01: MODULEPATH has the directory
+    assert same.err.endswith(f"load it with: module load {BASE}-new-20261122.2\n")
     assert extend("rich\n").out.startswith(f"{name}.3.eb\n")
     assert extend("rich\n", "--rebuild", "-n").out.count("new-20261122.2'") == 1
     assert extend("rich\n", "--date", "20261122", "-n").out.count("new-20261122'") == 1
@@ -1245,18 +1297,18 @@ def test_an_extension_that_repeats_a_lock(extension):
 
 
 def test_an_extension_on_two_bases(extension, monkeypatch):
-    """E-09: after an upgrade, its name is ambiguous, and is said to be nothing else; the command says what to do."""
+    """N-01: after an upgrade, its name means the one on the newest container, which is said."""
     newer = BASE.replace("singularity-", "singularity-exampleVenv-")
     monkeypatch.setattr("ebsif.commands.upgrade.make", lambda *_: 0)
-    expected = f"`mine` is ambiguous now: use {newer}-mine, or remove the earlier module (ebsif remove {MINE})"
+    expected = ("`mine` means the one on the newest container; the earlier module stays: module load "
+                f"{MINE} (to remove it: ebsif remove {MINE})")
     for words, is_said in ((["--install"], True), (["--check"], False)):
         assert main(["upgrade", "mine", newer, *words]) == 0
         assert (expected in extension.capsys.readouterr().err) == is_said
     for module in (LATER, f"{newer}-mine-20261122"):
         extension.prefix.install(module)
-    with pytest.raises(NamingError, match="'mine' is ambiguous; choose one of:"):
-        names().installation("mine")
-    assert "newest" not in extension.capsys.readouterr().err
+    assert shown(names().installation("mine")) == f"{newer}-mine-20261122"
+    assert f"'mine' is {newer}-mine-20261122, on the newest of 2 " in extension.capsys.readouterr().err
 
 
 def test_a_repeated_environment_keeps_its_name(extension, tmp_path):

@@ -7,8 +7,8 @@
 """
 What .modulerc files say: the aliases of modules, further versions under which the modules tool loads them.
 
-An alias belongs to one module. The name of an extension without its date is an alias, too: it belongs to the newest
-one. Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
+An alias belongs to one module. The name of an extension is an alias, too, with its base (2.7-mine) and alone (mine): it
+belongs to the newest one. Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
 import ast
 import fcntl
@@ -127,7 +127,10 @@ def shown(version: str) -> str:
 
 
 def date_in(version: str, alias: str) -> Optional[str]:
-    """Return the date in a version if an alias is that version without its date; None otherwise."""
+    """Return the date in a version if an alias is that version without its date, or the name before it; else None."""
+    named = newest.NAMED.search(version)
+    if named and named.group('name') == alias:
+        return named.group('date')
     date = version[len(alias) + 1:]
     return date if version.startswith(alias + '-') and re.match(newest.DATE + r'\Z', date) else None
 
@@ -149,7 +152,7 @@ def file_of(folder: str, version: str) -> Optional[str]:
 
 
 def dated(folder: str, alias: str) -> List[Dated]:
-    """Return the installed modules whose version without its date is their alias, the newest one last."""
+    """Return the installed modules of which an alias is the name without the date, the newest one last."""
     # a module that was written just now has no copy of its easyconfig yet
     owner = shown(aliases_in(folder).get(alias, ''))
     found = []
@@ -161,14 +164,16 @@ def dated(folder: str, alias: str) -> List[Dated]:
         root = root_of(path) if date and not os.path.islink(path) else None
         if date and root and (shown(version) == owner or alias in aliases_of(root)):
             found.append(Dated(version, date, root))
-    return sorted(found, key=lambda one: newest.date_key(one.date))
+    return sorted(found, key=lambda one: newest.extension_key(shown(one.version), one.date))
 
 
 def target(folder: str, version: str, alias: str) -> str:
-    """Return the version that an alias of a version means: if it is that without its date, the newest one."""
+    """Return the version that an alias of a version means: if it is the name without the date, the newest one."""
     date = date_in(shown(version), alias)
-    later = [one.version for one in dated(folder, alias) if date is not None
-             and newest.date_key(one.date) > newest.date_key(date)]
+    if date is None:
+        return version
+    key = newest.extension_key(shown(version), date)
+    later = [one.version for one in dated(folder, alias) if newest.extension_key(shown(one.version), one.date) > key]
     return later[-1] if later else version
 
 
@@ -204,11 +209,13 @@ def unknown(folder: str, aliases: Iterable[str], known: Mapping[str, int], but: 
     """
     Return the version of a module with one of these aliases and a date that isn't known, or not as it is now.
 
-    `known` are the times of records by installation directory, and the version `but` may be unknown.
+    Only modules on the same base count: the alias is all of their version but the date. `known` are the times of
+    records by installation directory, and the version `but` may be unknown.
     """
     for alias in aliases:
         for one in dated(folder, alias):
-            root = os.path.realpath(one.root)
-            if shown(one.version) != but and known.get(root) != time_of(root):
-                return shown(one.version)
+            version, root = shown(one.version), os.path.realpath(one.root)
+            is_on_base = version == '%s-%s' % (alias, one.date)
+            if is_on_base and version != but and known.get(root) != time_of(root):
+                return version
     return None

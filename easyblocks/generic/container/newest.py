@@ -57,6 +57,12 @@ def date_key(date: str) -> Tuple:
     return natural(word), [int(number) for number in numbers.split('.') if number.isdigit()], date
 
 
+def extension_key(version: str, date: str) -> Tuple:
+    """Return the sort key of an extension of a name by its version, which ends in its date: its base counts first."""
+    base = NAMED.sub('', version) if NAMED.search(version) else version[:-len(date) - 1]
+    return module_key(base), natural(base), date_key(date)
+
+
 def version_key(version: str) -> Tuple:
     """Return the sort key of a version; what has no order, such as a commit, comes before all versions."""
     text = version.lower()

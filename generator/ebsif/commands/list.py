@@ -1,7 +1,7 @@
 """List the containers in the catalogue of a site, newest first, and which of them are installed here.
 
 With --mine, list the container modules that you have installed, newest first, with what they extend, the space that
-removing them would free, and their state.
+removing them would free, and their state. Their names are those to type; --json has the whole ones, too.
 """
 
 import dataclasses
@@ -113,8 +113,8 @@ def print_mine(options: Namespace, settings: Settings) -> int:
     if options.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
     elif rows:
-        print_table(["module", "extends", "size", "date", "state"], [
-            [row.module, row.base or "", format_size(row.size), row.date, ", ".join(row.state)] for row in rows])
+        print_table(["name", "extends", "size", "date", "state"], [
+            [row.name, row.extends or "", format_size(row.size), row.date, ", ".join(row.state)] for row in rows])
     else:
         output.note("you have installed no container module" + (" of that name" if options.names else ""))
     return FOUND if options.names and not rows else 0

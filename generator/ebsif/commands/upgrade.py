@@ -72,6 +72,6 @@ def run(options: Namespace) -> int:
         before = places.of_directory(root)
         change.report_left_behind(before, f"{container.module}-{name}", stages)
         if request.installs and status == 0 and before.base != container.module:
-            output.hint(f"`{name}` is ambiguous now: use {container.module}-{name}, or remove the earlier module "
-                        f"(ebsif remove {before.module})")
+            output.hint(f"`{name}` means the one on the newest container; the earlier module stays: {before.load} "
+                        f"(to remove it: ebsif remove {before.module})")
     return status

@@ -59,16 +59,20 @@ class Place:
 
 
 def load_command(directory: Optional[Path], module: str) -> str:
-    """Return the command that loads a module in any new shell: with `module use` unless these search its directory."""
-    use = f"module use {shlex.quote(str(directory))} && " if directory and is_own(directory) else ""
+    """Return the command that loads a module: with `module use` if MODULEPATH lacks its directory."""
+    use = f"module use {shlex.quote(str(directory))} && " if directory and not is_searched(directory) else ""
     return f"{use}module load {module}"
+
+
+def is_searched(directory: Path) -> bool:
+    """Return whether a directory of modules is on MODULEPATH."""
+    searched = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
+    return os.path.realpath(directory) in searched
 
 
 def is_own(directory: Path) -> bool:
     """Return whether a new shell may not search a directory of modules: it's this account's, or not on MODULEPATH."""
-    searched = {os.path.realpath(part) for part in os.environ.get("MODULEPATH", "").split(":") if part}
-    return os.path.realpath(directory) not in searched or (
-        directory.is_dir() and directory.stat().st_uid == os.getuid())
+    return not is_searched(directory) or (directory.is_dir() and directory.stat().st_uid == os.getuid())
 
 
 def command(arguments: Iterable[Union[str, Path]]) -> str:

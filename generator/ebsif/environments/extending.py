@@ -64,7 +64,7 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
         container.warnings
     return container.replace(
         file=container.file_name, image=image, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
-        description=description, aliases=[f"{container.full_version}-{name}"], archived=None, warnings=warnings)
+        description=description, aliases=[f"{container.full_version}-{name}", name], archived=None, warnings=warnings)
 
 
 def on_top(container: Container, wanted: list, name: str) -> list:

@@ -209,12 +209,14 @@ def require_free_name(names: Names, extension: Extension) -> None:
         if other.lower() == name.lower():
             raise ExtendingError(f"`{other}` exists ({shown(one)}), and commands take `{name}` for that, too: change "
                                  f"that (ebsif extend {other}), or choose another --name")
-    # which the modules tool would no longer load, or only that
-    undated = f"{base}-{name}"
-    is_in_catalogue = any(plain(known) == plain(undated) for known, _ in selection.named(names.recorded))
-    if is_in_catalogue or names.installed_as(undated):
-        raise ExtendingError(f"{undated} is another module, {'of the catalogue' if is_in_catalogue else 'installed'}, "
-                             f"so it can't be the name of this extension: choose another --name than {name}")
+    for short in (f"{base}-{name}", f"{base.rpartition('/')[0]}/{name}"):
+        # which the modules tool would no longer load, or only that
+        is_in_catalogue = any(plain(known) == plain(short) for known, _ in selection.named(names.recorded))
+        there_already = names.installed_as(short)
+        is_of_name = there_already and there_already.extension and there_already.extension[0] == name
+        if is_in_catalogue or (there_already and not is_of_name):
+            raise ExtendingError(f"{short} is another module, {'of the catalogue' if is_in_catalogue else 'installed'}"
+                                 f", so it can't be the name of this extension: choose another --name than {name}")
 
 
 def check_name(request: Request, extension: Extension, added: Sequence[str] = ()) -> None:
@@ -283,7 +285,7 @@ def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[I
 
 def nothing_to_do(installation: Installation, state: str = "has these packages already") -> int:
     """Say that a module is installed already, and how to load it; return the exit status."""
-    output.note(f"{installation.module} {state}: nothing to do (--rebuild installs it again)")
+    output.note(f"{places.word(installation)} {state}: nothing to do (--rebuild installs it again)")
     output.hint(f"load it with: {installation.load}")
     return 0
 
@@ -361,14 +363,17 @@ def install(path: Path, again: bool, more: list[str], known: Optional[Mapping[st
         lock = LOCKED.fullmatch(done.reason)
         raise InUseError(places.locked(place.module, Path(lock[1]))) if lock else ExtendingError(done.message)
     if place.file.exists():
+        there = Installation(place.installation, place.module, place.file, place.use)
         if not done.skipped:
-            output.note(f"installed {place.module} in {format_time(time.monotonic() - start)}"
+            word = places.word(there)
+            name = shown(there) if word == shown(there) else f"{word} ({shown(there)})"
+            output.note(f"installed {name} in {format_time(time.monotonic() - start)}"
                         f"{plan.SEE_WARNING if done.warned else ''}")
         if done.imported:
             # imports say nothing about what packages do
             own = "" if "'verify':" in path.read_text(encoding="utf-8") else "; for a test of yours: --verify COMMAND"
             output.hint(f"tested: import of {output.format_count(done.imported, 'package')}{own}")
-        output.hint(f"load it with: {place.load}")
+        output.hint(f"load it with: {there.load}")
     return 0
 
 

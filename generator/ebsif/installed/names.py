@@ -88,23 +88,28 @@ class Names:
 
     def extensions(self, text: str) -> list[Installation]:
         """
-        Return the newest installed extension with a name, or NAME/VERSION-name, on each base that has one (V-07).
+        Return the newest installed extension with a name, NAME/name or NAME/VERSION-name, of each software (N-01).
 
         Raise NamingError if there are several names that differ from it, and from each other, in upper and lower case.
         """
-        of_name = [one for one in self.installations if f"-{plain(text)}" in f"-{plain(one.module)}" and one.extension]
-        named = [({name, *spellings(f"{one.base}-{name}", text)}, one)
+        end = f"-{plain(text).rpartition('/')[2]}-"
+        of_name = [one for one in self.installations
+                   if end in f"-{plain(one.module).replace('/', '-')}" and one.extension]
+        named = [({name, *spellings(f"{one.base}-{name}", text), *spellings(beside(one, name), text)}, one)
                  for one in of_name for name, _ in [one.extension or ("", "")]]
-        on_base: dict[tuple, list[Installation]] = {}
-        for one in self.newest_first(spelled_alike(text, named)):
-            on_base.setdefault((one.base, (one.extension or ("",))[0]), []).append(one)
-        newest_ones = [same[0] for same in on_base.values()]
-        if len({name for _, name in on_base}) > 1:
+        found = self.newest_first(spelled_alike(text, named))
+        of_software: dict[tuple, list[Installation]] = {}
+        for one in found:
+            of_software.setdefault((beside(one, ""), (one.extension or ("",))[0]), []).append(one)
+        newest_ones = [same[0] for same in of_software.values()]
+        if len({name for _, name in of_software}) > 1:
             raise NamingError(selection.ambiguous(text, map(shown, newest_ones)))
-        for same in on_base.values():
-            # on several bases, the name is ambiguous
-            if len(same) > 1 == len(on_base) and "/" not in text:
-                self.say_once(f"'{text}' is {shown(same[0])}, the newest of {len(same)}")
+        if len(of_software) == 1:
+            bases = {one.base for one in found}
+            if len(bases) > 1:
+                self.say_once(f"'{text}' is {shown(found[0])}, on the newest of {len(bases)} containers that have one")
+            elif len(found) > 1 and "/" not in text:
+                output.detail(f"'{text}' is {shown(found[0])}, the newest of {len(found)}")
         return newest_ones
 
     def older(self, module: Installation) -> list[Installation]:
@@ -278,11 +283,18 @@ class Names:
         return image
 
     def module(self, text: Optional[str]) -> str:
-        """Return the name for `module load`; without a date for an extension that is named without one (V-07)."""
+        """
+        Return the shortest name for `module load` that means what a text means (N-01, V-07).
+
+        A whole name, or a directory, means this very module; NAME/VERSION-mine the newest one on this base.
+        """
         thing = self.find(text)
         if isinstance(thing, Path):
             raise NamingError(f"{thing} is a file: give a module")
-        return (isinstance(thing, Installation) and undated(thing, text)) or thing.module
+        if not isinstance(thing, Installation) or (text and is_exact(thing, text)):
+            return thing.module
+        of_base = places.undated(thing)
+        return of_base if text and of_base and plain(text) in typed(of_base) else places.short(thing)
 
 
 def spellings(module: str, text: str) -> set[str]:
@@ -304,8 +316,17 @@ def typed(module: str) -> set[str]:
 
 def undated(installation: Installation, text: Optional[str]) -> Optional[str]:
     """Return the name for `module load` of an extension that is named without its date; None for others (V-07)."""
-    is_dated = not text or plain(text) == plain(installation.module) or ("/" in text and is_there(Path(text)))
-    return None if is_dated else places.undated(installation)
+    return None if not text or is_exact(installation, text) else places.undated(installation)
+
+
+def is_exact(installation: Installation, text: str) -> bool:
+    """Return whether a text is the whole name, or the directory, of an installation."""
+    return plain(text) in typed(installation.module) or ("/" in text and is_there(Path(text)))
+
+
+def beside(installation: Installation, version: str) -> str:
+    """Return the name of a module of the same software."""
+    return f"{shown(installation).rpartition('/')[0]}/{version}"
 
 
 def installations(names: Names, texts: Sequence[str]) -> tuple[list[Installation], list[Finding]]:

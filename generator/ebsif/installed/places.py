@@ -142,7 +142,7 @@ class Installation:
     @property
     def load(self) -> str:
         """The command that loads the module."""
-        return framework.load_command(self.use, self.module)
+        return framework.load_command(self.use, short(self))
 
 
 def shown(installation: Installation) -> str:
@@ -157,12 +157,49 @@ def adding(installation: Installation, package: str) -> str:
 
 def changing(installation: Installation, name: str = "mine") -> list[str]:
     """Return the words of the command that changes an extension; of another module, that makes one with this name."""
-    return ["ebsif", "extend", shown(installation), *([] if installation.extension else ["--name", name])]
+    return ["ebsif", "extend", word(installation), *([] if installation.extension else ["--name", name])]
 
 
 def software(installation: Installation) -> str:
     """Return the name of an installed software, without the category of its module (ai/PyTorch/2.7)."""
     return installation.module.rpartition("/")[0].rpartition("/")[2]
+
+
+def short(installation: Installation) -> str:
+    """
+    Return the shortest name by which the modules tool loads an installation here (N-01).
+
+    An extension `mine` is PyTorch/mine, or PyTorch/2.7-mine if a newer base has one of that name, too. Only its whole
+    name always means the same installation.
+    """
+    names = [name for name in aliases(installation) if not is_hidden_by(installation, name)]
+    return min([*names, installation.module], key=lambda name: (len(name), name))
+
+
+def is_hidden_by(installation: Installation, name: str) -> bool:
+    """Return whether another directory of modules has a name, so that the modules tool may load that one."""
+    software, _, version = name.rpartition("/")
+    folders = [str(use / software) for use in directories_of_modules()
+               if installation.use and not is_same(use, installation.use)]
+    return any(version in modulerc.aliases_in(folder) or modulerc.file_of(folder, version) for folder in folders)
+
+
+def word(installation: Installation, others: Optional[Iterable[Installation]] = None) -> str:
+    """
+    Return what people type for an installation in commands of `ebsif`: `mine` for the newest extension of that name.
+
+    That isn't enough if another software has one of that name, or is called so. `others` are all installations, by
+    default those that are known without EasyBuild.
+    """
+    name = short(installation)
+    alone = name.rpartition("/")[2]
+    if not installation.extension or alone != installation.extension[0]:
+        return shown_module(name)
+    others = known(directories_of_modules()) if others is None else others
+    are_alike = any(alone.lower() == software(one).lower() or (
+        one.extension and one.extension[0].lower() == alone.lower()
+        and (software(one), one.extension[0]) != (software(installation), alone)) for one in others)
+    return name if are_alike else alone
 
 
 def undated(installation: Installation) -> Optional[str]:

@@ -310,10 +310,16 @@ def rendered_for(installation: Installation) -> Optional[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """An installed module, the bytes that removing it would free, and the command that loads it."""
+    """
+    An installed module, what people type for it, the bytes that removing it would free, and the command that loads it.
+
+    `base` is what it extends, and `extends` what people type for that.
+    """
 
     module: str
+    name: str
     base: Optional[str]
+    extends: Optional[str]
     size: int
     date: str
     state: list[str]
@@ -323,12 +329,14 @@ class Row:
 
 def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row]:
     """Return the container modules of this account, newest first; if parts of names are given, only matching ones."""
-    mine = sorted((one for one in places.everything() if one.root.stat().st_uid == os.getuid()),
+    there = places.everything()
+    words = {shown(one): places.word(one, there) for one in there}
+    mine = sorted((one for one in there if one.root.stat().st_uid == os.getuid()),
                   key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime, reverse=True)
     catalogue = {container.module_or_version: container for container in containers}
     with working("adding up sizes"):
-        return [Row(shown(one), one.base, size_of(one.root), one.date.isoformat(), state_of(one, catalogue),
-                    str(one.root), one.load)
+        return [Row(shown(one), words[shown(one)], one.base, words.get(one.base or "", one.base), size_of(one.root),
+                    one.date.isoformat(), state_of(one, catalogue), str(one.root), one.load)
                 for one in mine
                 if not names or any(selection.matching(name, [(one.module, one)]) for name in names)]
 

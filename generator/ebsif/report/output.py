@@ -100,6 +100,12 @@ def hint(text: str) -> None:
         print(colors.paint_commands(printable(text), sys.stderr), file=sys.stderr)
 
 
+def detail(text: str) -> None:
+    """Print what is only of interest with --verbose to standard error."""
+    if _level >= VERBOSE:
+        print_message(text, "note")
+
+
 def note(text: str) -> None:
     """Print what may go wrong or differs from what one expects to standard error, unless --quiet."""
     if _level > QUIET:
