@@ -21,11 +21,11 @@ if os.path.dirname(os.path.realpath(__file__)) not in generic.__path__[:2]:
 from .container import lockfile, texts
 from .container.credentials import Credentials
 from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
-from .container.framework import set_search_paths, with_parameter
+from .container.framework import set_search_paths, with_build_option, with_parameters
 from .container.image import Image, OpenImage, check_installed_image, check_note
 from .container.imagefetch import fetch
 from .container.imagesource import ImageSource
-from .container.install import JUPYTER, check_scripts, copy_readable, install_kernel, install_scripts
+from .container.install import JUPYTER, check_files, copy_readable, install_kernel, install_scripts
 from .container.install import install_wrappers, open_to_readers, wrapped_programs
 from .container.masks import Masks
 from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, other_name, program, update_modulerc
@@ -191,14 +191,13 @@ class ContainerInstall(Reinstall, EasyBlock):
             # with instructions, EasyBuild doesn't list where it has searched (L-01)
             instructions += "\nSearched: %s" % ', '.join(self.spec.central_directories)
         path = self.image.shared_path or (self.fetch_image(self.spec.source) if self.spec.source else None)
-        # else EasyBuild finds it
-        with with_parameter(self.cfg, 'sources', [] if path else self.cfg['sources']), \
-                with_parameter(self.cfg, 'download_instructions', instructions):
-            super().fetch_step(*args, **kwargs)
+        changed = {'download_instructions': instructions}
         if path:
-            trace_msg("image: %s" % path)
-            self.src = [{'name': self.spec.image_name, 'path': path, 'cmd': None, 'checksum': self.image.checksum,
-                         'finalpath': self.builddir}]
+            # EasyBuild takes it where it is
+            changed.update(sources=[path], checksums=[self.image.checksum] if self.image.checksum else [])
+        with with_parameters(self.cfg, **changed), \
+                with_build_option('force_download', None if path else build_option('force_download')):
+            super().fetch_step(*args, **kwargs)
         for name in self.needed_files():
             # the easyconfig's download instructions are for the image
             self.obtain_file(name, download_instructions='')
@@ -207,14 +206,14 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Names of required files besides the image."""
         return list(self.spec.definition_files)
 
-    def fetch_image(self, source: ImageSource) -> str:
-        """Return the path of the image, after fetching it if it isn't found (R-01)."""
+    def fetch_image(self, source: ImageSource) -> Optional[str]:
+        """Return the path of the image, after fetching it if it isn't found (R-01); a dry run doesn't fetch it."""
         name = self.spec.image_name
         again = build_option('force_download') in (FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES)
         found = None if again else self.obtain_file(name, no_download=True, warning_only=True)
         if self.dry_run:
             dry_run_msg("  * %s will be fetched from %s, if it is missing" % (name, source))
-            return found or name
+            return found
         if not found:
             folder = os.path.join(source_paths()[0], letter_dir_for(self.name), self.name)
             # a module that looks for its image in a central directory gets it there
@@ -254,13 +253,12 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.masks = self.spec.masks
         for text in self.spec.all_warnings:
             self.warn(text)
-        # credentials, and what the caller names for installations
-        keep_out_of_report(Credentials.find_variables(self.initial_environ) + named_variables(self.initial_environ))
+        keep_out_of_report(self.private_variables)
         if self.dry_run:
             return
         self.check_names()
         if build_option('module_only'):
-            check_scripts(self.installdir, SET_ENVIRONMENT)
+            check_files(self.installdir, [SET_ENVIRONMENT])
             # the sanity check loads the module, which reads them, before the module is written
             self.keep(os.path.join(self.installdir, MODULE_CONF))
             self.write_settings()
@@ -274,6 +272,11 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
         self.check_renaming()
         self.container = Container(Runtime(), self.image_file.path, self.builddir, **self.spec.container_settings)
+
+    @property
+    def private_variables(self) -> List[str]:
+        """Variables that may have secrets: credentials, and what the caller names for installations."""
+        return Credentials.find_variables(self.initial_environ) + named_variables(self.initial_environ)
 
     def check_names(self, is_done: bool = False) -> None:
         """
@@ -372,7 +375,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.warn(packages.warning)
         self.record.image_packages = packages.pins
         vars(self.record).update(self.probe.inventory)
-        self.record.versions = versions_used(self.probe.runtime)
+        self.record.versions = versions_used(self.container.runtime.version())
 
     @property
     def made_from(self) -> Optional[str]:
@@ -471,9 +474,12 @@ class ContainerInstall(Reinstall, EasyBlock):
             # --sanity-check-only, --module-only
             check_installed_image(InstalledImage(self.installdir))
         record = self.known_record
-        kwargs.setdefault('custom_paths', {'files': list(self.spec.scripts) + [lockfile.RECORD, MODULE_CONF] + [
-            os.path.join('bin', name) for name in record.wrappers] + [LAYER] * bool(record.system_layer.sha256),
-            'dirs': ['bin']})
+        if not self.dry_run:
+            # EasyBuild shows each file that it looks for
+            check_files(self.installdir, [*self.spec.scripts, *(os.path.join('bin', one) for one in record.wrappers)])
+        kwargs.setdefault('custom_paths', {
+            'files': [lockfile.RECORD, MODULE_CONF] + [LAYER] * bool(record.system_layer.sha256),
+            'dirs': ['bin', 'runscripts']})
         kwargs.setdefault('custom_commands', [self.spec.check_command])
         super().sanity_check_step(*args, **kwargs)
 
@@ -500,8 +506,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             description += "\nIn the image: %s." % ', '.join(
                 '%s %s' % package for package in self.spec.image_packages.items())
         # what EasyBuild has resolved, and texts of the image, have no templates
-        with with_parameter(self.cfg, 'usage', texts.without_templates(text)), \
-                with_parameter(self.cfg, 'description', texts.without_templates(description)):
+        with with_parameters(self.cfg, usage=texts.without_templates(text),
+                             description=texts.without_templates(description)):
             return beginning(self.module_generator.SYNTAX) + super().make_module_description()
 
     def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:
@@ -519,7 +525,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         # the program sets constants, of which EasyBuild's statements would expand some
         others = {name: value for name, value in self.cfg.get_ref('modextravars').items()
                   if constant(value, not self.tcl_in_lmod) is None}
-        with with_parameter(self.cfg, 'modextravars', others):
+        with with_parameters(self.cfg, modextravars=others):
             extra = super().make_module_extra(*args, **kwargs)
         # in EBEXTSLIST<NAME>; with 'extension_name' or 'exts_list', EasyBuild writes them itself
         listed = self.make_extension_list() and not self.cfg.get('extension_name')

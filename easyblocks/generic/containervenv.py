@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
 from .containerinstall import ContainerInstall
 
 from .container import lockfile
-from .container.framework import EasyBuildExit, RunShellCmdError, keep_out_of_report
+from .container.framework import EasyBuildExit, RunShellCmdError
 from .container.image import copy_hashed
 from .container.packages import Packages, gpu_of, pip_version
 from .container.pip import Pip
@@ -160,7 +160,6 @@ class ContainerVenv(ContainerInstall):
         super().prepare_step(*args, **kwargs)
         if self.dry_run or build_option('module_only'):
             return
-        keep_out_of_report([name for stage in self.stages_for_pip for name in stage.variables])
         self.check_heavy_stages()
         if any(stage.patches for stage in self.stages_for_pip) and not which('patch', log_ok=False, on_error='ignore'):
             raise EasyBuildError("patch not found on PATH, but a stage has 'patches': install it, or run eb on a node "
@@ -169,6 +168,11 @@ class ContainerVenv(ContainerInstall):
         if missing:
             raise EasyBuildError("%s not found on PATH: install the package squashfs-tools, or run eb on a node that "
                                  "has it.", ' and '.join(missing), exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
+
+    @property
+    def private_variables(self) -> List[str]:
+        """Variables that may have secrets, those that stages name for pip included."""
+        return super().private_variables + [name for stage in self.stages_for_pip for name in stage.variables]
 
     def check_heavy_stages(self) -> None:
         """Refuse heavy stages on login nodes (S003-02): outside of jobs, on machines with a batch system."""
@@ -204,6 +208,7 @@ class ContainerVenv(ContainerInstall):
         image_packages, repeated = self.probe.packages, self.repeated
         if repeated:
             repeated.check_repeatable(image_packages.pins, with_files=not self.squashfs_to_take)
+        self.log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *self.probe.creation)
         packages = self.venv.make(self.probe)
         # a venv may have a pip of its own; what ensurepip adds to it (with old Pythons setuptools) may change, too
         image = packages.select(lambda name: name != 'pip' and packages[name] == image_packages.get(name))

@@ -51,6 +51,9 @@ class Probe(Reinstall, EasyBlock):
         SEEN['exit code'] = EasyBuildError('text').exit_code == EasyBuildExit.ERROR and EasyBuildError('a %s', 'b').msg
         SEEN['comment'] = '# of the file' in self.cfg.rawtxt
         SEEN['values'] = self.cfg.asdict()['homepage']
+        SEEN['parsed'] = [self.cfg.parser.get_config_dict()['version'], self.cfg.get('no parameter', 'none')]
+        SEEN['names'] = [self.name, self.version, self.cfg.short_mod_name, self.cfg.mod_subdir]
+        SEEN['needs'] = self.cfg.dependencies(runtime_only=True)
         with self.cfg.allow_unresolved_templates():
             SEEN['unresolved'] = self.cfg['description']
 
@@ -60,6 +63,13 @@ class Probe(Reinstall, EasyBlock):
 
     def fetch_step(self, *args, **kwargs):
         kwargs['skip_checksums'] = True
+        # a file that was found before
+        before, checksums = self.cfg.get_ref('sources'), self.cfg.get_ref('checksums')
+        self.cfg['sources'], self.cfg['checksums'] = [os.path.join(os.path.dirname(self.cfg.path), 'probe.txt')], []
+        super().fetch_step(*args, **kwargs)
+        SEEN['taken'] = [one['path'] for one in self.src]
+        self.src = []
+        self.cfg['sources'], self.cfg['checksums'] = before, checksums
         super().fetch_step(*args, **kwargs)
         SEEN['sources'] = [path for path in source_paths() if os.path.isdir(path)] + [letter_dir_for('Example')]
         SEEN['source'] = sorted(self.src[0])
@@ -71,7 +81,8 @@ class Probe(Reinstall, EasyBlock):
         SEEN['checksums'] = [self.get_checksum_for(self.cfg['checksums'], filename='probe.txt', index=0)[:4]] + [
             verify_checksum('/none/x.sif', [{'x.sif': 'a' * 64}], {'sha256': digit * 64}) for digit in 'ab']
         SEEN['download'] = download_file('z', 'file://' + os.path.join(here, 'probe.txt'), os.path.join(here, 'z'))
-        done = run_shell_cmd(['env'], use_bash=False, fail_on_error=False, output_file=False, work_dir=here)
+        done = run_shell_cmd(['env'], use_bash=False, fail_on_error=False, output_file=False, hidden=True,
+                             work_dir=here)
         SEEN['environment'] = [done.exit_code, 'PROBE_SECRET=secret' in done.output, done.out_file]
 
     def checksum_step(self):
@@ -86,8 +97,8 @@ class Probe(Reinstall, EasyBlock):
 
     def prepare_step(self, *args, **kwargs):
         super().prepare_step(*args, **kwargs)
-        update_build_option('test_report_env_filter', re.compile('^PROBE_SECRET$'))
-        SEEN['filter'] = build_option('test_report_env_filter').pattern
+        SEEN['filters'] = [update_build_option('test_report_env_filter', re.compile('^PROBE_SECRET$')),
+                           build_option('test_report_env_filter').pattern, build_option('force_download')]
 
     def configure_step(self):
         SEEN['hook after templates'] = self.hooked
@@ -225,7 +236,8 @@ def test_used_parts_of_the_framework(framework, tmp_path):
         "comment": True, "values": "https://example.org", "unresolved": "In %(installdir)s",
         "source": ["checksum", "cmd", "finalpath", "name", "path"], "patch": "lock.json",
         "checksum": "f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06",
-        "filter": "^PROBE_SECRET$",
+        "filters": [None, "^PROBE_SECRET$", None], "taken": [str(tmp_path / "probe.txt")],
+        "parsed": ["1.0", "none"], "names": ["Example", "1.0", "Example/1.0", ""], "needs": [],
         # found in a directory that was added, or not; by a SHA256 that is known; without a file of the environment
         "images": [f"{tmp_path}/images/x.sif", None], "checksums": ["f0b5", True, False],
         "download": f"{tmp_path}/z", "environment": [0, True, None],

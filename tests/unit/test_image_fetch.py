@@ -300,4 +300,4 @@ def test_a_program_on_a_full_disk(tmp_path, said, expected):
     program.write_text(f"#!/bin/sh\necho {said}\nexit 4\n")
     program.chmod(0o755)
     with pytest.raises(EasyBuildError, match=expected):
-        run_program([str(program)], hidden=True)
+        run_program([str(program)])

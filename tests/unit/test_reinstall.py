@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import reinstall, usersoftware
+from easybuild.easyblocks.generic.container.framework import stopped_by_hangup
 from easybuild.easyblocks.generic.container.record import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.settings import write_settings
@@ -97,6 +98,20 @@ def test_a_second_signal(tmp_path, monkeypatch):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
+def test_the_end_of_a_terminal(before):
+    """C-02: it stops a step as SIGTERM does, unless nohup ignores it; nothing stays for the next easyconfig of eb."""
+    handlers = [signal.signal(signal.SIGHUP, before), signal.signal(signal.SIGTERM, signal.default_int_handler)]
+    try:
+        with stopped_by_hangup():
+            during = signal.default_int_handler if before == signal.SIG_DFL else before
+            assert signal.getsignal(signal.SIGHUP) == during
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        signal.signal(signal.SIGHUP, handlers[0])
+        signal.signal(signal.SIGTERM, handlers[1])
 
 
 @pytest.mark.usefixtures("configuration")

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from easybuild.easyblocks.generic.container import framework
 from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.tools.build_log import EasyBuildError
@@ -90,3 +91,19 @@ def test_variables_of_an_environment():
 def test_names_of_variables(name, is_known):
     """H19: variables of this kind are kept out of EasyBuild's report, which everybody can read."""
     assert Credentials.find_variables({name: f"/home/me/{SECRET}"}) == ([name] if is_known else [])
+
+
+@pytest.mark.parametrize("own", [None, re.compile("^MINE$")])
+def test_what_reports_leave_out(own, monkeypatch):
+    """G-09, C-02: what one easyconfig names isn't left out for the next one, and the caller's own setting stays."""
+    options = {"test_report_env_filter": own}
+    monkeypatch.setattr(framework, "build_option", options.get)
+    monkeypatch.setattr(framework, "update_build_option", options.__setitem__)
+    monkeypatch.setattr(framework, "REPORT_FILTER", [])
+    before = ["^MINE$"] if own else []
+    for names in (["A_B", "A.B", "A_B"], ["C"]):
+        framework.keep_out_of_report(names)
+        expected = before + [f"^{re.escape(name)}$" for name in sorted(set(names))]
+        assert options["test_report_env_filter"].pattern == "|".join(expected)
+    framework.keep_out_of_report([])
+    assert options["test_report_env_filter"] == own

@@ -139,6 +139,7 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
 
     class Checked(containerinstall.ContainerInstall):
         spec, known_record, initial_environ = ContainerSpec({"name": "a", "init": "none"}), Record(), {}
+        dry_run = False
 
         def __init__(self, name, record):
             self.installdir, self.record = str(family / name), record

@@ -133,6 +133,18 @@ def test_the_page_on_the_architecture_is_complete():
     assert sorted(listed) == sorted(path.name for path in ROOTS[WING].glob("container/*.py") if path.stem != "__init__")
 
 
+def test_the_table_of_what_is_used_of_easybuild():
+    """C-02: all that mypy knows of EasyBuild's classes, because the easyblocks use it, is in docs/developing.md."""
+    stubs = "".join(path.read_text() for path in (CHECKOUT / "tests/stubs").rglob("*.pyi"))
+    used = {name for name in re.findall(r"^    (?:def )?(\w+)[(:]", stubs, re.MULTILINE) if not name.startswith("__")}
+    assert len(used) > 40
+    table = (CHECKOUT / "docs/developing.md").read_text().partition("| part | used for |")[2]
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]*)`", table))))
+    changed = re.findall(r"update_build_option\(\s*'(\w+)'|with_build_option\('(\w+)'", "".join(
+        path.read_text() for path in ROOTS[WING].rglob("*.py")))
+    assert sorted((used | {one or other for one, other in changed}) - named) == []
+
+
 @pytest.mark.parametrize("document", ["architecture", "developing"])
 def test_the_pages_on_the_code_name_what_exists(document):
     """House 10: every folder, file and step of the picture that the pages on the code name exists."""

@@ -11,8 +11,9 @@ EasyBuild imports every easyblock in its include paths, whatever it installs, an
 new EasyBuild. So with EasyBuild 4 the easyblocks can be imported, but not used.
 """
 import re
+import signal
 from contextlib import contextmanager
-from typing import Any, Iterator, List
+from typing import Any, Iterable, Iterator, List
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option, update_build_option
@@ -38,7 +39,11 @@ except ImportError:
     EasyBuildExit, RunShellCmdError, run_shell_cmd = AnyExit(), None, None
 
 __all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'keep_out_of_report', 'plain_errors',
-           'refuse_old_easybuild', 'run_shell_cmd', 'set_search_paths', 'with_build_option', 'with_parameter']
+           'refuse_old_easybuild', 'run_shell_cmd', 'set_search_paths', 'stopped_by_hangup', 'with_build_option',
+           'with_parameters']
+
+# eb's own value of the option for variables that aren't in reports, once it was changed here
+REPORT_FILTER: List[Any] = []
 
 
 def refuse_old_easybuild() -> None:
@@ -80,14 +85,16 @@ def plain_errors() -> Iterator[None]:
 
 
 @contextmanager
-def with_parameter(easyconfig: Any, name: str, value: Any) -> Iterator[None]:
-    """Temporarily change a parameter of an easyconfig."""
-    before = easyconfig.get_ref(name)
-    easyconfig[name] = value
+def with_parameters(easyconfig: Any, **values: Any) -> Iterator[None]:
+    """Temporarily change parameters of an easyconfig."""
+    before = {name: easyconfig.get_ref(name) for name in values}
     try:
+        for name, value in values.items():
+            easyconfig[name] = value
         yield
     finally:
-        easyconfig[name] = before
+        for name, value in before.items():
+            easyconfig[name] = value
 
 
 @contextmanager
@@ -100,17 +107,36 @@ def with_build_option(name: str, value: Any) -> Iterator[None]:
         update_build_option(name, before)
 
 
-def keep_out_of_report(names: List[str]) -> None:
+def keep_out_of_report(names: Iterable[str]) -> None:
     """
     Keep variables out of the report that EasyBuild writes to the installation (easybuild/*_test_report.md).
 
-    It contains the environment; EasyBuild only leaves out variables with names like token, key or password.
+    It contains the environment; EasyBuild only leaves out variables with names like token, key or password. Writing the
+    report is the last that it does, and nothing of ours is called then. So this stays until the same eb installs the
+    next container, which sets it anew.
     """
-    before = build_option('test_report_env_filter')
-    names = [name for name in names if not (before and before.search(name))]
-    if names:
-        patterns = ([before.pattern] if before else []) + ['^%s$' % re.escape(name) for name in sorted(names)]
-        update_build_option('test_report_env_filter', re.compile('|'.join(patterns)))
+    if not REPORT_FILTER:
+        REPORT_FILTER.append(build_option('test_report_env_filter'))
+    (own,) = REPORT_FILTER
+    patterns = ([own.pattern] if own else []) + ['^%s$' % re.escape(name) for name in sorted(set(names))]
+    update_build_option('test_report_env_filter', re.compile('|'.join(patterns)) if patterns else None)
+
+
+@contextmanager
+def stopped_by_hangup() -> Iterator[None]:
+    """
+    Let the end of a terminal or a connection stop eb as SIGTERM does, so that nothing half-done stays.
+
+    nohup ignores that signal, which stays so.
+    """
+    is_default = signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    if is_default:
+        signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
+    try:
+        yield
+    finally:
+        if is_default:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def set_search_paths(environment: Any, **paths: List[str]) -> None:

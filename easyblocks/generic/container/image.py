@@ -20,7 +20,7 @@ from easybuild.tools.config import build_option
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, read_file, verify_checksum
 from easybuild.tools.utilities import trace_msg
 
-from .framework import EasyBuildExit, run_shell_cmd
+from .framework import EasyBuildExit
 from .imagesource import ImageSource
 from .tables import MAKE_STRIPED, runtime_name
 from .runtime import Runtime, passed_variables, run_program
@@ -205,8 +205,7 @@ def run_with_keyring(arguments: List[str], folder: str) -> Any:
     """Run the container runtime with a keyring; return its result, whatever the exit status."""
     variables = dict(passed_variables(os.environ), APPTAINER_KEYSDIR=folder, SINGULARITY_KEYSDIR=folder,
                      SINGULARITY_SYPGPDIR=folder)
-    return run_shell_cmd([Runtime().path] + arguments, use_bash=False, fail_on_error=False, hidden=True,
-                         split_stderr=True, env=variables)
+    return run_program([Runtime().path] + arguments, fail_on_error=False, split_stderr=True, env=variables)
 
 
 def origin_of(found: str, sha256: str) -> Dict[str, str]:
@@ -328,7 +327,7 @@ def make_striped(path: str, options: Sequence[str]) -> None:
     decides.
     """
     if options:
-        result = run_program(['bash', '-p', os.path.join(FILES, MAKE_STRIPED), path] + list(options), hidden=True)
+        result = run_program(['bash', '-p', os.path.join(FILES, MAKE_STRIPED), path] + list(options))
         if result.output.strip():
             trace_msg(result.output.strip())
 

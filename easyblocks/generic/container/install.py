@@ -150,12 +150,12 @@ def install_scripts(spec: Any, installdir: str) -> None:
         copy_readable(os.path.join(FILES, script), os.path.join(installdir, name), 0o755)
 
 
-def check_scripts(installdir: str, needed: str) -> None:
-    """Raise EasyBuildError if an installation lacks a script that its module needs (--module-only)."""
-    script = os.path.join(installdir, needed)
-    if os.path.isdir(os.path.join(installdir, 'runscripts')) and not os.path.exists(script):
-        raise EasyBuildError("The installation lacks %s, so an earlier version of ebsif has made it, or it is damaged: "
-                             "reinstall it with `eb --rebuild` instead of writing its module only", script)
+def check_files(installdir: str, needed: Iterable[str]) -> None:
+    """Raise EasyBuildError if an installation, unless there is none, lacks a file that its module needs."""
+    missing = [name for name in needed if not os.path.exists(os.path.join(installdir, name))]
+    if missing and os.path.isdir(os.path.join(installdir, 'runscripts')):
+        raise EasyBuildError("The installation %s lacks %s: it is damaged, or an earlier version of ebsif has made it. "
+                             "Install it again, as a whole: `eb --rebuild`", installdir, ', '.join(missing))
 
 
 def wrapped_programs(names: Iterable[str], scripts: Collection[str]) -> List[str]:

@@ -131,7 +131,7 @@ class Layer:
         """Write the layer, with the first kind of compression that mksquashfs and the runtime have."""
         for options in COMPRESSION[:-1]:
             if not self.squash(target, options, fail_on_error=False).exit_code and \
-                    not self.over_image(target).run(['true'], hidden=True, fail_on_error=False).exit_code:
+                    not self.over_image(target).run(['true'], fail_on_error=False).exit_code:
                 return
         self.squash(target, COMPRESSION[-1])
 
@@ -149,7 +149,7 @@ class Layer:
         """Add ld.so.cache, made with the layer over the whole image: the copies lack libraries in other directories."""
         draft, cache = os.path.join(self.folder, 'draft.squashfs'), os.path.join(self.folder, 'ld.so.cache')
         self.squash(draft, UNCOMPRESSED)
-        self.over_image(draft).run(['/sbin/ldconfig', '-X', '-C', cache], hidden=True)
+        self.over_image(draft).run(['/sbin/ldconfig', '-X', '-C', cache])
         os.remove(draft)
         self.add_folder('etc')
         path = os.path.join(self.staged, 'etc', 'ld.so.cache')

@@ -96,7 +96,7 @@ class Masks:
         """Find the files in the image that match the patterns; refuse a pattern that matches nothing."""
         patterns = list(self.patterns)
         self.found = {pattern: [] for pattern in patterns}
-        result = container.run(sh_command('find-paths.sh', *patterns), hidden=True, split_stderr=True)
+        result = container.run(sh_command('find-paths.sh', *patterns), split_stderr=True)
         for line in lines_after('folder', result.output):
             mode, _, path = line.partition(' ')
             if path_problem(path) or not re.match(r'[0-7]{3,4}\Z', mode):

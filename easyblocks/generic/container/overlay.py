@@ -63,7 +63,7 @@ def check_mksquashfs(parameter: str) -> None:
 def version() -> Tuple[int, ...]:
     """Return the version of squashfs-tools; the newest that matters if mksquashfs doesn't tell."""
     # older ones fail after printing it
-    output = run_program(['mksquashfs', '-version'], hidden=True, fail_on_error=False).output
+    output = run_program(['mksquashfs', '-version'], fail_on_error=False).output
     found = re.search(r'^mksquashfs version (\d+)\.(\d+)', output, re.MULTILINE)
     return tuple(map(int, found.groups())) if found else WITH_TIMES
 
@@ -82,7 +82,7 @@ def write(source: str, target: str, files: Iterable[PseudoFile], options: List[s
     for file in files:
         kind = '%s %d' % (file.kind.upper(), FILE_TIME) if has_times else file.kind
         command += ['-p', '%s %s %s' % (quote(file.path), kind, file.values)]
-    return run_program(command, hidden=True, **kwargs)
+    return run_program(command, **kwargs)
 
 
 def quote(path: str) -> str:

@@ -212,10 +212,12 @@ class Pip:
         What pip prints is also in pip.log, where `ebsif` sees how far it is. That is not pip's own log: pip would write
         a line for each file of each page that it reads, which takes as long as everything else while it resolves.
         """
-        log = os.path.join(self.folder(stage), 'pip.log')
+        folder = self.folder(stage)
+        log = os.path.join(folder, 'pip.log')
+        shown = ' '.join(['pip'] + arguments).replace(folder + os.sep, '') + '\n\t[output in %s]' % log
         try:
             done = self.venv.run(sh_command('run-logged.sh', log, *afterwards + tuple(self.command + arguments)),
-                                 **where)
+                                 shown=shown, **where)
         except RunShellCmdError as err:
             pins = {normal_name(name) for name in self.pins}
             output = err.output or ''
@@ -240,7 +242,7 @@ class Pip:
     def has_module(self, name: str, **where: Any) -> bool:
         """Return whether a module can be imported in the venv, from the image or user software."""
         code = 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)'
-        return bool(name) and self.venv.run([self.venv.python, '-c', code, name], fail_on_error=False, hidden=True,
+        return bool(name) and self.venv.run([self.venv.python, '-c', code, name], fail_on_error=False,
                                             **where).exit_code == 0
 
     def newest(self, stage: Stage, where: Dict[str, Any], wanted: Dict[str, str]) -> Dict[str, str]:
@@ -250,7 +252,7 @@ class Pip:
                      '--report', path] + self.index_options(stage) + [name + wanted[name] for name in sorted(wanted)]
         # without constraints of the image, which keep another version
         where = dict(where, environment=dict(where['environment'], PIP_CONSTRAINT=''))
-        self.venv.run(self.command + arguments, fail_on_error=False, hidden=True, **where)
+        self.venv.run(self.command + arguments, fail_on_error=False, **where)
         text = read_written(path, self.work_dir)
         found = [item['metadata'] for item in json.loads(text)['install']] if text else []
         return {normal_name(one['name']): one['version'] for one in found}
@@ -264,7 +266,7 @@ class Pip:
 
     def log_of(self, log: str, arguments: List[str], **where: Any) -> str:
         """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""
-        self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, hidden=True, **where)
+        self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, **where)
         return read_written(log, self.work_dir)
 
     def run_commands(self, stage: Stage, step: str, environment: Variables, binds: List[str]) -> None:
@@ -273,7 +275,8 @@ class Pip:
         for command in getattr(stage, step):
             arguments = BASH + [command] if isinstance(command, str) else list(command)
             try:
-                self.venv.run(arguments, environment=environment, binds=binds)
+                self.venv.run(arguments, environment=environment, binds=binds, shown=arguments[-1] if isinstance(
+                    command, str) else ' '.join(arguments))
             except RunShellCmdError as err:
                 meaning = Diagnosis((err.output or '') + (err.stderr or '')).library
                 raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sSee its "
@@ -281,7 +284,7 @@ class Pip:
 
     def check_git(self, stage: Stage, **where: Any) -> None:
         """Stop before starting pip if a requirement needs git, but the image has none."""
-        git = self.venv.run(['git', '--version'], fail_on_error=False, hidden=True, **where)
+        git = self.venv.run(['git', '--version'], fail_on_error=False, **where)
         if git.exit_code != 0:
             raise EasyBuildError("Stage '%s' has a requirement from a git repository, but git is missing in the image. "
                                  "Use a release from an index, or a wheel built elsewhere.", stage.name)

@@ -11,7 +11,6 @@ installation needs.
 import json
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from easybuild.tools.build_log import EasyBuildError
@@ -76,8 +75,6 @@ class ImageProbe:
         self.environments: List[str] = []
         # files with constraints for pip and uv by the variable that the image sets
         self.constraints: Dict[str, str] = {}
-        # for example 'apptainer version 1.4.5'
-        self.runtime = ''
 
     @classmethod
     def inspect(cls, container: Container, image: str, venv: Optional[Any] = None) -> 'ImageProbe':
@@ -94,22 +91,19 @@ class ImageProbe:
         names = [name for name in CONSTRAINT_VARIABLES
                  if name not in container.variables and name not in named_variables(os.environ)]
         command = sh_command('probe-image.sh', folder, '', ' '.join(names), *venv.creation_command if venv else [])
-        with ThreadPoolExecutor(1) as helper:
-            version = helper.submit(lambda: container.runtime.version)
-            try:
-                output = (venv or container).run(command, stdin=read_program('installed-packages.py'),
-                                                 split_stderr=True, hidden=True, limited=True)
-            except RunShellCmdError as err:
-                if STOPPED in (err.stderr or ''):
-                    raise EasyBuildError("The image %s can't be inspected: its programs don't end, or print without "
-                                         "end. Nothing was copied.", image)
-                if not NO_SHELL.search(err.stderr or ''):
-                    raise
-                raise EasyBuildError("No shell (sh) can be started in the image %s. Nothing was copied. Images without "
-                                     "one run with the runtime alone: %s exec IMAGE PROGRAM", image,
-                                     os.path.basename(container.runtime.path))
+        try:
+            output = (venv or container).run(command, stdin=read_program('installed-packages.py'), split_stderr=True,
+                                             limited=True)
+        except RunShellCmdError as err:
+            if STOPPED in (err.stderr or ''):
+                raise EasyBuildError("The image %s can't be inspected: its programs don't end, or print without "
+                                     "end. Nothing was copied.", image)
+            if not NO_SHELL.search(err.stderr or ''):
+                raise
+            raise EasyBuildError("No shell (sh) can be started in the image %s. Nothing was copied. Images without "
+                                 "one run with the runtime alone: %s exec IMAGE PROGRAM", image,
+                                 os.path.basename(container.runtime.path))
         found = cls(image, output.output, output.stderr)
-        found.runtime = version.result()
         found.inventory, found.labels = read_inventory(folder), read_labels(folder)
         found.environments = read(folder, 'environments').splitlines()
         variables = [line.partition('\t') for line in read(folder, 'variables').splitlines()]
@@ -321,7 +315,7 @@ def check_entry_point(container: Container, entry_point: str) -> None:
     """Check that the entry point, a full path in the image, runs a given program with unchanged arguments."""
     # the entry point that the runtime generates for OCI images passes its arguments through a shell
     arguments = ['a  b', '$HOME', '"\'', '\\', '']
-    result = container.run([entry_point, 'printf', '[%s]'] + arguments, hidden=True, split_stderr=True,
+    result = container.run([entry_point, 'printf', '[%s]'] + arguments, split_stderr=True,
                            fail_on_error=False)
     if result.output != ''.join('[%s]' % argument for argument in arguments):
         raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run a given program with the same "
@@ -337,7 +331,7 @@ def entry_point_environment(container: Container, entry_point: str, tcl_in_lmod:
     Lmod can't set from a module in Tcl are left out with `tcl_in_lmod`.
     """
     check_entry_point(container, entry_point)
-    result = container.run(sh_command('entry-environment.sh', entry_point), hidden=True, split_stderr=True)
+    result = container.run(sh_command('entry-environment.sh', entry_point), split_stderr=True)
     variables = dict(line.split('=', 1) for line in result.output.split('\n') if '=' in line)
     # without directories of this installation
     return {name: value for name, value in variables.items()
@@ -358,7 +352,7 @@ def is_library_wanted(container: Container, bind: str, condition: str) -> bool:
     source, target = bind_source(bind), bind_target(bind)
     name = os.path.basename(target)
     # the library that the image's loader would find, or a file at the target of the bind
-    found = container.run(sh_command('find-library.sh', name, target), hidden=True, split_stderr=True)
+    found = container.run(sh_command('find-library.sh', name, target), split_stderr=True)
     paths = lines_after('library', found.output)
     wanted = not paths
     if paths and condition == IF_NEWER:

@@ -22,7 +22,7 @@ from easybuild.tools.config import build_option, install_path
 from easybuild.tools.filetools import adjust_permissions, mkdir, remove_dir, remove_file, write_file
 from easybuild.tools.utilities import trace_msg
 
-from .framework import EasyBuildExit, exit_status, plain_errors, with_build_option
+from .framework import EasyBuildExit, exit_status, plain_errors, stopped_by_hangup, with_build_option
 from .lockfile import RECORD
 from .install import open_to_readers
 from .usersoftware import DIRECTORY, UserSoftware, free_path, move
@@ -88,6 +88,7 @@ class Reinstall(MIXIN):
         """Whether the easyconfig is the copy in the earlier installation."""
         return os.path.realpath(self.cfg.path).startswith(os.path.realpath(self.final_installdir) + os.sep)
 
+    @stopped_by_hangup()
     def run_step(self, step: str, *args: Any, **kwargs: Any) -> Any:
         """Run a step; if it fails or is interrupted, put the earlier installation back."""
         code = STEP_STATUS.get(step) or getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
@@ -122,9 +123,6 @@ class Reinstall(MIXIN):
 
     def fetch_step(self, *args: Any, **kwargs: Any) -> None:
         """Fetch files; create the directories that installations share, but not this installation's directory."""
-        # the end of a terminal or connection, unless nohup ignores it: as with SIGTERM, nothing half-done stays
-        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
-            signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
         if build_option('pre_create_installdir') and not self.dry_run:
             # the umask applies to them; it doesn't to the directories below, which later steps create
             for path in (install_path(), self.installdir_mod):

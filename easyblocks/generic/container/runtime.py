@@ -12,12 +12,13 @@ import os
 import re
 import shutil
 import tempfile
+from datetime import datetime
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
-from easybuild.base import fancylogger
-from easybuild.tools.build_log import EasyBuildError, print_msg
+from easybuild.tools.build_log import EasyBuildError, print_msg, time_str_since
 from easybuild.tools.config import build_path, install_path
 from easybuild.tools.filetools import mkdir
+from easybuild.tools.utilities import trace_msg
 
 from . import sif, texts
 from .framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
@@ -25,8 +26,6 @@ from .install import FILES
 from .schedulers import SCHEDULERS
 from .tables import RUNTIME_PREFIXES, find_runtime
 from .written import escape
-
-_log = fancylogger.getLogger('containerruntime', fname=False)
 
 # The variables of the caller that commands of an installation get: variables for the runtime, the user's name and
 # language, proxies, certificates, credentials, settings of pip, the batch job and its devices. An allow list, not a
@@ -86,15 +85,14 @@ class Runtime:
                                  exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
         self.path = path
 
-    @property
     def version(self) -> str:
-        """The output of the runtime's --version, for example 'apptainer version 1.4.5'."""
-        return run_program([self.path, '--version'], hidden=True).output.strip()
+        """Return the output of the runtime's --version, for example 'apptainer version 1.4.5'."""
+        return run_program([self.path, '--version']).output.strip()
 
     def run(self, command: List[str], image: str, home: str, binds: List[str], overlays: Sequence[str] = (),
             **kwargs: Any) -> Any:
         """
-        Run a command in an image; return the result of EasyBuild's run_shell_cmd, which gets the other arguments.
+        Run a command in an image; return its result (see `run_program`, which gets the other arguments).
 
         ``home`` is the home directory in the container; overlays are SquashFS files, mounted read-only. Raises
         EasyBuildError if the image is damaged or closed to this account, else RunShellCmdError if the command fails.
@@ -186,9 +184,11 @@ def inject_variables(variables: Dict[str, str]) -> Dict[str, str]:
             for name, value in variables.items() for prefix in RUNTIME_PREFIXES}
 
 
-def run_program(arguments: List[str], limited: bool = False, **kwargs: Any) -> Any:
+def run_program(arguments: List[str], limited: bool = False, shown: str = '', **kwargs: Any) -> Any:
     """
     Run a program without a shell; return the result of run_shell_cmd, which gets the other arguments.
+
+    ``shown``: what stands for the program in the trace of eb, as EasyBuild shows its commands; others aren't shown.
 
     ``limited``: stop it after LONGEST seconds, or when it has printed more than MOST_PRINTED bytes (see STOPPED).
 
@@ -196,17 +196,23 @@ def run_program(arguments: List[str], limited: bool = False, **kwargs: Any) -> A
     EasyBuildError says that there is no more space.
     """
     limits = ['bash', '-p', os.path.join(FILES, 'sh', 'run-limited.sh'), str(LONGEST), str(MOST_PRINTED)]
+    start = datetime.now()
+    if shown:
+        trace_msg("running command:\n\t%s\n\t[started at: %s]" % (shown, start.strftime('%Y-%m-%d %H:%M:%S')))
     try:
-        return run_shell_cmd(limits + arguments if limited else arguments, use_bash=False, **kwargs)
+        done = run_shell_cmd(limits + arguments if limited else arguments, use_bash=False, hidden=True, **kwargs)
     except RunShellCmdError as err:
         output = (err.output or '') + (err.stderr or '')
         for line in output.strip().splitlines()[-SHOWN_LINES:]:
-            print_msg('  ' + escape(line), prefix=False, log=_log, stderr=True)
+            print_msg('  ' + escape(line), prefix=False, stderr=True)
         for number in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(number) in output:
                 raise EasyBuildError("%s failed: %s%s", os.path.basename(arguments[0]), texts.ERRORS[number],
                                      ''.join('\n    %s' % one for one in full_places()))
         raise
+    if shown:
+        trace_msg("command completed: exit %d, ran in %s" % (done.exit_code, time_str_since(start)))
+    return done
 
 
 # Less free space than this is none, in bytes.

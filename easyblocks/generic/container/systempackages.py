@@ -230,7 +230,7 @@ class Installation:
 
     def command(self, command: List[str], check: bool = True, binds: Iterable[str] = ()) -> Any:
         """Run a command of the distribution in the image; return the result, of which `output` is all output."""
-        result = self.container.run(ENVIRONMENT + command, binds=list(binds), hidden=True, fail_on_error=False)
+        result = self.container.run(ENVIRONMENT + command, binds=list(binds), fail_on_error=False)
         if check and result.exit_code:
             raise self.failure("%s failed in the image" % command[0], result.output)
         return result
@@ -245,7 +245,7 @@ class Installation:
     def probe(self) -> None:
         """Refuse an image without apt."""
         # the first start: fails for truncated files and files of another type
-        probed = self.container.run(ENVIRONMENT + sh_command('probe-system.sh', *DIRECTORIES), hidden=True)
+        probed = self.container.run(ENVIRONMENT + sh_command('probe-system.sh', *DIRECTORIES))
         lines = probed.output.splitlines()
         found = [line.split(' ', 1) for line in lines if ' ' in line]
         self.system = ([value for key, value in found if key == 'name'] + ['unknown'])[0]
@@ -421,6 +421,6 @@ class Installation:
             trace_msg("system packages: other programs than in the image by these names: %s" % ', '.join(
                 map(os.path.basename, switched)))
         command = ENVIRONMENT + sh_command('find-missing-libraries.sh', *system_names(self.wanted.names))
-        found = layer.over_image(self.target).run(command, hidden=True, fail_on_error=False)
+        found = layer.over_image(self.target).run(command, fail_on_error=False)
         for line in found.output.splitlines():
             trace_msg("system packages: a library is missing: %s" % line)

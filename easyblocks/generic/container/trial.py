@@ -43,7 +43,7 @@ class Trial:
         if not (programs or request):
             return
         command = sh_command('try-out.sh', python, json.dumps(request) if request else '', *programs)
-        result = run(command, stdin=read_program(IMPORTS), hidden=True, split_stderr=True)
+        result = run(command, stdin=read_program(IMPORTS), split_stderr=True)
         lines = result.output.splitlines()
         self.programs = [tuple(line.split('\t', 2)) for line in lines if line.count('\t') == 2]
         if request:

@@ -141,7 +141,7 @@ class UserSoftware:
             if os.path.exists(squashfs):
                 directory = os.path.join(unpacked, 'files')
                 run_program(['unsquashfs', '-no-xattrs', '-no-progress', '-dest', directory, squashfs]
-                            + list(METADATA), hidden=True)
+                            + list(METADATA))
             paths = [path for pattern in METADATA
                      for path in glob.glob(os.path.join(glob.escape(directory), pattern)) if os.path.isfile(path)]
             return sorted(filter(None, map(pin_in, paths)))

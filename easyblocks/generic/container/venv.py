@@ -15,7 +15,6 @@ import re
 import tempfile
 from typing import Any, Dict, Iterable, List, Optional
 
-from easybuild.base import fancylogger
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import remove_dir
 from easybuild.tools.utilities import nub, trace_msg
@@ -34,8 +33,6 @@ from .texts import MOUNT_SQUASHFS, normal_name
 from .usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, USER_SOFTWARE_VARIABLE, UserSoftware
 from .usersoftware import has_new_files, set_file_times
 from .written import is_command, read_written, write_seen
-
-_log = fancylogger.getLogger('containervenv', fname=False)
 
 # Names the directory of the earlier installation whose user software a new one may start from (`Reuse`).
 REUSE_VARIABLE = 'EBSIF_REUSE'
@@ -78,7 +75,7 @@ class Venv:
 
     def packages(self, user_software: Optional[str] = None) -> Packages:
         """Return the packages that the venv's Python sees, perhaps with other user software (see ``run``)."""
-        result = self.run([self.python, '-'], user_software=user_software, split_stderr=True, hidden=True,
+        result = self.run([self.python, '-'], user_software=user_software, split_stderr=True,
                           stdin=read_program('installed-packages.py'))
         return Packages.from_output(result.output)
 
@@ -129,12 +126,12 @@ class Venv:
 
     def add_pip(self) -> None:
         """Replace the commands of the venv's own pip by commands that explain pip's errors."""
-        self.run([self.python, '-', self.path, read_program('pip')], stdin=read_program('image-pip.py'), hidden=True,
+        self.run([self.python, '-', self.path, read_program('pip')], stdin=read_program('image-pip.py'),
                  split_stderr=True, fail_on_error=False)
 
     def add_programs(self) -> None:
         """Add programs that run the image's programs with the venv's Python."""
-        self.run([self.python, '-'], stdin=read_program('image-programs.py'), hidden=True, split_stderr=True)
+        self.run([self.python, '-'], stdin=read_program('image-programs.py'), split_stderr=True)
 
     @property
     def creation_command(self) -> List[str]:
@@ -150,7 +147,6 @@ class Venv:
         """
         trace_msg("creating the venv %s in the container" % self.path)
         result = probe.creation
-        _log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *result)
         if result.exit_code:
             output = (result.output + (result.stderr or '')).strip()
             raise EasyBuildError("The venv can't be created in the container: %s", Diagnosis(output).text or (
@@ -167,8 +163,7 @@ class Venv:
         Activation scripts are left out. They are listed in the container, because on the host the links to the image's
         Python are broken.
         """
-        output = self.run(sh_command('list-programs.sh', os.path.join(self.path, 'bin')),
-                          hidden=True, split_stderr=True).output
+        output = self.run(sh_command('list-programs.sh', os.path.join(self.path, 'bin')), split_stderr=True).output
         return [name for name in lines_after('program', output)
                 if is_command(name) and not name.lower().startswith('activate')]
 
@@ -187,7 +182,7 @@ class Venv:
         trace_msg("compiling bytecode")
         if has_new_files(os.path.join(self.folder, os.path.relpath(self.path, USER_SOFTWARE), 'lib')):
             self.run([self.python, '-I', '-', str(processes)], stdin=read_program('compile-bytecode.py'),
-                     fail_on_error=False, hidden=True)
+                     fail_on_error=False)
         set_file_times(self.folder)
 
     def unpack(self, squashfs: str) -> None:
@@ -199,7 +194,7 @@ class Venv:
         """
         place = tempfile.mkdtemp(prefix='unpack-', dir=os.path.dirname(self.folder))
         os.symlink(squashfs, os.path.join(place, SQUASHFS))
-        run_program(['bash', '-p', os.path.join(FILES, 'bin', 'unmake-squashfs')], hidden=True,
+        run_program(['bash', '-p', os.path.join(FILES, 'bin', 'unmake-squashfs')],
                     env=dict(self.container.environment, **{USER_SOFTWARE_VARIABLE: place}))
         remove_dir(self.folder)
         os.rename(os.path.join(place, DIRECTORY), self.folder)
