@@ -212,7 +212,7 @@ def test_the_first_page(catalogue, tmp_path, description, name, archived):
 
 
 def test_which_one_to_take(catalogue):
-    """W-01: a row for each version and kind, earlier dates folded; a mark for the recommended one, or the newest."""
+    """W-01: a row for each version and kind, earlier dates folded; a mark for the recommended one only."""
     path = catalogue / "mine/containers/PyTorch.yaml"
     path.write_text(CONTAINERS + """\
   - {family: base, version: 2.9, date: 20260301, components: {rocm: 6.4, vllm: 0.8}}
@@ -229,10 +229,10 @@ def test_which_one_to_take(catalogue):
     # another ROCm, or no vLLM, is another kind
     assert rows() == [[["20260701"], ["20260601_120000"], ["20260401"], ["20260302"], ["20260301", "20260101"]],
                       [["20260501"]]]
-    # one with a label isn't for everybody
-    assert [page.mark for page in entry.pages(read(catalogue)) if page.mark] == ["newest"]
+    # docs E3: the newest one isn't necessarily the one to take
+    assert not any(page.is_recommended for page in entry.pages(read(catalogue)))
     path.write_text(path.read_text().replace("date: 20260101", "date: 20260101, default: true"))
-    assert [page.mark for page in entry.pages(read(catalogue)) if page.mark] == ["recommended"]
+    assert [page.container.date for page in entry.pages(read(catalogue)) if page.is_recommended] == ["20260101"]
     # which is never folded
     assert rows()[0][-2:] == [["20260301"], ["20260101"]]
 

@@ -197,6 +197,9 @@ class ContainerFields(Model):
     system_packages: Union[list[SystemPackageName], SystemPackages, None] = Field(
         None, description="packages of the image's distribution to add as a layer: names, or NAME=VERSION")
     support: Optional[SingleLine] = Field(None, description="level of support, shown in the help of the module")
+    superseded_by: Optional[SingleLine] = Field(
+        None, description="name of newer software in this catalog that most people should take instead: the pages of "
+                          "`ebsif docs` lead to it")
     usage: Optional[Text] = Field(None, description="usage, shown in the help of the module")
     warnings: list[SingleLine] = Field([], description="warnings, shown at installation and in the help of the module")
     moduleclass: Optional[VersionPart] = Field(None, description="category of the module, as in EasyBuild")

@@ -256,7 +256,9 @@ class Site(Model):
 
     @property
     def title(self) -> str:
-        """The name as the description begins, for people: LUMI, whose name is lumi."""
+        """The name for people: as the description begins (LUMI, whose name is lumi), or "this machine"."""
+        if self.name == DEFAULT_SITE:
+            return "this machine"
         written = re.match(rf"{re.escape(self.name)}\b", self.description, re.IGNORECASE)
         return written[0] if written else self.name
 

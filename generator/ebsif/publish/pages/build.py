@@ -22,6 +22,9 @@ from ebsif.publish.pages import layout
 from ebsif.publish.pages.entry import Page, kind_of, pages, public
 from ebsif.render import easyconfig
 
+# A placeholder that readers replace.
+ACCOUNT = "your_account"
+
 # How a page calls the packages of each kind, in its order.
 HEADINGS = {"image package": "Python packages", "package": "User software", "Conda package": "Conda packages",
             "system package": "System packages"}
@@ -47,15 +50,16 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
     everything = [page for _, some in sites for page in some]
     names = [site.title for site, _ in sites]
     common = {"brand": "Containers on " + " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names),
-              "version": version(), "links": []}
-    layout.write(directory, "index.html", "index.html", title=common["brand"], inside_of=inside_of,
+              "version": version()}
+    layout.write(directory, "index.html", "index.html", title=common["brand"], links=[], inside_of=inside_of,
                  aliases=json.dumps(aliases(everything), sort_keys=True), example=example(everything),
                  gpus=json.dumps({site.name: {"title": site.title, "kind": site.gpu} for site, _ in sites}),
                  suggestions=suggestions(everything), sites=[(site, *grouped(some)) for site, some in sites], **common)
     for _, some in sites:
         for page, near in zip(some, neighbors(some)):
             title = f"{page.short_name} {page.date}".strip()
-            layout.write(directory, page.address, "container.html", title=title, **values_of(page), **near, **common)
+            layout.write(directory, page.address, "container.html", title=title,
+                         links=[("All containers", "index.html")], **values_of(page), **near, **common)
 
 
 def newest_first(some: list[Page]) -> list[Page]:
@@ -72,7 +76,7 @@ def grouped(some: list[Page]) -> list[list[tuple[str, list[list[Page]]]]]:
         kinds = found[bool(page.container.archived)].setdefault(page.container.name, {})
         # earlier containers are folded, but never the recommended one
         others = [badge.name for badge in page.columns[-1]]
-        kind = page.short_name, str(page.columns[:-1]), str(others), page.mark == "recommended"
+        kind = page.short_name, str(page.columns[:-1]), str(others), page.is_recommended
         kinds.setdefault(kind, []).append(page)
     return [[(name, list(kinds.values())) for name, kinds in one.items()] for one in found]
 
@@ -116,7 +120,11 @@ def suggestions(some: list[Page]) -> list[str]:
 
 
 def neighbors(some: list[Page]) -> list[dict[str, Any]]:
-    """Return the previous page of each page, and the newest one of its kind, if that is newer and not archived."""
+    """
+    Return the pages that each page leads to: the previous one, the newest of its kind, and what supersedes it.
+
+    The newest one is left out unless it is newer and not archived.
+    """
     by_container = {page.container: page for page in some}
     later: dict[Optional[Container], Page] = {}
     # those of the same kind first
@@ -129,8 +137,13 @@ def neighbors(some: list[Page]) -> list[dict[str, Any]]:
             return None
         return newest(following) or (None if following.container.archived else following)
 
+    def instead(page: Page) -> Optional[Page]:
+        name = page.container.superseded_by
+        current = [one for one in some if one.container.name == name and not one.container.archived]
+        return next(iter(newest_first(current)), None)
+
     # the message of an archived container may recommend a container of another name
-    return [{"previous": by_container.get(page.before) if page.before else None,
+    return [{"previous": by_container.get(page.before) if page.before else None, "instead": instead(page),
              "newest": newest(page) if page.container.replacement in (None, page.container.name) else None}
             for page in some]
 
@@ -141,7 +154,8 @@ def values_of(page: Page) -> dict[str, Any]:
     parameters = easyconfig.parameters(container)
     return {
         "page": page, "container": container, "parameters": parameters, "facts": facts(page),
-        "script": job_script(container), "usage": paragraphs(parameters.get("usage") or ""),
+        "script": job_script(container), "account": ACCOUNT if container.site.scheduler.account.required else None,
+        "usage": paragraphs(parameters.get("usage") or ""),
         "inside": [("Main components", page.components), *((heading, page.packages.get(kind, {}))
                                                            for kind, heading in HEADINGS.items())],
         "requirements": requirements(container),
@@ -184,7 +198,7 @@ def requirements(container: Container) -> str:
 def job_script(container: Container) -> str:
     """Return an example of a batch script: a training on two nodes, with a placeholder for the account."""
     site = container.site
-    account = "your_account" if site.scheduler.account.required else None
+    account = ACCOUNT if site.scheduler.account.required else None
     # don't publish the account of the user who builds the pages
     anybody = site.model_copy(update={"scheduler": site.scheduler.model_copy(update={"account": Account()})})
     request = job.Request(module=container.module, command=("train.py",), nodes=2, account=account)

@@ -49,8 +49,8 @@ class Page:
     record: Optional[Record]
     changes: list[lock.Change]
     short_name: str
-    # recommended by its record; newest, where no record of the software is recommended
-    mark: Optional[str] = None
+    # whether its record recommends it
+    is_recommended: bool = False
 
     @property
     def address(self) -> str:
@@ -61,8 +61,7 @@ class Page:
     def date(self) -> str:
         """The date of the container, as 2025-08-27 where it is one."""
         text = self.container.date or ""
-        found = DATE.match(text)
-        return "-".join(found.groups()) if found else text
+        return as_day(text if not DATE.match(text) else text[:8]) or ""
 
     @cached_property
     def packages(self) -> dict[str, dict[str, str]]:
@@ -107,9 +106,9 @@ class Page:
 
     @property
     def badges(self) -> list[Badge]:
-        """The badges; of a build of a certain day, the version is unknown."""
-        return [Badge(name, label, None if selection.SNAPSHOT.fullmatch(self.contents[name] or "")
-                      else self.contents[name]) for name, label in self.labels.items() if name in self.contents]
+        """The badges; a build of a certain day has this day in place of a version."""
+        return [Badge(name, label, as_day(self.contents[name]))
+                for name, label in self.labels.items() if name in self.contents]
 
     @property
     def columns(self) -> list[list[Badge]]:
@@ -158,6 +157,12 @@ class Page:
         return self.image.labels.get(f"org.opencontainers.image.{name}")
 
 
+def as_day(text: Optional[str]) -> Optional[str]:
+    """Return a date such as 20240918 as 2024-09-18, and any other text as it is."""
+    found = DATE.fullmatch(text or "")
+    return "-".join(found.groups()) if found else text
+
+
 def alias(container: Container) -> Optional[str]:
     """Return the normalized name of a software whose version is that of a package of another name, else None."""
     name, package = (normal_name(one or "") for one in (container.name, container.package))
@@ -182,20 +187,8 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record
         earlier[container] = next(iter(alike or others), None)
         before.append(container)
     short = {one: text for some in named.values() for one, text in short_names(some).items()}
-    marked = {one: text for some in named.values() for one, text in marks(some).items()}
     return [Page(one, earlier[one], records.get(one.module), changes(earlier[one], one, records), short[one],
-                 marked.get(one)) for one in known]
-
-
-def marks(containers: Iterable[Container]) -> dict[Container, str]:
-    """Return which containers of one software to take: those that a record recommends, else the newest of several."""
-    current = [one for one in containers if not one.archived]
-    recommended = [one for one in current if one.default]
-    if recommended or len(current) < 2:
-        return dict.fromkeys(recommended, "recommended")
-    unlabeled = selection.without_label(current)
-    newest = max(map(selection.age, unlabeled))
-    return {one: "newest" for one in unlabeled if selection.age(one) == newest}
+                 one.default and not one.archived) for one in known]
 
 
 def changes(earlier: Optional[Container], container: Container,

@@ -197,6 +197,7 @@ document.addEventListener("DOMContentLoaded", () => {
     unknown.hidden = current + old + maybe.length > 0;
     unknown.replaceChildren(...advice(missing, wanted));
     clear.hidden = share.hidden = !isFiltering;
+    keep();
     suggestions.forEach((one) => one.setAttribute("aria-pressed", typed().includes(one.textContent.toLowerCase())));
   };
 
@@ -212,6 +213,9 @@ document.addEventListener("DOMContentLoaded", () => {
     if (archived) choice.set("archived", "yes");
     return `#${choice}`;
   };
+
+  // the pages of containers lead back to the filter
+  const keep = () => { try { sessionStorage.setItem("filter", address()); } catch { /* not allowed here */ } };
 
   // a new entry in the history for each filter, but not for each letter that is typed
   let typing = null;

@@ -63,6 +63,13 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[data-copy]").forEach((place) => addButton(
     place, place.dataset.copy, place.dataset.what, place.dataset.label));
 
+  // from the page of a container back to the search that led there
+  document.querySelectorAll(".top a[href$='index.html']").forEach((link) => {
+    let filter = "";
+    try { filter = sessionStorage.getItem("filter") || ""; } catch { /* not allowed here */ }
+    if (filter.length > 1 && !link.matches(".brand, [aria-current]")) link.href += filter;
+  });
+
   // a search in the lists of a section: shows the entries with all words
   document.querySelectorAll(".search input").forEach((input) => {
     const section = input.closest("section");
