@@ -437,5 +437,7 @@ def message_of(error: Exception) -> str:
         return plain_error(str(error))
     path = Path(error.filename)
     is_closed = isinstance(error, PermissionError) and not os.access(path, os.R_OK | os.W_OK)
+    if isinstance(error, FileNotFoundError):
+        return f"{path} does not exist"
     remedy = f": {how_to_get_access(path)}" if is_closed else ""
     return f"{path}: {ERRORS.get(error.errno or 0, error.strerror)}{remedy}"

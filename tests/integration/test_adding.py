@@ -85,7 +85,7 @@ def test_files_that_are_no_images(ebsif, tmp_path, base_image):
     with base_image.open("rb") as whole:
         (tmp_path / "half.sif").write_bytes(whole.read(1_000_000))
     assert "the file nothing.sif does not exist" in ebsif("show", "nothing.sif", status=3).stderr
-    for said in ("text.sif is not a SIF file: ", "half.sif is an incomplete SIF file: copy or fetch it again\n"):
+    for said in ("text.sif is not a SIF file\n", "half.sif is an incomplete SIF file: copy or fetch it again\n"):
         assert said in ebsif("show", said.split()[0], status=3).stderr
 
 

@@ -251,7 +251,7 @@ def test_without_pycodestyle(place, monkeypatch, capsys):
     assert "additional_dependencies: [pycodestyle]" in hook
 
 
-@pytest.mark.parametrize("break_it", ["yaml", "not text", "gone", "site", "directory", "output"])
+@pytest.mark.parametrize("break_it", ["yaml", "not text", "gone", "output"])
 def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsys, break_it):
     """Admin 4: unreadable files are findings, too; JSON output stays JSON, and workflows get annotations."""
     settings = place()
@@ -267,10 +267,6 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
     elif break_it == "gone":
         record.unlink()
         record.symlink_to("nowhere")
-    elif break_it == "site":
-        arguments[3] = "nowhere"
-    elif break_it == "directory":
-        arguments[1] = "nowhere"
     else:
         (tmp_path / "out/mine/t/Tool/Tool-1.0-20250101.eb").write_bytes(b"\xff")
     assert cli.main(["check", *arguments]) == 1
@@ -279,11 +275,13 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
     assert cli.main(["check", *arguments, "--json"]) == 1
     (one,) = json.loads(capsys.readouterr().out)
     assert text.out == str(Finding(**{key: value or "" for key, value in one.items()})) + "\n"
-    assert one["level"] == "error"
-    assert bool(one["path"]) == (break_it not in ("site", "directory"))
+    assert one["level"] == "error" and one["path"]
     assert cli.main(["check", *arguments, "--format", "github"]) == 1
-    place = f" file={one['path']},line={one['line']}" if one["path"] else ""
-    assert capsys.readouterr().out.startswith(f"::error{place}::")
+    assert capsys.readouterr().out.startswith(f"::error file={one['path']},line={one['line']}::")
+    # docs D1: what was typed is no finding
+    for number, option in ((1, "no catalogue"), (3, "nowhere")):
+        assert cli.main(["check", *arguments[:number], option, *arguments[number + 1:]]) == 3
+        assert capsys.readouterr().err.startswith("ebsif: ")
 
 
 def test_annotations_are_single_lines():

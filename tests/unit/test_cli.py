@@ -271,7 +271,7 @@ def test_a_file_that_cannot_be_written_is_named():
 
 def test_errors_of_files(tmp_path, monkeypatch):
     """The path, what is wrong and what to do, without numbers of errors."""
-    assert files.message_of(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
+    assert files.message_of(FileNotFoundError(2, "No such file", "x")) == "x does not exist"
     assert files.message_of(OSError("anything")) == "anything"
     # of os.getcwd
     assert files.message_of(FileNotFoundError(2, "No such file")) == \

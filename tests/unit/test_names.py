@@ -88,6 +88,28 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
     assert said(newer)[0] == newer
 
 
+def test_files_that_do_not_exist(prefix, capsys):
+    """Docs D1: the message is the same in all commands, and no site of that name is an error like others."""
+    for words, said in ((["lock", "no.json"], "the file no.json does not exist, and no module of that name is ins"),
+                        (["selftest", "no.sif"], "no.sif does not exist\n"),
+                        (["add", "no.sif"], "no.sif does not exist"),
+                        (["check", "--site", "nosuch"], "unknown site 'nosuch' (known: ")):
+        assert main(words) == 3
+        assert said in capsys.readouterr().err
+
+
+def test_show_at_a_terminal(monkeypatch, capsys):
+    """Docs D7: lists are wrapped below themselves; what is to be copied is one line."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["show", "--site", "lumi", "PyTorch/2.7.1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == [
+        line for line in lines if line.startswith(("image  ", "install  ")) and " " not in line[16:].replace("eb ", "")]
+    assert f"{' ' * 16}torchdata 0.10.0, " in "\n".join(lines)
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_names_for_copying(monkeypatch, capsys, columns):
     """E-10: a terminal never breaks the name of a container: what is in it is beside or below it."""

@@ -11,6 +11,7 @@ your own, it checks the site `local`, which comes with ebsif.
 With --schema, print the JSON Schema of a kind of file instead, for completion and checks in an editor.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
 from argparse import ArgumentParser, Namespace
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from ebsif.catalogue import schema
 from ebsif.catalogue.settings import Settings
+from ebsif.catalogue.yamlerrors import DocumentError
 from ebsif.check.sites import check_sites
 from ebsif.commands.options import add_all_sites, add_json, add_settings, add_strict, settings_of
 from ebsif.errors import EbsifError
@@ -62,6 +64,9 @@ def run(options: Namespace) -> int:
         print(schema.texts()[options.schema], end="")
         return 0
     findings, number = [], 0
+    # that there is no such site is an error of the command line; what is wrong with it is a finding
+    with contextlib.suppress(DocumentError, OSError):
+        settings_of(options).site()
     try:
         if options.deep:
             # once, not for each image

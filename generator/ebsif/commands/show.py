@@ -78,7 +78,7 @@ def run(options: Namespace) -> int:
         return 0
     for name, value in lines(container, installation, settings_of(options).output) if container else \
             lines_of_installation(installation):
-        output.result(f"{name:16}{value}".rstrip())
+        output.print_field(name, value, 16)
     return 0
 
 
@@ -97,7 +97,7 @@ def show_image(options: Namespace) -> int:
         print(json.dumps(image.data, indent=2))
         return 0
     for name, value in description.lines(image):
-        print(f"{output.escape(name):15} {output.escape(value)}")
+        output.print_field(name, value, 16)
     return 0
 
 

@@ -172,8 +172,8 @@ def read_system(found: Inspection) -> None:
     if ["end", "yes"] not in lines:
         reason = result.stderr.strip().splitlines()[-1:] or ["no message from the container runtime"]
         # runtimes can start some other files, too
-        what = "can't be started as a container" if sif.is_sif(found.resolved) else "is not a SIF file"
-        raise InspectionError(f"{found.path} {sif.damage(found.resolved, result.stderr) or f'{what}: {reason[0]}'}")
+        what = f"can't be started as a container: {reason[0]}" if sif.is_sif(found.resolved) else "is not a SIF file"
+        raise InspectionError(f"{found.path} {sif.damage(found.resolved, result.stderr) or what}")
     for name, value in lines:
         read_line(found, name, value)
     found.listed = read_packages("\n".join(value for name, value in lines if name == "list"))

@@ -229,6 +229,8 @@ class Names:
         if records:
             raise NamingError(f"{records[0].module} is in the catalogue, but not installed here (to install it: "
                               f"`ebsif install {records[0].module}`)")
+        if wanted.endswith(SUFFIXES):
+            raise NamingError(f"the file {wanted} does not exist, and no module of that name is installed here")
         own = [one.extension[0] for one in self.installations if one.extension]
         also = selection.did_you_mean(wanted, [*map(shown, self.installations), *own])
         raise NamingError(f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "

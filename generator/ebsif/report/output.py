@@ -5,6 +5,7 @@ Results go to standard output; errors, notes, hints, summaries and progress to s
 """
 
 import shlex
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -71,6 +72,17 @@ def print_wrapped(text: object, indent: str = "", level: str = "") -> None:
 def result(text: object) -> None:
     """Print a result, in which there may be untrusted text, in its lines."""
     print(printable(text))
+
+
+def print_field(name: str, value: object, width: int) -> None:
+    """Print a name and an untrusted value beside it; at a terminal, a list in its width. Commands stay one line."""
+    title, text = printable(name), printable(value)
+    if sys.stdout.isatty() and ", " in text:
+        # of terminals that don't tell their size, Python 3.9 says 0
+        columns = (shutil.get_terminal_size().columns or WIDTH) - width
+        text = f"\n{' ' * width}".join(textwrap.wrap(text, columns, break_long_words=False, break_on_hyphens=False))
+    gap = " " * max(width - len(title), 0) if text else ""
+    print(f"{colors.paint(title, 'name', sys.stdout)}{gap}{text}")
 
 
 def print_line(text: object, indent: str = "", level: str = "") -> None:

@@ -14,9 +14,11 @@ from ebsif.report import output
 
 WIDTH = 28  # of the names of steps
 COLUMNS = 80  # of a line in a file
-# Seconds after which there is a new line on a step that isn't done: at a terminal in place of the last one, in a file
-# or pipe below it. With the time that this takes, nothing is silent for more than five seconds.
+# Seconds after which there is a line on a step that isn't done: at a terminal in place of the last one, in a file or
+# pipe below it. With the time that this takes, nothing is silent for more than five seconds.
 AT_TERMINAL, IN_FILE = 0.25, 4.5
+# How much longer than the last one each further line in a file takes; it comes only if it says something new.
+LONGER = 2
 CLEAR = "\r\x1b[K"  # what is on the line of a terminal
 
 
@@ -38,6 +40,9 @@ class Step:
     watch: Optional[Callable[[], Now]] = None
     details: list[str] = field(default_factory=list)
     start: float = field(default_factory=time.monotonic)
+    # what the last line in a file said, and how long the next one takes
+    said: str = ""
+    next_line: float = 0
 
     @property
     def seconds(self) -> float:
@@ -56,13 +61,27 @@ class Step:
 
     def current_line(self, width: int) -> str:
         """Return the line of a step that isn't done, which fits a width."""
-        # what is watched may vanish at any time
-        now = Now()
-        with contextlib.suppress(OSError):
-            now = self.watch() if self.watch else now
+        now = self.now
         end = f" ({100 * now.done // now.total} %) ..." if now.total else " ..."
         text = output.escape(now.text)
         return self.label(shortened(text, width - len(self.label("-")) - len(end)) + end)
+
+    @property
+    def now(self) -> Now:
+        """What is being done."""
+        # what is watched may vanish at any time
+        with contextlib.suppress(OSError):
+            return self.watch() if self.watch else Now()
+        return Now()
+
+    def new_line(self) -> str:
+        """Return a line in a file on a step that isn't done, if it's time for one that says something new."""
+        if self.seconds < (self.next_line or IN_FILE):
+            return ""
+        self.next_line = max(self.seconds, IN_FILE) * LONGER
+        line = self.current_line(COLUMNS)
+        before, self.said = self.said, line.replace(format_time(self.seconds), "", 1).strip()
+        return "" if self.said == before else line
 
     def label(self, text: str) -> str:
         """Return name, time and a text in columns."""
@@ -75,7 +94,7 @@ class Steps:
     A list of steps on standard error, one of which is current; --quiet shows none.
 
     A step that is done is one line. Below it is the current one, which changes at a terminal. In a file or pipe there
-    are no control characters; a step that takes long has several lines.
+    are no control characters; a step that takes long has more lines, ever fewer the longer it takes (N-04).
     """
 
     def __init__(self, shown: bool = True) -> None:
@@ -127,13 +146,13 @@ class Steps:
 
     def show_current(self) -> None:
         """Write what the current step does, until the steps end; in a thread."""
-        while not self.ended.wait(AT_TERMINAL if self.at_terminal else IN_FILE):
+        while not self.ended.wait(min(AT_TERMINAL, IN_FILE)):
             with self.lock:
                 if self.step and not self.ended.is_set():
                     if self.at_terminal:
                         self.write(self.step.current_line(os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS))
-                    else:
-                        self.write(f"{self.step.current_line(COLUMNS)}\n")
+                    elif line := self.step.new_line():
+                        self.write(f"{line}\n")
 
     def write(self, text: str) -> None:
         """Write a text, at a terminal in place of the current step."""
