@@ -106,7 +106,7 @@ def test_show_at_a_terminal(monkeypatch, capsys):
     assert main(["show", "--site", "lumi", "PyTorch/2.7.1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert not [line for line in lines if len(line) > 80 and ", " in line]
-    assert [line for line in lines if line.startswith("install  ")][0].endswith(".eb")
+    assert next(line for line in lines if line.startswith("install  ")).endswith(".eb")
     assert f"{' ' * 16}torchdata 0.10.0, " in "\n".join(lines)
 
 
