@@ -10,8 +10,6 @@ itself.
 
 import asyncio
 import json
-import os
-import signal
 import sys
 
 from jupyter_client.ioloop import AsyncIOLoopKernelManager
@@ -48,8 +46,6 @@ async def take(steps, manager, client):
         elif step == "restart":
             await manager.restart_kernel()
             await client.wait_for_ready(TIMEOUT)
-        elif step == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
         elif before == "ends":
             client.execute(step)
             await asyncio.wait_for(restarted.wait(), TIMEOUT)

@@ -61,7 +61,7 @@ def session(jupyter, name, *steps, **more):
 def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
     """
     J-01, J-02, J-03, J-05, J-10, T-01: with the user's software, in the notebook's directory, with the job's variables
-    and caches, without those of another module; interrupted, restarted and orphaned.
+    and caches, without those of another module; interrupted, restarted and ended.
     """
     own = {"EBSIF_USER_SOFTWARE": own_software}
     said = jupyter("ebsif", "kernel", "install", MODULE, "--name", "mine", **own).stderr
@@ -96,7 +96,7 @@ except ChildProcessError:
     comm = "import comm; comm.create_comm(target_name='test').send({'a': 1}); print('x' * 3_000_000)"
     result = session(
         jupyter, "mine", about, children, "interrupt", sleep, "interrupt", sleep, comm, "restart", "greeting", about,
-        "die", check=False, cwd=notebooks, SLURM_JOB_ID="42", VIRTUAL_ENV="/of/the/host", **hub)
+        cwd=notebooks, SLURM_JOB_ID="42", VIRTUAL_ENV="/of/the/host", **hub)
     (first, _), (waited, _), *interrupted, (large, kinds), (gone, _), (second, _) = outputs(result)
     known, pids = [], []
     for text in (first, second):
@@ -111,7 +111,7 @@ except ChildProcessError:
     assert len(large) == 3_000_000
     assert {"comm_open", "comm_msg"} <= set(kinds)
     assert gone == "NameError"
-    # neither the kernel nor the runtime, which unmounts the image at its end, survives Jupyter
+    # neither the kernel nor the runtime, which unmounts the image at its end, is left
     until = time.time() + 300
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.time() < until:
         time.sleep(0.1)

@@ -14,7 +14,7 @@ from support import CONTAINER_FILES, Site
 # Variables of the modules tools; what the shell sets.
 OF_TOOLS = ("_Module", "__LMOD_", "LMOD", "LOADED", "_LM", "__MODULES", "MODULE", "_=", "BASH_FUNC", "SHLVL", "PWD")
 # what wrappers and kernels add and leave out
-OF_WRAPPERS = {"kind", "JPY_PARENT_PID", "PYTHONNOUSERSITE"}
+OF_WRAPPERS = {"kind"}
 SETTINGS = """module {module}
 suffix CASE
 image ./image.sif

@@ -67,11 +67,11 @@ def test_an_extension_that_is_changed(person):
         EBSIF_VENV=~/env shown ~/bin/python-mine
         source ~/env/bin/activate; shown python; deactivate; echo "${{SIF-none}}"
         module load Example/{newest.name}; source ~/env/bin/activate; shown python; deactivate
-        [ -z "$SIF" ] || echo still loaded
+        [ -z "${{SIF:-}}" ] || echo still loaded
         ebsif job mine -- board | grep '^module load'
     """)
     assert said.stdout.splitlines() == [
-        "board 2.0 [] True", *["2.0"] * 4, "none", "2.0", "still loaded", "module load Example/mine"], said.stderr
+        "board 2.0 [] True", *["2.0"] * 4, "none", "2.0", "module load Example/mine"], said.stderr
 
 
 def test_two_terminals(person):

@@ -113,35 +113,35 @@ def test_everything_in_the_container_uses_the_environment(installed_once, tmp_pa
         uv pip install -q {pip_options(folder)} fits
         singularity exec $SIF python -c 'import mine, fits; print(mine.__file__, fits.__file__)'
         deactivate
-        singularity exec $SIF which python
+        echo ${{SIF-none}}
     """)
     site_packages = f"{env}/lib/python3.11/site-packages"
     assert result.stdout.splitlines() == [
         *[f"{env} {env}/bin/python {env}/bin/pip"] * 3, f"{env}/bin/python",
-        f"{site_packages}/mine.py {site_packages}/fits.py", "/user-software/venv/pytorch/bin/python",
+        f"{site_packages}/mine.py {site_packages}/fits.py", "none",
     ], result.stderr
     assert sorted(path for path in user_software.rglob("*") if "__pycache__" not in path.parts) == before
 
 
 def test_deactivation_restores_the_environment(environment, tmp_path):
     """
-    G-02, use D9: all variables are restored: module loaded before or not, twice, unloaded meanwhile.
+    G-02, use D9: all variables are restored, the module unloaded: loaded before or not, twice, unloaded meanwhile.
 
-    In a shell that another one has started with the environment active, the module's own are back.
+    Also in a shell that another one has started with the environment active.
     """
     place, env, _ = environment
     show = tmp_path / "show"
     show.write_text(WHOLE)
-    activate = 'source "$own/bin/activate"'
+    activate, unload = 'source "$own/bin/activate"', f"module unload {place.WRITABLE}"
     cases = {
         "no module": (":", ":", ":"),
-        "loaded before": (f"module load {place.WRITABLE}", ":", ":"),
-        "own values": (f"export APPTAINERENV_PREPEND_PATH=/a/b PYTHONPATH=/c; module load {place.WRITABLE}", ":", ":"),
+        "loaded before": (f"module load {place.WRITABLE}", ":", unload),
+        "own values": (
+            f"export APPTAINERENV_PREPEND_PATH=/a/b PYTHONPATH=/c; module load {place.WRITABLE}", ":", unload),
         "twice": (":", activate, ":"),
         "nested": (":", f"bash -c '{activate}; deactivate; bash {show}' >{tmp_path}/inner", ":"),
-        "unloaded meanwhile": (":", f"module unload {place.WRITABLE}", ":"),
-        "loaded before, unloaded meanwhile": (
-            f"module load {place.WRITABLE}", f"module unload {place.WRITABLE}", f"module unload {place.WRITABLE}"),
+        "unloaded meanwhile": (":", unload, ":"),
+        "loaded before, unloaded meanwhile": (f"module load {place.WRITABLE}", unload, unload),
     }
     # separate shells, all with the same initial environment
     script = "\n".join(f"""(
@@ -167,7 +167,7 @@ def test_deactivation_restores_the_environment(environment, tmp_path):
         assert f"SINGULARITYENV_PREPEND_PATH={env}/bin:" in active, name
         assert before.split("|") == after.split("|"), name
     inner = (tmp_path / "inner").read_text()
-    assert "APPTAINERENV_VIRTUAL_ENV=/user-software/venv/" in inner
+    assert "APPTAINERENV" not in inner and "SIF=" not in inner
 
 
 def test_the_module_is_loaded_again(environment):
@@ -181,11 +181,9 @@ def test_the_module_is_loaded_again(environment):
         source '{env}/bin/activate'
         python -c 'import os; print(os.environ["VIRTUAL_ENV"])'
         deactivate
-        echo $APPTAINERENV_VIRTUAL_ENV; echo "$APPTAINERENV_PREPEND_PATH"
+        echo "${{APPTAINERENV_VIRTUAL_ENV-gone}} ${{SIF-gone}}"
     """)
-    refused, again, *rest = result.stdout.splitlines()
-    assert (refused, again, rest[0]) == ("refused", str(env), "/user-software/venv/pytorch")
-    assert str(env) not in rest[1]
+    assert result.stdout.splitlines() == ["refused", str(env), "gone gone"]
     assert "the environment is not active, or a module was loaded since; activate it: source " in result.stderr
     assert f"{env}/bin/activate" in result.stderr.replace("\\", "")
 
@@ -468,7 +466,7 @@ def test_other_names_of_the_module(environment, tmp_path):
         '{place.root(name)}/bin/extend-venv-activate' env {name}
         source env/bin/activate; {show}; deactivate; echo ${{SIF-none}}
         module load {name}; source env/bin/activate; {show}; deactivate
-        [ -n "$SIF" ]; module unload Example
+        [ -z "${{SIF:-}}" ]
         EBSIF_VENV=$PWD/env '{place.root(name)}/interpreter/python' -c 'import sys; print(sys.prefix)'
     """, cwd=tmp_path)
     assert said.stdout.split() == [f"{tmp_path}/env", "none", f"{tmp_path}/env", f"{tmp_path}/env"]
@@ -561,7 +559,7 @@ def test_an_environment_that_could_not_be_completed(installed_once, tmp_path):
     *failed, python = result.stdout.splitlines()
     for line in failed:
         assert line.partition(":")[2] in (" env fill :", " fill :")
-    for said in ("could not be created", "could not add the programs", "extend-venv-activate: can't write"):
+    for said in ("could not be created", "extend-venv-activate: can't write"):
         assert said in result.stderr
     assert python == f"{env}/host-bin/python"
 

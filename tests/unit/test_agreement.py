@@ -26,7 +26,6 @@ from support import CHECKOUT, CONTAINER_FILES, tracked
 PYTHON = "\n".join(path.read_text() for path in tracked("easyblocks/generic/*.py", "easyblocks/generic/container/*.py"))
 # regular expressions that find the value in Python and in scripts
 SAME = {
-    "the time of all files": (r"FILE_TIME = (\d+)", {"share/ebsif/compile-bytecode.py": r"FILE_TIME = (\d+)"}),
     "the settings of the module": (
         r"MODULE_CONF = os\.path\.join\('share', 'ebsif', '(.*)'\)",
         dict.fromkeys(["share/ebsif/set-environment.sh", "share/ebsif/container.sh", "modulefile/container.lua",

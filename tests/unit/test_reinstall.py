@@ -163,7 +163,8 @@ def test_bytecode_is_of_the_file_as_it_is(tmp_path, monkeypatch):
         for name, text in texts.items():
             (folder / f"{name}.py").write_text(text)
         assert has_new_files(str(folder))
-        subprocess.run([tmp_path / "venv/bin/python", "-I", "-", "2"], input=program, text=True, check=False)
+        subprocess.run([tmp_path / "venv/bin/python", "-I", "-", "2", str(FILE_TIME)], input=program, text=True,
+                       check=False)
         assert not has_new_files(str(folder))
         return {path.name.partition(".")[0]: (path.stat().st_mtime_ns, path.read_bytes())
                 for path in folder.glob("__pycache__/*.pyc")}

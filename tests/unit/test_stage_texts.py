@@ -94,7 +94,7 @@ def test_the_log_of_a_stage(tmp_path):
     output, compiled = folder / "packages.txt", folder / "compiled"
 
     def run(text, status, *words):
-        done = subprocess.run(["sh", CONTAINER_FILES / "sh/run-logged.sh", log, *words, sys.executable, "-c",
+        done = subprocess.run(["sh", CONTAINER_FILES / "sh/run-logged.sh", log, *words, "0", sys.executable, "-c",
                                f"import os; os.write(2, {text!r}); os._exit({status})"], stdout=subprocess.PIPE,
                               check=False, timeout=60)
         assert done.stdout == text
@@ -125,9 +125,9 @@ def test_an_interrupted_stage(tmp_path):
     (tmp_path / "compile.py").write_text(
         # a signal that comes just before a sleep doesn't end it
         "import time\nprint('begun', flush=True)\nfor _ in range(6000):\n    time.sleep(0.1)\n")
-    with subprocess.Popen(["sh", CONTAINER_FILES / "sh/run-logged.sh", tmp_path / "log", tmp_path, "2", sys.executable,
-                           "-c", ""], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-                          preexec_fn=heed_signals, text=True) as process:
+    with subprocess.Popen(["sh", CONTAINER_FILES / "sh/run-logged.sh", tmp_path / "log", tmp_path, "2", "0",
+                           sys.executable, "-c", ""], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          start_new_session=True, preexec_fn=heed_signals, text=True) as process:
         assert process.stdout.readline() == "begun\n"
         os.killpg(process.pid, signal.SIGINT)
         # it ends when no process has it open any more

@@ -28,6 +28,7 @@ from .runtime import escape_bind, inject_variables
 from .install import read_program, sh_command
 from .stages import Stage
 from .texts import normal_name
+from .usersoftware import FILE_TIME
 from .venv import Variables, Venv
 from .written import read_written, write_seen
 
@@ -129,7 +130,7 @@ class Pip:
             arguments += ['--report', os.path.join(folder, REPORT)]
         for name, program in (('list.py', 'installed-packages.py'), ('compile.py', 'compile-bytecode.py')):
             self.write(os.path.join(folder, name), read_program(program))
-        self.run(stage, arguments, afterwards=(folder, str(processes or '')), **where)
+        self.run(stage, arguments, afterwards=(folder, str(processes or ''), str(FILE_TIME)), **where)
         self.record_artifacts(stage)
         return Packages.from_output(read_written(os.path.join(folder, 'packages.txt'), self.work_dir))
 
@@ -202,7 +203,7 @@ class Pip:
         own = [os.environ[name] for name in OWN_FILES if os.path.isfile(os.environ.get(name, ''))]
         return [escape_bind(path) for path in folders + own]
 
-    def run(self, stage: Stage, arguments: List[str], afterwards: Tuple[str, str] = ('', ''), **where: Any) -> None:
+    def run(self, stage: Stage, arguments: List[str], afterwards: Tuple[str, ...] = ('', '', ''), **where: Any) -> None:
         """
         Run pip for a stage, then list packages and compile bytecode (see run-logged.sh); explain why pip fails.
 

@@ -136,8 +136,9 @@ class Venv:
     @property
     def creation_command(self) -> List[str]:
         """The command that creates the venv with commands for the image's programs and pip."""
-        texts = [read_program(name) for name in ('image-pip.py', 'pip', 'image-programs.py', 'installed-packages.py')]
-        return sh_command('make-venv.sh', self.path, *texts)
+        make, image_pip, pip, *programs = [read_program(name) for name in (
+            'make-venv.py', 'image-pip.py', 'pip', 'image-programs.py', 'installed-packages.py')]
+        return ['python3', '-I', '-c', make, self.path, image_pip, pip, '\n'.join(programs)]
 
     def make_empty(self, probe: ImageProbe) -> Packages:
         """
@@ -181,8 +182,8 @@ class Venv:
         """Compile the venv's Python files reproducibly, unless that was done when pip installed the last of them."""
         trace_msg("compiling bytecode")
         if has_new_files(os.path.join(self.folder, os.path.relpath(self.path, USER_SOFTWARE), 'lib')):
-            self.run([self.python, '-I', '-', str(processes)], stdin=read_program('compile-bytecode.py'),
-                     fail_on_error=False)
+            self.run([self.python, '-I', '-', str(processes), str(FILE_TIME)], fail_on_error=False,
+                     stdin=read_program('compile-bytecode.py'))
         set_file_times(self.folder)
 
     def unpack(self, squashfs: str) -> None:

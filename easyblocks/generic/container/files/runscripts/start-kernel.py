@@ -5,7 +5,8 @@ Start ipykernel in the container, so that Jupyter can treat it as a kernel that 
 Usage: start-kernel.py ARGUMENT OF ipykernel...
 
 Between Jupyter and the kernel is the container runtime, which passes signals on, and unmounts the image when the kernel
-has ended. If Jupyter has to kill the runtime, the processes that mount the image stay, as for any container.
+has ended. If Jupyter has to kill the runtime, the processes that mount the image stay, as for any container. If Jupyter
+itself is killed, the kernel stays (docs/jupyter.md).
 """
 import contextlib
 import ctypes
@@ -14,27 +15,8 @@ import os
 import runpy
 import signal
 import sys
-import threading
-import time
 
 PR_SET_PDEATHSIG = 1
-
-
-def is_running(pid):
-    """Return whether a process runs; the number of one that has ended stays until its parent asks for the status."""
-    try:
-        with open('/proc/%d/stat' % pid) as status:
-            # the name before the state may contain anything
-            return status.read().rpartition(')')[2].split()[0] not in 'ZX'
-    except OSError:
-        return False
-
-
-def end_with(jupyter):
-    """End the kernel when Jupyter has ended, which ipykernel only notices of its parent: here, that is the runtime."""
-    while is_running(jupyter):
-        time.sleep(1)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main():
@@ -49,12 +31,10 @@ def main():
     elif runtime != jupyter:
         # in the runtime's process group it would get each interrupt twice, and the second one hits ipykernel itself
         os.setpgid(0, 0)
-        # Jupyter starts the next kernel on the same ports when it has killed the runtime
+        # for a kernel that doesn't answer, Jupyter kills the runtime, and starts the next one on the same ports
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != runtime:
             sys.exit(1)
-        if is_running(jupyter):
-            threading.Thread(target=end_with, args=[jupyter], daemon=True).start()
     if not importlib.util.find_spec('ipykernel'):
         sys.exit("%s: this container has no ipykernel. To add it: ebsif extend %s --name jupyter --add ipykernel "
                  "--install" % (os.path.basename(sys.argv[0]),

@@ -3,14 +3,17 @@
 # extend-venv-activate writes this text, after these values, as bin/activate of the environment. In a container there is
 # no module to load.
 
-# NAME DIRECTORY: take a directory out of a search path, once; unset the variable if nothing is left.
+# NAME DIRECTORY: take a directory out of a search path; unset the variable if nothing is left.
 _ebsif_remove() {
     eval "_ebsif_rest=:\${$1-}:"
     case $_ebsif_rest in
         *":$2:"*) ;;
         *) return ;;
     esac
-    _ebsif_rest=${_ebsif_rest%%":$2:"*}:${_ebsif_rest#*":$2:"}
+    # more than once in a shell that another one has started with the environment active
+    while [ "$_ebsif_rest" != "${_ebsif_rest%%":$2:"*}" ]; do
+        _ebsif_rest=${_ebsif_rest%%":$2:"*}:${_ebsif_rest#*":$2:"}
+    done
     _ebsif_rest=${_ebsif_rest#:}
     _ebsif_rest=${_ebsif_rest%:}
     if [ -n "$_ebsif_rest" ]; then export "$1=$_ebsif_rest"; else unset "$1"; fi
@@ -28,7 +31,7 @@ _ebsif_is_in() {
 }
 
 _ebsif_forget() {
-    unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_SITE _EBSIF_USE _EBSIF_BIN _EBSIF_PYTHONPATH _EBSIF_AFTERWARDS
+    unset _EBSIF_MODULE _EBSIF_VENV _EBSIF_SITE _EBSIF_USE _EBSIF_BIN _EBSIF_PYTHONPATH _EBSIF_UNLOADS
     unset _ebsif_kind _ebsif_rest
     unset -f _ebsif_remove _ebsif_is_in _ebsif_enter _ebsif_forget
 }
@@ -44,10 +47,9 @@ deactivate() {
             unset "${_ebsif_kind}_VIRTUAL_ENV" "${_ebsif_kind}_VIRTUAL_ENV_PROMPT" "${_ebsif_kind}_PYTHONPATH"
         fi
     done
-    if [ "$_EBSIF_AFTERWARDS" != keep ] && _ebsif_is_in "${LOADEDMODULES:-}"; then
+    if [ -n "$_EBSIF_UNLOADS" ] && _ebsif_is_in "${LOADEDMODULES:-}"; then
         module unload "$_EBSIF_MODULE"
         if [ -n "$_EBSIF_USE" ]; then module unuse "$_EBSIF_USE"; fi
-        if [ "$_EBSIF_AFTERWARDS" = reload ]; then module load "$_EBSIF_MODULE"; fi
     fi
     case $_EBSIF_PYTHONPATH in
         set:*) export PYTHONPATH="${_EBSIF_PYTHONPATH#set:}" ;;
@@ -79,8 +81,8 @@ if [ ! -d "$_EBSIF_VENV" ]; then
 fi
 
 _EBSIF_PYTHONPATH=${PYTHONPATH+set:$PYTHONPATH}
-# what `deactivate` does with the module: keep, unload or reload
-_EBSIF_AFTERWARDS=keep
+# whether `deactivate` unloads the module
+_EBSIF_UNLOADS=
 _EBSIF_BIN=$_EBSIF_VENV/bin
 if [ ! -e /.singularity.d ]; then
     if [ -d "$_EBSIF_VENV/host-bin" ]; then
@@ -94,7 +96,7 @@ if [ ! -e /.singularity.d ]; then
     if _ebsif_is_in "${LOADEDMODULES:-}"; then
         _EBSIF_USE=
     else
-        _EBSIF_AFTERWARDS=unload
+        _EBSIF_UNLOADS=yes
         if [ -n "$_EBSIF_USE" ]; then module use "$_EBSIF_USE"; fi
         if ! module load "$_EBSIF_MODULE"; then
             if [ -n "$_EBSIF_USE" ]; then module unuse "$_EBSIF_USE"; fi
@@ -106,8 +108,8 @@ if [ ! -e /.singularity.d ]; then
     if _ebsif_is_in "${EBSIF_LOADED_MODULE:-}"; then
         # the name under which it is loaded
         _EBSIF_MODULE=$EBSIF_LOADED_MODULE
-        # which restores the variables that are set here
-        if [ "$_EBSIF_AFTERWARDS" = keep ]; then _EBSIF_AFTERWARDS=reload; fi
+        # without the variables that are replaced here, it is no use
+        _EBSIF_UNLOADS=yes
         _ebsif_enter APPTAINERENV
         _ebsif_enter SINGULARITYENV
     fi

@@ -12,7 +12,7 @@ import shlex
 import sys
 from importlib.util import find_spec
 
-NOT_HERE = 3  # make-venv.sh expects it
+NOT_HERE = 3
 # the first pip with --report
 OLDEST = (22, 2)
 # the first Python whose ensurepip doesn't install setuptools

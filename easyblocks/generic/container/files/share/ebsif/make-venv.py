@@ -1,6 +1,8 @@
 """Create a virtual environment that sees all packages of this Python, even if that belongs to an environment itself.
 
-Usage: python3 -I - DIRECTORY IMAGE_PIP PIP, the last two being the texts of image-pip.py and of the command pip.
+Usage: python3 -I - DIRECTORY IMAGE_PIP PIP PROGRAMS, by eb and make-venv. All but the first are texts: image-pip.py,
+the command pip, and what the environment's Python runs in the end, such as image-programs.py. If the image's pip can't
+be used, the environment gets that of ensurepip.
 """
 import ast
 import os
@@ -8,12 +10,21 @@ import subprocess
 import sys
 import venv
 
-directory, image_pip, pip = sys.argv[1:]
-try:
-    venv.EnvBuilder(system_site_packages=True, symlinks=True).create(directory)
-except OSError as error:
-    sys.exit(str(error))
+directory, image_pip, pip, programs = sys.argv[1:]
 program = os.path.join(directory, 'bin', 'python')
+
+
+def create(**options):
+    """Create the environment without pip."""
+    try:
+        venv.EnvBuilder(symlinks=True, **options).create(directory)
+    except OSError as error:
+        sys.exit(str(error))
+
+
+def add_pip(python):
+    """Add commands for pip with a Python that has it; return the exit status."""
+    return subprocess.run([python, '-I', '-c', image_pip, directory, pip]).returncode
 
 
 def search_path(python):
@@ -24,14 +35,21 @@ def search_path(python):
     return [ast.literal_eval(line.strip(' ,')) for line in lines[1:lines.index(']')]]
 
 
-folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
+create(system_site_packages=True)
+# ensurepip takes four seconds, and is for a Python without a complete pip
+if add_pip(sys.executable):
+    # not by `venv` itself, which hides why that fails; without seeing the image's pip, or ensurepip may do nothing
+    create(clear=True)
+    command = [program, '-I', '-m', 'ensurepip', '--upgrade', '--default-pip']
+    status = subprocess.run(command, stdout=sys.stderr).returncode
+    create(system_site_packages=True, upgrade=True)
+    if status or add_pip(program):
+        sys.exit(status or 1)
 seen = search_path(program)
 unseen = [path for path in search_path(sys.executable) if path.endswith('-packages') and path not in seen]
-# ensurepip takes four seconds, and is for a Python without a complete pip
-if subprocess.run([sys.executable, '-I', '-c', image_pip, directory, pip]).returncode:
-    venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=True).create(directory)
-    subprocess.run([program, '-I', '-c', image_pip, directory, pip], check=True)
 if unseen:
     # with a .pth file they come after the environment's own packages
+    folder = os.path.join(directory, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
     with open(os.path.join(folder, 'container-packages.pth'), 'w') as pth:
         pth.write(''.join(path + '\n' for path in unseen))
+os.execv(program, [program, '-c', programs])
