@@ -12,12 +12,12 @@ from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import FILE
 from ebsif.catalogue import site
 from ebsif.catalogue.container import Container
-from ebsif.commands import options
 from ebsif.environments import change, replacing
 from ebsif.environments.change import Environment
 from ebsif.errors import UsageError
 from ebsif.packages.venv import Package
 from ebsif.render import easyconfig
+from ebsif.report import asking
 from support import CONTAINER_FILES
 
 IMAGE = Packages({name: (name, version, "/opt") for name, version in (
@@ -207,10 +207,10 @@ def test_who_requires_what():
 def test_a_confirmation(monkeypatch, capsys, answer, expected):
     """V-01: asked at a terminal; elsewhere the error says what to add."""
     with pytest.raises(UsageError, match="add --yes"):
-        options.confirmed("Install it?", UsageError("add --yes"))
+        asking.confirmed("Install it?", UsageError("add --yes"))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: answer))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert options.confirmed("Install it?", UsageError("add --yes")) is expected
+    assert asking.confirmed("Install it?", UsageError("add --yes")) is expected
     assert capsys.readouterr().err == "Install it? [y/N] "
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ebsif.catalogue.site import SITES
 from ebsif.eb.running import Result
-from ebsif.environments import outcome
+from ebsif.environments import making
 from ebsif_command import run_ebsif
 from support import CHECKOUT
 
@@ -539,7 +539,7 @@ def test_changes_by_hand_are_kept_each_time(tmp_path):
     """extend --rebuild, run twice: both earlier easyconfigs are kept."""
     path = tmp_path / "a.eb"
     for text in ("one\n", "two\n", "three\n", "three\n"):
-        outcome.write_file(path, text, again=True)
+        making.write_file(path, text, again=True)
     assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {
         "a.eb": "three\n", "a.eb.old": "one\n", "a.eb.old2": "two\n"}
 
@@ -549,11 +549,11 @@ def test_an_easyconfig_that_another_eb_installs(tmp_path, monkeypatch, locked, i
     """C-04: two attempts at once write the same file; the one that fails because of the other doesn't remove it."""
     path = tmp_path / "x.eb"
     reason = "Lock /locks/x.lock already exists, aborting!" if locked else "no"
-    monkeypatch.setattr(outcome.framework, "place_of", lambda _: Mock(file=tmp_path / "x.lua"))
-    monkeypatch.setattr(outcome.running, "install", lambda _: Result(status=1, error=reason))
-    with pytest.raises(outcome.ExtendingError), outcome.removed_after_failure(path):
+    monkeypatch.setattr(making.framework, "place_of", lambda _: Mock(file=tmp_path / "x.lua"))
+    monkeypatch.setattr(making.running, "install", lambda _: Result(status=1, error=reason))
+    with pytest.raises(making.ExtendingError), making.removed_after_failure(path):
         path.write_text("text")
-        outcome.install(path, False, [])
+        making.install(path, False, [])
     assert path.exists() == is_kept
 
 

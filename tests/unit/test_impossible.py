@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.packages import Packages
-from ebsif.environments import extending, replacing
+from ebsif.environments import extension, replacing
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import Image
 
@@ -22,7 +22,7 @@ def said(monkeypatch):
         return Packages((name, (name, version, "")) for name, version in THERE.items()), BOUND
 
     monkeypatch.setattr(replacing, "packages_of", packages_of)
-    monkeypatch.setattr(extending, "known_image", lambda _: Image("3.11", THERE))
+    monkeypatch.setattr(extension, "known_image", lambda _: Image("3.11", THERE))
 
     def run(wanted, own=()):
         started.clear()

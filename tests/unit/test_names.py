@@ -18,7 +18,7 @@ from easybuild.easyblocks.generic.container.lockfile import Record
 from ebsif.cli import main, parser_of
 from ebsif.commands.options import complete, complete_installed, complete_packages, complete_sites
 from ebsif.environments import repeating
-from ebsif.environments.extending import ExtendingError
+from ebsif.environments.extension import ExtendingError
 from ebsif.errors import UsageError
 from ebsif.installed import doctor, interpreter, places, removal, report
 from ebsif.installed.names import Names, NamingError, shown
@@ -1089,7 +1089,7 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     assert extend("lightly\n").out.startswith(f"{name}.eb\n")
     installed = []
     with extension.monkeypatch.context() as patch:
-        patch.setattr("ebsif.environments.outcome.install", lambda path, *_: installed.append(path.name) or 0)
+        patch.setattr("ebsif.environments.making.install", lambda path, *_: installed.append(path.name))
         extend("rich\n", "--rebuild", "-o", ".")
     assert installed == [f"{name}.eb"]
     first = extend("rich\n")
@@ -1204,7 +1204,7 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
     assert main(["lock", "mine", "-o", "lock.json"]) == 0
     commands = ["extend", "mine", "--add", "x"], ["extend", "--from-lock", "lock.json", "--name", "theirs"]
     with extension.monkeypatch.context() as patch:
-        patch.setattr("ebsif.environments.outcome.install", fail)
+        patch.setattr("ebsif.environments.making.install", fail)
         for words in commands:
             extension.capsys.readouterr()
             assert main([*words, "--install"]) == 3
@@ -1219,7 +1219,7 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
         assert len(before) == 2
         assert main([*commands[0], "--install", "-o", "."]) == 3
         assert files() == before
-    extension.monkeypatch.setattr("ebsif.environments.outcome.install", lambda *_: 0)
+    extension.monkeypatch.setattr("ebsif.environments.making.install", lambda *_: 0)
     for words in commands:
         assert main([*words, "--install"]) == 0
     assert files() == before
@@ -1321,7 +1321,7 @@ def test_an_extension_that_repeats_a_lock(extension):
 def test_an_extension_on_two_bases(extension, monkeypatch):
     """N-01: after an upgrade, its name means the one on the newest container, which is said."""
     newer = BASE.replace("singularity-", "singularity-exampleVenv-")
-    monkeypatch.setattr("ebsif.commands.upgrade.make", lambda *_: 0)
+    monkeypatch.setattr("ebsif.environments.making.make", lambda *_: 0)
     expected = ("`mine` means the one on the newest container; the earlier module stays: module load "
                 f"{MINE} (to remove it: ebsif remove {MINE})")
     for words, is_said in ((["--install"], True), (["--check"], False)):

@@ -9,7 +9,7 @@ from ebsif import cli
 from ebsif.catalogue import reading, selection, settings, site
 from ebsif.catalogue.guess.adding import guess_name
 from ebsif.eb import framework
-from ebsif.environments import extending
+from ebsif.environments import extension
 from ebsif.images import inspection
 from ebsif.render import easyconfig
 from prefixes import SITE, TOOL
@@ -127,7 +127,7 @@ def test_the_image_of_a_site_stays_where_it_is(place):
     chosen = settings.read_settings(None, [place / "site"])
     (container,) = chosen.containers(chosen.site())
     assert easyconfig.parameters(container)["image"] == "central"
-    assert extending.extend(container, ["x"], "mine", "1").image == "central"
+    assert extension.extend(container, ["x"], "mine", "1").image == "central"
 
 
 def test_a_directory_of_images(place, capsys):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ebsif.cli import main
 from ebsif.eb import framework, running
-from ebsif.environments import extending, outcome, plan
+from ebsif.environments import extension, making, plan
 from prefixes import BASE, OTHER
 
 LUMI = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
@@ -33,7 +33,7 @@ def test_files_that_a_hostile_package_has_replaced(tmp_path, kind):
     else:
         with log.open("w") as file:
             file.truncate(300 * 1024 ** 2)
-    with pytest.raises(extending.ExtendingError, match="has put something else in the place of the file .*pip.log"):
+    with pytest.raises(extension.ExtendingError, match="has put something else in the place of the file .*pip.log"):
         plan.written(str(folder), "pip.log")
 
 
@@ -67,15 +67,15 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "stat", denied)
     # of root as well
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed)
-    request = outcome.Request("extend", install=True, output=tmp_path)
+    request = making.Request("extend", install=True, output=tmp_path)
     remedy = f"because you can't write to {closed}: choose one of your own (export EASYBUILD_PREFIX="
     for home, place in ((tmp_path, "$HOME/.local/easybuild, "), (closed, "DIRECTORY, ")):
         # no advice that can't be followed
         monkeypatch.setenv("HOME", str(home))
-        with pytest.raises(extending.ExtendingError, match=re.escape(remedy + place)):
-            outcome.require_place(request)
-    with pytest.raises(extending.ExtendingError, match=f"written to {closed}, .* of your own \\(-o DIRECTORY\\)"):
-        outcome.require_place(dataclasses.replace(request, output=closed))
+        with pytest.raises(extension.ExtendingError, match=re.escape(remedy + place)):
+            making.begin(request)
+    with pytest.raises(extension.ExtendingError, match=f"written to {closed}, .* of your own \\(-o DIRECTORY\\)"):
+        making.begin(dataclasses.replace(request, output=closed))
 
 
 def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
@@ -87,7 +87,7 @@ def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
         tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software"))
     monkeypatch.setattr(running, "install", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        outcome.install(tmp_path / "a-1.eb", again=True, more=[])
+        making.install(tmp_path / "a-1.eb", again=True, more=[])
     assert capsys.readouterr().err == f"ebsif: interrupted; the easyconfig is {tmp_path}/a-1.eb\n"
 
 
@@ -101,7 +101,7 @@ def test_how_to_load_what_is_installed(tmp_path, monkeypatch, capsys):
     lines = []
     for searched in (tmp_path, tmp_path / "other"):
         monkeypatch.setenv("MODULEPATH", str(searched))
-        assert outcome.install(tmp_path / "a-1.eb", again=True, more=[]) == 0
+        making.install(tmp_path / "a-1.eb", again=True, more=[])
         lines += [line for line in capsys.readouterr().err.splitlines() if not line.startswith("ebsif: ")]
     assert lines == ["load it with: module load a/1", f"load it with: module use {tmp_path} && module load a/1"]
 
@@ -218,5 +218,5 @@ def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys)
     assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check", "--",
                  f"--buildpath={tmp_path}/elsewhere"]) == 0
     assert capsys.readouterr().out.startswith("+ einops 0.8  asked for\nyes: ")
-    assert outcome.install_command(["extend", "a b", "--check", "--", "--debug"]) == (
+    assert making.install_command(["extend", "a b", "--check", "--", "--debug"]) == (
         "ebsif extend 'a b' --install -- --debug")

@@ -59,7 +59,7 @@ def test_user_software_that_is_replaced_is_kept(eb_prefix, tmp_path, capsys, mon
     assert main(command) == 3
     assert f"{squashfs} exists already, with different content: use --rebuild" in capsys.readouterr().err
     assert squashfs.read_bytes() == b"of the person"
-    monkeypatch.setattr("ebsif.environments.outcome.install", lambda *_: 0)
+    monkeypatch.setattr("ebsif.environments.making.install", lambda *_: 0)
     assert main([*command, "--rebuild"]) == 0
     assert f"the previous user software is now {squashfs}.old\n" in capsys.readouterr().err
     assert squashfs.read_bytes() == CONTENT
@@ -167,8 +167,7 @@ def test_what_a_lock_runs_is_shown_and_asked_for(command, eb_prefix, tmp_path, c
     source = ["extend", "--from-lock", "lock.json"] if command == "extend" else ["pull", reference]
     words = [*source, "--name", "theirs", "--date", "1", "-o", "place"]
     made = []
-    for module in ("extend", "pull"):
-        monkeypatch.setattr(f"ebsif.commands.{module}.make", lambda *_: made.append(1) or 0)
+    monkeypatch.setattr("ebsif.environments.making.make", lambda *_: made.append(1) or 0)
     ways = (["--install"], ["--rebuild"], *([["--check"]] if command == "extend" else []))
     for way in ways:
         monkeypatch.setattr("sys.argv", ["ebsif", *words, *way])
@@ -178,7 +177,7 @@ def test_what_a_lock_runs_is_shown_and_asked_for(command, eb_prefix, tmp_path, c
         assert f"if you trust whoever wrote it, ebsif {command} " in said and said.endswith(f" {way[0]} --yes\n")
         # at a terminal
         with monkeypatch.context() as terminal:
-            terminal.setattr("ebsif.commands.options.confirmed", lambda *_: False)
+            terminal.setattr("ebsif.environments.trust.confirmed", lambda *_: False)
             assert main([*words, *way]) == 1
         assert "nothing was done" in capsys.readouterr().err and made == []
     # nothing is run when the easyconfig is written, or with consent

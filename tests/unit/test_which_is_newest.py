@@ -10,7 +10,7 @@ from easybuild.easyblocks.generic.container import newest
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.cli import main
-from ebsif.environments import extending, kernels
+from ebsif.environments import extension, kernels
 from ebsif.installed import interpreter, places
 from ebsif.installed.names import Names
 from packaging.version import Version
@@ -80,7 +80,7 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
         if not number:
             assert main(["kernel", "install", "mine", "--name", "mine"]) == 0
         assert Names().installation("mine").root == root
-        assert list(extending.of_name(BASE, "mine"))[-1] == date
+        assert list(extension.of_name(BASE, "mine", places.everything()))[-1] == date
         assert interpreter.extensions(interpreter.without_date(root))[-1] == root
         assert main(["interpreter", "mine", "--write", str(tmp_path / "p")]) == 0
         for program in (tmp_path / "p", tmp_path / "jupyter/kernels/mine/python"):

@@ -25,55 +25,24 @@ With --wheelhouse, CONTAINER is an easyconfig or extension: download or build, i
 that its stages install. Nothing is installed.
 """
 
-import shlex
 from argparse import ArgumentParser, Namespace
-from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif import remedies
 from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import as_parameter, system_of
 from ebsif.commands.options import (
     add_name,
     add_outcome,
     add_settings,
     add_yes,
-    agreed,
     complete_packages,
-    confirmed,
     names_of,
     offer,
     request_of,
-    settings_of,
-    with_yes,
 )
-from ebsif.eb import framework
-from ebsif.environments import bases, change, extending, plan, repeating, replacing, system, trust
-from ebsif.environments.change import Environment
-from ebsif.environments.extending import ExtendingError
-from ebsif.environments.outcome import (
-    Companion,
-    Extension,
-    Request,
-    check_name,
-    install_command,
-    make,
-    nothing_to_do,
-    require_place,
-    write_file,
-)
-from ebsif.errors import FOUND, UsageError
-from ebsif.installed import places
-from ebsif.installed.names import Found, Names, shown
-from ebsif.installed.places import Installation
-from ebsif.packages import requirements, venv
-from ebsif.packages.formats.wanted import Wanted
-from ebsif.packages.venv import Package
+from ebsif.environments import plan, requested
+from ebsif.environments.requested import NAME, Wish
+from ebsif.errors import UsageError
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -109,9 +78,6 @@ EXAMPLES = """\
   # collect wheels, for an installation without network access
   ebsif extend PyTorch-mine.eb --wheelhouse ~/wheels
 """
-
-# the name of an extension that gets none
-NAME = "mine"
 
 MORE = ("EB_OPTION", "options of eb")
 
@@ -171,94 +137,26 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Write an easyconfig, check or install it; return the exit status. Errors have the whole command that helps."""
-    with remedies.whole(request_of(options).repeated):
-        return extend(options)
+    wish = wish_of(options)
+    with remedies.whole(wish.request.repeated):
+        return fill_wheelhouse(options, wish) if options.wheelhouse else requested.make(wish)
 
 
-def extend(options: Namespace) -> int:
-    """Write an easyconfig, check or install it; return the exit status."""
-    if options.wheelhouse:
-        return fill_wheelhouse(options)
-    check_combinations(options)
-    names = names_of(options)
-    if options.from_lock:
-        return repeat(options, names)
-    base = find_base(options, names)
-    if isinstance(base, Path) and (base.parent.parent / lockfile.RECORD).is_file():
-        base = places.of_directory(base.parent.parent)
-    plain = {container.module_or_version for container in names.containers}
-    installation = base if isinstance(base, Installation) and shown(base) not in plain else None
-    name, _ = (installation and installation.extension) or (None, None)
-    is_same = bool(name) and options.name in (None, name)
-    if (options.remove or options.remove_apt) and not is_same:
-        raise ExtendingError(f"{'--remove' if options.remove else '--remove-apt'} changes an extension" + (
-            f": leave out --name {options.name}" if name else
-            f", but {getattr(base, 'module', base)} is not one (`ebsif list --mine`)"))
-    if not is_same:
-        require_packages(options)
-    if installation:
-        return change_extension(options, names, installation, is_same)
-    container = bases.chosen(names, options.module, settings_of(options).site())
-    container = system.added(container, options.apt, options.allow_upgrade)
-    wanted = extending.with_commands(wanted_packages(options, container), commands_of(options))
-    installed = places.known(places.directories_of_modules(), container.module)[:1]
-    own = change.packages_of(installed[0]) if options.replace and installed else {}
-    if not is_accepted(options, container, own):
-        return FOUND
-    for installation in installed:
-        change.report_left_behind(installation, options.name, wanted)
-    hiding = {name for one in installed for name in one.record.venv_versions}
-    hiding |= requirements.names_in(as_parameter(container.requirements))
-    extension = Extension(container, options.name, extending.on_top(container, wanted, options.name))
-    return make_new(options, possible(options, extension, wanted, hiding))
+def wish_of(options: Namespace) -> Wish:
+    """Return what the options ask for."""
+    properties = {"post": options.post, "verify": options.verify, "no_build_isolation": options.no_build_isolation}
+    return Wish(
+        request_of(options), options.module, options.name, options.requirements, options.from_venv, options.from_lock,
+        options.extra, options.group, options.add, options.remove, options.apt, options.remove_apt,
+        options.allow_upgrade, options.replace, options.force,
+        {name: value for name, value in properties.items() if value})
 
 
-def check_combinations(options: Namespace) -> None:
-    """Raise UsageError for options that contradict each other, or lack another one."""
-    if options.remove and (options.requirements or options.from_venv):
-        raise UsageError("--remove can't be combined with -r or --from-venv, which name all packages of the extension")
-    if options.from_lock and (options.add or options.remove):
-        raise UsageError("--from-lock repeats an installation exactly: leave out --add and --remove")
-    if options.replace and options.from_lock:
-        raise UsageError("--from-lock repeats an installation exactly: leave out --replace")
-    if options.force and not options.replace:
-        raise UsageError("--force is for --replace; to install a module again: --rebuild")
-    if options.from_lock and commands_of(options):
-        raise UsageError("--from-lock installs exactly what is locked: leave out --post, --verify and "
-                         "--no-build-isolation")
-    if (options.extra or options.group) and not options.requirements:
-        raise UsageError("--extra and --group need -r")
-    if options.from_lock and changes_system(options):
-        raise UsageError("--from-lock installs what is in the lock: change system packages afterwards")
-
-
-def find_base(options: Namespace, names: Names) -> Found:
-    """Return what is to be extended; raise UsageError if it was typed where an option takes it for a package."""
-    lists = {"--add": options.add, "--remove": options.remove, "--apt": options.apt, "--remove-apt": options.remove_apt,
-             "--allow-upgrade": options.allow_upgrade, "--replace": options.replace}
-    for option, words in lists.items():
-        # a package may be called like a container, so with a loaded module, only a version tells
-        if words and not options.module and ("/" in words[-1] or not places.loaded()) and names.named(words[-1]):
-            raise UsageError(f"no container given: after {option}, {words[-1]} is a package. Put the container first: "
-                             f"ebsif extend {words[-1]} {option} ...")
-    return names.find(options.module)
-
-
-def make_new(options: Namespace, extension: Extension) -> int:
-    """Make an extension whose name may be taken; return the exit status."""
-    request = request_of(options)
-    # a file names all packages
-    typed = {} if options.requirements or options.from_venv else {"--add": options.add, "--apt": options.apt}
-    check_name(request, extension, [word for option, names in typed.items() if names for word in (option, *names)])
-    return make(request, extension)
-
-
-def fill_wheelhouse(options: Namespace) -> int:
+def fill_wheelhouse(options: Namespace, wish: Wish) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
-    asked = request_of(options)
-    others = (options.add, options.remove, options.replace, changes_system(options), options.name, commands_of(options),
-              options.extra, options.group, asked.date, asked.output, asked.image, asked.dry_run, asked.check,
-              asked.installs)
+    asked = wish.request
+    others = (wish.changes_system, wish.properties, wish.name, wish.extras, wish.groups, *wish.lists.values(),
+              asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.installs)
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
@@ -275,182 +173,3 @@ def fill_wheelhouse(options: Namespace) -> int:
     output.hint(f"{output.format_count(len(wheels), 'wheel')}; to install without network, add to each stage of the "
                 f"easyconfig: 'find_links': ['{folder}'], 'options': ['--no-index']")
     return 0
-
-
-def require_packages(options: Namespace) -> None:
-    """Raise UsageError if a new extension would have no packages; give it a name."""
-    if not any((options.requirements, options.from_venv, options.add, options.replace, options.apt)):
-        raise UsageError("one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is "
-                         "required")
-    options.name = options.name or NAME
-
-
-def changes_system(options: Namespace) -> bool:
-    """Return whether packages of the image's distribution are added or removed."""
-    return any((options.apt, options.remove_apt, options.allow_upgrade))
-
-
-def commands_of(options: Namespace) -> dict[str, Any]:
-    """Return the properties of stages that options set: commands are for bash, as they were typed."""
-    named = {"post": options.post, "verify": options.verify, "no_build_isolation": options.no_build_isolation}
-    return {name: value for name, value in named.items() if value}
-
-
-def wanted_packages(options: Namespace, container: Container) -> list:
-    """Return the packages that the options name, as stages or lines, and report what can't be installed."""
-    wanted = Wanted()
-    if options.from_venv or options.requirements:
-        wanted = venv.read(options.from_venv) if options.from_venv else requirements.read_all(
-            options.requirements, extending.known_image(container), options.extra, options.group)
-    lines = change.joined(wanted.lines, change.parse(options.add)) if options.add else wanted.lines
-    for text in wanted.impossible:
-        output.note(text)
-    stages = requirements.split_into_stages(lines)
-    return replacing.allow(stages, replacing.parse(options.replace)) if options.replace else stages
-
-
-def possible(options: Namespace, extension: Extension, stages: list, own: Collection[str]) -> Extension:
-    """
-    Return an extension if its own stages ask for what its image can have; `own` packages may hide those of the image.
-
-    Raise ExtendingError otherwise, except with --check, which says no.
-    """
-    if options.dry_run:
-        # only an easyconfig is asked for, perhaps for another machine
-        return extension
-    # where eb finds images
-    framework.session(tuple(options.more))
-    problem = replacing.why_impossible(extension.base, stages, own, options.image)
-    if problem and not options.check:
-        raise ExtendingError(problem)
-    return replace(extension, planned=lambda _: plan.Plan(problem=problem)) if problem else extension
-
-
-def is_accepted(options: Namespace, container: Container, own: dict[str, Package]) -> bool:
-    """Show what the packages break that replace others (V-01); return whether the person goes on."""
-    if not options.replace:
-        return True
-    request = request_of(options)
-    # where eb finds images
-    framework.session(tuple(options.more))
-    replacing.report(container, own, replacing.parse(options.replace), options.force, options.image, options.dry_run)
-    if not request.installs or options.check or options.yes:
-        return True
-    if confirmed("Install it?", ExtendingError(f"nothing was installed, because there is no terminal to ask on: to go "
-                                               f"on, {install_command(with_yes(request))}")):
-        return True
-    output.note("nothing was installed")
-    return False
-
-
-def change_extension(options: Namespace, names: Names, installation: Installation, is_same: bool) -> int:
-    """Change an extension, or extend an installed module further under another name; return the exit status."""
-    framework.session(tuple(options.more))
-    # before anything of it is read: another command may be installing the next one
-    known = extending.times_of_records(str(installation.base), installation.extension[0]) \
-        if is_same and installation.extension else None
-    site = settings_of(options).site()
-    container = bases.of_installation(installation, site)
-    environment = change.environment_of(installation, container, names, site)
-    if not is_accepted(options, container, environment.packages):
-        return FOUND
-    if is_same:
-        name, date = installation.extension or (None, None)
-        before, base = system_of(container.system_packages), change.base_of(installation, names, site)
-        options.name, container = name, bases.without_extension(container, installation)
-        container = system.removed(container, options.remove_apt, installation.module, base)
-        container = system.added(container, options.apt, options.allow_upgrade)
-        environment.has_system = bool(system.own(container, base))
-        is_changed = change_packages(options, environment, container)
-        if not is_changed and system_of(container.system_packages) == before:
-            return nothing_to_do(installation)
-        if options.remove_apt and not environment.own and not environment.has_system:
-            raise change.nothing_left(installation.module)
-        if options.rebuild:
-            options.date = options.date or date
-    else:
-        container = system.added(container, options.apt, options.allow_upgrade)
-        wanted = extending.with_commands(wanted_packages(options, container), commands_of(options))
-        environment.stages = extending.append(environment.stages, wanted, options.name)
-    extension = Extension(change.pinned(container, environment), options.name, change.simplest(environment.stages),
-                          environment.pins, known=known)
-    extension = possible(options, extension, environment.own, environment.packages)
-    change.start_from(installation)
-    if not is_same:
-        return make_new(options, extension)
-    request = request_of(options)
-    check_what_is_lost(options, request, extension, installation)
-    status = make(request, extension)
-    if request.install and not request.again and status == 0:
-        output.hint(f"the earlier module stays as it is: {installation.load} (to remove it: ebsif remove "
-                    f"{installation.module})")
-    return status
-
-
-def check_what_is_lost(options: Namespace, request: Request, extension: Extension, installation: Installation) -> None:
-    """
-    Say which packages the name of a changed extension would no longer stand for.
-
-    They are lost if a file says all that it has, or if a newer one has more than the one that is changed. Raise
-    ExtendingError if nobody has asked for the earlier one: it is loaded in a shell since before the newer one.
-    """
-    newest = list(extending.of_name(extension.base.module, extension.name).values())[-1]
-    is_newest = newest.root == installation.root
-    if not (is_newest or options.module or options.date):
-        def typed(module: str) -> str:
-            return shlex.join(["ebsif", "extend", module, *request.words[1:]])
-
-        raise ExtendingError(
-            f"{shown(installation)} is loaded, but `{extension.name}` means {shown(newest)} now, without whose changes "
-            f"the new one would be made. To change the newest: {typed(f'{extension.base.module}-{extension.name}')} "
-            f"(or, to go on from the loaded one: {typed(shown(installation))})")
-    if not is_newest or options.requirements or options.from_venv:
-        check_name(request, extension)
-
-
-def change_packages(options: Namespace, environment: Environment, container: Container) -> bool:
-    """Change the packages of an extension as the options say; return whether anything is different."""
-    before = environment.asked
-    if options.remove:
-        change.remove(environment, options.remove)
-    if options.requirements or options.from_venv:
-        change.replace(environment, wanted_packages(options, container), options.name)
-    elif options.add:
-        change.add(environment, change.parse(options.add), options.name)
-    if options.replace:
-        environment.stages[environment.inherited:] = replacing.allow(
-            environment.own, replacing.parse(options.replace))
-    environment.stages = extending.append(environment.stages[:environment.inherited], extending.with_commands(
-        environment.own, commands_of(options)), options.name)
-    return options.rebuild or environment.changed_by_hand or environment.asked != before
-
-
-def repeat(options: Namespace, names: Names) -> int:
-    """Install what a lock says; return the exit status."""
-    request = request_of(options)
-    require_place(request)
-    framework.session(tuple(options.more))
-    record, site = repeating.read(options.from_lock), settings_of(options).site()
-    options.name = options.name or repeating.name_in(record)
-    if options.module:
-        base = names.find(options.module)
-        container = bases.without_extension(bases.of_installation(base, site), base) \
-            if isinstance(base, Installation) else bases.chosen(names, options.module, site)
-    else:
-        container = repeating.base_of(record, names.containers, site)
-    # --check runs commands, too: it tries the installation
-    if not agreed(request, options.from_lock, [*trust.uses(record.stages)], request.check or request.installs,
-                  options.yes):
-        return FOUND
-    check_name(request, Extension(container, options.name, record.stages))
-    if repeating.has_other_image(container, record):
-        output.note(f"{container.module} has another image than {options.from_lock}: the packages in "
-                    f"{options.from_lock} are installed in the same versions, except those that the image already has")
-        container, stages = repeating.adapted(container, record)
-        return make(request, Extension(container, options.name, change.simplest(stages)))
-    text = options.from_lock.read_text(encoding="utf-8")
-    return make(request, Extension(
-        repeating.repeated(container, record), options.name,
-        companions={"lock": Companion(lockfile.COPY_SUFFIX, lambda path, again: write_file(path, text, again, "lock"))},
-        is_same=lambda path: repeating.is_same(path, record),
-        planned=lambda extended: repeating.check(extended, record, options.more, options.image)))

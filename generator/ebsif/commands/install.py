@@ -14,9 +14,8 @@ from argparse import ArgumentParser, Namespace
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.commands.options import add_dry_run, add_output, add_settings, complete, offer, settings_of
-from ebsif.eb import framework
-from ebsif.environments import installing
-from ebsif.environments.outcome import Request, require_place
+from ebsif.environments import making
+from ebsif.environments.making import Request
 from ebsif.errors import FAILED, EbsifError, UsageError
 from ebsif.files import message_of
 from ebsif.report import output
@@ -47,17 +46,15 @@ def run(options: Namespace) -> int:
     """Install modules; return the exit status."""
     if bool(options.names) == options.all:
         raise UsageError("give the containers to install (`ebsif list`), or all of them with --all")
-    # also reports mistakes in eb's options or configuration
-    framework.session(tuple(options.more))
-    settings = settings_of(options)
-    containers = settings.containers(settings.site())
     request = Request(options.command, output=options.output, dry_run=options.dry_run, install=True,
                       rebuild=options.rebuild, more=tuple(options.more))
-    require_place(request)
+    making.begin(request)
+    settings = settings_of(options)
+    containers = settings.containers(settings.site())
     if options.all:
         return install_all([one for one in containers if one.is_own or not settings.is_for_account], request)
     chosen = [selection.find_one(containers, name) for name in options.names]
-    return max(installing.install(installing.look(one, request), request) for one in dict.fromkeys(chosen))
+    return max(making.install_container(making.look(one, request), request) for one in dict.fromkeys(chosen))
 
 
 def install_all(containers: list[Container], request: Request) -> int:
@@ -65,10 +62,10 @@ def install_all(containers: list[Container], request: Request) -> int:
     status, done = 0, 0
     for container in containers:
         try:
-            wanted = installing.look(container, request)
+            wanted = making.look(container, request)
             if (container.archived and not wanted.there) or (wanted.there and not wanted.has_changed):
                 continue
-            status = max(status, installing.install(wanted, request))
+            status = max(status, making.install_container(wanted, request))
             done += not (wanted.there and not request.again)
         except (EbsifError, OSError) as error:
             output.error(f"{container.module_or_version}: {message_of(error)}")

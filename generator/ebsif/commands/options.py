@@ -2,8 +2,6 @@
 
 import argparse
 import contextlib
-import shlex
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -11,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Optional
 from easybuild.easyblocks.generic.container import lockfile
 
 from ebsif.catalogue.settings import Settings, read_settings
-from ebsif.errors import EbsifError
 from ebsif.parsing import Help, common_group
 
 if TYPE_CHECKING:
-    from ebsif.environments.outcome import Request
+    from ebsif.environments.making import Request
     from ebsif.installed.names import Names
 
 # Ways to name what is installed; the names and directories that `names.installations` takes.
@@ -126,42 +123,8 @@ def add_license(parser: argparse._ActionsContainer) -> None:
 
 
 def add_yes(parser: argparse._ActionsContainer) -> None:
-    """Add --yes, for commands that ask `confirmed`."""
+    """Add --yes, for commands that ask."""
     parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
-
-
-def confirmed(question: str, without_terminal: EbsifError) -> bool:
-    """Return whether the user confirms at a terminal; raise an error where there is none."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise without_terminal
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def with_yes(request: "Request") -> list[str]:
-    """Return the arguments of a command, with --yes before those for eb."""
-    words = list(request.words)
-    words.insert(words.index("--") if "--" in words else len(words), "--yes")
-    return words
-
-
-def agreed(request: "Request", place: object, uses: list[str], runs: bool, yes: bool) -> bool:
-    """
-    Show what the lock in a place, which may be somebody else's, runs or uses; return whether the person goes on.
-
-    It is asked for if the command `runs` it, unless `yes` is true. Raise EbsifError where there is no terminal.
-    """
-    if not uses or request.dry_run:
-        return True
-    print(f"ebsif: besides packages, {place} has:", *(f"  {line}" for line in uses), sep="\n", file=sys.stderr)
-    if not runs or yes:
-        return True
-    if confirmed("Do you trust whoever wrote it, and go on?", EbsifError(
-            "nothing was done, because there is no terminal to ask on: if you trust whoever wrote it, "
-            f"{shlex.join(['ebsif', *with_yes(request)])}")):
-        return True
-    print("ebsif: nothing was done", file=sys.stderr)
-    return False
 
 
 def add_outcome(parser: argparse.ArgumentParser) -> None:
@@ -185,12 +148,13 @@ def add_outcome(parser: argparse.ArgumentParser) -> None:
 def request_of(options: argparse.Namespace) -> "Request":
     """Return what the options of `add_outcome` ask for."""
     # only the commands that need it import EasyBuild
-    from ebsif.environments.outcome import Request
+    from ebsif.environments.making import Request
 
-    repeated = options.words if options.command == "extend" else ()
-    return Request(options.command, options.words, repeated, options.date, options.output, options.image,
-                   options.dry_run, options.check, options.install, options.rebuild, names_of(options),
-                   tuple(options.more))
+    return Request(
+        options.command, options.words, options.words if options.command == "extend" else (), date=options.date,
+        output=options.output, image=options.image, dry_run=options.dry_run, check=options.check,
+        install=options.install, rebuild=options.rebuild, yes=getattr(options, "yes", False), names=names_of(options),
+        more=tuple(options.more))
 
 
 def offer(completer: Callable[..., list[str]], argument: Any) -> None:

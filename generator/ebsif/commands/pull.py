@@ -16,21 +16,11 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX
 
-from ebsif.commands.options import add_outcome, add_settings, add_yes, agreed, names_of, request_of, settings_of
-from ebsif.eb import framework
-from ebsif.environments import artifact, extending, repeating, trust
+from ebsif.commands.options import add_outcome, add_settings, add_yes, request_of
+from ebsif.environments import artifact, making, repeating, trust
 from ebsif.environments.artifact import Artifact
-from ebsif.environments.outcome import (
-    Companion,
-    Extension,
-    Request,
-    check_name,
-    make,
-    require_place,
-    require_replaceable,
-    set_aside,
-    write_file,
-)
+from ebsif.environments.extension import Companion, Extension, check_names
+from ebsif.environments.making import Request
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
 from ebsif.images.registry.reference import open_repository
@@ -66,24 +56,23 @@ def run(options: Namespace) -> int:
         found = artifact.read(open_repository(options.reference))
     record, request = found.record, request_of(options)
     name = options.name or repeating.name_in(record)
-    extending.check_names(name)
-    require_place(request)
-    framework.session(tuple(options.more))
-    site = settings_of(options).site()
+    check_names(name)
+    making.begin(request)
+    names = request.names
     try:
-        container = repeating.base_of(record, names_of(options).containers, site)
+        container = repeating.base_of(record, names.containers, names.site)
     except repeating.MissingImageError as error:
         raise repeating.RepeatingError(f"{error.problem}, and {offer_lock(request, found, name)}") from None
-    container = repeating.repeated(container, record)
-    check_name(request, Extension(container, name, record.stages))
-    if not agreed(request, f"the lock in {found.name}", [*trust.uses(record.stages)], request.installs, options.yes):
+    if not trust.is_agreed(request, f"the lock in {found.name}", record.stages, request.installs):
         return FOUND
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
-    return make(request, Extension(
-        container, name, is_same=lambda path: repeating.is_same(path, record), planned=lambda _: planned(found),
+    extension = Extension(
+        repeating.repeated(container, record), name, stages=record.stages,
+        is_same=lambda path: repeating.is_same(path, record),
         companions={"squashfs": Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found)),
-                    "lock": Companion(COPY_SUFFIX, lambda path, again: write_file(
-                        path, found.text(artifact.LOCK), again, "lock"))}))
+                    "lock": Companion(COPY_SUFFIX, lambda path, again: making.write_file(
+                        path, found.text(artifact.LOCK), again, "lock"))})
+    return making.make(request, extension, lambda _: planned(found))
 
 
 def planned(found: Artifact) -> Plan:
@@ -102,7 +91,7 @@ def offer_lock(request: Request, found: Artifact, name: str) -> str:
         return (f"its user software fits no other image. {path} exists already, with different content: choose another "
                 "directory for its lock with -o")
     if not only_looks:
-        write_file(path, text, False, "lock")
+        making.write_file(path, text, False, "lock")
         print(path)
     return ("its user software fits no other image. To install the packages of its lock on another one: " + (
         "`ebsif pull` without --check or --dry-run writes the lock, then " if only_looks else "") +
@@ -118,9 +107,9 @@ def fetch_user_software(found: Artifact, path: Path, again: bool) -> None:
             if is_content(path, found.squashfs):
                 return
             if path.exists():
-                require_replaceable(path, again)
+                making.require_replaceable(path, again)
             artifact.download(found, file, progress)
         # another process may have been faster
         if path.exists() and not is_content(path, found.squashfs):
-            set_aside(path, "user software")
+            making.set_aside(path, "user software")
         file.replace(path)

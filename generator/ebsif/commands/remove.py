@@ -21,7 +21,6 @@ from ebsif.commands.options import (
     add_dry_run,
     add_yes,
     complete_installed,
-    confirmed,
     names_of,
     offer,
 )
@@ -32,6 +31,7 @@ from ebsif.installed import interpreter, places, removal, report
 from ebsif.installed.names import Names, shown
 from ebsif.installed.places import Installation
 from ebsif.report import output
+from ebsif.report.asking import confirmed
 from ebsif.report.steps import working
 
 EXAMPLES = """\

@@ -9,10 +9,9 @@ from easybuild.easyblocks.generic.container.requirements import lines_of, stages
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
-from ebsif.commands.options import add_name, add_outcome, add_settings, names_of, request_of, settings_of
-from ebsif.eb import framework
-from ebsif.environments import bases, change, extending, system
-from ebsif.environments.outcome import Extension, make
+from ebsif.commands.options import add_name, add_outcome, add_settings, request_of
+from ebsif.environments import bases, change, making, system
+from ebsif.environments.extension import ExtendingError, Extension
 from ebsif.installed import compare, places
 from ebsif.packages import requirements
 from ebsif.report import output
@@ -55,19 +54,20 @@ def extending_words(options: Namespace, container: Container, name: str, stages:
 
 
 def run(options: Namespace) -> int:
-    """Write the easyconfig of the upgraded extension; return the exit status."""
-    framework.session(tuple(options.more))
-    names = names_of(options)
+    """Make the upgraded extension; return the exit status."""
+    request = request_of(options)
+    making.begin(request)
+    names = request.names
     path = names.easyconfig(options.easyconfig)
     if not isinstance(path, Path):
-        raise extending.ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "
-                                       "`ebsif extend` on the newer one")
+        raise ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "
+                             "`ebsif extend` on the newer one")
     stages, name, _ = compare.extension_of(path, options.module)
-    container = system.joined(bases.chosen(names, options.module, settings_of(options).site()),
+    container = system.joined(bases.container_of(names.find(options.module), names),
                               system_of(compare.parameters_of(path).get("system_packages")))
     root = path.parent.parent
-    request = replace(request_of(options), repeated=extending_words(options, container, name, stages))
-    status = make(request, Extension(container, name, stages))
+    request = replace(request, repeated=extending_words(options, container, name, stages))
+    status = making.make(request, Extension(container, name, stages, keeps_all=True))
     if (root / lockfile.RECORD).is_file():
         before = places.of_directory(root)
         change.report_left_behind(before, f"{container.module}-{name}", stages)

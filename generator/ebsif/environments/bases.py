@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.lockfile import InstalledImage
@@ -13,7 +13,7 @@ from ebsif.catalogue.site import Site
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import lock
-from ebsif.installed.names import Names
+from ebsif.installed.names import Found, Names, NamingError
 from ebsif.installed.places import Installation
 
 # Parameters that are written from fields, or that another module must not have.
@@ -95,12 +95,12 @@ def without_extension(container: Container, installation: Installation) -> Conta
     return container.replace(suffix=container.versionsuffix.removesuffix(end))
 
 
-def chosen(names: Names, text: Optional[str], site: Site) -> Container:
-    """Return the container with a name: one of the catalogue, else that of an installation or easyconfig."""
-    found = names.find(text)
+def container_of(found: Found, names: Names) -> Container:
+    """Return the container that was found: one of the catalogue, else that of an installation or easyconfig."""
     if isinstance(found, Container):
         return found
-    if isinstance(found, Installation) and (container := names.record_of(found)):
-        return container
-    path = names.easyconfig(text)
-    return read(Path(path), site)
+    if isinstance(found, Installation):
+        return names.record_of(found) or of_installation(found, names.site)
+    if found.suffix != ".eb":
+        raise NamingError(f"{found}: no easyconfig")
+    return read(found, names.site)

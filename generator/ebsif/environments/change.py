@@ -1,7 +1,6 @@
 """Change an installed extension: add, remove or replace packages, while all others keep their exact versions."""
 
 import contextlib
-import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import as_parameter
 from ebsif.catalogue.selection import did_you_mean
 from ebsif.catalogue.site import Site
-from ebsif.environments import bases, extending
+from ebsif.environments import bases
+from ebsif.environments import extension as extensions
 from ebsif.errors import EbsifError
 from ebsif.installed import current
 from ebsif.installed.names import Names
@@ -45,9 +45,9 @@ class Environment:
 
     `stages` are what the user asked for, including packages added by hand; the first of them, `inherited` in number,
     are those of the base. `packages` are in user software, and `image` has versions, both by normalized name.
-    `by_hand` are the lines of the packages added by hand; `lines_before` are all lines before the stages were changed,
-    and `needed_before` the packages that they needed. `has_system`: whether there are packages of the image's
-    distribution, too.
+    `by_hand` are the lines of the packages added by hand. `asked_before` and `lines_before` are what was asked for
+    before the stages were changed, and `needed_before` the packages that this needed. `has_system`: whether there are
+    packages of the image's distribution, too.
     """
 
     module: str
@@ -59,6 +59,7 @@ class Environment:
     changed_by_hand: bool = False
     has_system: bool = False
     by_hand: Sequence[str] = ()
+    asked_before: Sequence[dict[str, Any]] = ()
     lines_before: frozenset[str] = frozenset()
     needed_before: frozenset[str] = frozenset()
 
@@ -76,6 +77,11 @@ class Environment:
     def asked(self) -> list[dict[str, Any]]:
         """What was asked for, to compare: the stages without comments."""
         return [{**stage, "requirements": lines_of(stage)} for stage in self.stages]
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything else is asked for than before."""
+        return self.asked != self.asked_before
 
     @property
     def pins(self) -> list[str]:
@@ -149,6 +155,7 @@ def environment_of(installation: Installation, container: Container, names: Name
     environment = Environment(installation.module, stages, inherited, packages, record.image_versions,
                               record.versions.get("python"))
     add_changes_by_hand(environment, record.venv_versions)
+    environment.asked_before = environment.asked
     environment.lines_before = frozenset(environment.lines)
     environment.needed_before = frozenset(environment.needed_by(environment.lines))
     return environment
@@ -326,7 +333,7 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
         last[0]["requirements"] += left
         return
     environment.stages = [{**stage, "requirements": list(stage["requirements"])}
-                          for stage in extending.append(environment.stages, made, name)]
+                          for stage in extensions.append(environment.stages, made, name)]
 
 
 def replace(environment: Environment, wanted: list, name: str) -> None:
@@ -336,7 +343,7 @@ def replace(environment: Environment, wanted: list, name: str) -> None:
     Packages added by hand stay (E-08), and so do stages of commands only, which came with system packages.
     """
     commands = [stage for stage in environment.own if not lines_of(stage)]
-    environment.stages = extending.append([*environment.stages[: environment.inherited], *commands], wanted, name)
+    environment.stages = extensions.append([*environment.stages[: environment.inherited], *commands], wanted, name)
     asked = requirements.names_in(wanted)
     add_lines(environment, [line for line in environment.by_hand if name_in(line) not in asked], "by hand")
 
@@ -404,13 +411,6 @@ def why_not_removable(environment: Environment, name: str, text: str) -> str:
 def pinned(container: Container, environment: Environment) -> Container:
     """Return a container in which the packages of an environment keep their versions."""
     return container.replace(parameters={**container.parameters, "constraints": environment.pins})
-
-
-def start_from(installation: Installation) -> None:
-    """Let eb start with the packages of an installation, where that leads to the same result."""
-    from easybuild.easyblocks.generic.container.venv import REUSE_VARIABLE
-
-    os.environ[REUSE_VARIABLE] = str(installation.root)
 
 
 def simplest(stages: list[dict[str, Any]]) -> list[Any]:

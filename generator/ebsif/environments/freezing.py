@@ -4,9 +4,9 @@ import ast
 import re
 from typing import Any, Optional
 
-from ebsif.environments.extending import check_names, free_dates
+from ebsif.environments.extension import check_names, free_dates, of_name
 from ebsif.errors import EbsifError
-from ebsif.installed import current
+from ebsif.installed import current, places
 from ebsif.installed.places import Installation
 from ebsif.render.easyconfig import literal
 
@@ -36,7 +36,8 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
         name = name or installation.extension[0]
     if not name:
         raise FreezingError(f"{installation.module} has no name of an extension: choose one with --name")
-    date = date or next(free_dates(f"{module['name']}/{module['version']}{base}", name))
+    module_name = f"{module['name']}/{module['version']}{base}"
+    date = date or next(free_dates(of_name(module_name, name, places.everything())))
     check_names(name, date)
     suffix, text = f"{base}-{name}-{date}", path.read_text(encoding="utf-8")
     # all versions are in the requirements

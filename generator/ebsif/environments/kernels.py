@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container.install import (
 from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, USER_SOFTWARE_VARIABLE
 
 from ebsif import files
-from ebsif.environments.outcome import set_aside
+from ebsif.environments.making import set_aside
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter, places
 from ebsif.installed.names import Names, undated

@@ -3,7 +3,7 @@
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional, Union
@@ -17,7 +17,7 @@ from easybuild.easyblocks.generic.container.written import Unfit, read_written
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import as_parameter
 from ebsif.eb import framework, running
-from ebsif.environments.extending import ExtendingError, no_image, sources
+from ebsif.environments.extension import ExtendingError, no_image, sources
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
@@ -55,12 +55,13 @@ class Plan:
 
 
 def check(container: Container, options: Sequence[str] = (), image: Optional[Path] = None,
-          kept: Iterable[str] = ()) -> Plan:
+          kept: Iterable[str] = (), variables: Optional[Mapping[str, str]] = None) -> Plan:
     """
     Return what pip does: eb builds as in an installation, but in a temporary directory, and imports what was asked for.
 
-    `options` are more options for eb, `image` is for an eb that doesn't find it, and packages in `kept` keep their
-    version (F-10). Raise ExtendingError if the check itself fails: no image, no network, eb refuses its options.
+    `options` and `variables` are more of them for eb, `image` is for an eb that doesn't find it, and packages in `kept`
+    keep their version (F-10). Raise ExtendingError if the check itself fails: no image, no network, eb refuses its
+    options.
     """
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.packages import Packages, artifacts_in
@@ -74,7 +75,8 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
         path.write_text(easyconfig.render(planned), encoding="utf-8")
         # nothing of a check is left, unless the user has another --tmpdir; their --buildpath has no reports
         done = running.install([path, f"--tmpdir={folder}", *options, *framework.only_build(folder, "test"),
-                                "--disable-enforce-checksums", sources(container)], **{CHECK_VARIABLE: "1"})
+                                "--disable-enforce-checksums", sources(container)],
+                               **{CHECK_VARIABLE: "1", **(variables or {})})
         if done.status:
             return Plan(problem=problem(done, container, folder))
         items = [item for report in written(folder, "report.json") for item in json.loads(report)["install"]]

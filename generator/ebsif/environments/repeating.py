@@ -16,7 +16,7 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Stage, SystemPackages
 from ebsif.catalogue.site import Site
 from ebsif.environments import bases, plan, system
-from ebsif.environments.extending import known_image
+from ebsif.environments.extension import known_image
 from ebsif.environments.plan import REASONS, Addition, Plan
 from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import imagestate, lock, places

@@ -13,8 +13,9 @@ from easybuild.easyblocks.generic.container.requirements import requirement_text
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
-from ebsif.environments import change, extending
-from ebsif.environments.extending import ExtendingError
+from ebsif.environments import change
+from ebsif.environments import extension as extensions
+from ebsif.environments.extension import ExtendingError
 from ebsif.images import inspection
 from ebsif.packages.formats.wanted import Image, lock_again, other_versions
 from ebsif.packages.requirements import extras_in, lines_of, name_in, parsed, with_extras
@@ -103,7 +104,7 @@ def why_impossible(container: Container, stages: Sequence[Any], own: Collection[
     Empty if there is nothing. pip would find that too, but after downloading everything else. `own` are the normalized
     names of packages in user software, which may hide those of the image. An image that isn't here can't be asked.
     """
-    known = extending.known_image(container)
+    known = extensions.known_image(container)
     if not conflicts(stages, known.packages, own, known):
         return ""
     try:
@@ -205,9 +206,9 @@ def dependents(name: str, image: Any, own: Mapping[str, Package], changing: Coll
 
 def image_of(container: Container) -> Path:
     """Return the image of a container on this machine; raise ExtendingError if it isn't found."""
-    folders = extending.sources(container).partition("=")[2].split(":")
+    folders = extensions.sources(container).partition("=")[2].split(":")
     places = [*(path for _, path in container.image_places), *(Path(one, container.file_name) for one in folders)]
     found = next((path for path in places if path.is_file()), None)
     if not found:
-        raise extending.no_image(container)
+        raise extensions.no_image(container)
     return found

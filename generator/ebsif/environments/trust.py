@@ -1,17 +1,42 @@
 """What a lock or artifact of somebody else would run or use; commands show it, and ask first (P-07)."""
 
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from easybuild.easyblocks.generic.container.requirements import lines_of, local_path
 from easybuild.easyblocks.generic.container.written import escape
 
+from ebsif.environments.making import Request
+from ebsif.errors import EbsifError
+from ebsif.report.asking import confirmed
+
 # Properties of a stage that do more than name packages, and what an installation does with each value.
 WHAT = {
     "modules": "loads the module", "env": "sets", "index_url": "takes packages from",
     "extra_index_url": "takes packages from", "find_links": "takes packages from", "options": "gives pip",
     "patches": "changes the source with", "pre": "runs", "post": "runs", "verify": "runs"}
+
+
+def is_agreed(request: Request, place: object, stages: Sequence[dict[str, Any]], runs: bool) -> bool:
+    """
+    Show what the lock in a place, which may be somebody else's, runs or uses; return whether the person goes on.
+
+    It is asked for if the command `runs` it, except with --yes. Raise EbsifError where there is no terminal.
+    """
+    lines = list(uses(stages))
+    if not lines or request.dry_run:
+        return True
+    print(f"ebsif: besides packages, {place} has:", *(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
+    if not runs or request.yes:
+        return True
+    if confirmed("Do you trust whoever wrote it, and go on?", EbsifError(
+            "nothing was done, because there is no terminal to ask on: if you trust whoever wrote it, "
+            f"{request.command_with('--yes')}")):
+        return True
+    print("ebsif: nothing was done", file=sys.stderr)
+    return False
 
 
 def uses(stages: Sequence[dict[str, Any]]) -> Iterator[str]:

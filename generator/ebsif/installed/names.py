@@ -17,7 +17,8 @@ from easybuild.easyblocks.generic.container.texts import shown_module
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.selection import plain
-from ebsif.catalogue.settings import read_settings
+from ebsif.catalogue.settings import Settings, read_settings
+from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import expanded, is_there
 from ebsif.installed import imagestate, places
@@ -45,10 +46,19 @@ class Names:
         self.said: set[str] = set()
 
     @cached_property
+    def settings(self) -> Settings:
+        """The settings for the chosen site."""
+        return read_settings(*self.chosen)
+
+    @cached_property
+    def site(self) -> Site:
+        """The chosen site."""
+        return self.settings.site()
+
+    @cached_property
     def containers(self) -> list[Container]:
         """The catalogue of the chosen site."""
-        settings = read_settings(*self.chosen)
-        return settings.containers(settings.site())
+        return self.settings.containers(self.site)
 
     @cached_property
     def recorded(self) -> list[Container]:

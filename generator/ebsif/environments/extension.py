@@ -1,11 +1,13 @@
-"""Add packages of a user to a container: the container with its own version suffix, and a check with pip."""
+"""An extension, packages of a user on top of a container: its stages, its names and dates, and those that are there."""
 
 import glob
 import itertools
+import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -20,18 +22,94 @@ from ebsif.eb import framework
 from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import lock, places
 from ebsif.installed.names import shown
-from ebsif.installed.places import Installation
+from ebsif.installed.places import WRITTEN, Installation
 from ebsif.packages.formats.wanted import Image
+from ebsif.render import easyconfig
 
 TODAY = "%Y%m%d"
 # Ends the description of an extension.
 ADDITION = "\nWith additional packages of the user's choice."
 # The name of a stage that installs nothing.
 COMMANDS = "commands"
+HEADER = WRITTEN + "{}`: yours to change."
 
 
 class ExtendingError(EbsifError):
     """A container can't be extended; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A file that an easyconfig names: the suffix that replaces `.eb`, and what writes it, perhaps over another one."""
+
+    suffix: str
+    write: Callable[[Path, bool], None]
+
+
+@dataclass(frozen=True)
+class Extension:
+    """
+    An extension to make: packages on top of a container, under a name.
+
+    `wanted` are stages or lines of a requirements.txt, and `kept` constraints: packages of the extension that is
+    changed, which keep their version. The extension may repeat a lock instead, with these `stages`, which is a
+    companion, by the key of the easyconfig parameter `requirements`; `is_same` then says whether an easyconfig repeats
+    it. `problem` is why it can't be installed, if that is known already.
+
+    `before` is the installation whose packages it starts with. If `is_change`, it is a later one of the same name,
+    which has the date only to replace it; `known` are the extensions of that name to start from (see
+    `times_of_records`), by default those that are there when it is made. `added` are the options with packages that
+    the command line adds to nothing, and `keeps_all` says that none of an earlier one of that name are lost.
+    """
+
+    base: Container
+    name: str
+    wanted: Sequence[Union[str, dict]] = ()
+    kept: Sequence[str] = ()
+    stages: Sequence[dict] = ()
+    companions: Mapping[str, Companion] = field(default_factory=dict)
+    is_same: Optional[Callable[[Path], bool]] = None
+    problem: str = ""
+    before: Optional[Installation] = None
+    is_change: bool = False
+    date: Optional[str] = None
+    known: Optional[Mapping[str, int]] = None
+    added: Sequence[str] = ()
+    keeps_all: bool = False
+
+    def container(self, date: str) -> Container:
+        """Return the extended container with a date; see `extend`."""
+        extended = extend(self.base, self.wanted, self.name, date)
+        names = {key: Path(extended.easyconfig_name).with_suffix(companion.suffix).name
+                 for key, companion in self.companions.items()}
+        return extend(self.base, names, self.name, date) if names else extended
+
+    def module(self, date: str) -> str:
+        """Return the name of its module with a date."""
+        return f"{self.base.module}-{self.name}-{date}"
+
+    def text(self, date: str, command: str) -> str:
+        """Return the text of its easyconfig with a date, as written by a command."""
+        return easyconfig.render(self.container(date), HEADER.format(command))
+
+    def variables(self, known: Optional[Mapping[str, int]] = None) -> dict[str, str]:
+        """
+        Return the variables of eb to start with the packages of an installation, where that leads to the same result.
+
+        eb stops if there are other extensions of the name than those that are `known`.
+        """
+        # imports EasyBuild
+        from easybuild.easyblocks.generic.container.venv import REUSE_VARIABLE
+
+        start = {REUSE_VARIABLE: str(self.before.root)} if self.before else {}
+        return {**start, **({} if known is None else {modulerc.KNOWN_VARIABLE: json.dumps(known)})}
+
+    def is_in(self, path: Path, date: str) -> bool:
+        """Return whether an easyconfig is that of this extension, whichever command has written it."""
+        if self.is_same:
+            return self.is_same(path)
+        first, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        return first.startswith(WRITTEN) and rest == self.text(date, "").partition("\n")[2]
 
 
 def extend(container: Container, wanted: Union[Sequence, dict], name: str, date: str) -> Container:
@@ -85,7 +163,7 @@ def append(stages: list[dict], wanted: list, name: str) -> list[dict]:
     return joined
 
 
-def with_commands(wanted: list, properties: dict[str, Any]) -> list:
+def with_commands(wanted: list, properties: Mapping[str, Any]) -> list:
     """
     Return stages or lines with properties of stages.
 
@@ -107,29 +185,33 @@ def with_commands(wanted: list, properties: dict[str, Any]) -> list:
     return stages
 
 
-def of_name(module: str, name: str) -> dict[str, Installation]:
+def of_base(module: str, there: Iterable[Installation]) -> list[tuple[str, str, Installation]]:
+    """Return name, date and installation of the extensions of a module among those that are there, newest last."""
+    extensions = [(*one.extension, one) for one in there if one.base == module and one.extension]
+    return sorted(extensions, key=lambda item: newest.date_key(item[1]))
+
+
+def of_name(module: str, name: str, there: Iterable[Installation]) -> dict[str, Installation]:
     """Return the installed extensions of a module with a name, by date, the newest one last."""
-    extensions = {one.extension[1]: one for one in places.everything()
-                  if one.base == module and one.extension and one.extension[0] == name}
-    return dict(sorted(extensions.items(), key=lambda item: newest.date_key(item[0])))
+    return {date: one for other, date, one in of_base(module, there) if other == name}
 
 
-def times_of_records(module: str, name: str) -> dict[str, int]:
+def times_of_records(module: str, name: str, there: Iterable[Installation]) -> dict[str, int]:
     """Return when the extensions of a module with a name were installed, by directory, also those that others have."""
-    return {os.path.realpath(one.root): modulerc.time_of(str(one.root)) for one in places.everything()
-            if one.base == module and one.extension and one.extension[0] == name}
+    return {os.path.realpath(one.root): modulerc.time_of(str(one.root))
+            for other, _, one in of_base(module, there) if other == name}
 
 
-def of_today(module: str, name: str) -> dict[str, Installation]:
-    """Return the installed extensions of a module with a name and today's date, perhaps with a number."""
+def of_today(earlier: Iterable[str]) -> list[str]:
+    """Return those of the dates of extensions that are today, perhaps with a number."""
     today = rf"{time.strftime(TODAY)}(\.\d+)?"
-    return {date: one for date, one in of_name(module, name).items() if re.fullmatch(today, date)}
+    return [date for date in earlier if re.fullmatch(today, date)]
 
 
-def free_dates(module: str, name: str) -> Iterator[str]:
-    """Yield today's date with the numbers after those of the extensions that are installed; the first has none."""
-    today, earlier = time.strftime(TODAY), list(of_today(module, name))
-    last = int(earlier[-1].partition(".")[2] or 1) if earlier else 0
+def free_dates(earlier: Iterable[str]) -> Iterator[str]:
+    """Yield today's date with the numbers after those of earlier extensions, the newest last; the first has none."""
+    today, taken = time.strftime(TODAY), of_today(earlier)
+    last = int(taken[-1].partition(".")[2] or 1) if taken else 0
     for number in itertools.count(last + 1):
         yield today if number == 1 else f"{today}.{number}"
 

@@ -1,23 +1,23 @@
 """
-Write, check and install the easyconfig of an extension, for `ebsif extend`, `ebsif pull` and `ebsif upgrade`.
+Make a module, for every command that does: write its easyconfig, show what pip would do, or let eb install it.
 
-`ebsif install` installs what is in the catalogue in the same way (`installing.py`).
+A command asks for that with a Request. What is made is an Extension (`ebsif extend`, `upgrade`, `pull`), or a container
+of the catalogue (`ebsif install`).
 """
 
 import contextlib
 import itertools
-import json
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional, Union
+from typing import Callable, Optional
 
-from easybuild.easyblocks.generic.container import modulerc, newest
+from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.texts import system_names
 
 from ebsif import files, remedies
@@ -26,15 +26,17 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import system_of
 from ebsif.catalogue.selection import plain
 from ebsif.eb import framework, running
-from ebsif.environments import extending, plan
-from ebsif.environments.extending import ExtendingError
+from ebsif.environments import extension as extensions
+from ebsif.environments import plan
+from ebsif.environments.extension import ExtendingError, Extension
 from ebsif.environments.plan import Plan
-from ebsif.errors import FOUND
+from ebsif.errors import FOUND, EbsifError
 from ebsif.installed import places
 from ebsif.installed.names import Names, shown
-from ebsif.installed.places import WRITTEN, Installation
+from ebsif.installed.places import Installation
 from ebsif.packages.requirements import names_in
-from ebsif.render import easyconfig
+from ebsif.render import easyconfig, rendering
+from ebsif.render.rendering import Rendered
 from ebsif.report import output
 from ebsif.report.steps import format_time
 
@@ -42,7 +44,6 @@ from ebsif.report.steps import format_time
 FORCING = frozenset(("--rebuild", "--force", "-f"))
 # EasyBuild's message if another eb installs the same module, or if its lock stayed.
 LOCKED = re.compile(r"Lock (.*) already exists, aborting!")
-HEADER = WRITTEN + "{}`: yours to change."
 # Where EasyBuild installs by default, below the home directory.
 DEFAULT_PREFIX = ".local/easybuild"
 
@@ -50,11 +51,11 @@ DEFAULT_PREFIX = ".local/easybuild"
 @dataclass(frozen=True)
 class Request:
     """
-    What is to be done with an extension: the options of a command, which was typed with `words`.
+    What is to be done with a module: the options of a command, which was typed with `words`.
 
     `repeated` is a command of `ebsif extend` that asks for the same, to which remedies add options; empty if there is
     none. `names` are those that are taken. `output` is the directory for the easyconfig, `image` what to check with if
-    eb doesn't find it, and `more` are options of eb.
+    eb doesn't find it, `yes` that nobody is asked, and `more` are options of eb.
     """
 
     command: str
@@ -67,6 +68,7 @@ class Request:
     check: bool = False
     install: bool = False
     rebuild: bool = False
+    yes: bool = False
     names: Names = field(default_factory=Names)
     more: Sequence[str] = ()
 
@@ -85,68 +87,31 @@ class Request:
         """Whether a module is to be installed again if it is there."""
         return self.rebuild or not FORCING.isdisjoint(self.more)
 
+    def command_with(self, option: str) -> str:
+        """Return the command with one more option, before those of eb."""
+        words = list(self.words)
+        words.insert(words.index("--") if "--" in words else len(words), option)
+        return shlex.join(["ebsif", *words])
+
 
 class InUseError(ExtendingError):
     """Another eb installs the module, perhaps from the files that this attempt has written."""
 
 
-@dataclass(frozen=True)
-class Companion:
-    """A file that an easyconfig names: the suffix that replaces `.eb`, and what writes it, perhaps over another one."""
-
-    suffix: str
-    write: Callable[[Path, bool], None]
+class InstallingError(EbsifError):
+    """A container can't be installed; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Extension:
+def begin(request: Request) -> None:
     """
-    An extension to make: packages on top of a container, under a name.
+    Configure EasyBuild with the options of a request, which counts for everything that is read from then on.
 
-    `known` are the extensions of that name to start from; see `times_of_records`. By default, they are those that are
-    there when it is made.
-
-    `wanted` are stages or lines of a requirements.txt, and `kept` constraints: packages of the extension that is
-    changed, which keep their version. The extension may repeat a lock instead, which is a companion, by the key of the
-    easyconfig parameter `requirements`; `is_same` then says whether an easyconfig repeats it, and `planned` what pip
-    would do.
+    Raise an error because of mistakes in eb's options or configuration, or directories where nothing can be written.
     """
-
-    base: Container
-    name: str
-    wanted: Sequence[Union[str, dict]] = ()
-    kept: Sequence[str] = ()
-    companions: Mapping[str, Companion] = field(default_factory=dict)
-    is_same: Optional[Callable[[Path], bool]] = None
-    planned: Optional[Callable[[Container], Plan]] = None
-    known: Optional[Mapping[str, int]] = None
-
-    def container(self, date: str) -> Container:
-        """Return the extended container with a date; see `extending.extend`."""
-        extended = extending.extend(self.base, self.wanted, self.name, date)
-        names = {key: Path(extended.easyconfig_name).with_suffix(companion.suffix).name
-                 for key, companion in self.companions.items()}
-        return extending.extend(self.base, names, self.name, date) if names else extended
-
-    def module(self, date: str) -> str:
-        """Return the name of its module with a date."""
-        return f"{self.base.module}-{self.name}-{date}"
-
-    def text(self, date: str, command: str) -> str:
-        """Return the text of its easyconfig with a date, as written by a command."""
-        return easyconfig.render(self.container(date), HEADER.format(command))
-
-    def is_in(self, path: Path, date: str) -> bool:
-        """Return whether an easyconfig is that of this extension, whichever command has written it."""
-        if self.is_same:
-            return self.is_same(path)
-        first, _, rest = path.read_text(encoding="utf-8").partition("\n")
-        return first.startswith(WRITTEN) and rest == self.text(date, "").partition("\n")[2]
-
-    def plan(self, date: str, request: Request) -> Plan:
-        """Return what pip would do."""
-        extended = self.container(date)
-        return self.planned(extended) if self.planned else plan.check(extended, request.more, request.image, self.kept)
+    framework.session(tuple(request.more))
+    wrong = closed_place(request) if request.installs and not request.dry_run else None
+    if wrong:
+        raise ExtendingError(wrong)
 
 
 def own_folder() -> Path:
@@ -154,23 +119,31 @@ def own_folder() -> Path:
     return files.data_folder() / "easyconfigs"
 
 
-def make(request: Request, extension: Extension) -> int:
-    """Write the easyconfig of an extension, check it, or install it; return the exit status."""
-    if request.installs or request.check:
-        # report mistakes in eb's options or configuration before anything is written
-        framework.session(tuple(request.more))
-    require_place(request)
-    require_free_name(request.names, extension)
+# --- extensions
+
+
+def make(request: Request, extension: Extension, planned: Optional[Callable[[Container], Plan]] = None) -> int:
+    """
+    Write the easyconfig of an extension, check it, or install it; return the exit status.
+
+    What pip would do is asked of eb, unless it is `planned`.
+    """
+    there = places.everything()
+    require_free_name(request.names, extension, there)
+    earlier = extensions.of_name(extension.base.module, extension.name, there)
     known = extension.known
     if known is None:
-        known = extending.times_of_records(extension.base.module, extension.name)
-    date, same = choose_date(request, extension)
+        known = extensions.times_of_records(extension.base.module, extension.name, there)
+    report_lost(extension, list(earlier.values()))
+    date, same = choose_date(request, extension, earlier)
     if same:
         return nothing_to_do(same)
     if request.check:
-        status = show_plan(request, extension, date)
+        status = show_plan(request, extension, date, planned)
         if status is not None:
             return status
+    if extension.problem and not request.dry_run:
+        raise ExtendingError(extension.problem)
     text = extension.text(date, request.command)
     if request.dry_run:
         print(text, end="")
@@ -178,6 +151,20 @@ def make(request: Request, extension: Extension) -> int:
     path = request.folder / extension.container(date).easyconfig_name
     if not extension.companions and path.exists() and extension.is_in(path, date):
         text = path.read_text(encoding="utf-8")
+    written = write(request, extension, path, text, date, known)
+    if request.installs:
+        report_earlier(request, extension)
+        return 0
+    for one in written:
+        print(one)
+    output.hint(f"install it with: {framework.command([path])}")
+    output.hint(f"then: {framework.place_of(path.resolve()).load}")
+    return 0
+
+
+def write(request: Request, extension: Extension, path: Path, text: str, date: str,
+          known: Mapping[str, int]) -> list[Path]:
+    """Write the easyconfig of an extension and the files that it names, and install it if asked to; return them."""
     beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
     with removed_after_failure(path, *beside):
         again = may_replace(request, path, extension.module(date))
@@ -186,26 +173,28 @@ def make(request: Request, extension: Extension) -> int:
         write_file(path, text, again)
         if request.installs:
             with remedies.whole(request.repeated):
-                status = install(path, request.rebuild, [*request.more, extending.sources(extension.container(date))],
-                                 known)
+                install(path, request.rebuild, [*request.more, extensions.sources(extension.container(date))],
+                        extension.variables(known))
             for place in beside if not request.output else ():
                 # the installation has it, and user software is large
                 place.unlink(missing_ok=True)
-            return status
-    for one in (*beside, path):
-        print(one)
-    output.hint(f"install it with: {framework.command([path])}")
-    output.hint(f"then: {framework.place_of(path.resolve()).load}")
-    return 0
+    return [*beside, path]
 
 
-def require_free_name(names: Names, extension: Extension) -> None:
+def report_earlier(request: Request, extension: Extension) -> None:
+    """Say that the module that was changed stays, once its successor is installed."""
+    if extension.is_change and extension.before and request.install and not request.again:
+        output.hint(f"the earlier module stays as it is: {extension.before.load} (to remove it: ebsif remove "
+                    f"{extension.before.module})")
+
+
+def require_free_name(names: Names, extension: Extension, there: Sequence[Installation]) -> None:
     """Raise ExtendingError if the name of a new extension would be taken for another one, or for another module."""
     base, name = extension.base.module, extension.name
-    there = {one.extension[0]: one for one in places.everything() if one.base == base and one.extension}
-    if name in there:
+    others = {other: one for other, _, one in extensions.of_base(base, there)}
+    if name in others:
         return
-    for other, one in there.items():
+    for other, one in others.items():
         if other.lower() == name.lower():
             raise ExtendingError(f"`{other}` exists ({shown(one)}), and commands take `{name}` for that, too: change "
                                  f"that (ebsif extend {other}), or choose another --name")
@@ -219,38 +208,64 @@ def require_free_name(names: Names, extension: Extension) -> None:
                                  f", so it can't be the name of this extension: choose another --name than {name}")
 
 
-def check_name(request: Request, extension: Extension, added: Sequence[str] = ()) -> None:
+def report_lost(extension: Extension, earlier: Sequence[Installation]) -> None:
     """
-    Say which packages the name of a new extension would no longer stand for, because an earlier one has that name.
+    Say which packages the name of an extension would no longer stand for, because an earlier one has that name.
 
-    `added` are the options with the packages that the command line adds, which are not meant as all that the extension
-    has: raise ExtendingError if any would be lost.
+    What the command line adds is not meant as all that the extension has: raise ExtendingError if any would be lost.
     """
-    # --prefix and others say where it would be
-    framework.session(tuple(request.more))
-    name = extension.name
-    extensions = list(extending.of_name(extension.base.module, name).values())
-    if not extensions or extensions[-1].damage:
+    if extension.keeps_all or not earlier or earlier[-1].damage:
         return
-    earlier = extensions[-1]
-    there = {*names_in(list(extension.wanted)), *system_names(system_of(extension.base.system_packages).packages)}
-    before = {*names_in(earlier.record.stages), *system_names(earlier.record.system_layer.requested)}
-    lost = ", ".join(sorted(before - there))
-    if lost and added:
-        raise ExtendingError(f"`{name}` exists ({shown(earlier)}); to add to it: ebsif extend {name} "
-                             f"{shlex.join(added)}; otherwise choose another --name")
+    last, name = earlier[-1], extension.name
+    now = {*names_in(list(extension.wanted or extension.stages)),
+           *system_names(system_of(extension.base.system_packages).packages)}
+    lost = ", ".join(sorted({*names_in(last.record.stages), *system_names(last.record.system_layer.requested)} - now))
+    if lost and extension.added:
+        raise ExtendingError(f"`{name}` exists ({shown(last)}); to add to it: ebsif extend {name} "
+                             f"{shlex.join(extension.added)}; otherwise choose another --name")
     if lost:
-        output.note(f"the new `{name}` is made without {lost}, which {shown(earlier)} was made with")
+        output.note(f"the new `{name}` is made without {lost}, which {shown(last)} was made with")
 
 
-def show_plan(request: Request, extension: Extension, date: str) -> Optional[int]:
+def choose_date(request: Request, extension: Extension,
+                earlier: Mapping[str, Installation]) -> tuple[str, Optional[Installation]]:
+    """Return the date of an extension, with a number if it isn't the first, and its installation if it is done."""
+    def is_done(installation: Installation, date: str) -> bool:
+        path = installation.easyconfig
+        return path is not None and not request.again and extension.is_in(path, date)
+
+    chosen = request.date or extension.date
+    if chosen:
+        later = [one for date, one in earlier.items() if newest.date_key(date) > newest.date_key(chosen)]
+        if later:
+            output.note(f"`{extension.name}` goes on to mean {shown(later[-1])}, because that has a later date")
+        there = places.installed_as(extension.module(chosen)) if request.check or request.install else None
+        return chosen, there if there and is_done(there, chosen) else None
+    for date in extensions.of_today(earlier)[-1:]:
+        if request.again or is_done(earlier[date], date):
+            return date, None if request.again else earlier[date]
+    for date in extensions.free_dates(earlier):
+        path = request.folder / f"{extension.module(date).replace('/', '-')}.eb"
+        if not path.exists() or request.rebuild or extension.is_in(path, date):
+            break
+    return date, None
+
+
+def show_plan(request: Request, extension: Extension, date: str,
+              known: Optional[Callable[[Container], Plan]]) -> Optional[int]:
     """Show what pip would do; return the exit status, or None if the installation follows."""
-    planned, module = extension.plan(date, request), extension.module(date)
+    container, module = extension.container(date), extension.module(date)
+    if extension.problem:
+        planned = Plan(problem=extension.problem)
+    elif known:
+        planned = known(container)
+    else:
+        planned = plan.check(container, request.more, request.image, extension.kept, extension.variables())
     is_replaced = not request.again and places.installed_as(module) is not None
     if is_replaced:
         output.note(f"{module} is installed already, with other packages: it would be replaced")
     planned.problem = remedies.completed(planned.problem, request.repeated)
-    plan.show(planned, extension.container(date), install_command(request.words, is_replaced))
+    plan.show(planned, container, install_command(request.words, is_replaced))
     if not planned.problem and request.installs:
         return None
     wrong = None if planned.problem else closed_place(request)
@@ -259,35 +274,66 @@ def show_plan(request: Request, extension: Extension, date: str) -> Optional[int
     return FOUND if planned.problem else 0
 
 
-def choose_date(request: Request, extension: Extension) -> tuple[str, Optional[Installation]]:
-    """Return the date of an extension, with a number if it isn't the first, and its installation if it is done."""
-    def is_done(installation: Installation, date: str) -> bool:
-        path = installation.easyconfig
-        return path is not None and not request.again and extension.is_in(path, date)
-
-    if request.date:
-        later = [one for date, one in extending.of_name(extension.base.module, extension.name).items()
-                 if newest.date_key(date) > newest.date_key(request.date)]
-        if later:
-            output.note(f"`{extension.name}` goes on to mean {shown(later[-1])}, because that has a later date")
-        there = places.installed_as(extension.module(request.date)) if request.check or request.install else None
-        return request.date, there if there and is_done(there, request.date) else None
-    earlier = extending.of_today(extension.base.module, extension.name)
-    for date, last in list(earlier.items())[-1:]:
-        if request.again or is_done(last, date):
-            return date, None if request.again else last
-    for date in extending.free_dates(extension.base.module, extension.name):
-        path = request.folder / f"{extension.module(date).replace('/', '-')}.eb"
-        if not path.exists() or request.rebuild or extension.is_in(path, date):
-            break
-    return date, None
-
-
 def nothing_to_do(installation: Installation, state: str = "has these packages already") -> int:
     """Say that a module is installed already, and how to load it; return the exit status."""
     output.note(f"{places.word(installation)} {state}: nothing to do (--rebuild installs it again)")
     output.hint(f"load it with: {installation.load}")
     return 0
+
+
+def install_command(arguments: Sequence[str], again: bool = False) -> str:
+    """Return the command that installs what one with --check has checked, perhaps in place of a module."""
+    # argparse also accepts --che, for example
+    words = [word for word in arguments if not ("--check".startswith(word) and len(word) > len("--c"))]
+    if again or not {"--install", "--rebuild"} & set(words):
+        end = words.index("--") if "--" in words else len(words)
+        words.insert(end, "--rebuild" if again else "--install")
+    return shlex.join(["ebsif", *words])
+
+
+# --- containers of the catalogue
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A container to install: its easyconfig, and its installation if it has one here."""
+
+    rendered: Rendered
+    there: Optional[Installation]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the record has changed since the installation, whose easyconfig EasyBuild keeps."""
+        kept = self.there.easyconfig if self.there else None
+        return kept is not None and kept.read_text(encoding="utf-8", errors="replace") != self.rendered.text
+
+
+def look(container: Container, request: Request) -> Wanted:
+    """Return what is to be installed; raise InstallingError if its image can change."""
+    problem = easyconfig.moving_problem(container)
+    if problem:
+        raise InstallingError(f"{container.module} can't be installed: {problem}")
+    return Wanted(rendering.render(container, request.folder), places.of_container(container))
+
+
+def install_container(wanted: Wanted, request: Request) -> int:
+    """Write the easyconfig of a container and install it, unless it is there; return the exit status."""
+    rendered, container = wanted.rendered, wanted.rendered.container
+    if request.dry_run:
+        print(rendered.text, end="")
+        output.hint(f"{container.module} would be installed from {rendered.path}")
+        return 0
+    if wanted.there and not request.again:
+        return nothing_to_do(wanted.there, "is installed already" + (
+            ", though its record has changed since" if wanted.has_changed else ""))
+    rendering.require_replaceable(rendered, request.folder)
+    with removed_after_failure(rendered.path):
+        rendering.write([rendered], request.folder)
+        install(rendered.path, request.rebuild, [*request.more, extensions.sources(container)], otherwise="")
+    return 0
+
+
+# --- files
 
 
 def may_replace(request: Request, path: Path, module: str) -> bool:
@@ -338,14 +384,12 @@ def set_aside(path: Path, kind: str) -> None:
     output.hint(f"the previous {kind} is now {kept}")
 
 
-def install(path: Path, again: bool, more: list[str], known: Optional[Mapping[str, int]] = None,
-            otherwise: str = ", or choose another --name or --date") -> int:
-    """
-    Install an easyconfig, and print how to load the module; return the exit status.
+# --- eb
 
-    eb stops if there are other extensions of the name than those that are `known`.
-    """
-    variables = {} if known is None else {modulerc.KNOWN_VARIABLE: json.dumps(known)}
+
+def install(path: Path, again: bool, more: list[str], variables: Optional[Mapping[str, str]] = None,
+            otherwise: str = ", or choose another --name or --date") -> None:
+    """Install an easyconfig with more variables for eb, and print how to load the module."""
     place = framework.place_of(path.resolve())
     if place.file.exists() and not again and FORCING.isdisjoint(more) and not is_installed(path, place):
         raise ExtendingError(
@@ -353,7 +397,7 @@ def install(path: Path, again: bool, more: list[str], known: Optional[Mapping[st
             f"again{otherwise}")
     start = time.monotonic()
     try:
-        done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more], **variables)
+        done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more], **(variables or {}))
     except KeyboardInterrupt:
         print(f"ebsif: interrupted; the easyconfig is {path}", file=sys.stderr)
         raise
@@ -374,7 +418,6 @@ def install(path: Path, again: bool, more: list[str], known: Optional[Mapping[st
             own = "" if "'verify':" in path.read_text(encoding="utf-8") else "; for a test of yours: --verify COMMAND"
             output.hint(f"tested: import of {output.format_count(done.imported, 'package')}{own}")
         output.hint(f"load it with: {there.load}")
-    return 0
 
 
 def is_installed(path: Path, place: framework.Place) -> bool:
@@ -383,24 +426,7 @@ def is_installed(path: Path, place: framework.Place) -> bool:
     return copy.is_file() and copy.read_bytes() == path.read_bytes()
 
 
-def install_command(arguments: Sequence[str], again: bool = False) -> str:
-    """Return the command that installs what one with --check has checked, perhaps in place of a module."""
-    # argparse also accepts --che, for example
-    words = [word for word in arguments if not ("--check".startswith(word) and len(word) > len("--c"))]
-    if again or not {"--install", "--rebuild"} & set(words):
-        end = words.index("--") if "--" in words else len(words)
-        words.insert(end, "--rebuild" if again else "--install")
-    return shlex.join(["ebsif", *words])
-
-
 # --- directories in which an installation has to write
-
-
-def require_place(request: Request) -> None:
-    """Raise ExtendingError if EasyBuild is going to install and can't write to its directories, or we to ours."""
-    wrong = None if request.dry_run or not request.installs else closed_place(request)
-    if wrong:
-        raise ExtendingError(wrong)
 
 
 def closed_place(request: Request) -> Optional[str]:
@@ -409,7 +435,6 @@ def closed_place(request: Request) -> Optional[str]:
     if closed := closed_part(folder):
         return (f"the easyconfig can't be written to {folder.resolve()}, because you can't write to {closed}: choose a "
                 "directory of your own (-o DIRECTORY)")
-    framework.session(tuple(request.more))
     for directory in framework.prefix():
         if closed := closed_part(directory):
             home = os.environ.get("HOME")
