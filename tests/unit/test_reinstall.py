@@ -376,6 +376,22 @@ def test_a_read_only_installation_is_replaced(tmp_path, replacing):
 
 
 @pytest.mark.usefixtures("configuration")
+@pytest.mark.parametrize("name", ["user-software", "user-software.squashfs"])
+def test_user_software_that_is_a_link_to_nothing(tmp_path, capsys, replacing, name):
+    """57-h2.7: what it led to was removed: the new user software is used, and the link is kept."""
+    earlier = tmp_path / "software/1.0"
+    shutil.rmtree(earlier / "user-software")
+    (earlier / name).symlink_to("/project/gone")
+    replacing.make_module_step()
+    (link,) = (tmp_path / "software").glob("1.0.*")
+    assert str(link.readlink()) == "/project/gone"
+    assert (earlier / "user-software/module.py").is_file() and not os.path.lexists(earlier / "user-software.squashfs")
+    # eb breaks lines
+    said = " ".join(capsys.readouterr().out.split())
+    assert "was a link to /project/gone, which doesn't exist: the new one is used. The link is kept at" in said
+
+
+@pytest.mark.usefixtures("configuration")
 def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
     """S002-44: if it can't be moved to the new installation, the earlier one and its module are put back."""
     def fail(*_):

@@ -330,7 +330,8 @@ class Reinstall(MIXIN):
         If both installations started with the same user software and packages of the image, the earlier one's is moved
         to the new one, even if unchanged: programs may be running from it. So is changed user software that another
         easyblock, or another version of this one, has made, if it works here. Otherwise (another image, other packages)
-        changed user software is set aside, because what was added may not work with the new installation.
+        changed user software is set aside, because what was added may not work with the new installation. So are links
+        to user software that was removed.
 
         `earlier` is the directory of that installation. `merge` is true if the new installation is complete, so that
         changes can be moved to it.
@@ -341,6 +342,9 @@ class Reinstall(MIXIN):
             return
         self.keep_scripts(before, now, merge)
         self.keep_renamed(before, now, merge)
+        if before.dead_links:
+            self.keep_dead_links(before, now)
+            return
         changed = before.changed
         # without requirements it is the same for images with other packages
         is_same_image = before.record.image_packages == now.record.image_packages
@@ -364,6 +368,14 @@ class Reinstall(MIXIN):
                 "This kind of installation has no user software; the easyblock ContainerVenv has."
             print_msg("user software of the earlier installation %s, and doesn't match this one; it is kept at %s. %s",
                       why, ' and '.join(paths), use, log=self.log)
+
+    def keep_dead_links(self, before: UserSoftware, now: UserSoftware) -> None:
+        """Keep links to user software that was removed next to the installation, in case that comes back."""
+        targets = [os.readlink(before.path(name)) for name in before.dead_links]
+        paths, command = before.set_aside(before.dead_links, now)
+        print_msg("user software of the earlier installation was a link to %s, which doesn't exist: the new one is "
+                  "used. The link is kept at %s. To use it again: %s", ' and '.join(targets), ' and '.join(paths),
+                  command, log=self.log)
 
     def record_files(self) -> None:
         """Record the files of the new installation, which are no changes by users. Derived easyblocks override this."""

@@ -61,6 +61,11 @@ class UserSoftware:
         return [name for name in NAMES if os.path.lexists(self.path(name))]
 
     @property
+    def dead_links(self) -> List[str]:
+        """Which forms are links to what was removed, if no other form is left."""
+        return [] if any(os.path.exists(self.path(name)) for name in NAMES) else self.present
+
+    @property
     def renamed(self) -> List[str]:
         """Names of what users have put aside, as our commands advise: user-software.old, for example."""
         paths = glob.glob(os.path.join(glob.escape(self.root), DIRECTORY + '*'))
