@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from easybuild.easyblocks.generic.container.sif import DESCRIPTOR, HEADER
+from easybuild.easyblocks.generic.container.image.sif import DESCRIPTOR, HEADER
 
 # a file that looks like an image
 BEGIN = HEADER.size + DESCRIPTOR.size

@@ -18,13 +18,14 @@ from easybuild.easyblocks import generic
 if os.path.dirname(os.path.realpath(__file__)) not in generic.__path__[:2]:
     generic.__path__.insert(1, os.path.dirname(os.path.realpath(__file__)))
 
-from .container import lockfile, texts
+from .container import texts
+from .container.record import lockfile
 from .container.credentials import Credentials
 from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
 from .container.framework import set_search_paths, with_build_option, with_parameters
-from .container.image import Image, OpenImage, check_installed_image, check_note
-from .container.imagefetch import fetch
-from .container.imagesource import ImageSource
+from .container.image.identity import Image, OpenImage, check_installed_image, check_note
+from .container.image.fetch import fetch
+from .container.image.source import ImageSource
 from .container.install import JUPYTER, check_files, copy_readable, install_kernel, install_scripts
 from .container.install import install_wrappers, open_to_readers, wrapped_programs
 from .container.masks import Masks
@@ -32,15 +33,16 @@ from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, other
 from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, lock, shown, taken, unknown
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
-from .container.record import InstallRecord, correct_binds, versions_used
+from .container.record.installation import InstallRecord, correct_binds, versions_used
 from .container.pip import PIP_CACHE, STAGES
 from .container.reinstall import OutdatedError, Reinstall, ignored_signals, remove_replaced
 from .container.remedies import nevertheless
 from .container.runtime import FOLDERS, Container, Runtime, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, constant, path_lines, variable_lines, write_settings
-from .container.lockfile import IMAGE_CENTRAL, LAYER, InstalledImage, InstalledImages
+from .container.record.lockfile import IMAGE_CENTRAL, LAYER
+from .container.image.installed import InstalledImage, InstalledImages
 from .container.spec import SET_ENVIRONMENT, ContainerSpec
-from .container.systempackages import CHECK_VARIABLE, REPORT
+from .container.system.packages import CHECK_VARIABLE, REPORT
 from .container.tables import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.trial import Trial
 from .container.usersoftware import DIRECTORY

@@ -16,13 +16,13 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
 # first, because with --include-easyblocks it makes the package 'container' known
 from .containerinstall import ContainerInstall
 
-from .container import lockfile
+from .container.record import lockfile
 from .container.framework import EasyBuildExit, RunShellCmdError
-from .container.image import copy_hashed
+from .container.copying import copy_hashed
 from .container.packages import Packages, gpu_of, pip_version
 from .container.pip import Pip
 from .container.install import NEEDED_ON_HOST, commands_of_host, set_mode, write_readable
-from .container.record import InstallRecord
+from .container.record.installation import InstallRecord
 from .container.requirements import lock_of, squashfs_of
 from .container.runtime import host_variables
 from .container.spec import CONSTRAINTS, OVERRIDES, VenvSpec

@@ -16,8 +16,8 @@ from pathlib import Path
 import ocilayouts
 import pytest
 from account import OWN_MOUNTS
-from easybuild.easyblocks.generic.container import imagefetch
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.image import fetch as imagefetch
+from easybuild.easyblocks.generic.container.image.source import ImageSource
 from easybuild.tools.build_log import EasyBuildError
 from httpfiles import digest_of, serve_files
 from registry import ACCOUNT, PASSWORD, CuttingProxy

@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.container import sif
+from easybuild.easyblocks.generic.container.image import sif
 from ebsif import cli
 from ebsif.images import inspection
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import imagefetch
-from easybuild.easyblocks.generic.container.imagefetch import fetch
-from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
+from easybuild.easyblocks.generic.container.image import fetch as imagefetch
+from easybuild.easyblocks.generic.container.image.fetch import fetch
+from easybuild.easyblocks.generic.container.image.source import HTTPS, ImageSource
 from easybuild.easyblocks.generic.container.install import write_whole
-from easybuild.easyblocks.generic.container.lockfile import RECORD
+from easybuild.easyblocks.generic.container.record.lockfile import RECORD
 from easybuild.easyblocks.generic.container.usersoftware import share_files
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.container.written import Unfit, read_written, write_seen

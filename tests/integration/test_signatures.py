@@ -7,7 +7,7 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import image
+from easybuild.easyblocks.generic.container.image import signature
 
 TEXT = "init = 'none'\nsignature_keys = {keys}\n"
 
@@ -105,9 +105,9 @@ def test_wrong_keys(installing, signing):
 def test_the_keyring_of_the_administrator(tmp_path, monkeypatch, configuration):
     """R-04: a signature that the runtime's own keyring verifies counts only if the key is one of those named."""
     said = {"verify": json.dumps({"SignerKeys": [{"Signer": {"Name": "Vendor", "Fingerprint": "AB" * 20}}]})}
-    monkeypatch.setattr(image, "signers", lambda path: ["AB" * 20])
-    monkeypatch.setattr(image, "run_with_keyring", lambda words, folder: SimpleNamespace(
+    monkeypatch.setattr(signature, "signers", lambda path: ["AB" * 20])
+    monkeypatch.setattr(signature, "run_with_keyring", lambda words, folder: SimpleNamespace(
         exit_code=0, output=said.get(words[0], f"Fingerprint: {said['ours']}"), stderr=""))
     for said["ours"], found in (("CD" * 20, []), ("ab" * 20, [f"Vendor ({'AB' * 20})"])):
-        names, problem = image.verify("x.sif", [], str(tmp_path / "keys"))
+        names, problem = signature.verify("x.sif", [], str(tmp_path / "keys"))
         assert (names, bool(problem)) == (found, not found)

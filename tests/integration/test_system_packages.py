@@ -15,7 +15,7 @@ from aptrepository import binds_of, make_deb
 from easybuild.easyblocks.generic.container import overlay
 from easybuild.easyblocks.generic.container.install import sh_command
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime
-from easybuild.easyblocks.generic.container.systempackages import LAYER, SystemPackages
+from easybuild.easyblocks.generic.container.system.packages import LAYER, SystemPackages
 from easybuild.tools.build_log import EasyBuildError
 from parts import TOOLS, Installed, example_site
 from support import Site
@@ -251,7 +251,7 @@ def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image, m
     Programs of the image that are others now, and libraries that aren't found, are named.
     """
     said = []
-    monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.trace_msg", said.append)
+    monkeypatch.setattr("easybuild.easyblocks.generic.container.system.packages.trace_msg", said.append)
     text = refused(add, "modern")
     assert "that would change packages of the image: hostname 3.23+nmu1 -> 99.0. " in text
     assert "(in an easyconfig, 'allow_upgrade': ['hostname']):\n    ebsif extend ... --allow-upgrade hostname" in text
@@ -285,7 +285,7 @@ def test_a_version_that_is_asked_for(add):
 def test_files_in_unusual_directories(add, base_image, monkeypatch):
     """S2, V-04: files of packages in /usr/local, caches and logs are in the layer; what can't be is named."""
     said = []
-    monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.trace_msg", said.append)
+    monkeypatch.setattr("easybuild.easyblocks.generic.container.system.packages.trace_msg", said.append)
     _, layer = add("placed")
     assert said[-1] == "system packages: these files can't be in a layer, so packages may lack them: /run/placed"
     seen = subprocess.run(["apptainer", "exec", "--overlay", f"{layer}:ro", base_image, "sh", "-c",
@@ -461,7 +461,7 @@ def test_a_directory_for_temporary_files_that_can_not_be_used(add, monkeypatch):
     monkeypatch.setattr(os, "statvfs", real)
     # what tar says
     script = "echo 'tar: text: Cannot write: No space left on device'; exit 2"
-    monkeypatch.setattr("easybuild.easyblocks.generic.container.systempackages.sh_command", lambda name, *arguments: [
+    monkeypatch.setattr("easybuild.easyblocks.generic.container.system.packages.sh_command", lambda name, *arguments: [
         "sh", "-c", script] if name == "copy-system.sh" else sh_command(name, *arguments))
     text = refused(add, "greet")
     assert "no space left in" in text

@@ -8,14 +8,9 @@ import typing
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container import (
-    builds,
-    install,
-    lockfile,
-    requirements,
-    tables,
-    texts,
-)
+from easybuild.easyblocks.generic.container import builds, install, requirements, tables, texts
+from easybuild.easyblocks.generic.container.image import installed
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.stages import Stage
 from ebsif.catalogue import fieldtypes, site
 from ebsif.cli import COMMANDS
@@ -23,7 +18,8 @@ from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
 from support import CHECKOUT, CONTAINER_FILES, tracked
 
-PYTHON = "\n".join(path.read_text() for path in tracked("easyblocks/generic/*.py", "easyblocks/generic/container/*.py"))
+PYTHON = "\n".join(path.read_text() for path in tracked(
+    "easyblocks/generic/*.py", "easyblocks/generic/container/*.py", "easyblocks/generic/container/[irs]*/*.py"))
 # regular expressions that find the value in Python and in scripts
 SAME = {
     "the settings of the module": (
@@ -172,7 +168,7 @@ def test_rules_of_both_sides_have_one_home(rule, home):
     assert found == {home}
 
 
-@pytest.mark.parametrize("module", [tables, texts, lockfile, requirements])
+@pytest.mark.parametrize("module", [tables, texts, lockfile, installed, requirements])
 def test_shared_modules_do_not_import_easybuild(module):
     """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())

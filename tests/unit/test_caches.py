@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cache_node import SCRIPTS, spec
-from easybuild.easyblocks.generic.container.lockfile import Record
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.settings import ModuleSettings
 from easybuild.easyblocks.generic.container.tables import CACHES
 from ebsif.catalogue import site as profiles

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.install import read_program
-from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
 from easybuild.easyblocks.generic.container.modulerc import aliases_of
 from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import Pip
 from easybuild.easyblocks.generic.container.probe import CommandResult
-from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.record.installation import InstallRecord
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.runtime import Container
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import image as image_module
-from easybuild.easyblocks.generic.container.lockfile import Record
+from easybuild.easyblocks.generic.container import copying
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.tools.build_log import EasyBuildError
@@ -25,13 +25,13 @@ BLOCK = 8192
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Small blocks, so that small files consist of many."""
-    monkeypatch.setattr(image_module, "BLOCK", BLOCK)
+    monkeypatch.setattr(copying, "BLOCK", BLOCK)
 
 
 def copy_image(source, target):
     """Copy a file; return its SHA256."""
     with source.open("rb") as image:
-        return image_module.copy_hashed(image, str(target))
+        return copying.copy_hashed(image, str(target))
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -71,7 +71,7 @@ def test_a_write_that_fails(tmp_path):
     (tmp_path / "source").write_bytes(os.urandom(20 * BLOCK))
     (tmp_path / "target").write_text("earlier")
     # in a separate process, which has a limit on file size
-    code = ("import sys; from easybuild.easyblocks.generic.container import image as c\n"
+    code = ("import sys; from easybuild.easyblocks.generic.container import copying as c\n"
             "c.BLOCK = int(sys.argv[3])\n"
             "try: c.copy_hashed(open(sys.argv[1], 'rb'), sys.argv[2])\nexcept c.EasyBuildError as err: print(err)")
 
@@ -111,7 +111,7 @@ def test_stripes_before_copying(tmp_path, monkeypatch):
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     run = []
-    monkeypatch.setattr(image_module, "run_program", lambda words, **_: run.append(subprocess.run(
+    monkeypatch.setattr(copying, "run_program", lambda words, **_: run.append(subprocess.run(
         words, check=True, capture_output=True, text=True)) or type("Result", (), {"output": run[0].stdout}))
     modes = []
 
@@ -124,7 +124,7 @@ def test_stripes_before_copying(tmp_path, monkeypatch):
             modes.append((tmp_path / "target.partial").stat().st_mode & 0o777)
             return super().read(size)
 
-    image_module.copy_hashed(Source(b"image"), str(tmp_path / "target"), ["-c", "8"])
+    copying.copy_hashed(Source(b"image"), str(tmp_path / "target"), ["-c", "8"])
     assert (tmp_path / "noted").read_text() == f"setstripe -c 8 {tmp_path}/target.partial\n"
     assert set(modes) == {0o600} and (tmp_path / "target").read_bytes() == b"image"
     assert run[0].stderr == ""

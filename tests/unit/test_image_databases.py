@@ -9,9 +9,9 @@ import sys
 
 import pytest
 from easybuild.easyblocks.generic.container.install import read_program, sh_command
-from easybuild.easyblocks.generic.container.lockfile import Package, Record
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
+from easybuild.easyblocks.generic.container.record.lockfile import Package, Record
 from easybuild.easyblocks.generic.container.written import Unfit, write_seen
 
 STATUS = """\

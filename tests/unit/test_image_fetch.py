@@ -8,12 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import imagefetch, runtime
-from easybuild.easyblocks.generic.container.image import check_content, check_note, note_path, read_note
-from easybuild.easyblocks.generic.container.imagefetch import fetch
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container import runtime
+from easybuild.easyblocks.generic.container.image import fetch as imagefetch
+from easybuild.easyblocks.generic.container.image.fetch import fetch
+from easybuild.easyblocks.generic.container.image.identity import check_content, check_note, note_path, read_note
+from easybuild.easyblocks.generic.container.image.sif import HEADER, damage
+from easybuild.easyblocks.generic.container.image.source import ImageSource
 from easybuild.easyblocks.generic.container.runtime import Runtime, run_program
-from easybuild.easyblocks.generic.container.sif import HEADER, damage
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.run import RunShellCmdError
 from ebsif.images.inspection import InspectionError, inspect

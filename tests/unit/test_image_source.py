@@ -6,7 +6,7 @@ import json
 from urllib.request import Request
 
 import pytest
-from easybuild.easyblocks.generic.container.imagesource import ImageSource, is_loopback
+from easybuild.easyblocks.generic.container.image.source import ImageSource, is_loopback
 from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import SameHost, TransferError, open_url
 from ebsif.images.registry.login import login_for

@@ -13,7 +13,7 @@ from pathlib import Path
 import ebsif.files
 import pytest
 from easybuild.easyblocks.generic.container import usersoftware
-from easybuild.easyblocks.generic.container.lockfile import Record
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from ebsif.catalogue.records import Archive

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container.lockfile import RECORD as RECORD_FILE
-from easybuild.easyblocks.generic.container.lockfile import Record
+from easybuild.easyblocks.generic.container.record.lockfile import RECORD as RECORD_FILE
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from ebsif.cli import main
 from ebsif.installed import compare
 from ebsif.installed.sbom import bill_of_materials, package_url
@@ -122,7 +122,7 @@ def test_all_kinds_of_packages_are_in_the_bill_of_materials():
     record = {**RECORD, "image": {**RECORD["image"], "signers": ["AB12", ""], "labels": {"org.x": "1"}},
               "system": {"distribution": "sles", "release": "15.6"}, "system_packages": {"rpm": ["glibc==2.38-1"]},
               "conda_packages": {"/opt/conda": ["numpy==1.0"]}, "image_list": {"pypi": ["numpy==1.0", "seen==9"]}}
-    text = bill_of_materials(Record.of(record), 0)
+    text = bill_of_materials(Record.from_content(record), 0)
     assert problem(text) is None
     content = json.loads(text)
     names = {component["bom-ref"] for component in content["components"]}

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 from easybuild.easyblocks.generic.container import modulerc
-from easybuild.easyblocks.generic.container.lockfile import Record
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from ebsif.cli import main, parser_of
 from ebsif.commands.options import complete, complete_installed, complete_packages, complete_sites
 from ebsif.environments import repeating
@@ -1382,7 +1382,7 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
         f"catalogue (its SHA256 is {'1' * 64})" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]
     example = names().container("PyTorch/2.13.0")
     same = example.replace(sha256="1" * 64)
-    record = Record.of(record)
+    record = Record.from_content(record)
     assert repeating.base_of(record, [example, same], example.site) is same
     # not one with another image
     with pytest.raises(repeating.MissingImageError):

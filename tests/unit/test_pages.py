@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record
+from easybuild.easyblocks.generic.container.record.lockfile import ImageRecord, Record
 from ebsif import cli
 from ebsif.catalogue import reading, site
 from ebsif.publish.pages import build, entry

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container.framework import plain_errors
 from easybuild.easyblocks.generic.container.install import sh_command
-from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.modulefile import ModuleFile
 from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.probe import ImageProbe, wanted_libraries
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.runtime import STOPPED
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.easyblocks.generic.container.written import MOST_WRITTEN, Unfit

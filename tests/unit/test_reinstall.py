@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container import reinstall, usersoftware
 from easybuild.easyblocks.generic.container.framework import stopped_by_hangup
-from easybuild.easyblocks.generic.container.record import InstallRecord
+from easybuild.easyblocks.generic.container.record.installation import InstallRecord
 from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.easyblocks.generic.container.settings import write_settings
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files

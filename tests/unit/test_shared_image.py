@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic import containerinstall
-from easybuild.easyblocks.generic.container import image as image_module
-from easybuild.easyblocks.generic.container.image import Image, OpenImage
-from easybuild.easyblocks.generic.container.lockfile import InstalledImage, InstalledImages, Record
+from easybuild.easyblocks.generic.container.image import identity as image_module
+from easybuild.easyblocks.generic.container.image.identity import Image, OpenImage
+from easybuild.easyblocks.generic.container.image.installed import InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
@@ -280,7 +281,7 @@ def test_only_what_was_verified_is_installed(family, monkeypatch, change):
     # another file of that name
     source.rename(source.with_name("aside"))
     source.symlink_to(source.with_name("aside"))
-    opened.before = image_module.identity(os.fstat(opened.file.fileno()))
+    opened.before = image_module.file_identity(os.fstat(opened.file.fileno()))
     source.unlink()
     source.write_bytes(b"of somebody else")
     record = image.install(opened, str(source), str(target.parent))

@@ -6,8 +6,8 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
-from easybuild.easyblocks.generic.container.lockfile import Record
+from easybuild.easyblocks.generic.container.image.source import ImageSource
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from ebsif.cli import main
 from ebsif.environments import artifact, crate, portable, repeating
@@ -32,7 +32,7 @@ def share(folder, **changes):
     record = {**RECORD, "user_software": {SQUASHFS: hashlib.sha256(CONTENT).hexdigest()}}
     texts = {"lock.json": json.dumps({**record, **changes}), "sbom.cdx.json": "{}"}
     now = datetime.datetime.now(datetime.timezone.utc)
-    one = portable.Portable("PyTorch/2.13.0-mine-1", Record.of(record), texts, file, now, None)
+    one = portable.Portable("PyTorch/2.13.0-mine-1", Record.from_content(record), texts, file, now, None)
     reference = f"oci:{folder}/layout:1"
     artifact.push(one, open_repository(reference), lambda _: None)
     return reference
@@ -196,14 +196,14 @@ def test_locks_with_something_missing(tmp_path):
     """E-07, R-06: no packages are an error, and what neither lock nor file has is not the same."""
     record = {key: value for key, value in RECORD.items() if key != "venv_packages"}
     with pytest.raises(EbsifError, match="lines like name==version"):
-        repeating.repeatable(Record.of(record), "x")
+        repeating.repeatable(Record.from_content(record), "x")
     found = artifact.read(open_repository(share(tmp_path, user_software={})))
     with pytest.raises(EbsifError, match="user-software.squashfs doesn't match the lock"):
         artifact.download(found, tmp_path / "place", lambda _: None)
     assert not (tmp_path / "place").exists()
     easyconfig = tmp_path / "x.eb"
     easyconfig.with_suffix(".lock.json").write_text(json.dumps({**RECORD, "image": {"file": "a.sif"}}))
-    assert not repeating.is_same(easyconfig, Record.of(RECORD))
+    assert not repeating.is_same(easyconfig, Record.from_content(RECORD))
 
 
 def installed(prefix, text="", **record):

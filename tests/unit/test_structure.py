@@ -130,7 +130,8 @@ def test_the_page_on_the_architecture_is_complete():
     assert sorted(listed_packages()) == sorted(folders | beside)
     areas = ARCHITECTURE.read_text().partition("| area |")[2].partition("\n\n")[0]
     listed = re.findall(r"`(\w+\.py)`", areas)
-    assert sorted(listed) == sorted(path.name for path in ROOTS[WING].glob("container/*.py") if path.stem != "__init__")
+    there = [name.rpartition(".")[2] for name in modules() if name.startswith(f"{WING}.container.")]
+    assert sorted(listed) == sorted(f"{name}.py" for name in there)
 
 
 def test_the_table_of_what_is_used_of_easybuild():
@@ -149,7 +150,9 @@ def test_the_table_of_what_is_used_of_easybuild():
 def test_the_pages_on_the_code_name_what_exists(document):
     """House 10: every folder, file and step of the picture that the pages on the code name exists."""
     text = (CHECKOUT / f"docs/{document}.md").read_text()
-    homes = [CHECKOUT, ROOTS["ebsif"], ROOTS[WING], ROOTS[WING] / "container"]
+    container = ROOTS[WING] / "container"
+    folders = [container / name for name in ("image", "record", "system")]
+    homes = [CHECKOUT, ROOTS["ebsif"], ROOTS[WING], container, *folders]
     spans = re.findall(r"`([\w./-]+)`", text)
     named = {one for one in spans if one.endswith((".py", "/")) or one.startswith(("tests/", "files/", "scripts/"))}
     picture = re.search(r"^(easyconfig ─.*)$", text, re.MULTILINE)

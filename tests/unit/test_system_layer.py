@@ -7,13 +7,14 @@ import subprocess
 import types
 
 import pytest
-from easybuild.easyblocks.generic.container import layer as layers
 from easybuild.easyblocks.generic.container import overlay
-from easybuild.easyblocks.generic.container.layer import COMPRESSION, Layer
-from easybuild.easyblocks.generic.container.lockfile import LAYER, ImageRecord, InstalledImage, LayerRecord, Record
+from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.parameters import check_parameters
+from easybuild.easyblocks.generic.container.record.lockfile import LAYER, ImageRecord, LayerRecord, Record
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
-from easybuild.easyblocks.generic.container.systempackages import Installation, SystemPackages, cause
+from easybuild.easyblocks.generic.container.system import layer as layers
+from easybuild.easyblocks.generic.container.system.layer import COMPRESSION, Layer
+from easybuild.easyblocks.generic.container.system.packages import Installation, SystemPackages, cause
 from easybuild.tools.build_log import EasyBuildError
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import Record as CatalogueRecord
@@ -78,7 +79,7 @@ def test_the_record_tells_what_was_added():
     places = {package.name: package.place for package in record.packages}
     assert places == {"bash": "image", "git": "system-packages", "git-man": "system-packages",
                       "libssl3": "system-packages"}
-    again = Record.of({"image": {"file": "x"}, "system_layer": vars(GIT)})
+    again = Record.from_content({"image": {"file": "x"}, "system_layer": vars(GIT)})
     assert again.system_layer.summary == GIT.summary
 
 

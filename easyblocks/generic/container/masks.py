@@ -18,7 +18,7 @@ from easybuild.tools.filetools import mkdir
 from easybuild.tools.utilities import trace_msg
 
 from . import overlay
-from .image import copy_hashed
+from .copying import copy_hashed
 from .install import lines_after, sh_command
 from .runtime import Container
 from .written import Unfit, escape, open_written, path_problem

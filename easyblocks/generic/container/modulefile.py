@@ -16,7 +16,8 @@ from typing import Any, Iterable, List, Optional, Tuple
 from easybuild.tools.build_log import print_warning
 from easybuild.tools.filetools import remove_file, symlink
 
-from . import lockfile, modulerc
+from . import modulerc
+from .record import lockfile
 from .parameters import LISTED_PACKAGES
 from .install import FILES, write_whole
 from .runtime import CONSTRAINT_VARIABLES

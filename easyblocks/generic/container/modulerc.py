@@ -19,7 +19,7 @@ from glob import escape, glob
 from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Set, Tuple
 
 from . import newest
-from .lockfile import RECORD
+from .record.lockfile import RECORD
 
 # Lmod reads both, Environment Modules the second one
 FILES = ('.modulerc.lua', '.modulerc')

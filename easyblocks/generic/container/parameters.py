@@ -20,9 +20,9 @@ from easybuild.tools.utilities import nub
 
 from .credentials import REMEDY, Credentials
 from .framework import EasyBuildExit
-from .imagesource import ImageSource, source_name
+from .image.source import ImageSource, source_name
 from .install import NEEDED_ON_HOST
-from .lockfile import IMAGE_CENTRAL, IMAGE_KINDS, IMAGE_OWN
+from .record.lockfile import IMAGE_CENTRAL, IMAGE_KINDS, IMAGE_OWN
 from .requirements import lock_of
 from .schedulers import SCHEDULERS
 from .stages import Stage

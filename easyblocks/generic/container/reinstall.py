@@ -23,7 +23,7 @@ from easybuild.tools.filetools import adjust_permissions, mkdir, remove_dir, rem
 from easybuild.tools.utilities import trace_msg
 
 from .framework import EasyBuildExit, exit_status, plain_errors, stopped_by_hangup, with_build_option
-from .lockfile import RECORD
+from .record.lockfile import RECORD
 from .install import open_to_readers
 from .usersoftware import DIRECTORY, UserSoftware, free_path, move
 

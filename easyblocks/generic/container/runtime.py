@@ -20,7 +20,8 @@ from easybuild.tools.config import build_path, install_path
 from easybuild.tools.filetools import mkdir
 from easybuild.tools.utilities import trace_msg
 
-from . import sif, texts
+from . import texts
+from .image import sif
 from .framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
 from .install import FILES
 from .schedulers import SCHEDULERS

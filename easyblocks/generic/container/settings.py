@@ -59,7 +59,8 @@ from .masks import MASKS
 from .parameters import REPLACE
 from .install import write_readable, write_whole
 from .runtime import CONSTRAINT_VARIABLES, escape_value
-from .lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRecord, Record, image_places
+from .record.lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRecord, Record
+from .image.installed import image_places
 from .schedulers import SCHEDULERS
 from .spec import MOUNTERS, SET_ENVIRONMENT, ContainerSpec
 from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES

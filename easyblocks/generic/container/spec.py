@@ -14,12 +14,12 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from easybuild.tools.filetools import convert_name, read_file
 
 from .tables import CONDA_ROOT, INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED
-from .imagesource import ImageSource, source_name
+from .image.source import ImageSource, source_name
 from .masks import Masks
 from .packages import USER_SOFTWARE
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL
 from .schedulers import SCHEDULERS
-from .systempackages import SystemPackages
+from .system.packages import SystemPackages
 from .texts import parse_binds, root_parts
 
 # Constraints that keep pip and uv from replacing packages of the image: relative to the installation, in the container.

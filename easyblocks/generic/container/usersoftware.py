@@ -22,7 +22,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 
-from . import lockfile
+from .image.installed import InstalledImage
+from .record import lockfile
 from .runtime import run_program
 from .written import Unfit, read_regular
 from .written import is_package
@@ -100,7 +101,7 @@ class UserSoftware:
     @property
     def record(self) -> lockfile.Record:
         """The record of the installation; an empty one if there is none."""
-        return lockfile.InstalledImage(self.root).record
+        return InstalledImage(self.root).record
 
     @property
     def installed(self) -> Dict[str, str]:

@@ -25,7 +25,7 @@ from .packages import BUILD_TOOLS, USER_SOFTWARE, Packages
 from .probe import ImageProbe
 from .runtime import SHOWN_LINES, Container, escape_bind, escape_value, inject_variables, run_program
 from .install import FILES, NEEDED_ON_HOST, PACKED, ebsif_version, lines_after, read_program, sh_command
-from .lockfile import InstalledImage
+from .image.installed import InstalledImage
 from .requirements import package_name
 from .stages import Stage
 from .tables import RUNTIME_PREFIXES

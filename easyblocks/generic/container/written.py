@@ -23,6 +23,15 @@ class Unfit(ValueError):
     """Something that others wrote can't be used; the message says what it is, and what to do."""
 
 
+class ReplacedError(Unfit):
+    """A program in the container has put something else in the place of a file that it and eb use."""
+
+    def __init__(self, path: str) -> None:
+        """Say what, and what to do."""
+        super().__init__("A program in the container has put something else in the place of the file %s, which eb "
+                         "uses. Don't use this image, or the package that was being installed." % escape(path))
+
+
 # --- names and versions
 
 # Of packages for pip: names (PEP 508) and versions (PEP 440, appendix B). Linux distributions give some of their Python
@@ -144,10 +153,10 @@ def open_written(path: str, folder: str, most: float = MOST_WRITTEN) -> BinaryIO
     try:
         file = open_regular(path, most, links=True)
     except Unfit:
-        raise replaced(path)
+        raise ReplacedError(path)
     if not is_in(folder, file.fileno()):
         file.close()
-        raise replaced(path)
+        raise ReplacedError(path)
     return file
 
 
@@ -165,7 +174,7 @@ def write_seen(path: str, text: str, folder: str) -> None:
     place = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
     try:
         if not is_in(folder, place):
-            raise replaced(path)
+            raise ReplacedError(path)
         with suppress(FileNotFoundError):
             os.remove(os.path.basename(path), dir_fd=place)
         number = os.open(os.path.basename(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=place)
@@ -178,9 +187,3 @@ def write_seen(path: str, text: str, folder: str) -> None:
 def is_in(folder: str, number: int) -> bool:
     """Return whether an open file or directory is in a folder."""
     return os.readlink('/proc/self/fd/%d' % number).startswith(os.path.realpath(folder) + os.sep)
-
-
-def replaced(path: str) -> Unfit:
-    """Return the error for something in the place of a file that programs in a container and eb use."""
-    return Unfit("A program in the container has put something else in the place of the file %s, which eb uses. Don't "
-                 "use this image, or the package that was being installed." % escape(path))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.lockfile import IMAGE_CENTRAL
+from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_CENTRAL
 
 from ebsif.catalogue import reading, writing
 from ebsif.catalogue.container import Container

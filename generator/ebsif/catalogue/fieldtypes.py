@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Optional
 
-from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
+from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, ImageSource
 from easybuild.easyblocks.generic.container.tables import place_problem, template_problem
 from easybuild.easyblocks.generic.container.texts import (
     SYSTEM_PACKAGE,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Optional
 
-from easybuild.easyblocks.generic.container.lockfile import IMAGE_KINDS
+from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.tables import GPU_KINDS, NODE, STRIPING
 from pydantic import Field, model_validator

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.imagesource import CONVERTED, ImageSource
-from easybuild.easyblocks.generic.container.sif import signers
+from easybuild.easyblocks.generic.container.image.sif import signers
+from easybuild.easyblocks.generic.container.image.source import CONVERTED, ImageSource
 from easybuild.easyblocks.generic.container.tables import runtime_name
 from easybuild.easyblocks.generic.container.texts import normal_name
 

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.imagesource import FORMS
+from easybuild.easyblocks.generic.container.image.source import FORMS
 
 from ebsif.catalogue import writing
 from ebsif.catalogue.container import Container

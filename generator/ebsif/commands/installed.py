@@ -18,7 +18,7 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.lockfile import IMAGE_REFERENCE
+from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue import selection

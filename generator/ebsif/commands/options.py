@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif.catalogue.settings import Settings, read_settings
 from ebsif.parsing import Help, common_group

@@ -14,7 +14,7 @@ import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX
+from easybuild.easyblocks.generic.container.record.lockfile import COPY_SUFFIX
 
 from ebsif.commands.options import add_outcome, add_settings, add_yes, request_of
 from ebsif.environments import artifact, making, repeating, trust

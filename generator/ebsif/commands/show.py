@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.image.source import ImageSource
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.catalogue.container import Container

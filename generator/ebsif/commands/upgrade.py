@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.requirements import lines_of, stages_of
 
 from ebsif.catalogue.container import Container

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container.imagesource import DOCKER, ImageSource
-from easybuild.easyblocks.generic.container.lockfile import Record, RecordError
+from easybuild.easyblocks.generic.container.image.source import DOCKER, ImageSource
+from easybuild.easyblocks.generic.container.record.lockfile import Record, RecordError
 from easybuild.easyblocks.generic.container.texts import format_size
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from easybuild.easyblocks.generic.container import lockfile
-from easybuild.easyblocks.generic.container.lockfile import InstalledImage
+from easybuild.easyblocks.generic.container.image.installed import InstalledImage
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.requirements import lock_of, stages_of
 
 from ebsif.catalogue.container import Container

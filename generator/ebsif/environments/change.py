@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container.lockfile import versions_in
+from easybuild.easyblocks.generic.container.record.lockfile import versions_in
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile, modulerc, newest
+from easybuild.easyblocks.generic.container import modulerc, newest
+from easybuild.easyblocks.generic.container.image.installed import InstalledImage
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
 from pydantic import ValidationError
 
@@ -231,7 +233,7 @@ def sources(container: Container) -> str:
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
     installed = [Path(path) for one in places.everything()
                  if (one.recorded_name or shown(one)).startswith(f"{container.name}/")
-                 for path in [lockfile.InstalledImage(str(one.root)).path] if path]
+                 for path in [InstalledImage(str(one.root)).path] if path]
     # also of recipes that were written by hand
     installed += sorted((framework.prefix()[0] / container.name).glob(f"*/{glob.escape(container.file_name)}"))
     folders = [path.parent for path in (*stable, *loaded, *installed)

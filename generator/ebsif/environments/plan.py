@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
-from easybuild.easyblocks.generic.container.lockfile import LayerRecord, versions_in
+from easybuild.easyblocks.generic.container.record.lockfile import LayerRecord, versions_in
 from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name, system_names
 from easybuild.easyblocks.generic.container.written import Unfit, read_written
@@ -65,7 +65,7 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     """
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.packages import Packages, artifacts_in
-    from easybuild.easyblocks.generic.container.systempackages import CHECK_VARIABLE, REPORT
+    from easybuild.easyblocks.generic.container.system.packages import CHECK_VARIABLE, REPORT
 
     stages = stages_of(as_parameter(container.requirements))
     planned = container.replace(
@@ -81,7 +81,7 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
             return Plan(problem=problem(done, container, folder))
         items = [item for report in written(folder, "report.json") for item in json.loads(report)["install"]]
         seen = [Packages.from_output(text) for text in written(folder, "packages.txt")]
-        system = [LayerRecord.of(json.loads(report)) for report in written(folder, REPORT, "")]
+        system = [LayerRecord.from_content(json.loads(report)) for report in written(folder, REPORT, "")]
     before = {normal_name(name): version for name, version in versions_in(kept).items()}
     added = additions([item for item in items if before.get(
         normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])

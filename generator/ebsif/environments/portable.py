@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-from easybuild.easyblocks.generic.container.lockfile import RECORD, Record
+from easybuild.easyblocks.generic.container.record.lockfile import RECORD, Record
 from easybuild.easyblocks.generic.container.usersoftware import SQUASHFS
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 

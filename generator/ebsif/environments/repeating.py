@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import newest
-from easybuild.easyblocks.generic.container.lockfile import COPY_SUFFIX, RECORD, ImageRecord, Record, versions_in
+from easybuild.easyblocks.generic.container.record.lockfile import COPY_SUFFIX, RECORD, ImageRecord, Record, versions_in
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.written import escape, is_file_name, is_module, is_package
 from pydantic import ValidationError
@@ -167,7 +167,7 @@ def is_same(easyconfig: Path, record: Record) -> bool:
 def check(container: Container, record: Record, options: Sequence[str] = (), image: Optional[Path] = None) -> Plan:
     """Return what pip would do to repeat an installation, and whether it would install the recorded files."""
     # imports EasyBuild
-    from easybuild.easyblocks.generic.container.record import other_files
+    from easybuild.easyblocks.generic.container.record.installation import other_files
 
     pinned = container.replace(requirements=[Stage.model_validate(stage) for stage in record.stages],
                                parameters={**container.parameters, "constraints": record.venv_packages})

@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import join
 from typing import Any, Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import as_parameter, system_of

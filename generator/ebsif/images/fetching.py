@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.image.source import ImageSource
 from easybuild.easyblocks.generic.container.texts import format_size
 
 from ebsif.eb import framework
@@ -37,7 +37,8 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
     FetchError if the image can't be fetched, or isn't what it should be; then nothing of it is left under its name.
     """
     # they take long to import
-    from easybuild.easyblocks.generic.container import image, imagefetch
+    from easybuild.easyblocks.generic.container.image.fetch import fetch
+    from easybuild.easyblocks.generic.container.image.identity import check_note, noted_source
     from easybuild.tools.build_log import EasyBuildError
 
     framework.session()
@@ -48,13 +49,13 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
     try:
         with Steps() as steps, contextlib.redirect_stdout(printed):
             if target.exists():
-                image.check_note(str(target), source)
+                check_note(str(target), source)
             else:
                 steps.begin(f"fetching {name}", watch=lambda: fetched(target, size))
-                imagefetch.fetch(source, str(target), sha256)
+                fetch(source, str(target), sha256)
     except EasyBuildError as error:
         raise FetchError(str(error).strip("'\"")) from None
-    noted = image.noted_source(str(target))
+    noted = noted_source(str(target))
     if not noted and sha256 != sha256_of(target):
         raise FetchError(f"{target} exists already, and may not be the image from {source}: move it away, or "
                          "choose another directory")

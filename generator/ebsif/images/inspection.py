@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import sif, tables
+from easybuild.easyblocks.generic.container import tables
+from easybuild.easyblocks.generic.container.image import sif
 from easybuild.easyblocks.generic.container.tables import (
     INIT_CONDA_INJECTED,
     INIT_IMAGE,

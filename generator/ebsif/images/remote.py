@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, KINDS, OCI, ImageSource
+from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, KINDS, OCI, ImageSource
 
 from ebsif.errors import EbsifError
 from ebsif.images.inspection import Inspection, important, read_packages

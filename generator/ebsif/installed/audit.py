@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.lockfile import Record
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.texts import normal_name
 from packaging.version import InvalidVersion, Version
 

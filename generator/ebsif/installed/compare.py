@@ -4,8 +4,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from easybuild.easyblocks.generic.container import lockfile, newest, requirements
-from easybuild.easyblocks.generic.container.lockfile import Record
+from easybuild.easyblocks.generic.container import newest, requirements
+from easybuild.easyblocks.generic.container.record import lockfile
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.texts import normal_name, parse_binds
 
 from ebsif.eb import framework

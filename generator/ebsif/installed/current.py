@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.lockfile import Record
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.installed.places import Installation

@@ -15,7 +15,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile
+from easybuild.easyblocks.generic import container
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.tables import RUNTIMES
 
 from ebsif import processes
@@ -29,7 +30,7 @@ from ebsif.report.findings import ERROR, NOTE, OK, WARNING, Finding
 
 LONGEST = 60  # seconds for a program to print its version
 VERSION_FILE = "container/files/VERSION"
-VERSION = Path(lockfile.__file__).parents[1].joinpath(VERSION_FILE).read_text(encoding="utf-8").strip()
+VERSION = Path(container.__file__).parents[1].joinpath(VERSION_FILE).read_text(encoding="utf-8").strip()
 # What the easyconfig prints before the path of the easyblock.
 FOUND_AT = "ebsif-doctor: "
 # An easyconfig for nothing but asking eb whether it finds the easyblocks, and where.

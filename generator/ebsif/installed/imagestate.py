@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from easybuild.easyblocks.generic.container.lockfile import (
+from easybuild.easyblocks.generic.container.image.installed import InstalledImage, image_places
+from easybuild.easyblocks.generic.container.record.lockfile import (
     IMAGE_CENTRAL,
     IMAGE_OWN,
     IMAGE_REFERENCE,
     ImageRecord,
-    InstalledImage,
-    image_places,
 )
 from easybuild.easyblocks.generic.container.texts import root_parts
 

@@ -9,7 +9,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.install import INTERPRETER
-from easybuild.easyblocks.generic.container.lockfile import RECORD
+from easybuild.easyblocks.generic.container.record.lockfile import RECORD
 
 from ebsif import files
 from ebsif.errors import EbsifError

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
 
-from easybuild.easyblocks.generic.container.lockfile import RECORD, Record, RecordError, versions_in
+from easybuild.easyblocks.generic.container.record.lockfile import RECORD, Record, RecordError, versions_in
 
 from ebsif.errors import EbsifError
 

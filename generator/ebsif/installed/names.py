@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile, newest
+from easybuild.easyblocks.generic.container import newest
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif.catalogue import selection

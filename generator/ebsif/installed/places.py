@@ -13,8 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container import lockfile, modulerc, newest
+from easybuild.easyblocks.generic import container
+from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.newest import NAMED
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.texts import shown_module
 
 from ebsif import files
@@ -136,7 +138,7 @@ class Installation:
         """The commands of the loaded module that run programs of the container, without those of ebsif."""
         commands = self.root / "bin"
         names = {path.name for path in commands.iterdir()} if is_there(commands) else set()
-        own = Path(lockfile.__file__).parent / "files/bin"
+        own = Path(container.__file__).parent / "files/bin"
         return sorted(names - {path.name for path in own.iterdir()})
 
     @property

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Optional
 
-from easybuild.easyblocks.generic.container import lockfile, modulerc
-from easybuild.easyblocks.generic.container.lockfile import InstalledImage
+from easybuild.easyblocks.generic.container import modulerc
+from easybuild.easyblocks.generic.container.image.installed import InstalledImage
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.texts import shown_module, system_names
 
 from ebsif import files

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container import lockfile, modulerc
+from easybuild.easyblocks.generic.container import modulerc
+from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Optional
 from urllib.parse import quote
 
-from easybuild.easyblocks.generic.container.lockfile import (
+from easybuild.easyblocks.generic.container.record.lockfile import (
     IN_LAYER,
     IN_USER_SOFTWARE,
     ImageRecord,

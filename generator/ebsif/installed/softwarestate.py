@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.lockfile import LAYER
+from easybuild.easyblocks.generic.container.record.lockfile import LAYER
 
 from ebsif.errors import EbsifError
 from ebsif.files import is_there

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import NamedTuple, Optional, Union
 
-from easybuild.easyblocks.generic.container.imagesource import HTTPS, ImageSource
+from easybuild.easyblocks.generic.container.image.source import HTTPS, ImageSource
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import Entry, complete

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 from urllib.parse import urlsplit
 
-from easybuild.easyblocks.generic.container.imagesource import CONVERTED, HTTPS, ImageSource
+from easybuild.easyblocks.generic.container.image.source import CONVERTED, HTTPS, ImageSource
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.guess.familymatch import families_named

@@ -2,7 +2,7 @@
 
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, ImageSource
+from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, ImageSource
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.selection import natural_key

@@ -16,8 +16,8 @@ from typing import Any, Optional, Union
 from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import Request
 
-from easybuild.easyblocks.generic.container.imagesource import DOCKER_HUB, ImageSource, is_loopback
-from easybuild.easyblocks.generic.container.imagesource import TAG as TAG_PATTERN
+from easybuild.easyblocks.generic.container.image.source import DOCKER_HUB, ImageSource, is_loopback
+from easybuild.easyblocks.generic.container.image.source import TAG as TAG_PATTERN
 from easybuild.easyblocks.generic.container.tables import runtime_name
 
 from ebsif.errors import EbsifError

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import IO, Any, Optional, Union
 
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.image.source import ImageSource
 
 from ebsif import files
 from ebsif.errors import EbsifError

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from easybuild.easyblocks.generic.container.imagesource import DOCKER_HUB
+from easybuild.easyblocks.generic.container.image.source import DOCKER_HUB
 
 from ebsif import files
 

@@ -3,7 +3,7 @@
 from typing import Union
 
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.imagesource import IN_REGISTRY, OCI, ON_DISK, ImageSource
+from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, OCI, ON_DISK, ImageSource
 
 from ebsif import files
 from ebsif.errors import EbsifError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Optional, Union
 
-from easybuild.easyblocks.generic.container.imagesource import ImageSource
+from easybuild.easyblocks.generic.container.image.source import ImageSource
 
 from ebsif import files
 from ebsif.errors import EbsifError

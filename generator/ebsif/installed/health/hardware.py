@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from easybuild.easyblocks.generic.container import lockfile
 from easybuild.easyblocks.generic.container.packages import gpu_label
+from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.site import Site, is_between

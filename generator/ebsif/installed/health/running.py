@@ -5,8 +5,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from easybuild.easyblocks.generic.container.lockfile import replacement, versions_in
 from easybuild.easyblocks.generic.container.packages import Packages
+from easybuild.easyblocks.generic.container.record.lockfile import replacement, versions_in
 from easybuild.easyblocks.generic.container.texts import normal_name
 from easybuild.easyblocks.generic.container.trial import remedy
 from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VARIABLE

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
-from easybuild.easyblocks.generic.container.lockfile import Record
 from easybuild.easyblocks.generic.container.packages import gpu_label
+from easybuild.easyblocks.generic.container.record.lockfile import Record
 
 from ebsif import processes
 from ebsif.catalogue.site import Site

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.lockfile import ImageRecord, Record
+from easybuild.easyblocks.generic.container.record.lockfile import ImageRecord, Record
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue import selection

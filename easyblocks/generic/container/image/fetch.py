@@ -25,14 +25,15 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, do
 from easybuild.tools.filetools import verify_checksum, write_file
 from easybuild.tools.utilities import trace_msg
 
-from .framework import EasyBuildExit, run_shell_cmd
-from .image import SHA256, SOURCE, altered, copy_hashed, identity, make_striped, note_path
-from .imagesource import DOCKER, DOCKER_ARCHIVE, HTTPS, OCI, OCI_ARCHIVE, ORAS, ImageSource, is_loopback
-from .install import open_to_readers, set_mode
-from .runtime import SHOWN_LINES, Runtime
+from ..framework import EasyBuildExit, run_shell_cmd
+from .identity import SHA256, SOURCE, ContentError, note_path
+from ..copying import copy_hashed, file_identity, make_striped
+from .source import DOCKER, DOCKER_ARCHIVE, HTTPS, OCI, OCI_ARCHIVE, ORAS, ImageSource, is_loopback
+from ..install import open_to_readers, set_mode
+from ..runtime import SHOWN_LINES, Runtime
 from .sif import is_sif, is_whole
-from .tables import runtime_name
-from .written import is_private
+from ..tables import runtime_name
+from ..written import is_private
 
 DIGEST = re.compile(r'sha256:[0-9a-f]{64}\Z')
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md: the tag in the index of a layout
@@ -40,6 +41,14 @@ TAG = 'org.opencontainers.image.ref.name'
 # What else is in the directory of a fetch: where the image is from, and a verified copy of it in an OCI layout.
 NOTE, LAYOUT = 'note', 'layout'
 DAY = 24 * 3600  # seconds; a directory that hasn't changed for so long was left by a killed process
+
+
+class FetchError(EasyBuildError):
+    """An image can't be fetched."""
+
+    def __init__(self, text: str) -> None:
+        """Set the exit status of eb for failed downloads."""
+        super().__init__("%s", text, exit_code=EasyBuildExit.FAIL_DOWNLOAD)
 
 
 def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequence[str] = (),
@@ -62,10 +71,10 @@ def fetch(source: ImageSource, target: str, checksum: Any = None, striping: Sequ
         sha256 = compute_checksum(made, CHECKSUM_TYPE_SHA256)
         source = source.with_digest(check_digest(source, digest or 'sha256:' + sha256))
         if not (is_sif(made) and is_whole(made)):
-            raise failed("The image from %s is no SIF file, or an incomplete one. Nothing was kept." % str(source))
+            raise FetchError("The image from %s is no SIF file, or an incomplete one. Nothing was kept." % str(source))
         if not (checksum is None or verify_checksum(made, checksum, {CHECKSUM_TYPE_SHA256: sha256})):
-            raise altered("The image from %s has the SHA256 %s, but 'checksums' in the easyconfig has a different one. "
-                          "Correct the checksum, or the source." % (source, sha256))
+            raise ContentError("The image from %s has the SHA256 %s, but 'checksums' in the easyconfig has a different "
+                               "one. Correct the checksum, or the source." % (source, sha256))
         note = os.path.join(work_dir, NOTE)
         write_file(note, json.dumps({SOURCE: str(source), SHA256: sha256}, indent=2) + '\n')
         for path in (made, note):
@@ -92,13 +101,13 @@ def private_directory(folder: str, name: str) -> Iterator[str]:
         made = tempfile.mkdtemp(prefix='.%s.' % name, dir=folder)
         number = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as err:
-        raise failed("%s can't be fetched: nothing can be written to %s (%s). Choose a directory of yours with "
-                     "--sourcepath." % (name, folder, err.strerror))
+        raise FetchError("%s can't be fetched: nothing can be written to %s (%s). Choose a directory of yours with "
+                         "--sourcepath." % (name, folder, err.strerror))
     path = '/proc/%d/fd/%d' % (os.getpid(), number)
     try:
         if not is_private(os.fstat(number)):
-            raise failed("%s can't be fetched: somebody has exchanged %s meanwhile. Choose a directory of yours with "
-                         "--sourcepath." % (name, made))
+            raise FetchError("%s can't be fetched: somebody has exchanged %s meanwhile. Choose a directory of yours "
+                             "with --sourcepath." % (name, made))
         try:
             yield path
         finally:
@@ -144,7 +153,7 @@ def remove_leftovers(folder: str, name: str) -> None:
 def pull(source: ImageSource, made: str) -> Optional[str]:
     """Let the runtime fetch an image by its digest, with its own login; it verifies manifest and content."""
     if not source.digest:
-        raise failed("%s has no digest, and the tag can change" % str(source))
+        raise FetchError("%s has no digest, and the tag can change" % str(source))
     options = ['--no-https'] if is_loopback(source.host or '') else []
     # a SIF file in the cache would only be a second copy; layers in the cache needn't be fetched again after a cut
     options += ['--disable-cache'] if source.kind == ORAS else []
@@ -155,8 +164,8 @@ def pull(source: ImageSource, made: str) -> Optional[str]:
 def download(source: ImageSource, made: str) -> Optional[str]:
     """Let EasyBuild download a SIF file."""
     if not download_file(os.path.basename(made), source.path, made):
-        raise failed("%s can't be downloaded: check the address, and network and proxy of this node. EasyBuild's log "
-                     "has the reason." % source.path)
+        raise FetchError("%s can't be downloaded: check the address, and network and proxy of this node. EasyBuild's "
+                         "log has the reason." % source.path)
     return None
 
 
@@ -164,13 +173,13 @@ def convert_archive(source: ImageSource, made: str) -> Optional[str]:
     """Verify an archive, and let the runtime convert it."""
     path = source.path or ''
     try:
-        before = identity(os.stat(path))
+        before = file_identity(os.stat(path))
         digest = check_digest(source, 'sha256:' + compute_checksum(path, CHECKSUM_TYPE_SHA256))
     except OSError as err:
-        raise failed("%s can't be read: %s" % (path, err.strerror))
+        raise FetchError("%s can't be read: %s" % (path, err.strerror))
     run_runtime(source, ['build', made, source.name], made)
-    if identity(os.stat(path)) != before:
-        raise altered("%s changed while it was converted. Try again when nobody is writing to it." % path)
+    if file_identity(os.stat(path)) != before:
+        raise ContentError("%s changed while it was converted. Try again when nobody is writing to it." % path)
     return digest
 
 
@@ -185,7 +194,7 @@ def convert_layout(source: ImageSource, made: str) -> Optional[str]:
                               ('index.json', {'schemaVersion': 2, 'manifests': [entry]})):
             write_file(os.path.join(copy, name), json.dumps(content))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
-        raise failed("%s can't be read as an image of an OCI layout: %s" % (source, err))
+        raise FetchError("%s can't be read as an image of an OCI layout: %s" % (source, err))
     file = next((layer for layer in layers if is_sif(layer)), None)
     if file:
         os.rename(file, made)
@@ -235,7 +244,7 @@ def copy_blob(source: ImageSource, blob: Dict[str, Any], copy: str) -> str:
     with open(blob_path(source.path or '', blob), 'rb') as file:
         found = 'sha256:' + copy_hashed(file, path)
     if found != blob['digest']:
-        raise altered("The blob %s was altered in %s: its SHA256 is %s. Nothing was kept." % (
+        raise ContentError("The blob %s was altered in %s: its SHA256 is %s. Nothing was kept." % (
             blob['digest'], source.path, found[7:]))
     return path
 
@@ -264,18 +273,13 @@ def run_runtime(source: ImageSource, arguments: List[str], made: str) -> None:
             "runtime's cache ({0}_CACHEDIR).".format(runtime_name().upper())
     lines = done.output.strip().splitlines()[-SHOWN_LINES:]
     shown = [os.path.basename(one) if one == made else one for one in command]
-    raise failed("%s can't be fetched with `%s`:\n%s\n%s" % (
+    raise FetchError("%s can't be fetched with `%s`:\n%s\n%s" % (
         source, ' '.join(shown), '\n'.join('  ' + line for line in lines), remedy))
 
 
 def check_digest(source: ImageSource, found: str) -> str:
     """Return the digest that was found; raise EasyBuildError if the source has another one."""
     if source.digest not in (None, found):
-        raise altered("%s has the wrong digest: %s. The image was altered or truncated, at its source or during the "
-                      "transfer. Nothing was kept." % (source, found))
+        raise ContentError("%s has the wrong digest: %s. The image was altered or truncated, at its source or during "
+                           "the transfer. Nothing was kept." % (source, found))
     return found
-
-
-def failed(text: str) -> EasyBuildError:
-    """Return the error for an image that can't be fetched."""
-    return EasyBuildError("%s", text, exit_code=EasyBuildExit.FAIL_DOWNLOAD)

@@ -13,11 +13,11 @@ import stat
 import time
 from typing import Any, Dict, Iterable, List, Set, Tuple
 
-from . import overlay
-from .image import copy_hashed
-from .runtime import Container
-from .usersoftware import FILE_TIME
-from .written import ANY_SIZE, open_written
+from .. import overlay
+from ..copying import copy_hashed
+from ..runtime import Container
+from ..usersoftware import FILE_TIME
+from ..written import ANY_SIZE, open_written
 
 # What doesn't belong to the layer: accounts, files of this machine, what only this run needs.
 EXCLUDED = re.compile(r"""(?:

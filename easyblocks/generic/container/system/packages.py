@@ -27,16 +27,17 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, copy_file, mkdir
 from easybuild.tools.utilities import trace_msg
 
-from . import remedies
-from .framework import RunShellCmdError
-from .image import BLOCK
-from .install import FILES, sh_command
+from .. import remedies
+from ..framework import RunShellCmdError
+from ..copying import BLOCK
+from ..install import FILES, sh_command
 from .layer import Layer
-from .lockfile import LAYER, InstalledImage, LayerRecord
-from .overlay import check_mksquashfs
-from .runtime import SHOWN_LINES, Container, escape_bind
-from .texts import ERRORS, SYSTEM_PACKAGE, format_size, system_names
-from .written import ANY_SIZE, open_written
+from ..record.lockfile import LAYER, LayerRecord
+from ..image.installed import InstalledImage
+from ..overlay import check_mksquashfs
+from ..runtime import SHOWN_LINES, Container, escape_bind
+from ..texts import ERRORS, SYSTEM_PACKAGE, format_size, system_names
+from ..written import ANY_SIZE, open_written
 
 # What would be, or was, added: the part of the record, in the build directory, for `ebsif extend --check`.
 REPORT = 'system-packages.json'

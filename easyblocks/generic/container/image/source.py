@@ -14,8 +14,8 @@ import re
 from typing import Any, Dict, NamedTuple, Optional
 from urllib.parse import urlsplit
 
-from .credentials import Credentials
-from .tables import runtime_name
+from ..credentials import Credentials
+from ..tables import runtime_name
 
 ORAS, DOCKER, HTTPS, OCI = 'oras', 'docker', 'https', 'oci'
 OCI_ARCHIVE, DOCKER_ARCHIVE = 'oci-archive', 'docker-archive'

@@ -5,32 +5,35 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The image of a module: its own copy, or an image that is used where it is; its checksum and signature; later checks.
+The image of a module: its own copy, or an image that is used where it is; its checksum, its note, later checks.
 """
-import hashlib
 import json
 import os
-import re
-import stat
-from contextlib import suppress
-from typing import Any, BinaryIO, Dict, List, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, Dict, List, Optional, Sequence
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
-from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, mkdir, read_file, verify_checksum
+from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, verify_checksum
 from easybuild.tools.utilities import trace_msg
 
-from .framework import EasyBuildExit
-from .imagesource import ImageSource
-from .tables import MAKE_STRIPED, runtime_name
-from .runtime import Runtime, passed_variables, run_program
-from .install import FILES
-from .lockfile import IMAGE_OWN, IMAGE_REFERENCE, ImageRecord, InstalledImage, InstalledImages
+from ..copying import copy_hashed, file_identity
+from ..framework import EasyBuildExit
+from ..record.lockfile import IMAGE_OWN, IMAGE_REFERENCE, ImageRecord
+from ..texts import format_size
+from .installed import InstalledImage, InstalledImages
 from .sif import signers
-from .texts import format_size
+from .signature import verify
+from .source import ImageSource
 
 SOURCE, SOURCE_DIGEST, SHA256 = 'source', 'source_digest', 'sha256'
-BLOCK = 4 * 1024 * 1024  # bytes that are copied at once
+
+
+class ContentError(EasyBuildError):
+    """An image has other contents than it should have."""
+
+    def __init__(self, text: str) -> None:
+        """Set the exit status of eb for wrong checksums."""
+        super().__init__("%s", text, exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
 
 class Image:
@@ -123,16 +126,17 @@ class Image:
         sha256 = compute_checksum(path, CHECKSUM_TYPE_SHA256)
         wrong = [one for one in self.others.using(path) if one.image.sha256 != sha256]
         if wrong and not build_option('ignore_checksums'):
-            raise altered("The image %s was changed after %s had been installed with it: its SHA256 is %s now, and was "
-                          "%s. Reinstall that module (eb --rebuild), or use an unchanged image." % (
-                              path, wrong[0].module, sha256, wrong[0].image.sha256))
+            raise ContentError("The image %s was changed after %s had been installed with it: its SHA256 is %s now, "
+                               "and was %s. Reinstall that module (eb --rebuild), or use an unchanged image."
+                               % (path, wrong[0].module, sha256, wrong[0].image.sha256))
         return sha256
 
     def check(self, used: str, found: str, sha256: str) -> None:
         """Raise EasyBuildError if the image in use doesn't match the easyconfig or its note (G-06)."""
         if not self.has_checksum(used, sha256):
-            raise altered("The image %s changed during the installation: its checksum no longer matches the easyconfig "
-                          "(its SHA256 is %s). Try again when nobody is writing to it." % (found, sha256))
+            raise ContentError("The image %s changed during the installation: its checksum no longer matches the "
+                               "easyconfig (its SHA256 is %s). Try again when nobody is writing to it." % (
+                                   found, sha256))
         if self.spec.source:
             check_content(found, sha256)
 
@@ -148,7 +152,7 @@ class OpenImage:
         """Open the image; links are resolved once, because a central link may change during the installation."""
         self.path = os.path.realpath(path)
         self.file: BinaryIO = open(self.path, 'rb', buffering=0)  # noqa: SIM115 for all steps
-        self.before = identity(os.fstat(self.file.fileno()))
+        self.before = file_identity(os.fstat(self.file.fileno()))
         self.verified: List[str] = []
 
     def verify(self, keys: Sequence[str], folder: str) -> None:
@@ -156,56 +160,15 @@ class OpenImage:
         same_file = '/proc/%d/fd/%d' % (os.getpid(), self.file.fileno())
         self.verified, problem = verify(same_file, keys, folder)
         if problem:
-            raise altered("The image %s %s. Only owners of the keys in 'signature_keys' of the easyconfig may sign it."
-                          % (self.path, problem))
+            raise ContentError("The image %s %s. Only owners of the keys in 'signature_keys' of the easyconfig may "
+                               "sign it." % (self.path, problem))
         trace_msg("the image is signed by %s" % ', '.join(self.verified))
 
     def check_unchanged(self) -> None:
         """Raise EasyBuildError if somebody has written to a verified image."""
-        if self.verified and identity(os.fstat(self.file.fileno())) != self.before:
-            raise altered("The image %s changed during the installation, after its signature had been verified. Try "
-                          "again when nobody is writing to it." % self.path)
-
-
-def verify(image: str, keys: Sequence[str], folder: str) -> Tuple[List[str], str]:
-    """Verify the signatures of an image with these keys only; return who signed it, and the problem ('' if none)."""
-    if not signers(image):
-        return [], "is not signed: get the signed image, or sign it with a key of yours (`%s sign`)" % runtime_name()
-    allowed = import_keys(keys, folder)
-    done = run_with_keyring(['verify', '--local', '--json', image], folder)
-    try:
-        found = [one['Signer'] for one in json.loads(done.output)['SignerKeys']]
-        names = {one['Fingerprint'].upper(): one.get('Name', '') for one in found}
-    except (ValueError, KeyError, TypeError):
-        names = {}
-    # the runtime also trusts the keyring that its administrator may have filled
-    if done.exit_code == 0 and names and set(names) <= allowed:
-        return ['%s (%s)' % (name, fingerprint) for fingerprint, name in sorted(names.items())], ""
-    messages = ['no message'] + ((done.output or '') + '\n' + (done.stderr or '')).strip().splitlines()
-    return [], "is signed by %s, which can't be verified: %s" % (
-        ', '.join(filter(None, signers(image))) or "a key without a fingerprint", messages[-1].strip())
-
-
-def import_keys(keys: Sequence[str], folder: str) -> set:
-    """Put public keys into a new keyring; return their fingerprints."""
-    mkdir(folder, parents=True)
-    os.chmod(folder, 0o700)
-    for key in keys:
-        if b'PRIVATE KEY' in read_file(key, mode='rb'):
-            raise wrong_key("%s is a private key. Keep it secret, and use the public one." % key)
-        done = run_with_keyring(['key', 'import', key], folder)
-        if done.exit_code != 0:
-            raise wrong_key("%s is no public key that the container runtime can read: write it with `%s key "
-                            "export --armor FILE`." % (key, runtime_name()))
-    listed = run_with_keyring(['key', 'list'], folder).output
-    return {digits.upper() for digits in re.findall(r'Fingerprint:\s*([0-9A-Fa-f]{40,64})', listed)}
-
-
-def run_with_keyring(arguments: List[str], folder: str) -> Any:
-    """Run the container runtime with a keyring; return its result, whatever the exit status."""
-    variables = dict(passed_variables(os.environ), APPTAINER_KEYSDIR=folder, SINGULARITY_KEYSDIR=folder,
-                     SINGULARITY_SYPGPDIR=folder)
-    return run_program([Runtime().path] + arguments, fail_on_error=False, split_stderr=True, env=variables)
+        if self.verified and file_identity(os.fstat(self.file.fileno())) != self.before:
+            raise ContentError("The image %s changed during the installation, after its signature had been verified. "
+                               "Try again when nobody is writing to it." % self.path)
 
 
 def origin_of(found: str, sha256: str) -> Dict[str, str]:
@@ -236,13 +199,8 @@ def check_installed_image(installed: InstalledImage) -> None:
             return
     what = "its SHA256 is different" if installed.has_size else \
         "it has %d bytes, and had %d" % (os.path.getsize(path), size)
-    raise altered("The image %s was changed after %s had been installed: %s. Put the earlier image back, or install "
-                  "the module again with `eb --rebuild`." % (path, installed.module, what))
-
-
-def wrong_key(text: str) -> EasyBuildError:
-    """Return the error for a key in the easyconfig."""
-    return EasyBuildError("Easyconfig parameter 'signature_keys': %s", text, exit_code=EasyBuildExit.EASYCONFIG_ERROR)
+    raise ContentError("The image %s was changed after %s had been installed: %s. Put the earlier image back, or "
+                       "install the module again with `eb --rebuild`." % (path, installed.module, what))
 
 
 # --- the note beside an image that was fetched: where it is from
@@ -273,70 +231,14 @@ def check_note(image: str, source: ImageSource) -> None:
     """Raise EasyBuildError if an image that is there was fetched from another digest than the easyconfig names."""
     noted = noted_source(image)
     if noted and source.digest not in (None, noted.digest):
-        raise altered("%s was made from %s, and the easyconfig names %s. Give the image in 'sources' another name, or "
-                      "remove this file (and %s)." % (image, noted, source, note_path(image)))
+        raise ContentError("%s was made from %s, and the easyconfig names %s. Give the image in 'sources' another "
+                           "name, or remove this file (and %s)." % (image, noted, source, note_path(image)))
 
 
 def check_content(image: str, sha256: str) -> None:
     """Raise EasyBuildError if an image with this SHA256 was altered or truncated since it was fetched."""
     note = read_note(image)
     if note and note[SHA256] != sha256:
-        raise altered("The image %s is not what was fetched from %s: its SHA256 is %s, and was %s. Remove it (and %s): "
-                      "then `eb` fetches it again." % (image, note[SOURCE], sha256, note[SHA256], note_path(image)))
-
-
-# --- copying
-
-def copy_hashed(source: BinaryIO, target: str, striping: Sequence[str] = ()) -> str:
-    """
-    Copy an open file, and return the SHA256 of the copy, in hexadecimal.
-
-    The copy gets its name when it is complete, with the permissions of the source, but no write permission for others.
-    """
-    partial = target + '.partial'
-    make_striped(partial, striping)
-    digest = hashlib.sha256()
-    try:
-        with open(partial, 'wb', opener=open_private) as copy:
-            for block in iter(lambda: source.read(BLOCK), b''):
-                digest.update(block)
-                copy.write(block)
-            os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(source.fileno()).st_mode) & 0o775 | 0o600)
-            copy.flush()
-            os.fsync(copy.fileno())
-        os.rename(partial, target)
-    except OSError as err:
-        with suppress(OSError):
-            os.remove(partial)
-        raise EasyBuildError("Copying the image %s to %s failed: %s", source.name, target, err)
-    return digest.hexdigest()
-
-
-def open_private(path: str, flags: int) -> int:
-    """Open a file that only its owner can read, because the image may have restricted access; follow no link."""
-    number = os.open(path, flags | os.O_NOFOLLOW, 0o600)
-    os.fchmod(number, 0o600)
-    return number
-
-
-def make_striped(path: str, options: Sequence[str]) -> None:
-    """
-    Create an empty file with stripes if it is on Lustre; a failure is only reported.
-
-    If the path is a directory, its new files get the stripes (lfs-setstripe(1)). Without options, the file system
-    decides.
-    """
-    if options:
-        result = run_program(['bash', '-p', os.path.join(FILES, MAKE_STRIPED), path] + list(options))
-        if result.output.strip():
-            trace_msg(result.output.strip())
-
-
-def identity(status: os.stat_result) -> Tuple[int, ...]:
-    """Return values that change if a file is replaced or written to."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def altered(text: str) -> EasyBuildError:
-    """Return the error for an image with wrong contents."""
-    return EasyBuildError("%s", text, exit_code=EasyBuildExit.FAIL_CHECKSUM)
+        raise ContentError("The image %s is not what was fetched from %s: its SHA256 is %s, and was %s. Remove it (and "
+                           "%s): then `eb` fetches it again." % (
+                               image, note[SOURCE], sha256, note[SHA256], note_path(image)))

@@ -5,19 +5,16 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The record of an installation, share/ebsif/lock.json: its path and keys, which packages it lists, which image the
-installation uses, and who else uses that image.
+The record of an installation, share/ebsif/lock.json: its path, its values with their types, which packages it lists.
 
 Doesn't import EasyBuild, so that commands can use it too: importing EasyBuild takes longer than running them.
 """
-import glob
 import json
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union
-from typing import get_type_hints
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union, get_type_hints
 
-from .texts import normal_name, system_names
-from .written import Unfit, read_regular
+from ..texts import normal_name, system_names
+from ..written import Unfit, read_regular
 
 # Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
@@ -82,14 +79,14 @@ class Fields:
         return dict(declared.pop('undeclared', {}), **declared)
 
     @classmethod
-    def of(cls: Type[F], content: Dict[str, Any], name: str = '') -> F:
+    def from_content(cls: Type[F], content: Dict[str, Any], name: str = '') -> F:
         """Return an object from JSON, of which `name` is the place; raise RecordError if a value has a wrong type."""
         place = name + ': ' if name else ''
         hints = get_type_hints(cls)
         missing = [key for key in hints if key not in content and not hasattr(cls, key)]
         if missing:
             raise RecordError("damaged: '%s%s' is missing" % (place, missing[0]))
-        values = {key: checked(value, hints[key], place + key) for key, value in content.items() if key in hints}
+        values = {key: as_declared(value, hints[key], place + key) for key, value in content.items() if key in hints}
         # not as attributes: some may have the name of one of our methods
         undeclared = {key: value for key, value in content.items() if key not in hints}
         return cls(undeclared=undeclared, **values) if undeclared else cls(**values)
@@ -113,7 +110,7 @@ class ImageRecord(Fields):
 
 
 class LayerRecord(Fields):
-    """What a record says about packages of the image's system that were added as a layer (systempackages.py)."""
+    """What a record says about packages of the image's system that were added as a layer (system/packages.py)."""
 
     requested: List[str] = []  # names, perhaps NAME=VERSION
     allow_upgrade: List[str] = []
@@ -181,11 +178,11 @@ class Record(Fields):
             raise RecordError("can't be read as a lock, which `ebsif lock` writes: %s" % err)
         if not isinstance(content, dict) or not isinstance(content.get('image'), dict):
             raise RecordError("not the lock file of an installation (it has no 'image')")
-        record = cls.of(content)
+        record = cls.from_content(content)
         for stage in record.stages:
-            checked(stage.get('name'), str, 'stages')
+            as_declared(stage.get('name'), str, 'stages')
             requirements = stage.get('requirements', '')
-            checked(requirements, List[str] if isinstance(requirements, list) else str, 'stages')
+            as_declared(requirements, List[str] if isinstance(requirements, list) else str, 'stages')
         if not all({'file', 'sha256'} <= set(artifact) for artifact in record.artifacts.values()):
             raise RecordError("damaged: 'artifacts' has a file without name or SHA256")
         wrong = [line for _, _, lines in record.package_lists for line in lines if '==' not in line]
@@ -290,160 +287,22 @@ def normalized(lines: Iterable[str]) -> Dict[str, str]:
     return {normal_name(name): version for name, version in versions_in(lines).items()}
 
 
-def checked(value: Any, kind: Any, name: str) -> Any:
+def as_declared(value: Any, kind: Any, name: str) -> Any:
     """Return a value of JSON as a declared type; raise RecordError, which names the value, if it has another one."""
     # in Python 3.6, the origin of List[str] is List
     origin, kinds = getattr(kind, '__origin__', None), getattr(kind, '__args__', [])
     if kind is Any or (origin is Union and value is None):
         return value
     if origin is Union:
-        return checked(value, kinds[0], name)
+        return as_declared(value, kinds[0], name)
     if (origin in (list, List) and isinstance(value, list)) or (origin in (dict, Dict) and isinstance(value, dict)):
         for item in value.values() if isinstance(value, dict) else value:
             # records have thousands of texts
             if type(item) is not kinds[-1]:
-                checked(item, kinds[-1], name)
+                as_declared(item, kinds[-1], name)
         return value
     if origin is None and issubclass(kind, Fields) and isinstance(value, dict):
-        return kind.of(value, name)
+        return kind.from_content(value, name)
     if origin is None and isinstance(value, kind):
         return value
     raise RecordError("damaged: '%s' has a wrong type" % name)
-
-
-# --- images
-
-def image_places(kind: str, own: str, resolved: Any, central: Iterable[str]) -> Iterator[str]:
-    """
-    Yield where a module looks for its image, in its order.
-
-    `own` is the copy in the installation; `resolved` is the image that was installed from, without links; `central` are
-    the places of the image in the site's directories.
-    """
-    if kind != IMAGE_CENTRAL:
-        yield resolved if kind == IMAGE_REFERENCE else own
-    for path in central:
-        yield path
-
-
-class InstalledImage:
-    """
-    The image that an installation uses, from its record.
-
-    Attributes: `root` is the installation directory; `record` is the whole record, empty if there is none; `image` is
-    the part of it on the image.
-    """
-
-    def __init__(self, root: str):
-        """Read the record of an installation; there may be none."""
-        self.root = root
-        try:
-            self.record = Record.read(os.path.join(root, RECORD))
-        except (OSError, RecordError):
-            self.record = Record()
-        self.image = self.record.image
-
-    @property
-    def own_path(self) -> str:
-        """Path of the copy in the installation, which may have been removed."""
-        return os.path.join(self.root, self.image.file)
-
-    @property
-    def path(self) -> Optional[str]:
-        """Path of the image in use: the installation's copy, else the file that was installed; None if gone."""
-        for path in (self.own_path, self.image.resolved or ''):
-            if self.image.file and os.path.isfile(path):
-                return path
-        return None
-
-    @property
-    def module(self) -> str:
-        """Name of the module."""
-        return self.record.module_name or '/'.join(self.root.split(os.sep)[-2:])
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether the image is another module's, or the site's."""
-        return self.image.kind != IMAGE_OWN
-
-    @property
-    def origin(self) -> str:
-        """Name of the module to which the image belongs: another one if the image is shared."""
-        return self.image.origin or self.module
-
-    @property
-    def has_size(self) -> bool:
-        """Whether the image is there with the size in the record, and so not truncated."""
-        path = self.path
-        return path is not None and os.path.getsize(path) == self.image.size
-
-    @property
-    def is_unchanged(self) -> bool:
-        """
-        Whether size and time of the image match the record, so that it still has the recorded SHA256.
-
-        Reading tens of gigabytes would take most of the time of an installation without a copy.
-        """
-        path = self.path
-        return path is not None and self.has_size and os.stat(path).st_mtime_ns == self.image.mtime_ns
-
-    def uses(self, path: str) -> bool:
-        """Return whether the installation uses an image."""
-        own = self.path
-        return own is not None and os.path.exists(path) and os.path.samefile(own, path)
-
-    def needs(self, path: str) -> bool:
-        """Return whether the module can't be used without this file, because it has no copy of its own."""
-        return not os.path.isfile(self.own_path) and bool(self.image.file) and \
-            os.path.realpath(self.image.resolved or '') == os.path.realpath(path)
-
-
-class InstalledImages:
-    """
-    Images of other installations that one installation may share, by their records.
-
-    Images in the given directories come first, then images of the same software. In both, the modules that this one
-    extends come first, and modules with a copy before modules without. The image of the earlier installation is last.
-    """
-
-    def __init__(self, root: str, directories: Iterable[str]):
-        """Store the directory of the installation, and more that may be one: EasyBuild's source path."""
-        self.own = InstalledImage(root)
-        self.directories = directories
-        self.known: Optional[List[InstalledImage]] = None
-
-    @property
-    def images(self) -> List[InstalledImage]:
-        """The images; their records are read once."""
-        if self.known is None:
-            root = self.own.root
-            records = glob.glob(os.path.join(glob.escape(os.path.dirname(root)), '*', RECORD))
-            beside = [InstalledImage(path[:-len(RECORD) - 1]) for path in sorted(records)]
-            # not what is left of earlier installations
-            beside = [one for one in beside
-                      if os.path.basename(one.root) == one.record.full_version and one.root != root]
-            named = [InstalledImage(path) for path in self.directories]
-            name = '/'.join(root.split(os.sep)[-2:])
-            # of two modules with the same image, the extended module counts: the other one may be removed
-            ordered = [one for some in (named, beside) for one in sorted(some, key=lambda one: (
-                not name.startswith(one.module + '-'), one.is_shared))]
-            self.known = [one for one in ordered + [self.own] if one.record]
-        return self.known
-
-    def find(self, name: str, is_wanted: Callable[[InstalledImage], bool]) -> Optional[str]:
-        """Return the path of a complete image of this name whose installation `is_wanted` accepts, or None."""
-        return next((one.path for one in self.images
-                     if one.image.file == name and one.has_size and is_wanted(one)), None)
-
-    def using(self, path: str) -> List[InstalledImage]:
-        """Return the installations that use an image."""
-        return [one for one in self.images if one.uses(path)]
-
-    def unchanged(self, path: str) -> Optional[InstalledImage]:
-        """Return an installation that uses an image and has recorded its digest; None otherwise."""
-        return next((one for one in self.using(path) if one.is_unchanged), None)
-
-    def origin(self, path: str) -> Optional[str]:
-        """Return the name of the other module to which an image belongs; None if there is none."""
-        origin = next((one.origin for one in self.using(path)), None)
-        return None if origin == self.own.module else origin

@@ -1,0 +1,7 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""The image of a module: where it comes from, how it is fetched and checked, and who else uses it."""

@@ -1,0 +1,7 @@
+##
+# This file is part of ebsif, container modules for EasyBuild.
+#
+# ebsif is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License
+# as published by the Free Software Foundation v2.
+##
+"""The record of an installation, share/ebsif/lock.json: what it says, and how it is written."""
