@@ -289,8 +289,19 @@ def test_arguments_that_are_not_text(tmp_path, monkeypatch, capsysbinary):
     (tmp_path / "sbatch").write_text(f"#!/bin/bash\ncat >{tmp_path}/sent\necho 'Submitted batch job 41'\n")
     (tmp_path / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    job.submit(SCHEDULERS["slurm"], printed.decode(errors="surrogateescape"))
+    assert job.submit(SCHEDULERS["slurm"], printed.decode(errors="surrogateescape")) == ["41"]
     assert (tmp_path / "sent").read_bytes() == printed
+
+
+def test_the_result_for_programs(tmp_path, capsys):
+    """Docs D8, F4: --json has the module, the script and the jobs; the script says how to submit it as it is called."""
+    place = tmp_path / "a b.sh"
+    for more, file, name in ([], None, "FILE"), (["-o", str(place)], str(place), f"'{place}'"):
+        assert cli.main(["job", "M/1", "--json", *more, "--", "t.py"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert (said["module"], said["file"], said["jobs"]) == ("M/1", file, [])
+        assert f"Submit with: sbatch {name}\n" in said["script"]
+    assert place.read_text() == said["script"]
 
 
 def test_a_catalogue_that_is_named_twice(tmp_path, monkeypatch, capsys):

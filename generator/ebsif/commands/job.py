@@ -7,6 +7,7 @@ an account. Anything else that the scheduler can do goes through --scheduler.
 
 import argparse
 import dataclasses
+import json
 import re
 import shlex
 from pathlib import Path
@@ -19,7 +20,7 @@ from ebsif.catalogue import selection
 from ebsif.catalogue.fieldtypes import is_duration
 from ebsif.catalogue.settings import Settings
 from ebsif.catalogue.site import STAGED, Site
-from ebsif.commands.options import add_name, add_output, add_settings, names_of, settings_of
+from ebsif.commands.options import add_json, add_name, add_output, add_settings, names_of, settings_of
 from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.installed import runtimecommand
@@ -54,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--submit", action="store_true", help="also submit the job")
     what.add_argument("--segments", type=count, metavar="N", default=1,
                       help="with --submit: submit N jobs, each of which starts after the success of the one before")
+    add_json(what)
     add_resources(parser.add_argument_group("resources (default: the site's)"))
     add_running(parser.add_argument_group("how the program runs"))
 
@@ -98,7 +100,9 @@ def run(options: argparse.Namespace) -> int:
     """Write a batch script, and submit it if requested; return the exit status."""
     settings = settings_of(options)
     profile = settings.site()
-    text = write(options, settings, profile)
+    text, module = write(options, settings, profile)
+    if options.json:
+        return print_result(options, profile, text, module)
     if options.output:
         files.write_new({options.output: text}, options.overwrite)
         submit = shlex.join([*job.scheduler_of(profile).submit, str(options.output)])
@@ -114,8 +118,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str:
-    """Return the text of the requested batch script."""
+def print_result(options: argparse.Namespace, profile: Site, text: str, module: Optional[str]) -> int:
+    """Write and submit a batch script, and print what was done as JSON; return the exit status."""
+    if options.output:
+        files.write_new({options.output: text}, options.overwrite)
+    jobs = job.submit(job.scheduler_of(profile), text, options.segments, silent=True) if options.submit else []
+    print(json.dumps({"module": module, "file": str(options.output.absolute()) if options.output else None,
+                      "script": text, "jobs": jobs}, indent=2))
+    return 0
+
+
+def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tuple[str, Optional[str]]:
+    """Return the text of the requested batch script, and the module that it loads."""
     if options.install and options.module:
         raise UsageError("name either a module or --install EASYCONFIG")
     if not (options.install or options.more):
@@ -130,7 +144,7 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str
             raise UsageError(f"an installation runs on one node, without {' or '.join(without_effect)} (--scheduler "
                              "adds any option of the scheduler)")
         more = [*framework.finding_easyblocks(has_own=True), *options.more]
-        return job.install_script(options.install, more, request, profile)
+        return job.install_script(options.install, more, request, profile), None
     command = job.python_program(options.more)
     file = job.program_file(command)
     if file:
@@ -146,7 +160,8 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> str
     # the run may be repeated from another directory, and the configuration may name what an option names
     folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)
     catalogues = [word for folder in folders for word in ("--catalogue", folder)]
-    return job.script(job.Request(name, command, **values), profile, catalogues, use)
+    file = str(options.output or "FILE")
+    return job.script(job.Request(name, command, **values), profile, catalogues, use, file), name
 
 
 def check_there(path: str, problem: str, needed: bool) -> None:

@@ -6,9 +6,10 @@ The login for the registry is the container runtime's (`apptainer registry login
 """
 
 import contextlib
+import json
 from argparse import ArgumentParser, Namespace
 
-from ebsif.commands.options import add_license, add_name, names_of
+from ebsif.commands.options import add_json, add_license, add_name, names_of
 from ebsif.environments import artifact, portable
 from ebsif.images.registry.connection import TransferError
 from ebsif.images.registry.manifest import ContentError
@@ -28,6 +29,7 @@ def configure(parser: ArgumentParser) -> None:
     add_name(parser, "module", "what to put there", only_installed=True, required=True)
     parser.add_argument("reference", metavar="REF", help="where to put it: oras://HOST/PATH:TAG or oci:DIRECTORY:TAG")
     add_license(parser)
+    add_json(parser)
 
 
 def run(options: Namespace) -> int:
@@ -44,6 +46,10 @@ def run(options: Namespace) -> int:
     if before and before != manifest.digest:
         output.note(f"{reference} pointed to another environment until now; it can still be pulled by its digest: "
                     f"{reference.with_digest(before)}")
+    if options.json:
+        print(json.dumps({"module": found.module, "reference": str(reference.with_digest(manifest.digest)),
+                          "digest": manifest.digest}, indent=2))
+        return 0
     print(reference.with_digest(manifest.digest))
     output.hint(f"others install it with: ebsif pull {reference} --install")
     return 0

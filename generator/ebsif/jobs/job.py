@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
@@ -120,12 +121,14 @@ def parse_data(text: str) -> Data:
     return Data(source, target)
 
 
-def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Optional[Path] = None) -> str:
+def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Optional[Path] = None,
+           file: str = "FILE") -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
 
     `catalogues` are the options that name the user's own catalogues, for the record of the run; `use` is the directory
-    of the module if a new shell may not search there. Raise JobError if the request is impossible.
+    of the module if a new shell may not search there, and `file` where the script will be. Raise JobError if the
+    request is impossible.
     """
     partition_name, partition = site.scheduler.partition(request.partition)
     tasks = request.tasks_per_node or partition.tasks
@@ -138,7 +141,7 @@ def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Op
         masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks], qos=partition.qos, seconds=seconds(time),
         arguments=arguments(request, site, catalogues), comment=comment(request, gpus),
         program=program(request, site, tasks), file=program_file(request.command) or "",
-        stage=request.stage or site.stage, submit=" ".join(scheduler_of(site).submit),
+        stage=request.stage or site.stage, submit=f"{' '.join(scheduler_of(site).submit)} {shlex.quote(file)}",
         then="requeue" if request.requeue else "next" if request.segments > 1 else "end",
         timer=timer(request, site, seconds(time)), options="--remove-caches " if site.caches.remove else "",
     )
@@ -343,9 +346,9 @@ def umask() -> str:
     return f"{mask:03o}"
 
 
-def submit(scheduler: Scheduler, text: str, segments: int = 1) -> None:
+def submit(scheduler: Scheduler, text: str, segments: int = 1, silent: bool = False) -> list[str]:
     """
-    Submit a batch script, and print what the scheduler says.
+    Submit a batch script, and print what the scheduler says, unless `silent`; return the IDs of the jobs.
 
     With `segments`, submit it so often; each job starts only after the success of the one before. Raise JobError if a
     job isn't submitted; the message names those that are.
@@ -361,7 +364,7 @@ def submit(scheduler: Scheduler, text: str, segments: int = 1) -> None:
                                     errors="surrogateescape", check=False)
         except FileNotFoundError:
             raise JobError(f"{words[0]} is not on PATH: submit on a login node") from None
-        print(result.stdout, end="", flush=True)
+        print(result.stdout, end="", flush=True, file=sys.stderr if silent else sys.stdout)
         submitted = re.search(scheduler.submitted, result.stdout)
         if result.returncode or (segments > 1 and not submitted):
             queued = f"; those before it are in the queue, to remove them: {shlex.join([*scheduler.cancel, *jobs])}"
@@ -370,3 +373,4 @@ def submit(scheduler: Scheduler, text: str, segments: int = 1) -> None:
                 f"may be in the queue, but {words[0]} has printed no ID of it, so no other job can follow it"
             raise JobError(f"{which} {why}{queued if jobs else ''}")
         jobs.append(submitted[1] if submitted else "")
+    return jobs
