@@ -344,7 +344,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         target = os.path.join(self.builddir, LAYER)
         layer = self.spec.system.kept(self.similar_installations, self.container.image, target)
         if not layer:
-            layer = self.spec.system.add(self.container, target, only_check=self.is_check)
+            layer = self.spec.system.add(self.container, target, only_check=self.only_checks_system)
         if layer.sha256:
             self.container.overlays.append(target)
         self.record.system_layer = layer
@@ -359,8 +359,13 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     @property
     def is_check(self) -> bool:
-        """Whether this only checks what would be installed, and nothing is built on packages of the system."""
+        """Whether this only checks what would be installed (`ebsif extend --check`), and leaves nothing behind."""
         return CHECK_VARIABLE in os.environ
+
+    @property
+    def only_checks_system(self) -> bool:
+        """Whether a check needs no packages of the system, because nothing is built on them."""
+        return self.is_check
 
     def build_step(self) -> None:
         """Record what the installation consists of; there is nothing to build."""

@@ -195,9 +195,9 @@ class ContainerVenv(ContainerInstall):
         super().configure_step()
 
     @property
-    def is_check(self) -> bool:
-        """Whether this only checks what would be installed; stages may be built on packages of the system."""
-        return super().is_check and not self.stages
+    def only_checks_system(self) -> bool:
+        """Whether a check needs no packages of the system, on which stages may be built."""
+        return super().only_checks_system and not self.stages
 
     def build_step(self) -> None:
         """Check that the venv sees the packages of the image, and install the requirements."""
