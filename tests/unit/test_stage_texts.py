@@ -430,6 +430,15 @@ def test_the_image_and_earlier_versions_are_told_apart():
     assert "hello==1.0 is installed now and keeps its version" in text and "ebsif extend ... --add 'hello>=2'" in text
 
 
+def test_constraints_of_the_person_are_not_of_the_image():
+    """57-h1.4: what a file of constraints (-c) keeps isn't in the image, and can't be replaced there."""
+    output = "    The user requested mine==2\n    The user requested (constraint) mine==1\n"
+    text = Diagnosis(output, image={"numpy"}).text
+    assert text == "mine==1 is a constraint of the requirements (-c), but: you ask for mine==2. Change one of them"
+    assert "hello==1.0 of the image can't be replaced" in Diagnosis(output.replace("mine==1", "hello==1.0").replace(
+        "mine==2", "hello==2"), image={"hello"}).text
+
+
 @pytest.mark.parametrize(
     ("library", "kind"),
     [

@@ -128,14 +128,16 @@ class Diagnosis:
 
     def __init__(self, output: str, log: str = '', pins: Collection[str] = (),
                  reasons: Optional[Mapping[str, str]] = None, gpu: Optional[str] = None,
-                 newest: Optional[Callable[[Dict[str, str]], Dict[str, str]]] = None) -> None:
+                 newest: Optional[Callable[[Dict[str, str]], Dict[str, str]]] = None,
+                 image: Optional[Collection[str]] = None) -> None:
         """
         Store the output of a failed pip, and the contents of its log file (option --log).
 
         Only the log says why an index returned no packages. `pins` are the normalized names of packages whose versions
         the easyconfig determines (parameter 'constraints'), `reasons` say why packages of the image can't be replaced.
         `gpu` is the kind of GPU that the image is for, empty if for none, None if it isn't known. `newest` returns the
-        newest versions that specifications allow, by normalized name, as far as an index knows them.
+        newest versions that specifications allow, by normalized name, as far as an index knows them. `image` has the
+        normalized names of the packages of the image; None if they aren't known.
         """
         self.output = output
         self.log = log
@@ -143,6 +145,7 @@ class Diagnosis:
         self.reasons = reasons or {}
         self.gpu = gpu
         self.newest = newest
+        self.image = image
 
     @property
     def package(self) -> str:
@@ -219,6 +222,10 @@ class Diagnosis:
             return "%s %s ('constraints' in the easyconfig), but: %s. For another version:%s" % (
                 ' and '.join(protected[name] for name in pinned), keeps, why,
                 remedies.line('--add', *(name + self.wanted.get(name, '') for name in pinned)))
+        own = [protected[name] for name in names if self.image is not None and name not in self.image]
+        if own:
+            return "%s %s of the requirements (-c), but: %s. Change one of them" % (
+                ' and '.join(own), "are constraints" if own[1:] else "is a constraint", why)
         kept = ["%s of the image (%s)" % (protected[name], self.reasons[name]) if name in self.reasons else
                 "%s of the image" % protected[name] for name in names]
         return "%s can't be replaced, but: %s. %s" % (', '.join(kept), why, self.ways_out(names))

@@ -231,7 +231,7 @@ class Pip:
                 return
             logged = self.log_of(log, arguments, **where) if NOTHING_FOUND in output else ''
             diagnosis = Diagnosis(output, logged, pins, self.reasons, gpu_of(self.image),
-                                  functools.partial(self.newest, stage, where))
+                                  functools.partial(self.newest, stage, where), self.image)
             package = " (while processing %s)" % diagnosis.package if diagnosis.package else ''
             text = diagnosis.text
             raise EasyBuildError("pip failed in stage '%s'%s%s", stage.name, package, ': ' + text if text else
