@@ -7,6 +7,7 @@ The login for the registry is the container runtime's (`apptainer registry login
 
 import contextlib
 import json
+import shlex
 from argparse import ArgumentParser, Namespace
 
 from ebsif.commands.options import add_json, add_license, add_name, names_of
@@ -51,5 +52,5 @@ def run(options: Namespace) -> int:
                           "digest": manifest.digest}, indent=2))
         return 0
     print(reference.with_digest(manifest.digest))
-    output.hint(f"others install it with: ebsif pull {reference} --install")
+    output.hint(f"others install it with: {shlex.join(['ebsif', 'pull', str(reference), '--install'])}")
     return 0
