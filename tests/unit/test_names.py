@@ -206,6 +206,14 @@ def test_the_newest_installed_version(prefix, monkeypatch, capsys):
     assert f"'{text}' is PyTorch/2.10.0-x, the newest of 2 that are installed" in capsys.readouterr().err
     with pytest.raises(NamingError, match=r"ambiguous; choose one of:\n  PyTorch/2.10.0-x\n  PyTorch/2.9.0-x\Z"):
         names().find("torch")
+    # 57-h1.10: a module in two directories is one name, which means the first, as for the modules tool
+    again = shutil.copytree(prefix.modules, prefix.modules.with_name("again"))
+    for path in again.rglob("*.lua"):
+        shutil.copytree(prefix.software / "PyTorch/2.9.0-x", again / "software" / path.stem)
+        path.write_text(path.read_text().replace(f"{prefix.software}/PyTorch", f"{again}/software"))
+    with monkeypatch.context() as patch:
+        patch.setenv("MODULEPATH", f"{again}:{prefix.modules}")
+        assert names().find("PyTorch/2.9").root == again / "software/2.9.0-x"
     assert names().find("PyTorch/2.11").module == "PyTorch/.2.11.0-x"
     # what isn't installed
     assert names().find("PyTorch/2.13").module == names().container("PyTorch/2.13").module == BASE
@@ -883,6 +891,15 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys
         assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]
 
 
+@pytest.mark.parametrize(("date", "expected"), [("20261123", "20261123.2"), ("20261123.9", "20261123.10"),
+                                                ("final", "final.2"), ("20261121.3", "20261122")])
+def test_an_extension_is_never_older_than_what_it_is_made_from(extension, date, expected):
+    """57-h1.3: with an earlier clock, or in another time zone, `mine` would go on to mean the one before."""
+    extension.install("requirements = ['rich']\n", ["rich"], f"{BASE}-mine-{date}")
+    values, _ = extension.extend("mine", "--add", "lightly")
+    assert values["versionsuffix"].endswith(f"-mine-{expected}")
+
+
 def test_commands_after_an_installation(extension, capsys):
     """V-05: for bash, as they were typed, after the last stage; a later change keeps them. A name has a default."""
     commands = ["--post", "echo $HOME >'a b'", "--verify", "true", "--verify", "x", "--no-build-isolation"]
@@ -992,7 +1009,11 @@ def test_a_locked_package_gets_another_version(extension):
 
 
 def test_packages_are_removed_with_what_only_they_need(extension):
-    """E-03: what others need stays; packages of the image, of others and mistyped ones are named as such."""
+    """
+    E-03: what others need stays; packages of the image, of others and mistyped ones are named as such.
+
+    57-h1.8: what isn't installed, because of a marker, goes without a word.
+    """
     values, said = extension.extend("mine", "--remove", "Greeting")
     assert values["requirements"] == ["numpy", "rich"]
     assert values["constraints"] == ["hello==1.0", "http==1.0", "rich==1.0"]
@@ -1010,6 +1031,10 @@ def test_packages_are_removed_with_what_only_they_need(extension):
                            ("setuptools", "has no package setuptools")):
         assert expected in extension.extend("mine", "--remove", name, status=3)[1], name
     assert "nothing would be left of" in extension.extend("mine", "--remove", "greeting", "numpy", "rich", status=3)[1]
+    extension.install("requirements = ['old; python_version < \"3\"', 'rich']\n", ["rich"], f"{BASE}-marker-20261121")
+    values, said = extension.extend("marker", "--remove", "old")
+    assert values["requirements"] == ["rich"]
+    assert "stays" not in said
     assert "--remove changes an extension" in extension.extend("PyTorch/2.13.0", "--remove", "x", status=3)[1]
     extension.install("requirements = [{'name': 'build tools', 'requirements': 'ninja'}, {'name': 'b', 'requirements': "
                       "'flash-attn', 'no_build_isolation': True}, {'name': 'c', 'requirements': 'rich'}]\n",
@@ -1173,8 +1198,12 @@ def test_an_earlier_extension_is_changed(extension, monkeypatch):
     assert f"the new `mine` is made without byhand, greeting, which {LATER} was made with\n" in said
 
 
-def test_a_project_is_removed_by_its_name(extension, tmp_path):
-    """hunt U1.4: a project in a directory of another name is the extension's, as no other package needs it."""
+def test_a_project_in_a_directory(extension, tmp_path):
+    """
+    hunt U1.4: a project in a directory of another name is the extension's, as no other package needs it.
+
+    57-h1.7: it can't be kept as it was installed: that is said.
+    """
     project = tmp_path / "folder"
     project.mkdir()
     root = extension.install(f"requirements = ['greeting', '{project}']\n", ["greeting", "myproject"], LATER)
@@ -1183,7 +1212,9 @@ def test_a_project_is_removed_by_its_name(extension, tmp_path):
     for name in ("myproject", "folder"):
         values, said = extension.extend("mine", "--remove", name)
         assert (values["requirements"], values["constraints"]) == (["greeting"], ["greeting==1.0"])
-        assert "stays" not in said
+        assert "stays" not in said and "built again" not in said
+    said = extension.extend("mine", "--add", "rich")[1]
+    assert f"myproject 1.0 is built again from {project}, as that is now" in said
 
 
 def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):

@@ -253,4 +253,4 @@ def find_one(containers: Iterable[Container], wanted: str) -> Container:
 
 def ambiguous(wanted: str, modules: Iterable[str]) -> str:
     """Return the message about a name that could be any of several modules."""
-    return f"'{wanted}' is ambiguous; choose one of:" + "".join(f"\n  {module}" for module in modules)
+    return f"'{wanted}' is ambiguous; choose one of:" + "".join(f"\n  {module}" for module in dict.fromkeys(modules))

@@ -387,7 +387,7 @@ def report_removal(environment: Environment, names: Sequence[str]) -> None:
     for name in names:
         if name not in environment.packages and name in environment.image:
             output.note(f"{name} stays, because it is in the image")
-        elif name not in gone:
+        elif name in environment.packages and name not in gone:
             output.note(f"{name} stays, because {environment.who_needs(name)} it")
 
 
@@ -406,6 +406,14 @@ def why_not_removable(environment: Environment, name: str, text: str) -> str:
 
 
 # --- how the changed extension is installed
+
+
+def report_projects(environment: Environment) -> None:
+    """Name the packages that can't be kept as they were installed: their source is a directory of the person."""
+    for line in environment.lines:
+        package = environment.packages.get(environment.name_of(line))
+        if package and line in environment.lines_before and (folder := venv.directory_of(package)):
+            output.note(f"{package.name} {package.version} is built again from {folder}, as that is now")
 
 
 def pinned(container: Container, environment: Environment) -> Container:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -204,15 +204,24 @@ def times_of_records(module: str, name: str, there: Iterable[Installation]) -> d
             for other, _, one in of_base(module, there) if other == name}
 
 
-def of_today(earlier: Iterable[str]) -> list[str]:
-    """Return those of the dates of extensions that are today, perhaps with a number."""
-    today = rf"{time.strftime(TODAY)}(\.\d+)?"
+def date_now(earlier: Iterable[str]) -> str:
+    """
+    Return the date of a new extension: today, or that of the last of the earlier ones if it is later.
+
+    Else a machine with another clock or in another time zone would make one that its name doesn't mean.
+    """
+    return max([time.strftime(TODAY), *(date.partition(".")[0] for date in earlier)], key=newest.date_key)
+
+
+def of_today(earlier: Collection[str]) -> list[str]:
+    """Return those of the dates of extensions that are the date of a new one, perhaps with a number."""
+    today = rf"{re.escape(date_now(earlier))}(\.\d+)?"
     return [date for date in earlier if re.fullmatch(today, date)]
 
 
-def free_dates(earlier: Iterable[str]) -> Iterator[str]:
-    """Yield today's date with the numbers after those of earlier extensions, the newest last; the first has none."""
-    today, taken = time.strftime(TODAY), of_today(earlier)
+def free_dates(earlier: Collection[str]) -> Iterator[str]:
+    """Yield that date with the numbers after those of earlier extensions, the newest last; the first has none."""
+    today, taken = date_now(earlier), of_today(earlier)
     last = int(taken[-1].partition(".")[2] or 1) if taken else 0
     for number in itertools.count(last + 1):
         yield today if number == 1 else f"{today}.{number}"

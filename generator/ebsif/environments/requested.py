@@ -188,6 +188,7 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
         container = system.added(container, wish.apt, wish.allow_upgrade)
         wanted = extensions.with_commands(wanted_packages(wish, container), wish.properties)
         environment.stages = extensions.append(environment.stages, wanted, name)
+    change.report_projects(environment)
     extension = Extension(
         change.pinned(container, environment), name, change.simplest(environment.stages), environment.pins,
         problem=problem(wish, container, environment.own, environment.packages), before=installation, known=known,

@@ -207,7 +207,8 @@ class Names:
         if len(software) == 1 and software.pop().lower() == text.lower():
             which = f"the newest of {len(current)} that are installed" if len(current) > 1 else "which is installed"
             self.say_once(f"'{text}' is {shown(current[0])}, {which}")
-        elif len(current) > 1:
+        # a module in two directories is one name: the modules tool loads the first
+        elif len(set(map(shown, current))) > 1:
             raise NamingError(selection.ambiguous(text, map(shown, candidates)))
         return current[0]
 

@@ -121,6 +121,13 @@ def package_in(folder: Path) -> Optional[Package]:
                    tuple(metadata.get_all("Requires-Dist", []))) if name and version else None
 
 
+def directory_of(package: Package) -> Optional[Path]:
+    """Return the directory of the project that a package was built from, if it is there; None for others."""
+    line = package.line or ""
+    path = Path(unquote(urlsplit(line).path) if line.startswith("file:") else line)
+    return path if "/" in line and path.is_dir() else None
+
+
 def text_of(path: Path) -> str:
     """Return the text of a file; empty if it is none, as a pipe, or can't be read."""
     try:
