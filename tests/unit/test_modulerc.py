@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.modulefile import HIDE, update_modulerc
-from ebsif.installed import report
+from ebsif.installed import removal, report
 from ebsif.installed.places import Installation
 
 STATEMENTS = {"Lua": 'module_version("{modname}", "{sym_version}")',
@@ -128,6 +128,33 @@ def test_an_alias_in_the_other_syntax(software, tmp_path):
     software.install(".1.0")
     software.install("1.0")
     assert not (other.folder / other.DOT_MODULERC).exists()
+
+
+WRITTEN_BY_HAND = {
+    "Lua": ['module_version("P/1.0","x")', "module_version('P/1.0', 'x')", '  module_version( "P/1.0" , "x" ); -- mine',
+            'module_version("P/1.0", "y", "x")', 'module_version("/1.0", "x")'],
+    "Tcl": ['module-version "P/1.0" "x"', "module-version {P/1.0} x ;# mine", "\tmodule-version  P/1.0\ty x",
+            "module-version /1.0 x"]}
+
+
+def test_an_alias_that_a_person_has_written(software):
+    """57-h2.4: it counts in each spelling that the modules tool reads, and moves, ends and leaves others alone."""
+    for line in WRITTEN_BY_HAND[software.syntax]:
+        path = software.folder / software.DOT_MODULERC
+        before = f"#%Module\n# module-version P/3.0 x\n{line}\n" if software.syntax == "Tcl" else f"--é\n{line}\n"
+        software.install("1.0")
+        path.write_text(before)
+        assert software.aliases["x"] == "P/1.0"
+        assert software.install("1.0")["x"] == "P/1.0"
+        assert path.read_text() == before
+        assert list(modulerc.taken(str(software.folder), "P/2.0", ["x"])) == [("x", "P/1.0")]
+        assert removal.text_without(path, "P/1.0", {"x": "P/2.0"}) == before.replace(
+            line, STATEMENTS[software.syntax].rpartition("\n")[2].format(modname="P/2.0", sym_version="x"))
+        (software.folder / f"1.0{software.end}").unlink()
+        assert software.install("2.0", "x")["x"] == "P/2.0"
+        assert software.aliases.get("y") == ("P/1.0" if "y" in line else None)
+        assert software.install("2.0", earlier=["x"]).get("x") is None
+        path.unlink()
 
 
 @pytest.mark.parametrize(("aliases", "expected"), [

@@ -10,7 +10,6 @@ share/ebsif/module.conf (settings.py) and decides when the module is loaded, on 
 it, which names more versions under which a module can be loaded.
 """
 import os
-import re
 from typing import Any, Iterable, List, Optional, Tuple
 
 from easybuild.tools.build_log import print_warning
@@ -168,25 +167,26 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
         text = before = modulerc.read(path)
         if os.path.isfile(earlier) and is_in(generator.det_installdir(earlier), installdir):
             remove_file(earlier)
-            text = modulerc.statements(module).sub('', text)
+            text = modulerc.without_module(text, module)
             if is_hidden:
                 # not a symbolic version, by which Lmod would not unload the module
                 symlink(name, earlier, use_abspath_source=False)
                 text = modulerc.with_statement(text, HIDE[generator.SYNTAX] % {'module': shown})
             else:
-                text = modulerc.statements(hidden).sub('', text)
+                text = modulerc.without_module(text, hidden)
         without_dot = [shown_version] if is_hidden and not os.path.islink(earlier) else []
-        text = modulerc.without_alias(text, '(?!%s[" ])[^" ]+' % re.escape(module), shown_version)
+        text = without_alias_of_others(text, module, shown_version)
         for alias in without_dot + others:
             owner = modulerc.target(folder, version, alias)
-            text = modulerc.without_alias(text, '(?!%s[" ])[^" ]+' % re.escape(os.path.join(software, owner)), alias)
+            text = without_alias_of_others(text, os.path.join(software, owner), alias)
             text = modulerc.with_statement(text, generator.modulerc(
                 {'modname': os.path.join(software, owner), 'sym_version': alias, 'version': owner}))
         ended = set(earlier_aliases).difference(without_dot, aliases)
         text = without_aliases(text, (shown, hidden), ended)
         # a name that somebody else has given the module, or an alias of an installation without easyconfig
-        named = re.findall(r'^\s*module[_-]version[("\s]+%s[",\s]+([^"\s]+)' % re.escape(module), text, re.MULTILINE)
-        for alias in sorted(set(named).difference(['default'], without_dot, aliases)):
+        named = {alias for one in modulerc.names_in(text) if modulerc.is_same(one.module, module)
+                 for alias in one.aliases}
+        for alias in sorted(named.difference(['default'], without_dot, aliases)):
             print_warning("%s can also be loaded as %s/%s, which the easyconfig doesn't name: to end that, remove its "
                           "line from %s", module, software, alias, path)
         if text != before:
@@ -202,7 +202,7 @@ def tidy_up_other(path: str, module: str, modules: Iterable[str], aliases: Itera
     before = modulerc.read(path)
     text = without_aliases(before, modules, aliases)
     for name in set(modules).difference([module]):
-        text = modulerc.statements(name).sub('', text)
+        text = modulerc.without_module(text, name)
     if text == before:
         return
     if modulerc.is_empty(text):
@@ -211,11 +211,15 @@ def tidy_up_other(path: str, module: str, modules: Iterable[str], aliases: Itera
         write_whole(path, text)
 
 
+def without_alias_of_others(text: str, module: str, alias: str) -> str:
+    """Return the text of a .modulerc file without an alias, unless it is that of a module."""
+    return modulerc.without_alias(text, lambda name: not modulerc.is_same(name, module), alias)
+
+
 def without_aliases(text: str, modules: Iterable[str], aliases: Iterable[str]) -> str:
     """Return the text of a .modulerc file without aliases of modules."""
     for alias in aliases:
-        for module in modules:
-            text = modulerc.without_alias(text, re.escape(module), alias)
+        text = modulerc.without_alias(text, lambda name: any(modulerc.is_same(name, one) for one in modules), alias)
     return text
 
 

@@ -16,15 +16,19 @@ import os
 import re
 from contextlib import contextmanager, suppress
 from glob import escape, glob
-from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Set, Tuple
+from types import MappingProxyType
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from . import newest
 from .record.lockfile import RECORD
 
 # Lmod reads both, Environment Modules the second one
 FILES = ('.modulerc.lua', '.modulerc')
-ALIAS = re.compile(r'^[ \t]*(?:module_version\("([^"]+)", "([^"]+)"\)|module-version[ \t]+(\S+)[ \t]+(\S+))[ \t]*$',
-                   re.MULTILINE)
+# Lines that give a module further names, as EasyBuild and people write them.
+LUA_NAMING = re.compile(r'\s*module_version\s*\(([^)]*)\)[\s;]*(?:--.*)?$')
+TCL_NAMING = re.compile(r'\s*module-version\s+([^;]*)(?:;.*)?$')
+NAMING = {'Lua': 'module_version("%s", "%s")', 'Tcl': 'module-version %s %s'}
+HIDING = r'\s*(?:hide_version\s*\(\s*["\']%s["\']|if \{[^{}]*\{\}\} \{module-hide %s\})'
 # where EasyBuild's generators of module files write the installation directory
 ROOT = re.compile(r'^(?:local root = "(?P<lua>.*)"|set root\s+(?P<tcl>.*\S))\s*$', re.MULTILINE)
 
@@ -36,6 +40,8 @@ KNOWN_VARIABLE = 'EBSIF_KNOWN_EXTENSIONS'
 LOCKED: Set[str] = set()
 
 Dated = NamedTuple('Dated', [('version', str), ('date', str), ('root', str)])
+# a module, its further names in a line, and the syntax of that
+Naming = NamedTuple('Naming', [('module', str), ('aliases', List[str]), ('syntax', str)])
 
 
 # --- the files
@@ -44,10 +50,13 @@ def aliases_in(folder: str) -> Dict[str, str]:
     """Return the aliases of the modules of a software, whose module files are in a directory: module by version."""
     found: Dict[str, str] = {}
     for name in FILES:
-        # comments may have any encoding, and others may close the file
-        with suppress(OSError), open(os.path.join(folder, name), encoding='utf-8', errors='replace') as text:
-            for lua_module, lua_alias, module, alias in ALIAS.findall(text.read()):
-                found.setdefault(lua_alias or alias, lua_module or module)
+        # others may close the file
+        with suppress(OSError):
+            for one in names_in(read(os.path.join(folder, name))):
+                # what begins with a slash belongs to the software whose directory it is
+                module = os.path.basename(folder) + one.module if one.module.startswith('/') else one.module
+                for alias in one.aliases:
+                    found.setdefault(alias, module)
     return found
 
 
@@ -59,17 +68,63 @@ def read(path: str) -> str:
         return text.read()
 
 
-def statements(module: str) -> Pattern[str]:
-    """Return a pattern for the lines in .modulerc files, in either syntax, that name or hide a module."""
-    name = re.escape(module)
-    return re.compile(r'^\s*(?:module_version\("%s"|module-version\s+%s\s|hide_version\("%s"|'
-                      r'if \{[^{}]*\{\}\} \{module-hide %s\}).*\n?' % ((name,) * 4), re.MULTILINE)
+def naming(line: str) -> Optional[Naming]:
+    """Return the further names that a line of a .modulerc file gives a module; None if it doesn't."""
+    lua, tcl = LUA_NAMING.match(line), TCL_NAMING.match(line)
+    words: List[str] = []
+    if lua:
+        words = re.findall(r'["\']([^"\']+)["\']', lua.group(1))
+    elif tcl:
+        words = [word.strip('"{}') for word in tcl.group(1).split()]
+    return Naming(words[0], words[1:], 'Lua' if lua else 'Tcl') if words[1:] else None
 
 
-def without_alias(text: str, modules: str, alias: str) -> str:
-    """Return the text of a .modulerc file without an alias of modules (a regular expression for their names)."""
-    statement = r'^(module_version\("%s", "%s"\)|module-version %s %s)$\n?' % ((modules, re.escape(alias)) * 2)
-    return re.sub(statement, '', text, flags=re.MULTILINE)
+def names_in(text: str) -> Iterator[Naming]:
+    """Yield the further names of modules in the text of a .modulerc file."""
+    return filter(None, map(naming, text.split('\n')))
+
+
+def is_same(name: str, module: str) -> bool:
+    """Return whether a name in a .modulerc file is that of a module; it may be without the software."""
+    return name == module or (name.startswith('/') and module.endswith(name))
+
+
+def without_module(text: str, module: str, heirs: Mapping[str, str] = MappingProxyType({})) -> str:
+    """
+    Return the text of a .modulerc file without the lines that name or hide a module.
+
+    `heirs` are the modules that get its further names, by these.
+    """
+    hiding = re.compile(HIDING % ((re.escape(module),) * 2))
+
+    def change(line: str) -> str:
+        one = naming(line)
+        if one and is_same(one.module, module):
+            return lines(one.syntax, [(heirs[alias], alias) for alias in one.aliases if alias in heirs])
+        return '' if hiding.match(line) else line
+
+    return changed(text, change)
+
+
+def without_alias(text: str, is_owner: Callable[[str], bool], alias: str) -> str:
+    """Return the text of a .modulerc file without an alias of the modules for which `is_owner` is true."""
+    def change(line: str) -> str:
+        one = naming(line)
+        if not one or alias not in one.aliases or not is_owner(one.module):
+            return line
+        return lines(one.syntax, [(one.module, other) for other in one.aliases if other != alias])
+
+    return changed(text, change)
+
+
+def changed(text: str, change: Callable[[str], str]) -> str:
+    """Return a text with each of its lines changed; those that become empty are gone."""
+    return ''.join(change(line) for line in re.findall(r'[^\n]*\n|[^\n]+', text))
+
+
+def lines(syntax: str, pairs: Iterable[Tuple[str, str]]) -> str:
+    """Return the lines of a .modulerc file that name modules: pairs of a module and an alias."""
+    return ''.join(NAMING[syntax] % pair + '\n' for pair in pairs)
 
 
 def with_statement(text: str, statement: str) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -186,12 +185,7 @@ def text_without(path: Path, module: str, inherited: Mapping[str, str] = Mapping
     before = path.read_text(encoding="utf-8", errors="surrogateescape") if files.is_there(path) else ""
     after = before
     for name in (module, shown_module(module)):
-        def moved(statement: re.Match[str], name: str = name) -> str:
-            alias = modulerc.ALIAS.search(statement.group())
-            heir = inherited.get(alias.group(2) or alias.group(4)) if alias else None
-            return statement.group().replace(name, heir, 1) if heir else ""
-
-        after = modulerc.statements(name).sub(moved, after)
+        after = modulerc.without_module(after, name, inherited)
     if after == before:
         return None
     return "" if modulerc.is_empty(after) else after
