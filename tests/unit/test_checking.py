@@ -578,6 +578,25 @@ def test_a_file_that_adds_to_the_projects(tmp_path):
         read()
 
 
+def test_a_file_that_is_not_read(tmp_path):
+    """57-h2.1, 57-h2.2: records don't vanish in it without a word, and their easyconfigs aren't called obsolete."""
+    first, second, base = (tmp_path / name for name in ("one/mine", "two/mine", "one/base"))
+    more = "name: Tool\nextends: true\ncontainers:\n  - {family: tool, version: 2.0, date: 1}\n"
+    for folder, name, text in ((first, "Tool.yaml", HEAD), (second, "Tool.yaml", more), (base, "Tool.yaml", more),
+                               (first, "Other.yml", HEAD), (second, "README.md", "")):
+        path = folder / "containers" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    problems = []
+    read = reading.read(site.read("local"), first, second, base, problems=problems)
+    assert [one.version for one in read] == ["1.0"]
+    assert [(one.path, one.text.partition(":")[0]) for one in problems] == [
+        (first / "containers/Other.yml", "isn't read, because its name doesn't end in .yaml"),
+        (second / "containers/Tool.yaml", f"isn't read, because {first}/containers/Tool.yaml replaces it")]
+    (first / "containers/Other.yml").unlink()
+    assert len(reading.read(site.read("local"), second, first)) == 2
+
+
 def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     """Admin D11: doctor reads catalogue and image directories of the chosen site, and reports errors in its profile."""
     monkeypatch.setattr("ebsif.installed.doctor.examine", lambda _: [])

@@ -18,6 +18,9 @@ from ebsif.catalogue.site import Site
 from ebsif.catalogue.yamlerrors import DocumentError, Problem
 from ebsif.catalogue.yamlfile import document_error, line_of, load
 
+# How the names of files with records end.
+ENDING = ".yaml"
+
 # The line in a file that extends the file of the same name in the next catalogue.
 EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
 
@@ -27,6 +30,7 @@ def read(site: Site, *directories: Path, problems: Optional[list[Problem]] = Non
     noted: list[Problem] = [] if problems is None else problems
     containers = [container for chain in chains(*directories)
                   for container in read_file(chain[0], site, *chain[1:], problems=noted)]
+    noted += unread(*directories)
     if noted and problems is None:
         raise DocumentError(*noted)
     return containers
@@ -138,10 +142,30 @@ def chains(*directories: Path) -> list[list[Path]]:
     return [by_name[name] for name in sorted(by_name)]
 
 
+def unread(*directories: Path) -> list[Problem]:
+    """Return the files with records that aren't read, though whoever wrote them means them to be."""
+    found = [Problem(path, 1, f"isn't read, because its name doesn't end in {ENDING}: rename it, or remove it")
+             for directory in directories for path in files_in(Path(directory, "containers"))
+             if path.suffix.lower() in (ENDING, ".yml") and path.suffix != ENDING]
+    for chain in chains(*directories):
+        last = chain[-1]
+        # a site that extends another one may replace its files
+        beside = [path for directory in directories if directory.name == last.parent.parent.name
+                  for path in [directory / "containers" / last.name] if path not in chain]
+        found += [Problem(path, 1, f"isn't read, because {last} replaces it: name this catalogue before that one, or "
+                          "write 'extends: true' in that file") for path in beside if path.is_file() and extends(path)]
+    return found
+
+
 def yaml_files(directory: Path) -> list[Path]:
-    """Return the YAML files in a directory, which may be missing; raise DocumentError if it can't be read."""
+    """Return the YAML files in a directory."""
+    return [path for path in files_in(directory) if path.suffix == ENDING]
+
+
+def files_in(directory: Path) -> list[Path]:
+    """Return what is in a directory, which may be missing; raise DocumentError if it can't be read."""
     try:
-        return [path for path in directory.iterdir() if path.suffix == ".yaml"]
+        return list(directory.iterdir())
     except FileNotFoundError:
         return []
     except OSError as error:

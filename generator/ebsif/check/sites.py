@@ -62,6 +62,7 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], quick: bool 
             containers += reading.read_file(chain[0], profile, *chain[1:], problems=problems)
             for path in chain:
                 yield from check_reviews(path)
+        problems += reading.unread(*settings.directories_of(profile))
         for path, line, text in problems:
             yield Finding(ERROR, "", text, str(path), line or 1)
         yield from containers
