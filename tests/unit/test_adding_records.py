@@ -315,6 +315,15 @@ def test_a_file_without_records(tmp_path):
                                      "    file: tool-1.0.sif\n")
 
 
+def test_a_family_whose_file_has_no_records():
+    """57-h2.3: the first image belongs to it, as its name says."""
+    document = CatalogueFile.model_validate({
+        "name": "Tool", "families": {"tool": {"file": "tool-{version}.sif", "homepage": "https://example.org"}},
+        "containers": []})
+    proposal = adding.propose(found("tool-1.0.sif"), [document])
+    assert (proposal.family, proposal.new_family, proposal.values["version"]) == ("tool", None, "1.0")
+
+
 def test_an_invalid_version(place, capsys):
     """Admin D3: the message names the field and shows the record, but no line of the file, which lacks it."""
     before = files(place)

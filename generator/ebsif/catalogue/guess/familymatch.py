@@ -33,13 +33,15 @@ class Candidate:
 
 def candidates_in(document: CatalogueFile, image: Any, wanted: Optional[str], is_named: bool) -> Iterator[Candidate]:
     """
-    Yield the families of a file whose images have such names; families without records only if they are wanted.
+    Yield the families of a file whose images have such names.
+
+    Families without records are for others to extend: they come only if they are wanted, or no family has records.
 
     `is_named` says that a person has named the software.
     """
     for family, defaults, fields in families_named(document, image.file_name):
         used = [index for index, record in enumerate(document.containers) if record.family == family]
-        if wanted in (None, family) and (used or wanted):
+        if wanted in (None, family) and (used or wanted or not document.containers):
             doubt = doubt_about(image, defaults) or (None if wanted or is_named else doubt_about_name(defaults["file"]))
             yield Candidate(document, family, defaults, fields, doubt, max(used, default=-1))
 
