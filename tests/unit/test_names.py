@@ -15,6 +15,7 @@ from unittest.mock import Mock
 import pytest
 from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.record.lockfile import Record
+from ebsif.catalogue.container import CatalogueError
 from ebsif.cli import main, parser_of
 from ebsif.commands.options import complete, complete_installed, complete_packages, complete_sites
 from ebsif.environments import repeating
@@ -356,6 +357,11 @@ def test_the_catalogue_and_files(prefix, tmp_path):
                            ("./none", "not an installation of a container module"), ("M", "there is no container 'M'")):
         with pytest.raises(Exception, match=expected):
             names().find(text)
+    # 57-h2.5: not that there is no such software
+    prefix.install("Tool/1.0-x", text="")
+    prefix.install("Tool/1.1-x", text="")
+    with pytest.raises(CatalogueError, match=r"no version '9' of tool; installed versions:\n  1.1-x\n  1.0-x$"):
+        names().find("tool/v9")
     with pytest.raises(NamingError, match=r"no container module 'mien' is installed here; did you mean mine\?"):
         names().installation("mien")
 
@@ -517,7 +523,8 @@ def test_removing_earlier_extensions(prefix, capsys):
     assert [root.exists() for root in roots] == [False, False, True, True]
     for name, expected in (("mine", 0), (roots[2], 0)):
         assert main(["remove", str(name), "--older", "--yes"]) == expected
-        assert "there is no earlier one" in capsys.readouterr().err
+        # 57-h2.6: there may be some elsewhere
+        assert f"there is no earlier one in {roots[2].parent}\n" in capsys.readouterr().err
     prefix.install("Tool/1.0-x", text="")
     assert main(["remove", "Tool", "--older", "--yes"]) == 3
     assert "Tool/1.0-x is no extension" in capsys.readouterr().err

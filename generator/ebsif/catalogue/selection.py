@@ -218,12 +218,17 @@ def find(containers: Iterable[Container], wanted: str) -> list[Container]:
     versions = [one.module_or_version.partition("/")[2] for one in newest_first(containers)
                 if one.name.lower() == name.lower()]
     if versions:
-        raise UnknownName(f"there is no version '{version.removeprefix('v')}' of {name}; known versions:\n  "
-                          + "\n  ".join(versions))
+        raise UnknownName(no_version(version, name, versions, "known"))
     known = sorted({one.name for one in containers})
     # a path has no name
     raise UnknownName(f"there is no container '{name or wanted}' (known: {', '.join(known) or 'none'})"
                       f"{did_you_mean(name, known)}")
+
+
+def no_version(version: str, name: str, versions: Iterable[str], which: str) -> str:
+    """Return the message about a version of a software that isn't one of the known, or installed, ones."""
+    return f"there is no version '{version.removeprefix('v')}' of {name}; {which} versions:" + "".join(
+        f"\n  {one}" for one in versions)
 
 
 def with_version(wanted: str) -> str:

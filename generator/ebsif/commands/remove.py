@@ -66,7 +66,8 @@ def run(options: Namespace) -> int:
     if options.older:
         modules = [older for module in modules for older in earlier[module]]
         if not modules:
-            output.hint("there is no earlier one")
+            places_of_newest = sorted({str(module.root.parent) for module in earlier})
+            output.hint(f"there is no earlier one in {' or '.join(places_of_newest)}")
             return 0
     kept = [older for newest, several in earlier.items() for older in missed(newest, several, options.yes)]
     modules = [module for module in modules if module not in kept]

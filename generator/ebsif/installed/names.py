@@ -168,6 +168,7 @@ class Names:
         try:
             container = selection.find_one(self.containers, str(text))
         except selection.UnknownName as error:
+            self.require_known_version(str(text))
             own = {module.extension[0] for module in self.installations if module.extension}
             also = "" if "did you mean" in str(error) else selection.did_you_mean(str(text), own)
             missing = f"the file {text} does not exist, and " if str(text).endswith(SUFFIXES) else ""
@@ -177,6 +178,14 @@ class Names:
             self.say_once(f"'{text}' is {container.module_or_version} of the catalogue" + (
                 f", which has {number} versions (`ebsif list {container.name}`)" if number > 1 else ""))
         return container
+
+    def require_known_version(self, text: str) -> None:
+        """Raise UnknownName if a name is that of a software which is installed, but not in the catalogue."""
+        name, _, version = text.partition("/")
+        there = [one for one in self.installations if places.software(one).lower() == name.lower()]
+        if there and not any(one.name.lower() == name.lower() for one in self.containers):
+            raise selection.UnknownName(selection.no_version(
+                version, name, (shown(one).rpartition("/")[2] for one in self.newest_first(there)), "installed"))
 
     def say_once(self, text: str) -> None:
         """Say what a name stands for, which a command may ask for several times."""
