@@ -73,14 +73,11 @@ def test_what_can_not_be_imported(place, site, tmp_path):
         r"torchvision 0\.28 was built for another torch than the one here, 2\.13\.0\+cpu\. Take the build for it:\n"
         r"    (ebsif extend Base/1\.0 .*--name mine .*-r bad\.txt --check --add '--extra-index-url "
         r"https://download\.pytorch\.org/whl/cpu' torchvision==0\.28\+cpu -- .*)\n")
-    fresh = re.compile(r"`import fresh` fails \(AttributeError: module 'os' has no attribute 'nothing'\): fresh 1.0 "
-                       r"and not 2.0 was installed, because the image has numpy 2\.\S+ \(compiled\), and fresh 2.0 "
-                       r"needs numpy<1\. Ask for another version of fresh, or leave it out\. Or replace what is in the "
-                       r"way on purpose \(in an easyconfig, 'allow_replace': \['numpy'\] of this stage\):\n    ebsif "
-                       r"extend Base/1\.0 .* --replace numpy==VERSION --force -- ")
+    fresh = ("`import fresh` fails (AttributeError: module 'os' has no attribute 'nothing'). Ask for another version "
+             "of fresh, or leave it out.")
     assert f"no: {MODULE} can't be installed: Stage 'requirements': " in result.stdout
     (way,) = vision.finditer(result.stdout)
-    assert fresh.search(result.stdout)
+    assert fresh in result.stdout
     assert "alone can only be imported together with nothing_like_it" in result.stderr
     # on purpose
     result = place("-r", "bad.txt", "--install", "--", *site.eb_options, "--ignore-test-failure", packages=tmp_path)

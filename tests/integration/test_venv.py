@@ -334,12 +334,9 @@ def test_pip_by_hand_says_what_can_not_be_imported(installed_once, tmp_path):
         "for another torch than the one here, 2.13.0+rocm6.2.4",
         "    pip install --extra-index-url https://download.pytorch.org/whl/rocm6.2.4 torchvision==0.28+rocm6.2.4"]
     assert answers["again"] == []
-    assert re.fullmatch(r"`import fresh` .*: fresh 1.0 and not 2.0 was installed, because the image has numpy \S+ "
-                        r"\(built for this machine\), and fresh 2.0 needs numpy<1", answers["fresh"][0])
-    assert answers["fresh"][1:] == ["To replace packages of the image on purpose (numpy):",
-                                    "    PIP_CONSTRAINT= pip install -U 'fresh>0'",
-                                    # which still fails
-                                    *answers["vision"]]
+    assert answers["fresh"] == ["`import fresh` fails (AttributeError: module 'os' has no attribute 'nothing')",
+                                # which still fails
+                                *answers["vision"]]
 
 
 def test_pip_by_hand_says_why_a_build_fails(installed_once, tmp_path):

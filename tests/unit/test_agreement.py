@@ -27,7 +27,7 @@ SAME = {
         dict.fromkeys(["share/ebsif/set-environment.sh", "share/ebsif/container.sh", "modulefile/container.lua",
                        "modulefile/container.tcl"], r"/share/ebsif/(module\.\w+)")),
     "the module's own directory of run scripts": (
-        r"'(/runscripts)/", {"share/ebsif/common.bash": r"\*:(/\w+):\*"}),
+        r"\['(/runscripts)'\]", {"share/ebsif/common.bash": r"\*:(/\w+):\*"}),
 }
 
 

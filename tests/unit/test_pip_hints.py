@@ -17,7 +17,8 @@ def hints(monkeypatch, tmp_path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     (tmp_path / "constraints.txt").write_text("numpy==2.4.6\ntorch==2.7.1+rocm6.2.4\n")
-    monkeypatch.setattr(module, "CONSTRAINTS", str(tmp_path / "constraints.txt"))
+    (tmp_path / "module.conf").write_text(f"start A=1\nstart_file PIP_CONSTRAINT={tmp_path}/constraints.txt\n")
+    monkeypatch.setattr(module, "SETTINGS", str(tmp_path / "module.conf"))
     monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
     monkeypatch.setattr(module.RESOLVER, "level", logging.INFO)
     return module

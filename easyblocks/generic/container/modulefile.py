@@ -19,9 +19,8 @@ from . import modulerc
 from .record import lockfile
 from .parameters import LISTED_PACKAGES
 from .install import FILES, write_whole
-from .runtime import CONSTRAINT_VARIABLES
 from .settings import ModuleSettings
-from .tables import INIT_CONDA_MANUAL
+from .tables import CONSTRAINT_VARIABLES, INIT_CONDA_MANUAL
 from .texts import shown_module
 from .usersoftware import USER_SOFTWARE_VARIABLE
 from .written import is_package

@@ -22,8 +22,8 @@ from .framework import RunShellCmdError
 from .packages import Packages
 from .install import lines_after, read_program, sh_command
 from .parameters import CONDA_ENVIRONMENT, IF_NEWER
-from .runtime import STOPPED, CONSTRAINT_VARIABLES, Container, bind_source, bind_target, named_variables
-from .tables import CONDA_ROOT
+from .runtime import STOPPED, Container, bind_source, bind_target, named_variables
+from .tables import CONDA_ROOT, CONSTRAINT_VARIABLES
 from .texts import value_problem, variable_problem
 from .written import Unfit, escape, is_package, path_problem, read_written
 

@@ -25,7 +25,7 @@ from .image import sif
 from .framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
 from .install import FILES
 from .schedulers import SCHEDULERS
-from .tables import RUNTIME_PREFIXES, find_runtime
+from .tables import KEPT_OUT, KEPT_OUT_PREFIXES, RUNTIME_PREFIXES, find_runtime
 from .written import escape
 
 # The variables of the caller that commands of an installation get: variables for the runtime, the user's name and
@@ -42,18 +42,6 @@ PASSED = re.compile(r"""(?:
     |PIP_\w+
     |(?:%s|PMI_|PMIX_|PALS_)\w+|\w+_VISIBLE_DEVICES
     )\Z""" % '|'.join(one.variables for one in SCHEDULERS.values()), re.VERBOSE)
-
-# Files with constraints for pip and uv. Installations and modules have their own, which pip would add to those of the
-# image (NVIDIA's images set PIP_CONSTRAINT).
-CONSTRAINT_VARIABLES = ('PIP_BUILD_CONSTRAINT', 'PIP_CONSTRAINT', 'UV_BUILD_CONSTRAINT', 'UV_CONSTRAINT', 'UV_OVERRIDE')
-
-# Never passed, not even from a module: they change what Python, a shell (bash(1), including functions) or the dynamic
-# loader (ld.so(8)) in the container runs, or what pip installs and where.
-BLOCKED_PREFIXES = ('PYTHON', 'CONDA', 'VIRTUAL_ENV', 'BASH_FUNC_')
-BLOCKED_NAMES = ('BASH_ENV', 'ENV', 'IFS', 'CDPATH', 'GLOBIGNORE', 'SHELLOPTS', 'BASHOPTS', 'PS4', 'LD_PRELOAD',
-                 'LD_AUDIT', 'PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_USER', 'PIP_PYTHON', 'PIP_DRY_RUN',
-                 'PIP_FORCE_REINSTALL', 'PIP_IGNORE_INSTALLED', 'PIP_NO_DEPS', 'PIP_REQUIREMENT',
-                 'PIP_UPGRADE') + CONSTRAINT_VARIABLES
 
 # Names of additional variables of the caller to pass.
 INSTALL_ENV_VARIABLE = 'EBSIF_INSTALL_ENV'
@@ -251,7 +239,7 @@ def passed_variables(environment: Mapping[str, str]) -> Dict[str, str]:
 
 def is_blocked(name: str) -> bool:
     """Return whether a variable would change what runs in the container."""
-    return name.startswith(BLOCKED_PREFIXES) or name in BLOCKED_NAMES
+    return name.startswith(KEPT_OUT_PREFIXES) or name in KEPT_OUT
 
 
 def host_variables(before: Mapping[str, str], after: Mapping[str, str], search_path: List[str]) -> Dict[str, str]:

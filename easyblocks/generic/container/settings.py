@@ -58,12 +58,12 @@ from easybuild.tools.utilities import nub
 from .masks import MASKS
 from .parameters import REPLACE
 from .install import write_readable, write_whole
-from .runtime import CONSTRAINT_VARIABLES, escape_value
+from .runtime import escape_value
 from .record.lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, ImageRecord, Record
 from .image.installed import image_places
 from .schedulers import SCHEDULERS
 from .spec import MOUNTERS, SET_ENVIRONMENT, ContainerSpec
-from .tables import CACHES, GPU_KINDS, INIT_NONE, VARIABLES
+from .tables import ALWAYS, CACHES, CONSTRAINT_VARIABLES, GPU_KINDS, INIT_NONE, OF_COMMANDS, VARIABLES, kept_out
 from .texts import MOUNT_SQUASHFS, parse_binds, plain_error
 
 Line = Tuple[str, str]
@@ -75,9 +75,6 @@ MODULE_CONF_INSIDE = '/' + MODULE_CONF
 # The path of SET_ENVIRONMENT in the container. The name makes it run after the scripts that set the image's variables,
 # and before 99-base.sh, which sets the variables from APPTAINERENV_*.
 SET_ENVIRONMENT_INSIDE = '/.singularity.d/env/97-ebsif.sh'
-
-# Variables of the caller that are never right in a container: where the host's Python is.
-OF_HOST = ('PYTHONHOME',)
 
 # The visible GPUs may differ between processes of a node, so ranks choose them, and nothing else unsets them.
 GPU_SELECTION = re.compile(r'\w+_VISIBLE_DEVICES\Z')
@@ -117,7 +114,7 @@ class ModuleSettings:
                 yield 'start_clear', name
         for name, path in sorted(spec.start_files.items()):
             yield 'start_file', '%s=%s' % (name, path)
-        for name in OF_HOST:
+        for name in kept_out(ALWAYS):
             yield 'start_drop', name
         for name in spec.unset_variables:
             if not GPU_SELECTION.match(name):
@@ -220,6 +217,7 @@ class ModuleSettings:
     def variables(self) -> Iterator[Line]:
         """Yield the variables of commands, of the container, and for the network."""
         spec = self.spec
+        yield 'set', 'EBSIF_UNSET %s' % ' '.join(kept_out(OF_COMMANDS))
         yield 'search_path', ':'.join(spec.container_search_path)
         if spec.needs_activation:
             yield 'set', 'EBSIF_ACTIVATE 1'

@@ -54,11 +54,13 @@ class ContainerSpec:
     PARAMETERS = CONTAINER_PARAMETERS
     SCRIPTS = ['bin/start-shell', 'bin/with-module', 'share/ebsif/container.sh', 'share/ebsif/common.bash',
                'share/ebsif/run.bash', SET_ENVIRONMENT, 'runscripts/stage-software', 'runscripts/find-caches',
-               'runscripts/get-master'] + ['runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
+               'runscripts/get-master', 'runscripts/show-help'] + [
+                   'runscripts/schedulers/%s.bash' % kind for kind in sorted(SCHEDULERS)]
     PYTHON_SCRIPTS = ['interpreter/python', 'bin/list-packages', 'bin/make-venv', 'bin/extend-venv-activate',
                       'share/ebsif/make-venv.py', 'share/ebsif/image-pip.py', 'share/ebsif/pip',
                       'share/ebsif/image-programs.py', 'share/ebsif/venv-wrapper', 'share/ebsif/activate.sh',
-                      'runscripts/start-kernel.py', 'runscripts/conda-python-simple', 'runscripts/init-conda-venv',
+                      'runscripts/start-kernel.py', 'runscripts/conda-python-simple', 'runscripts/enter.bash',
+                      'runscripts/init-conda-venv',
                       'runscripts/conda-python-distributed', 'runscripts/rank.bash', 'runscripts/list-packages',
                       'runscripts/list-packages.py', 'runscripts/record-run.py', 'runscripts/start-ranks.py',
                       'runscripts/job.bash', 'runscripts/slurm-rank', 'runscripts/flux-rank']

@@ -6,14 +6,15 @@
 ##
 """
 Values that parameters of easyconfigs and fields of site profiles share: ways to activate Python in an image, kinds of
-GPU, places of caches, striping on Lustre. Also the names of the container runtimes.
+GPU, places of caches, striping on Lustre. Also what containers don't get of the host's variables, and the names of the
+container runtimes.
 
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """
 import os
 import re
 import shutil
-from typing import NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from .texts import variable_problem
 
@@ -130,6 +131,38 @@ STRIPING = ['-c', '8', '-S', '4M']
 
 # The program of an installation that uses the options.
 MAKE_STRIPED = os.path.join('share', 'ebsif', 'make-striped')
+
+# --- variables of the host that containers don't get; APPTAINERENV_... passes one on purpose
+
+# Files with constraints for pip and uv. Installations and modules have their own, which pip would add to those of the
+# image (NVIDIA's images set PIP_CONSTRAINT).
+CONSTRAINT_VARIABLES = ('PIP_BUILD_CONSTRAINT', 'PIP_CONSTRAINT', 'UV_BUILD_CONSTRAINT', 'UV_CONSTRAINT', 'UV_OVERRIDE')
+
+# Which containers: those of an installation, not even from a module; also those that commands of a module start; all.
+AT_INSTALLATION, OF_COMMANDS, ALWAYS = range(3)
+KEPT_OUT = dict(dict.fromkeys(CONSTRAINT_VARIABLES, AT_INSTALLATION), **{
+    # where Python, the loader (ld.so(8)) and the shell find code to start with
+    'PYTHONHOME': ALWAYS,
+    'VIRTUAL_ENV': OF_COMMANDS, 'PYTHONPATH': OF_COMMANDS, 'PYTHONUSERBASE': OF_COMMANDS,
+    'PYTHONSTARTUP': OF_COMMANDS, 'LD_PRELOAD': OF_COMMANDS, 'LD_AUDIT': OF_COMMANDS, 'BASH_ENV': OF_COMMANDS,
+    'ENV': OF_COMMANDS,
+    # what a shell does with a script (bash(1))
+    'IFS': AT_INSTALLATION, 'CDPATH': AT_INSTALLATION, 'GLOBIGNORE': AT_INSTALLATION, 'SHELLOPTS': AT_INSTALLATION,
+    'BASHOPTS': AT_INSTALLATION, 'PS4': AT_INSTALLATION,
+    # what pip installs, and where
+    'PIP_TARGET': AT_INSTALLATION, 'PIP_PREFIX': AT_INSTALLATION, 'PIP_ROOT': AT_INSTALLATION,
+    'PIP_USER': AT_INSTALLATION, 'PIP_PYTHON': AT_INSTALLATION, 'PIP_DRY_RUN': AT_INSTALLATION,
+    'PIP_FORCE_REINSTALL': AT_INSTALLATION, 'PIP_IGNORE_INSTALLED': AT_INSTALLATION, 'PIP_NO_DEPS': AT_INSTALLATION,
+    'PIP_REQUIREMENT': AT_INSTALLATION, 'PIP_UPGRADE': AT_INSTALLATION,
+})
+# of an installation, with functions of bash
+KEPT_OUT_PREFIXES = ('PYTHON', 'CONDA', 'VIRTUAL_ENV', 'BASH_FUNC_')
+
+
+def kept_out(containers: int) -> List[str]:
+    """Return the names of the variables that these containers don't get."""
+    return [name for name, least in KEPT_OUT.items() if least >= containers]
+
 
 # --- the container runtimes
 

@@ -107,8 +107,6 @@ def remedy(problem: Dict[str, Any]) -> str:
             'them' if problem['libraries'][1:] else 'it', more, remedies.line('--apt', *packages))
     if module:
         return "Add it:%s" % remedies.line('--add', module)
-    if problem['newer'] and problem['newer'] in asked:
-        return "Take its newest version:%s" % remedies.line('--add', problem['newer'])
     text = "Ask for another version of %s, or leave %s out." % (
         culprit, 'it' if culprit in asked else ' and '.join(asked))
     if unknown:
@@ -116,9 +114,6 @@ def remedy(problem: Dict[str, Any]) -> str:
     if problem['build']:
         text += " Or build it here, if the image has a compiler:%s" % remedies.line(
             '--add', problem['build'], '--no-binary %s' % culprit, '--no-build-isolation')
-    if problem['replace']:
-        text += " Or replace what is in the way%s" % remedies.how_to_replace(
-            sorted(problem['replace']), problem['replace'], {})
     return text
 
 

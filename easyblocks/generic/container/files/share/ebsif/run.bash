@@ -1,17 +1,16 @@
 # Sourced with PROGRAM ARGUMENT...: exec it in the container of the loaded module, which must be the one of this installation.
-# With --check: only check that, and set `ebsif_runtime`.
+# With --check: only check that, and set `ebsif_runtime`; with --find: only set it.
 # Each wrapper reads this: keep it short, a thousand characters take 5 % of the start-up time (docs/performance.md).
-ebsif_root=${BASH_SOURCE[0]%/share/ebsif/*} ebsif_runtime=
+ebsif_root=${BASH_SOURCE[0]%/share/ebsif/*}
 # shellcheck source=without-host-modules.bash
 [[ -z "${EBSIF_OWN_MODULES:-}" || ! -r "$ebsif_root/share/ebsif/without-host-modules.bash" ]] || source "$ebsif_root/share/ebsif/without-host-modules.bash"
-if [[ "${CONTAINERROOT:-}" -ef "$ebsif_root" && -f "${SIF:-}" && "${EBSIF_LOADED_MODULE:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]]; then
-    unset -f apptainer singularity
-    for ebsif_runtime in apptainer singularity ''; do
-        ! hash "$ebsif_runtime" 2>/dev/null || break
-    done
-fi
+unset -f apptainer singularity
+for ebsif_runtime in apptainer singularity ''; do
+    ! hash "$ebsif_runtime" 2>/dev/null || break
+done
+[[ "$1" != --find ]] || return 0
 # shellcheck source=/dev/null  # common.bash, which sources this
-[[ -n "$ebsif_runtime" ]] || { source "$ebsif_root/share/ebsif/common.bash" && load_or_explain "$@"; }
+[[ -n "$ebsif_runtime" && "${CONTAINERROOT:-}" -ef "$ebsif_root" && -f "${SIF:-}" && "${EBSIF_LOADED_MODULE:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]] || { source "$ebsif_root/share/ebsif/common.bash" && load_or_explain "$@"; }
 [[ "$1" != --check ]] || return 0
 if [[ -n "${EBSIF_PYTHON_RANKS:-}${EBSIF_ACTIVATE:-}" ]]; then
     # shellcheck source=/dev/null
@@ -27,7 +26,8 @@ set -- "$SIF" ${EBSIF_ENTRY_POINT:+"$EBSIF_ENTRY_POINT"} "$@"
 # shellcheck source=/dev/null
 [[ "${SINGULARITYENV_PREPEND_PATH:-}" == "${APPTAINERENV_PREPEND_PATH:-}" ]] ||
     { source "$ebsif_root/share/ebsif/common.bash" && join_search_paths; }
-# These are for the host's Python, loader and shell, but would affect the container's; APPTAINERENV_... passes one.
-unset VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT BASH_ENV ENV
+# what is for the host's Python, loader and shell; APPTAINERENV_... passes one
+# shellcheck disable=SC2086  # names
+unset ${EBSIF_UNSET:-}
 # exec, so that the runtime receives the signals for this process
 exec "$ebsif_runtime" exec "$@"
