@@ -179,8 +179,7 @@ class SelfTest:
         """Add a package, and import it in the container of the extension."""
         self.make_squashfs()
         write_wheel(self.wheels)
-        self.ebsif("extend", MODULE, "--add", PACKAGE, "--name", "trial", "--install", *self.site, "-o",
-                   self.folder / "easyconfigs")
+        self.ebsif("extend", MODULE, "--add", PACKAGE, "--name", "trial", *self.site)
         self.installed.append(EXTENSION)
         return self.python_with(EXTENSION, f"import {PACKAGE}; print({PACKAGE}.__file__)")
 

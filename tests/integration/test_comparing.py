@@ -60,7 +60,7 @@ def test_moving_an_extension(tmp_path):
     (tmp_path / "sites/local/containers").mkdir(parents=True)
     (tmp_path / "sites/local/containers/Base.yaml").write_text(CATALOGUE)
     (tmp_path / "requirements.txt").write_text("greeting\nflash-attn==2.8\n")
-    common = ["--catalogue", "sites", "--date", "20260101"]
+    common = ["--catalogue", "sites", "--date", "20260101", "-o", "."]
     run("extend", "Base/1.0", "-r", "requirements.txt", "--name", "mine", *common, cwd=tmp_path)
     said = run("upgrade", "Base-1.0-mine-20260101.eb", "Base/2.0", *common, cwd=tmp_path).stdout
     assert said.startswith("Base-2.0-mine-20260101.eb\n")

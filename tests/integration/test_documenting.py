@@ -166,7 +166,7 @@ def test_one_typed_word_answers(browser, pages):
     type_words(browser, "einops")
     assert browser.find_element(By.ID, "unknown").text == (
         "No container is known to have einops. The catalogue lists only the main components. This adds a Python "
-        "package to a container: ebsif extend CONTAINER --add PACKAGE --install")
+        "package to a container: ebsif extend CONTAINER --add PACKAGE")
     browser.back()
     browser.back()
     WebDriverWait(browser, 300).until(lambda it: shown(it) == found)

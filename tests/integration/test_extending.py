@@ -80,13 +80,13 @@ def test_what_can_not_be_imported(place, site, tmp_path):
     assert fresh in result.stdout
     assert "alone can only be imported together with nothing_like_it" in result.stderr
     # on purpose
-    result = place("-r", "bad.txt", "--install", "--", *site.eb_options, "--ignore-test-failure", packages=tmp_path)
+    result = place("-r", "bad.txt", "--", *site.eb_options, "--ignore-test-failure", packages=tmp_path)
     assert "(but see the warning above)" in result.stderr and "torchvision 0.28 was built for" in result.stderr
     # student 16: what was typed is no remedy
     assert "nevertheless" not in result.stderr
     said = " ".join(site.run(["ebsif", "doctor", "--installed", site.prefix / "eb"], check=False).stdout.split())
     assert "tower in user software can't be imported (RuntimeError: operator vision::nms does not exist; " in said
-    assert f"Take the build for it: ebsif extend {MODULE} --install --add '--extra-index-url " in said
+    assert f"Take the build for it: ebsif extend {MODULE} --add '--extra-index-url " in said
     # student 3: the command that was printed, with the index of these wheels
     make_wheel(tmp_path, "torchvision", "0.28+cpu", ["torch==2.13.0"], more={"vision_c.so": ""})
     (site.work / "bad.txt").write_text("torch\ntower\ntorchvision==0.28\n")
@@ -114,7 +114,7 @@ def test_builds_against_the_image(place, site, wheels, tmp_path):
                      r"wheel of the package, or an image that has the compiler; or, if the image has apt, add it:\n    "
                      r"ebsif extend Base/1\.0 .* --check --apt g\+\+ -- ", said, re.MULTILINE)
     check = "test -s '/user-software/a b'"
-    said = place("--add", "kernels", "board", "--post", post, "--verify", check, "--install", *more,
+    said = place("--add", "kernels", "board", "--post", post, "--verify", check, *more,
                  packages=own).stderr
     assert re.search(r"^  installing packages +\d+ s  kernels\S* built without isolation", said, re.MULTILINE)
     root = site.prefix / "eb/software" / MODULE
@@ -128,13 +128,13 @@ def test_builds_against_the_image(place, site, wheels, tmp_path):
     said = place("--add", "late", "--name", "late", "--check", *more, status=1, packages=own).stdout
     assert "in an extension of its own, and this extension on top. Then it is built without isolation" in said
     said = site.run(["ebsif", "extend", root, "--catalogue", tmp_path / "sites", "--name", "top", "--add", "late",
-                     "--install", *more], **wheel_settings(own)).stderr
+                     *more], **wheel_settings(own)).stderr
     assert re.search(r"^  installing packages +\d+ s  .*late\S* built without isolation", said, re.MULTILINE)
 
 
 def test_the_easyconfig_belongs_to_the_user(place, site):
     """S002-53: complete, styled, readable by eb; its own suffix; never overwritten once changed."""
-    said = place("-r", "requirements.txt")
+    said = place("-r", "requirements.txt", "-o", ".")
     path = site.work / "Base-1.0-20250101-mine-20260101.eb"
     assert said.stdout == f"{path.name}\n"
     install, then = said.stderr.splitlines()[-2:]
@@ -145,22 +145,22 @@ def test_the_easyconfig_belongs_to_the_user(place, site):
     assert text.startswith("# Written by `ebsif extend`: yours to change.\n")
     assert "requirements = ['greeting', 'numpy']\n" in text
     site.eb(path, "--check-style")
-    place("-r", "requirements.txt")
+    place("-r", "requirements.txt", "-o", ".")
     path.write_text(text + "# mine\n")
-    assert "exists already, with different content" in place("-r", "requirements.txt", status=3).stderr
+    assert "exists already, with different content" in place("-r", "requirements.txt", "-o", ".", status=3).stderr
     assert path.read_text().endswith("# mine\n")
 
 
 def test_an_easyconfig_that_eb_is_installing(place, site):
     """N1: it isn't replaced: eb reads it again at the end, and the module would have other packages than it says."""
-    place("-r", "requirements.txt")
+    place("-r", "requirements.txt", "-o", ".")
     path = site.work / "Base-1.0-20250101-mine-20260101.eb"
     text = path.read_text()
     # stands for eb
     lock = site.prefix / "eb/software/.locks" / (str(site.prefix / "eb/software" / MODULE).replace("/", "_") + ".lock")
     lock.mkdir(parents=True)
-    for option, said in (("--install", "exists already, with different content"), ("--rebuild", "until it is done")):
-        result = place("--add", "hello", option, "-o", ".", "--", *site.eb_options, status=3)
+    for options, said in (((), "exists already, with different content"), (("--rebuild",), "until it is done")):
+        result = place("--add", "hello", *options, "-o", ".", "--", *site.eb_options, status=3)
         assert said in result.stderr
         assert path.read_text() == text
     assert f"eb is installing {MODULE}" in result.stderr

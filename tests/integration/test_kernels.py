@@ -231,7 +231,7 @@ def test_a_kernel_of_an_environment(installed_once, own_software, jupyter, tmp_p
 
 def test_without_ipykernel(installed_once, jupyter, tmp_path):
     """J-08: installing a kernel and starting one say which command adds ipykernel; mistakes have messages."""
-    command = f"ebsif extend {MODULE} --name jupyter --add ipykernel --install"
+    command = f"ebsif extend {MODULE} --name jupyter --add ipykernel"
     result = jupyter("ebsif", "kernel", "install", MODULE, check=False)
     assert (result.returncode, command in result.stderr) == (3, True), result.stderr
     root = installed_once.root(MODULE)

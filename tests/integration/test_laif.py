@@ -93,7 +93,7 @@ class Place:
             (self.site.sources / f"{variant}.sif").symlink_to(small_image(variant))
         self.make_by_hand()
         self.site.run(["ebsif", "extend", "Laif/3.13", "--from-venv", "tuning-env.sqsh", "--catalogue", sites, "--name",
-                       "mine", "--date", "20260101"], **wheel_settings(self.wheels))
+                       "mine", "--date", "20260101", "-o", "."], **wheel_settings(self.wheels))
         self.site.run(["ebsif", "render", "--catalogue", sites, "--output", "."])
         self.site.eb(f"{OCI.replace('/', '-')}.eb", "l/Laif/Laif-3.11.eb", **wheel_settings(self.wheels))
         (self.site.work / "show.py").write_text(SHOW)

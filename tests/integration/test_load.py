@@ -299,7 +299,7 @@ def test_the_help_text(several):
     """
     shown = several.site.bash("module help Manual/1.0 2>&1; module whatis Manual/1.0 2>&1").stdout
     assert shown.count("In the image: python 3.11.") == 2
-    assert "    ebsif extend Manual/1.0 --add PACKAGE --name NAME --install\n" in shown
+    assert "    ebsif extend Manual/1.0 --add PACKAGE --name NAME\n" in shown
     for expected in ("example.sif", "start-shell", "Support: beta, best effort", "bash -c '$WITH_CONDA; python",
                      "Warning: 100% of %(nosuch)s, not %(name)s", "RUNSCRIPTSMANUAL",
                      "These commands run in the container automatically: python", "numpy-"):

@@ -40,7 +40,7 @@ def test_an_extension_that_is_changed(person):
     interpreter and make-venv. Neither --check nor --name is needed.
     """
     root = person.site.prefix / "eb/software"
-    first = person.run("ebsif", "extend", Installed.WRITABLE, "--add", "board<2", "ipykernel", "--install")
+    first = person.run("ebsif", "extend", Installed.WRITABLE, "--add", "board<2", "ipykernel")
     assert re.search(r"^load it with: (module use /\S+ && )?module load Example/mine$", first.stderr, re.MULTILINE)
     (earlier,) = root.glob(f"{MINE}-*")
     assert json.loads((earlier / "share/ebsif/lock.json").read_text())["wrappers"] == ["board"]
@@ -54,7 +54,7 @@ def test_an_extension_that_is_changed(person):
         ebsif kernel install mine --name mine >&2
     """)
     assert said.stdout.splitlines() == ["board 1.0 ['a', 'b c'] True", "no others"]
-    person.run("ebsif", "extend", "mine", "--add", "board==2.0", "--install")
+    person.run("ebsif", "extend", "mine", "--add", "board==2.0")
     (newest,) = set(root.glob(f"{MINE}-*")) - {earlier}
     kernel = json.loads((person.site.home / ".local/share/jupyter/kernels/mine/kernel.json").read_text())
     assert kernel["display_name"] == f"Example 1.0 ({MINE.partition('-')[2]})"
@@ -76,12 +76,12 @@ def test_an_extension_that_is_changed(person):
 
 def test_two_terminals(person):
     """student 1, V-07: of two commands that change the same extension at the same time, one is told to start again."""
-    person.run("ebsif", "extend", Installed.WRITABLE, "--add", "board==1.0", "--name", "race", "--install")
+    person.run("ebsif", "extend", Installed.WRITABLE, "--add", "board==1.0", "--name", "race")
     (first,) = (person.site.prefix / "eb/software").glob("Example/*-race-*")
     said = person.in_shell("""
         cd
         for package in needed ipykernel; do
-            { ebsif extend race --add $package --install >$package.out 2>&1; echo $? >$package.status; } &
+            { ebsif extend race --add $package >$package.out 2>&1; echo $? >$package.status; } &
         done
         wait
         head needed.status ipykernel.status
@@ -96,6 +96,6 @@ def test_two_terminals(person):
     (second,) = set((person.site.prefix / "eb/software").glob("Example/*-race-*")) - {first}
     assert {path.name.partition("-race-")[2].removesuffix(".eb") for path in person.site.home.rglob("*-race-*.eb")} == {
         one.name.partition("-race-")[2] for one in (first, second)}
-    person.run("ebsif", "extend", "race", "--add", refused, "--install")
+    person.run("ebsif", "extend", "race", "--add", refused)
     said = person.in_shell(f"module load {Installed.WRITABLE}-race; list-packages").stdout
     assert {"board", "needed", "ipykernel"} <= {line.split()[0] for line in said.splitlines() if line.strip()}

@@ -174,7 +174,7 @@ def test_what_is_missing(eb_prefix, tmp_path, capsys):
     """J-07, J-08: without JupyterLab the message has the command that adds it; Flux isn't supported."""
     root = eb_prefix.install(MINE)
     assert cli.main(["ood", MINE, "-o", "app"]) == 3
-    assert f"ebsif extend {MINE} --add jupyterlab --install" in capsys.readouterr().err
+    assert f"ebsif extend {MINE} --add jupyterlab" in capsys.readouterr().err
     eb_prefix.add(root, "jupyterlab", "4.4.0")
     folder = tmp_path / "sites/mine"
     folder.mkdir(parents=True)

@@ -90,7 +90,7 @@ def check_the_inventory(family):
 def check_an_extension_of_an_extension(family):
     """E-04, E-01: by the name of its module: the packages of both, the image of the first base, a module of its own."""
     (family.site.work / "more.txt").write_text("byhand\n")
-    command = ["ebsif", "extend", FIRST, "-r", "more.txt", "--name", "more", "--date", "2", "--install"]
+    command = ["ebsif", "extend", FIRST, "-r", "more.txt", "--name", "more", "--date", "2"]
     options = ["--", *family.site.eb_options]
     result = family.site.bash(shlex.join([*command, *options]), **wheel_settings(family.wheels))
     assert f" && module load {MORE}\n" in result.stderr

@@ -67,7 +67,7 @@ def test_what_was_asked_for_comes_first(place):
     What is compiled stays, with what it requires; the output says which packages are older for that reason, and why.
     """
     _, said = place("extend", "Base/1.0", "--add", "evaluate", "fresh", "algebra", "app", "--name", "mine", "--date",
-                    "20260101", "--install")
+                    "20260101")
     record = record_of(place, MODULE)
     assert record["venv_packages"] == [
         "algebra==1.0", "app==1.0", "datasets==3.6.0", "evaluate==0.4", "fresh==1.0", "fsspec==2025.3.0"]
@@ -89,12 +89,12 @@ def test_a_lock_file_with_another_version(place, wheels, tmp_path):
     """V-03: what is pure Python and locked in another version is installed; numpy, which is compiled, is refused."""
     module = "Base/1.0-20250101-locked-20260101"
     lock = tmp_path / "pylock.toml"
-    words = ("extend", "Base/1.0", "-r", lock, "--name", "locked", "--date", "20260101", "--install")
+    words = ("extend", "Base/1.0", "-r", lock, "--name", "locked", "--date", "20260101")
     lock.write_text(locked(wheels, "fsspec-2025.3.0", "numpy-1.0"))
     assert "numpy==2.4.6 of the image (compiled) can't be replaced" in place(*words, status=3)[1]
     for version in ("1.0", "1.5"):
         # as the error advises: locked with its hash, or in another version without one
-        place(*words[:-2], version, "--install", "--yes", "--force", "--replace", f"numpy=={version}")
+        place(*words[:-1], version, "--yes", "--force", "--replace", f"numpy=={version}")
         assert record_of(place, f"Base/1.0-20250101-locked-{version}")["venv_packages"] == [
             "fsspec==2025.3.0", f"numpy=={version}"]
     lock.write_text(locked(wheels, "fsspec-2025.3.0"))
@@ -121,12 +121,12 @@ def test_replacing_with_open_eyes(place):
 
     The module is made if the person goes on; record, help, show, pages and doctor name what it breaks.
     """
-    words = ("extend", "Base/1.0", "--replace", "sympy==1.12", "--name", "old", "--date", "20260101", "--install")
+    words = ("extend", "Base/1.0", "--replace", "sympy==1.12", "--name", "old", "--date", "20260101")
     table, said = place(*words, status=3)
     assert "PACKAGE WHERE REQUIRES VERDICT torch 2.13.0+cpu image sympy>=1.13.3 breaks 1 package in image and " \
         "extension requires replaced packages; 1 would break" in table
     assert re.search(r"nothing was installed, because there is no terminal to ask on: to go on, ebsif extend Base/1.0 "
-                     r"--replace sympy==1.12 .* --install .*--yes -- ", said)
+                     r"--replace sympy==1.12 .*--yes -- ", said)
     module = "Base/1.0-20250101-old-20260101"
     assert not (place.site.prefix / "eb/software" / module).exists()
     place(*words, "--yes")

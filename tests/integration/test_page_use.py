@@ -158,7 +158,7 @@ def test_words_that_no_container_has(browser, look):
     unknown = said("pytroch")
     assert unknown.text == ("No container is known to have pytroch. Did you mean pytorch? The catalogue lists only the "
                             "main components. This adds a Python package to a container: "
-                            "ebsif extend CONTAINER --add PACKAGE --install")
+                            "ebsif extend CONTAINER --add PACKAGE")
     unknown.find_element(By.TAG_NAME, "button").click()
     assert browser.find_element(By.ID, "words").get_attribute("value") == "pytorch"
     assert browser.find_element(By.ID, "number").text.startswith(("1", "2", "3"))

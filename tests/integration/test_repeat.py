@@ -60,7 +60,7 @@ def test_an_exact_repeat(original, index):
     make_wheel(index, "application", version="2.0", requires=["library>=2"])
     # E-07: the container follows from the image
     command = ["ebsif", "extend", "--from-lock", original.prefix / "mine.json", "--name", "again", "--date", "1",
-               "-o", original.prefix, "--install", "--yes"]
+               "--yes"]
     # E-11: a check says yes to what is installed then
     said = original.run([*command, "--check", "--", *original.eb_options], **wheel_settings(index)).stdout
     assert re.search(r"^\+ application 1\.0 .*asked for\n(\+ .*\n)*yes: Example/1\.0-again-1 can be installed: ", said)

@@ -39,7 +39,7 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     pushed = ebsif(mine, "push", MODULE, name, "--license", "MIT")
     line, advice = pushed.stdout.strip(), pushed.stderr.splitlines()[-1]
     digest = re.fullmatch(rf"{re.escape(name)}@(sha256:[0-9a-f]{{64}})", line).group(1)
-    assert advice == f"others install it with: ebsif pull {name} --install"
+    assert advice == f"others install it with: ebsif pull {name}"
     assert "pushing user software" in pushed.stderr
     # the same again is the same
     assert digest in ebsif(mine, "push", MODULE, name, "--license", "MIT").stdout
@@ -58,8 +58,8 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     assert [one["annotations"][f"{prefix}title"] for one in seen["layers"]] == [
         "user-software.squashfs", "lock.json", "sbom.cdx.json", "Example-1.0-squashed.eb"]
 
-    said = ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "--install", "-o", theirs.work,
-                 "--", *theirs.eb_options)
+    said = ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "--",
+                 *theirs.eb_options)
     module = "Example/1.0-writable-theirs-1"
     assert f" module load {module}\n" in said.stderr, said.stdout + said.stderr
     copy = theirs.prefix / "eb/software" / module
@@ -70,6 +70,7 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     script = "singularity exec $SIF python -c 'import greeting; print(greeting.__file__)'"
     used = theirs.bash(f"module load {module}; {script}").stdout
     assert used.startswith("/user-software/venv/pytorch/")
+    ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "-o", theirs.work)
     # a file that was altered meanwhile is refused before anything is done
     squashfs = theirs.work / f"{module.replace('/', '-')}.squashfs"
     before = squashfs.read_bytes()
@@ -89,27 +90,27 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     place = tmp_path / "to carry"
     pushed = ebsif(mine, "push", MODULE, f"oci:{place}:mine")
     # 57-h1.9: as it can be typed
-    assert pushed.stderr.splitlines()[-1] == f"others install it with: ebsif pull 'oci:{place}:mine' --install"
+    assert pushed.stderr.splitlines()[-1] == f"others install it with: ebsif pull 'oci:{place}:mine'"
     moved = shutil.move(place, tmp_path / "arrived")
     (moved / "blobs/sha256/unrelated").write_text("")
-    said = ebsif(theirs, "pull", f"oci:{moved}", "--name", "theirs", "--check", "-o", theirs.work)
+    said = ebsif(theirs, "pull", f"oci:{moved}", "--name", "theirs", "--check")
     *packages, verdict = said.stdout.splitlines()
     advice = said.stderr.splitlines()[-1]
     assert packages == ["+ greeting 1.0  asked for", "+ hello 1.0     dependency"]
     assert re.fullmatch(r"yes: Example/1\.0-writable-theirs-\d{8} can be installed: 2 packages", verdict)
-    assert advice == f"install it with: ebsif pull oci:{moved} --name theirs -o {theirs.work} --install"
+    assert advice == f"install it with: ebsif pull oci:{moved} --name theirs"
     assert not list(theirs.work.iterdir())
     said = ebsif(theirs, "pull", f"oci:{moved}:mine", check=False, cwd=theirs.work)
     assert "Example/1.0-squashed has no name of an extension: choose one with --name" in said.stderr
 
     (tmp_path / "other").mkdir()
     other = example_site(tmp_path / "other", base_image)
-    failed = ebsif(other, "pull", f"oci:{moved}:mine", "--name", "theirs", "--install", "-o", other.work, check=False)
+    failed = ebsif(other, "pull", f"oci:{moved}:mine", "--name", "theirs", "-o", other.work, check=False)
     assert failed.returncode == 3
     lock = other.work / "Example-1.0-squashed.lock.json"
     assert "the image example.sif of Example/1.0-squashed is neither in an installed module nor in the catalogue" in \
         failed.stderr
-    assert f"ebsif extend CONTAINER --from-lock {lock} --name theirs --install" in failed.stderr
+    assert f"ebsif extend CONTAINER --from-lock {lock} --name theirs" in failed.stderr
     assert [one.name for one in other.work.iterdir()] == [lock.name]
     assert json.loads(lock.read_text())["venv_packages"] == ["greeting==1.0", "hello==1.0"]
 

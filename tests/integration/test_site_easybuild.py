@@ -87,7 +87,7 @@ def test_commands_heed_the_configuration_of_the_site(lumi, wheels, base_image):
 
     container = lumi.easyconfig("sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n")
     extend = f"ebsif extend {container} --add greeting --name"
-    said = lumi.bash(f"ebsif doctor\n{extend} mine --install --quiet\n{extend} other 2>hint\n"
+    said = lumi.bash(f"ebsif doctor\n{extend} mine --quiet\n{extend} other -o . 2>hint\n"
                      "eval \"$(sed -n 's/^install it with: //p' hint) -D\"\n"
                      "ebsif list --mine\nebsif doctor --installed", check=False,
                      APPTAINER_BIND=wheels, **wheel_settings(wheels))

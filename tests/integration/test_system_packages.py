@@ -490,7 +490,7 @@ containers:
 
 def test_extending_a_module(site, layered, repository, tmp_path):
     """
-    V-04: --check simulates: names that there aren't, what would come; --install adds it, also without user software.
+    V-04: --check simulates: names that there aren't, what would come; they are added, also without user software.
 
     The layer is the same as that of another module with these packages on this image, byte for byte.
     """
@@ -516,14 +516,14 @@ def test_extending_a_module(site, layered, repository, tmp_path):
         "yes: Base/1.0-base-mine-1 can be installed: 3 system packages"]
     planned = extend("--apt", "hostname=99.0", "--allow-upgrade", "hostname", "--check")
     assert planned.stdout.splitlines()[0] == "+ hostname 99.0  system package, instead of 3.23+nmu1"
-    extend("--apt", "greet", "--install")
+    extend("--apt", "greet")
     assert site.bash("module load Base/1.0-base-mine-1; singularity exec $SIF greet").stdout == SEEN + "secret\n"
     # generator B3: commands run without Python packages, too, where there is user software
     commands = ["--apt", "greet", "--post", "greet >$VIRTUAL_ENV/said", "--verify"]
     assert "Base/1.0-base can't have --post or --verify: it has no user software" in extend(
         *commands, "true", "--check", status=3).stderr
-    assert "command of 'verify' failed" in extend(*commands, "false", "--install", base="Base/2.0", status=3).stderr
-    extend(*commands, "greet", "--install", base="Base/2.0")
+    assert "command of 'verify' failed" in extend(*commands, "false", base="Base/2.0", status=3).stderr
+    extend(*commands, "greet", base="Base/2.0")
     said = site.bash("module load Base/2.0-base-mine-1; singularity exec $SIF sh -c 'cat $VIRTUAL_ENV/said'").stdout
     assert said.startswith(SEEN)
     made = site.prefix / "eb/software/Base/1.0-base-mine-1" / LAYER

@@ -100,7 +100,7 @@ def test_a_newer_transformers(place):
     compiled and stays, so that the newest huggingface-hub which fits it is installed.
     """
     module = "multitorch/2.10-full-gemma-20260601"
-    words = ("extend", "multitorch/2.10", "--replace", "transformers==5.5.0", "--name", "gemma", "--install")
+    words = ("extend", "multitorch/2.10", "--replace", "transformers==5.5.0", "--name", "gemma")
     table = place.ebsif(*words, status=3)
     for row in ("compressed-tensors 0.14.1a20260317 image transformers<5.0.0 breaks",
                 "llmcompressor 0.10.0.2.dev0+lumi.aif.6a6cfec image transformers<=4.57.6,>=4.56.1 breaks",
@@ -121,7 +121,7 @@ def test_a_newer_transformers(place):
 def test_an_older_tqdm(place):
     """V-01 (LUMI-AI-Guide 93 and 106): the version asked for is imported, not the one on the image's PYTHONPATH."""
     module = "multitorch/2.10-full-older-20260601"
-    place.ebsif("extend", "multitorch/2.10", "--replace", "tqdm==4.66.5", "--name", "older", "--install", "--yes")
+    place.ebsif("extend", "multitorch/2.10", "--replace", "tqdm==4.66.5", "--name", "older", "--yes")
     assert place.python(module, "tqdm") == [
         "4.66.5", "/user-software/venv/multitorch/lib/python3.13/site-packages/tqdm.py"]
     assert place.shell(f"module load {module} && python -c 'import tqdm; print(tqdm.__version__)'") == "4.66.5\n"
@@ -131,7 +131,7 @@ def test_a_package_of_the_system(place):
     """V-04: ffmpeg in an image of the Factory, for exec, wrapper and entry point; a package of pip beside it."""
     module = "multitorch/2.10-full-video-20260601"
     place.ebsif("extend", "multitorch/2.10", "--apt", "ffmpeg", "--replace", "tqdm==4.66.5", "--name", "video",
-                "--install", "--yes")
+                "--yes")
     code = "import os, tqdm; os.system(\"ffmpeg\"); print(tqdm.__version__)"
     output = place.shell(f"module load {module} && singularity exec $SIF ffmpeg && singularity run $SIF ffmpeg &&"
                          f" python -uc '{code}'")

@@ -69,7 +69,7 @@ def check_the_first_week(said, mine):
     assert "/dev/lib/python3.11/site-packages/lightly.py" in said
     assert "\nnumpy stays\n" in said
     # J-02, J-08
-    assert re.search(r"To add it: ebsif extend \S+ --add ipykernel --install\n(.*\n)*needs ipykernel\n", said)
+    assert re.search(r"To add it: ebsif extend \S+ --add ipykernel\n(.*\n)*needs ipykernel\n", said)
     assert re.search(r"as the kernel (\S+-dev), in \S+\n\1  Example/\S+\n\s+with\s+\S+\n"
                      r"removed the kernel \1 of Example/", said)
     # J-04
@@ -98,11 +98,8 @@ def check_the_modules(person, mine):
     assert records[0]["stages"][0]["requirements"] == (site.work / "requirements.txt").read_text()
     # use D5: with the date, too, other packages don't replace those of a module
     (site.work / "other.txt").write_text("lightly\n")
-    again = ["ebsif", "extend", "Example/1.0", "-r", "other.txt", "--name", "mine", "--date", mine[-8:], "--install"]
+    again = ["ebsif", "extend", "Example/1.0", "-r", "other.txt", "--name", "mine", "--date", mine[-8:]]
     assert "exists already, with different content: use --rebuild" in person.run(*again, check=False).stderr
-    (site.work / "other").mkdir()
-    assert f"{mine} is installed already, from a different version of" in person.run(
-        *again, "-o", "other", check=False).stderr
     # user trial: nor do those that are added to the container
     again[3:5] = ["--add", "lightly"]
     assert f"`mine` exists ({mine}.3); to add to it: ebsif extend mine --add lightly; " in person.run(
@@ -112,7 +109,7 @@ def check_the_modules(person, mine):
 def check_the_third_month(person, said, mine):
     """E-06 to E-08, R-06, R-07: a colleague's module with the same files, a package by hand, and nothing of it left."""
     assert "\ncrate/ro-crate-metadata.json\n" in said
-    assert re.search(r"^(oras://\S+/mine:1)@sha256:\S{64}\nothers install it with: ebsif pull \1 --install$", said,
+    assert re.search(r"^(oras://\S+/mine:1)@sha256:\S{64}\nothers install it with: ebsif pull \1$", said,
                      re.MULTILINE)
     assert f" is {mine}.3, on the image of Example/1.0-writable\n" in said
     assert "\nthe same files\n" in said
@@ -236,7 +233,7 @@ def test_somebody_without_modules_of_ours(tool, tmp_path, small_image, wheels):
     assert f"{image}: the module uses the image where it is; nothing is copied\n" in said
     assert "\nwith /user-software/venv/pytorch\n" in said
     assert f"\nimage {image}\n" in said
-    # the steps of `ebsif extend --install`, and a line for a new shell
+    # the steps of `ebsif extend`, and a line for a new shell
     assert re.search(r"^  installing files +\d+ s  image not copied$", said, re.MULTILINE)
     modules = site.home / ".local/easybuild/modules/all"
     assert f"load it with: module use {modules} && module load PyTorch/2.10.0\n" in said

@@ -5,7 +5,7 @@ ebsif lock mine >lock.json
 ebsif export mine -o crate/
 ebsif push mine oras://$REGISTRY/group/mine:1
 ebsif pull oras://$REGISTRY/group/mine:1 --name theirs --check
-ebsif extend --from-lock lock.json --name theirs --install 2>&1 | tee printed
+ebsif extend --from-lock lock.json --name theirs 2>&1 | tee printed
 eval "$(sed -n 's/^load it with: //p' printed)"
 ebsif diff ./lock.json
 cmp $CONTAINERROOT/user-software.squashfs ~/.local/easybuild/software/Example/*-mine-*.3/user-software.squashfs && echo "the same files"

@@ -58,7 +58,7 @@ def test_modules_with_vulnerabilities(prefix, service, capsys):
         "  einops 0.8.1 (user software): CVE-2024-1 (PYSEC-2024-1), fixed in 0.8.2",
         "    einops is bad",
         "2 modules with 5 packages: 2 findings in 1 module",
-        f"To update packages in user software: ebsif extend {MINE} --add 'einops>=0.8.2' --install",
+        f"To update packages in user software: ebsif extend {MINE} --add 'einops>=0.8.2'",
         "Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions",
     ]
     # pip-audit takes one version of a package at a time; what isn't a version of Python is in no advisory
@@ -78,7 +78,7 @@ def test_packages_as_they_are_now(prefix, service, capsys):
     said = capsys.readouterr()
     assert "  torch 2.1.3+rocm6.2 (user software): GHSA-5, fixed in 2.2\n" in said.out
     # it is an extension, too, whose easyconfig says so
-    assert said.err.endswith(f"ebsif extend {BASE} --add 'torch>=2.2' --install\n")
+    assert said.err.endswith(f"ebsif extend {BASE} --add 'torch>=2.2'\n")
 
 
 def test_versions_without_vulnerabilities():

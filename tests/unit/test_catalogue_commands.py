@@ -278,7 +278,7 @@ def test_list(place):
     # docs A4: what a record doesn't have may be in the image
     assert result.stdout == "" and result.stderr.startswith(
         "ebsif: no container is known to have vllm; the catalogue lists the main components only (`ebsif extend "
-        "CONTAINER --add NAME --install` adds a Python package)")
+        "CONTAINER --add NAME` adds a Python package)")
     assert run(place, "list", *MINE, "--has", "vllm", "--json", status=1).stdout == "[]\n"
     # the package that gives a container its name, which may be all that its record knows
     assert [line.split()[-2:] for line in run(place, "list", "--has", "torch").stdout.splitlines()[1:]] == [

@@ -5,10 +5,11 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from importlib.metadata import distribution
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,6 +66,20 @@ def test_wrong_use_is_status_2(arguments, words, capsys, monkeypatch):
     assert words in said.err and said.err.count("\n") == 1 and not said.out
 
 
+@pytest.mark.parametrize("words", [
+    ["extend", "x", "--add", "a b", "--install", "--name", "mine", "--", "--robot"],
+    ["upgrade", "mine", "x", "--install"], ["pull", "oras://x.example/y:1", "--install"]])
+def test_install_is_what_they_do(words, capsys):
+    """N-03: the option of earlier releases says what to type; --check, -o and -n exclude each other."""
+    assert main(words) == USAGE
+    typed = shlex.join(word for word in words if word != "--install")
+    assert capsys.readouterr().err.startswith(
+        f"ebsif: --install is gone, because ebsif {words[0]} installs the module without it: ebsif {typed} (see ")
+    for one, other in (("--check", "-n"), ("-n", "-o"), ("--check", "-o")):
+        assert main([*words[:words.index("--install")], one, other, *["."][:other == "-o"]]) == USAGE
+        assert "not allowed with argument" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("word", MOVED)
 def test_words_that_went(word, capsys):
     """Each word of the last release says where it went, and that is there."""
@@ -119,12 +134,15 @@ def test_one_word_per_option():
     """Use D12, E-09: an option means the same in all commands, and has a help; no command has another word for it."""
     short = {"-h": "--help", "-q": "--quiet", "-v": "--verbose", "-o": "--output", "-n": "--dry-run",
              "-r": "--requirements", "-N": "--nodes"}
-    flags = {"--dry-run", "--diff", "--json", "--yes", "--check", "--install", "--rebuild"}
+    flags = {"--dry-run", "--diff", "--json", "--yes", "--check", "--rebuild"}
     others = {"--out", "--outdir", "--output-dir", "--print", "--force", "--simulate", "--assume-yes", "-y", "--text"}
     seen = set()
     for name, parser in parsers().items():
         assert "examples:" in parser.epilog, name
         for option in parser._actions:
+            if option.help == SUPPRESS:
+                # a word of earlier releases
+                continue
             assert option.help, (name, option)
             # V-02 has this word, which elsewhere would be another one for --rebuild or --overwrite
             assert not others & set(option.option_strings) - ({"--force"} if name == "extend" else set()), name
@@ -133,8 +151,7 @@ def test_one_word_per_option():
             long = {one for one in option.option_strings if one.startswith("--")}
             for one, letter in (("--output", "-o"), ("--dry-run", "-n")):
                 assert one not in long or letter in option.option_strings, name
-            # of `ebsif job`, the easyconfig to install
-            if long & flags and (name, *long) != ("job", "--install"):
+            if long & flags:
                 assert option.nargs == 0, (name, long)
             seen |= long
     assert flags <= seen

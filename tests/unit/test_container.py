@@ -129,7 +129,7 @@ def test_a_module_from_values():
                  "where user_software *ENV_PYTHONPATH /p"):
         assert line in lines
     advice = ("To add packages, create your own module on top of this one:\n\n"
-              "    ebsif extend Example/1.0 --add PACKAGE --name NAME --install")
+              "    ebsif extend Example/1.0 --add PACKAGE --name NAME")
     assert (advice in with_venv.help_sections, advice in made.help_sections) == (True, False)
     assert "Run any of them with --help for details." in made.help_sections[1]
     assert made.help_sections[1].startswith("`ebsif show Example/1.0` prints what is in the image (`module spider ")

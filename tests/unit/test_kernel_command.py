@@ -261,8 +261,8 @@ def test_the_command_that_adds_ipykernel(eb_prefix, capsys):
     """J-08: it changes an extension, and gives the extension of another module a name."""
     extension = "# Written by `ebsif extend`: yours to change.\n"
     for module, text, command in (
-            (BASE, "", f"ebsif extend {BASE} --name jupyter --add ipykernel --install"),
-            (MINE, extension, f"ebsif extend {MINE} --add ipykernel --install")):
+            (BASE, "", f"ebsif extend {BASE} --name jupyter --add ipykernel"),
+            (MINE, extension, f"ebsif extend {MINE} --add ipykernel")):
         root = eb_prefix.install(module, text=text)
         (root / "interpreter").mkdir()
         (root / "interpreter/python").touch()

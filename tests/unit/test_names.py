@@ -1089,7 +1089,7 @@ def test_what_a_replaced_package_breaks_in_the_base(extension):
     extension.monkeypatch.setattr("ebsif.images.inspection.python_of", lambda _: listing)
     extension.root = extension.install("requirements = ['torchmetrics']\n", ["torchmetrics"], BASE)
     command = ["extend", BASE, "--replace", "numpy==1.19.0", "--force", "--name", "rp", "--date", "20261122"]
-    assert main(command) == 0
+    assert main([*command, "-o", "."]) == 0
     assert "\n0 packages in image and extension require replaced packages; none would break\n" in \
         "\n" + extension.capsys.readouterr().out
     extension.needs("torchmetrics", "numpy>1.20.0")
@@ -1107,7 +1107,7 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     """
     def extend(lines, *more):
         (tmp_path / "r.txt").write_text(lines)
-        assert main(["extend", BASE, "-r", "r.txt", "--name", "new", *more]) == 0
+        assert main(["extend", BASE, "-r", "r.txt", "--name", "new", *(more or ("-o", "."))]) == 0
         return extension.capsys.readouterr()
 
     def install(date):
@@ -1122,12 +1122,13 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     installed = []
     with extension.monkeypatch.context() as patch:
         patch.setattr("ebsif.environments.making.install", lambda path, *_: installed.append(path.name))
-        extend("rich\n", "--rebuild", "-o", ".")
+        extend("rich\n", "--rebuild")
     assert installed == [f"{name}.eb"]
+    extend("rich\n", "--rebuild", "-o", ".")
     first = extend("rich\n")
     assert first.err.startswith(
         f"ebsif: {BASE} has packages that were added by hand, which are not taken along: hand==1.0 (to add them once "
-        "it is installed: ebsif extend new --add hand==1.0 --install)\n")
+        "it is installed: ebsif extend new --add hand==1.0)\n")
     assert "by hand" not in extend("rich\nhand\n", "-n").err
     assert first.out == extend("rich\n").out
     assert extend("lightly\n").out.startswith(f"{name}.2.eb\n")
@@ -1245,27 +1246,31 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
         patch.setattr("ebsif.environments.making.install", fail)
         for words in commands:
             extension.capsys.readouterr()
-            assert main([*words, "--install"]) == 3
+            assert main([*words]) == 3
             assert extension.capsys.readouterr().err.endswith(
                 "ebsif: no space left\nThe log is /tmp/eb-1/easybuild.log\n")
             assert (files(), files(own)) == (["lock.json"], [])
-        assert main(commands[0]) == 0
+        assert main([*commands[0], "-o", "."]) == 0
         # user 3: a new shell doesn't search EasyBuild's default directory
         then = extension.capsys.readouterr().err.splitlines()[-1]
         assert re.fullmatch(rf"then: module use \S+/modules/all && module load {re.escape(LATER)}", then)
         before = files()
         assert len(before) == 2
-        assert main([*commands[0], "--install", "-o", "."]) == 3
-        assert files() == before
     extension.monkeypatch.setattr("ebsif.environments.making.install", lambda *_: 0)
     for words in commands:
-        assert main([*words, "--install"]) == 0
+        assert main([*words]) == 0
     assert files() == before
     # the lock is in the installation
     assert [name.removeprefix(BASE.replace("/", "-")) for name in files(own)] == [
         "-mine-20261122.eb", "-theirs-20261122.eb"]
+    extension.monkeypatch.setattr("ebsif.environments.making.install", fail)
+    for words in commands:
+        # what was there stays
+        assert main([*words]) == 3
+    assert [len(files()), len(files(own))] == [2, 2]
+    extension.monkeypatch.setattr("ebsif.environments.making.install", lambda *_: 0)
     extension.monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert main([*commands[0], "--install"]) == 0
+    assert main([*commands[0]]) == 0
     assert len(files(tmp_path / "data/ebsif/easyconfigs")) == 1
 
 
@@ -1351,9 +1356,9 @@ def test_an_extension_that_repeats_a_lock(extension):
     root = extension.prefix.install(f"{BASE}-repeated-20261121", text=text, stages=[{"name": "a", "requirements": "b"}])
     extension.capsys.readouterr()
     assert main(["upgrade", "repeated", BASE, "-n"]) == 3
-    command = f"ebsif extend {BASE} --from-lock {root}/share/ebsif/lock.json --install"
+    command = f"ebsif extend {BASE} --from-lock {root}/share/ebsif/lock.json"
     assert f"which another container can do, too: {command}\n" in extension.capsys.readouterr().err
-    assert main([*command.split()[1:-1], "-n"]) == 0
+    assert main([*command.split()[1:], "-n"]) == 0
 
 
 def test_an_extension_on_two_bases(extension, monkeypatch):
@@ -1362,7 +1367,7 @@ def test_an_extension_on_two_bases(extension, monkeypatch):
     monkeypatch.setattr("ebsif.environments.making.make", lambda *_: 0)
     expected = ("`mine` means the one on the newest container; the earlier module stays: module load "
                 f"{MINE} (to remove it: ebsif remove {MINE})")
-    for words, is_said in ((["--install"], True), (["--check"], False)):
+    for words, is_said in (([], True), (["--check"], False)):
         assert main(["upgrade", "mine", newer, *words]) == 0
         assert (expected in extension.capsys.readouterr().err) == is_said
     for module in (LATER, f"{newer}-mine-20261122"):
@@ -1392,10 +1397,10 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     name = f"{BASE.replace('/', '-')}-theirs-20261122"
     assert values["requirements"] == {"lock": f"{name}.lock.json"}
     assert values["checksums"] == ["0" * 64]
-    assert main(["extend", "--from-lock", "lock.json", "--name", "theirs"]) == 0
+    assert main(["extend", "--from-lock", "lock.json", "--name", "theirs", "-o", "."]) == 0
     assert json.loads((tmp_path / f"{name}.lock.json").read_text()) == json.loads((tmp_path / "lock.json").read_text())
     assert f"{name}.eb" in extension.capsys.readouterr().out
-    assert main(["extend", "--from-lock", "lock.json", "--name", "theirs"]) == 0
+    assert main(["extend", "--from-lock", "lock.json", "--name", "theirs", "-o", "."]) == 0
     assert f"{name}.eb" in extension.capsys.readouterr().out
     # on the same day, another lock is another module
     record = json.loads((tmp_path / "lock.json").read_text())
@@ -1407,7 +1412,8 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     assert main(["extend", "--from-lock", "lock.json", "--name", "x/../../y"]) == 3
     assert "use only letters, digits, _ and ." in extension.capsys.readouterr().err
     assert sorted(tmp_path.parent.rglob("*.lock.json*")) == before
-    assert extension.extend("--from-lock", "b.json", "--name", "theirs")[0]["versionsuffix"].endswith("-20261122.2")
+    assert main(["extend", "--from-lock", "b.json", "--name", "theirs", "-o", "."]) == 0
+    assert extension.capsys.readouterr().out.endswith(f"{name}.2.eb\n")
     text = (tmp_path / f"{name}.eb").read_text()
     extension.prefix.install(name.replace("-", "/", 1), text=text, **{key: value for key, value in record.items()
                                                                                      if key != "module"})

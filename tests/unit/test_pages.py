@@ -175,7 +175,7 @@ def test_pip_only_where_it_can_install(catalogue, tmp_path, fields):
     path.write_text(path.read_text().replace("version: 2.9, ", f"version: 2.9, {fields}"))
     build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
     text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
-    assert "-r requirements.txt --name mine --install" in text
+    assert "-r requirements.txt --name mine" in text
     assert ("pip install einops" in text) == (not fields)
 
 

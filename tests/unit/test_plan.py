@@ -46,7 +46,7 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
         "image": {"file": "a.sif", "sha256": "0"}, "image_packages": [], "venv_packages": ["a==1"], "stages": [
             {"name": "requirements", "requirements": "a==1"}]}))
     for words in ([LUMI, "--add", "einops"], ["--from-lock", "lock.json"]):
-        assert main(["extend", "--site", "lumi", *words, "--name", "mine", "--install"]) == 3
+        assert main(["extend", "--site", "lumi", *words, "--name", "mine"]) == 3
         said = capsys.readouterr().err
         assert (f"nothing can be installed in {tmp_path}/file/modules, EasyBuild's directory here, because you can't "
                 f"write to {tmp_path}/file: choose one of your own (export EASYBUILD_PREFIX=") in said
@@ -67,7 +67,7 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "stat", denied)
     # of root as well
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed)
-    request = making.Request("extend", install=True, output=tmp_path)
+    request = making.Request("extend", output=tmp_path)
     remedy = f"because you can't write to {closed}: choose one of your own (export EASYBUILD_PREFIX="
     for home, place in ((tmp_path, "$HOME/.local/easybuild, "), (closed, "DIRECTORY, ")):
         # no advice that can't be followed
@@ -158,7 +158,7 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
     module = f"{BASE}-theirs-1"
     packages = ["+ rich 1.0   asked for", "+ hello 1.0  dependency"]
     assert checked(0) == [*packages, f"yes: {module} can be installed: 2 packages",
-                          "install it with: ebsif extend --from-lock lock.json --name theirs --date 1 --install"]
+                          "install it with: ebsif extend --from-lock lock.json --name theirs --date 1"]
     assert "constraints = ['hello==1.0', 'rich==1.0']" in eb.easyconfig
     file["sha256"] = "2" * 64
     assert checked(1) == [
@@ -189,8 +189,8 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["ebsif", *words, "--check"])
     assert main([*words, "-n"]) == 0
     root = eb_prefix.install(OTHER, text=capsys.readouterr().out)
-    for option in ("--check", "--install"):
-        assert main([*words, option]) == 0
+    for option in (["--check"], []):
+        assert main([*words, *option]) == 0
         said = capsys.readouterr()
         assert said.err == (f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
                             f"load it with: module load {OTHER}\n")
@@ -219,4 +219,4 @@ def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys)
                  f"--buildpath={tmp_path}/elsewhere"]) == 0
     assert capsys.readouterr().out.startswith("+ einops 0.8  asked for\nyes: ")
     assert making.install_command(["extend", "a b", "--check", "--", "--debug"]) == (
-        "ebsif extend 'a b' --install -- --debug")
+        "ebsif extend 'a b' -- --debug")

@@ -13,19 +13,19 @@ from ebsif.environments.change import ChangingError
 from ebsif.packages import requirements
 from ebsif.packages.formats.wanted import RequirementsError
 
-TYPED = ["extend", "Base/1.0", "-r", "my file.txt", "--install"]
+TYPED = ["extend", "Base/1.0", "-r", "my file.txt"]
 
 
 @pytest.mark.parametrize(("typed", "options", "expected"), [
-    (TYPED, ["--apt", "g++"], "ebsif extend Base/1.0 -r 'my file.txt' --install --apt g++"),
-    (TYPED, ["--add", "a<2"], "ebsif extend Base/1.0 -r 'my file.txt' --install --add 'a<2'"),
-    ([*TYPED, "--", "--robot"], ["--add", "a"], "ebsif extend Base/1.0 -r 'my file.txt' --install --add a -- --robot"),
-    (TYPED, messages.NEVERTHELESS, "ebsif extend Base/1.0 -r 'my file.txt' --install -- --ignore-test-failure"),
+    (TYPED, ["--apt", "g++"], "ebsif extend Base/1.0 -r 'my file.txt' --apt g++"),
+    (TYPED, ["--add", "a<2"], "ebsif extend Base/1.0 -r 'my file.txt' --add 'a<2'"),
+    ([*TYPED, "--", "--robot"], ["--add", "a"], "ebsif extend Base/1.0 -r 'my file.txt' --add a -- --robot"),
+    (TYPED, messages.NEVERTHELESS, "ebsif extend Base/1.0 -r 'my file.txt' -- --ignore-test-failure"),
     ([*TYPED, "--", "--robot"], messages.NEVERTHELESS,
-     "ebsif extend Base/1.0 -r 'my file.txt' --install -- --robot --ignore-test-failure"),
+     "ebsif extend Base/1.0 -r 'my file.txt' -- --robot --ignore-test-failure"),
     # what was typed before would contradict it
-    (["extend", "x", "--add", "torch==2.9.1", "a[b]>1", "--no-binary a", "--install"], ["--add", "torch"],
-     "ebsif extend x --add 'a[b]>1' '--no-binary a' --install --add torch"),
+    (["extend", "x", "--add", "torch==2.9.1", "a[b]>1", "--no-binary a"], ["--add", "torch"],
+     "ebsif extend x --add 'a[b]>1' '--no-binary a' --add torch"),
     (["extend", "x", "--add=torch==2.9.1", "--name", "torch"], ["--add", "--x y", "torch"],
      "ebsif extend x --name torch --add '--x y' torch"),
     (["extend", "x", "--replace", "torch==2.9.1", "--force", "--yes"], ["--add", "torch"],
@@ -94,4 +94,4 @@ def test_the_command_for_an_upgrade(stages, expected):
     container = SimpleNamespace(module="Base/2.0", system_packages=["ffmpeg"])
     words = upgrade.extending_words(options, container, "mine", stages)
     assert words == (["extend", "Base/2.0", "--name", "mine", *expected, "--apt", "ffmpeg", "--catalogue", "c",
-                      "--install", "--", "--robot"] if expected else [])
+                      "--", "--robot"] if expected else [])

@@ -91,14 +91,15 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     command = ["pull", reference, "--name", "theirs", "-o", str(place)]
     expected = "the image b.sif of PyTorch/2.13.0-mine-1 is neither in an installed module nor in the catalogue (its " \
         f"SHA256 is {'1' * 64}), and its user software fits no other image. To install the packages of its lock on " \
-        "another one: {}ebsif extend CONTAINER --from-lock {} --name theirs --install\n"
+        "another one: {}ebsif extend CONTAINER --from-lock {} --name theirs\n"
     for option in ("--check", "--dry-run"):
-        assert main([*command, option]) == 3
-        first = place / "PyTorch-2.13.0-mine-1.lock.json"
-        assert expected.format("`ebsif pull` without --check or --dry-run writes the lock, then ", first) in \
+        assert main([*command[:-2], option]) == 3
+        name = "PyTorch-2.13.0-mine-1.lock.json"
+        assert expected.format("`ebsif pull` without --check or --dry-run writes the lock, then ", name) in \
             capsys.readouterr().err
-        assert not place.exists()
+    assert not list(tmp_path.glob("*.lock.json"))
     place.mkdir()
+    first = place / name
     first.write_text("{}")
     assert main(command) == 3
     said = capsys.readouterr().err
@@ -165,30 +166,31 @@ def test_what_a_lock_runs_is_shown_and_asked_for(command, eb_prefix, tmp_path, c
     (tmp_path / "lock.json").write_text(json.dumps({**RECORD, "stages": [STAGE]}))
     reference = share(tmp_path, stages=[STAGE])
     source = ["extend", "--from-lock", "lock.json"] if command == "extend" else ["pull", reference]
-    words = [*source, "--name", "theirs", "--date", "1", "-o", "place"]
+    words = [*source, "--name", "theirs", "--date", "1"]
     made = []
     monkeypatch.setattr("ebsif.environments.making.make", lambda *_: made.append(1) or 0)
-    ways = (["--install"], ["--rebuild"], *([["--check"]] if command == "extend" else []))
+    ways = ([], ["--rebuild"], *([["--check"]] if command == "extend" else []))
     for way in ways:
         monkeypatch.setattr("sys.argv", ["ebsif", *words, *way])
         assert main([*words, *way]) == 3
         said = capsys.readouterr().err
         assert SHOWN in said and made == []
-        assert f"if you trust whoever wrote it, ebsif {command} " in said and said.endswith(f" {way[0]} --yes\n")
+        assert f"if you trust whoever wrote it, ebsif {command} " in said
+        assert said.endswith(f"{' '.join(['1', *way])} --yes\n")
         # at a terminal
         with monkeypatch.context() as terminal:
             terminal.setattr("ebsif.environments.trust.confirmed", lambda *_: False)
             assert main([*words, *way]) == 1
         assert "nothing was done" in capsys.readouterr().err and made == []
     # nothing is run when the easyconfig is written, or with consent
-    for way in ([], *([*one, "--yes"] for one in ways)):
+    for way in (["-o", "place"], *([*one, "--yes"] for one in ways)):
         assert main([*words, *way]) == 0
         assert SHOWN in capsys.readouterr().err
         assert made.pop() and not made
     # only packages: nothing to ask
     (tmp_path / "lock.json").write_text(json.dumps(RECORD))
     if command == "extend":
-        assert main([*words, "--install"]) == 0
+        assert main([*words]) == 0
         assert "besides packages" not in capsys.readouterr().err
 
 

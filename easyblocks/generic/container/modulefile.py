@@ -68,7 +68,7 @@ class ModuleFile(ModuleSettings):
             "    singularity exec $SIF COMMAND\n    start-shell" % spec.image_name]
         if spec.venv:
             sections.append("To add packages, create your own module on top of this one:\n\n"
-                            "    ebsif extend %s --add PACKAGE --name NAME --install" % name)
+                            "    ebsif extend %s --add PACKAGE --name NAME" % name)
         sections.append("`ebsif show %s` prints what is in the image (`module spider ebsif` finds the command ebsif).\n"
                         "The module has these commands:\n%s. Run any of them with --help for details."
                         % (name, ', '.join(sorted(spec.commands))))

@@ -49,32 +49,32 @@ EXAMPLES = """\
   # would it work? (installs nothing)
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --check
   # write the easyconfig and install it
-  ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --install
-  ebsif extend PyTorch/2.7.0 --add einops 'rich>=14' --install
+  ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine
+  ebsif extend PyTorch/2.7.0 --add einops 'rich>=14'
   # a command after the installation, and one that must succeed then
-  ebsif extend PyTorch/2.7.0 --add nltk --post 'python -m nltk.downloader -d $VIRTUAL_ENV/nltk_data punkt' --install
-  ebsif extend PyTorch/2.7.0 --add einops --verify 'python -c "import einops"' --install
+  ebsif extend PyTorch/2.7.0 --add nltk --post 'python -m nltk.downloader -d $VIRTUAL_ENV/nltk_data punkt'
+  ebsif extend PyTorch/2.7.0 --add einops --verify 'python -c "import einops"'
   # change the extension `mine`
-  ebsif extend mine --add lightly --install
-  ebsif extend mine --remove lightly --install
+  ebsif extend mine --add lightly
+  ebsif extend mine --remove lightly
   ebsif extend mine -r requirements.txt --rebuild
   # packages of the image's distribution, alone or with others
-  ebsif extend PyTorch/2.7.0 --apt ffmpeg libgl1 --name mine --install
-  ebsif extend mine --apt graphviz --add pydot --install
-  ebsif extend mine --remove-apt graphviz --remove pydot --install
+  ebsif extend PyTorch/2.7.0 --apt ffmpeg libgl1 --name mine
+  ebsif extend mine --apt graphviz --add pydot
+  ebsif extend mine --remove-apt graphviz --remove pydot
   # another version of a package of the image: what would it break?
   ebsif extend mine --replace transformers==5.5.0 --check
   # write the easyconfig only
   ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
   ebsif extend PyTorch/2.7.0 -r pyproject.toml --extra train --group dev --name mine
   # exactly what is locked, with hashes
-  ebsif extend PyTorch/2.7.0 -r uv.lock --name mine --install
+  ebsif extend PyTorch/2.7.0 -r uv.lock --name mine
   # another extension, on top of `mine`
-  ebsif extend mine -r more.txt --name more --install
+  ebsif extend mine -r more.txt --name more
   # the packages of a virtual environment, with their exact versions
   ebsif extend PyTorch/2.7.0 --from-venv optuna-env.sqsh --name optuna
   # the same environment as somebody else's, from their `ebsif lock > lock.json`
-  ebsif extend --from-lock lock.json --name theirs --install
+  ebsif extend --from-lock lock.json --name theirs
   # collect wheels, for an installation without network access
   ebsif extend PyTorch-mine.eb --wheelhouse ~/wheels
 """
@@ -156,7 +156,7 @@ def fill_wheelhouse(options: Namespace, wish: Wish) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
     asked = wish.request
     others = (wish.changes_system, wish.properties, wish.name, wish.extras, wish.groups, *wish.lists.values(),
-              asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.installs)
+              asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.rebuild)
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:

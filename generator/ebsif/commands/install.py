@@ -46,8 +46,8 @@ def run(options: Namespace) -> int:
     """Install modules; return the exit status."""
     if bool(options.names) == options.all:
         raise UsageError("give the containers to install (`ebsif list`), or all of them with --all")
-    request = Request(options.command, output=options.output, dry_run=options.dry_run, install=True,
-                      rebuild=options.rebuild, more=tuple(options.more))
+    request = Request(options.command, output=options.output, dry_run=options.dry_run, rebuild=options.rebuild,
+                      more=tuple(options.more))
     making.begin(request)
     settings = settings_of(options)
     containers = settings.containers(settings.site())

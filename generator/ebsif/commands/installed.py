@@ -166,7 +166,7 @@ def print_updates(vulnerabilities: list[audit.Vulnerability], named: dict[str, I
         # that changes an extension; from another module it makes one
         more = [] if named[name].extension else ["--name", "updated"]
         output.hint("To update packages in user software: "
-                    + shlex.join(["ebsif", "extend", module, "--add", *lines, *more, "--install"]))
+                    + shlex.join(["ebsif", "extend", module, "--add", *lines, *more]))
     if any(one.place == "image" for one in vulnerabilities):
         output.hint("Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions")
 

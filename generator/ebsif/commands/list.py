@@ -86,7 +86,7 @@ def run(options: Namespace) -> int:
     is_searched = bool(wanted or options.names or hidden)
     if not containers:
         output.note(f"no container is known to have {', '.join(options.has)}; the catalogue lists the main components "
-                    "only (`ebsif extend CONTAINER --add NAME --install` adds a Python package)" if wanted else
+                    "only (`ebsif extend CONTAINER --add NAME` adds a Python package)" if wanted else
                     "no container matches" if is_searched else
                     "there are no containers yet: add an image with `ebsif add`")
     if unsure:

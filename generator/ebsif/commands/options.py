@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -127,22 +128,30 @@ def add_yes(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
 
 
+class Gone(argparse.Action):
+    """--install of earlier releases: what it asked for is done anyway."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Say what to type."""
+        words = [word for word in parser.get_default("words") if word != "--install"]
+        parser.error(f"--install is gone, because {parser.prog} installs the module without it: "
+                     f"{shlex.join(['ebsif', *words])}")
+
+
 def add_outcome(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that write the easyconfig of an extension."""
+    """Add the options of commands that make an extension: whether it is installed, and how."""
     parser.add_argument("--date", help="date at the end of the version suffix (default: today, with a number if there "
                                        "is an extension of today)")
-    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
-                        help="directory for the easyconfig (default: the current one; with --install "
-                             "~/.local/share/ebsif/easyconfigs)")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--check", action="store_true", help="only show what pip would install, without installing it")
+    ways.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
+                      help="only write the easyconfig, to this directory")
+    add_dry_run(ways, "only print the easyconfig")
     parser.add_argument("--image", metavar="FILE", type=Path,
                         help="image to use for --check, if eb does not find it")
-    add_dry_run(parser, "only print the easyconfig")
-    parser.add_argument("--check", action="store_true",
-                        help="only show what pip would install, without installing it")
-    parser.add_argument("--install", action="store_true", help="also install the module with eb")
+    parser.add_argument("--install", action=Gone, nargs=0, help=argparse.SUPPRESS)
     parser.add_argument("--rebuild", action="store_true",
-                        help="replace an easyconfig of the same name (the old one is kept as .old), and install "
-                             "again")
+                        help="replace the module if it is there, and its easyconfig (the old one is kept as .old)")
 
 
 def request_of(options: argparse.Namespace) -> "Request":
@@ -153,8 +162,8 @@ def request_of(options: argparse.Namespace) -> "Request":
     return Request(
         options.command, options.words, options.words if options.command == "extend" else (), date=options.date,
         output=options.output, image=options.image, dry_run=options.dry_run, check=options.check,
-        install=options.install, rebuild=options.rebuild, yes=getattr(options, "yes", False), names=names_of(options),
-        more=tuple(options.more))
+        writes=options.output is not None, rebuild=options.rebuild, yes=getattr(options, "yes", False),
+        names=names_of(options), more=tuple(options.more))
 
 
 def offer(completer: Callable[..., list[str]], argument: Any) -> None:

@@ -31,9 +31,9 @@ from ebsif.report.steps import working
 EXAMPLES = """\
   # what is in it, and is its image here?
   ebsif pull oras://registry.example/group/mine:1 --check
-  ebsif pull oras://registry.example/group/mine:1 --install
+  ebsif pull oras://registry.example/group/mine:1
   # a directory, where there is no network
-  ebsif pull oci:environments:mine --name theirs --install
+  ebsif pull oci:environments:mine --name theirs
 """
 
 MORE = ("EB_OPTION", "options of eb")
@@ -86,7 +86,7 @@ def offer_lock(request: Request, found: Artifact, name: str) -> str:
     """Write the lock, unless the command only looks, and return how it can be used on another image."""
     text, module = found.text(artifact.LOCK), repeating.module_of(found.record).replace("/", "-")
     path = (request.output or Path()) / f"{module}{COPY_SUFFIX}"
-    only_looks = request.dry_run or (request.check and not request.installs)
+    only_looks = request.dry_run or request.check
     if path.exists() and path.read_bytes() != text.encode():
         return (f"its user software fits no other image. {path} exists already, with different content: choose another "
                 "directory for its lock with -o")
@@ -95,7 +95,7 @@ def offer_lock(request: Request, found: Artifact, name: str) -> str:
         print(path)
     return ("its user software fits no other image. To install the packages of its lock on another one: " + (
         "`ebsif pull` without --check or --dry-run writes the lock, then " if only_looks else "") +
-        f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {name} --install")
+        f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {name}")
 
 
 def fetch_user_software(found: Artifact, path: Path, again: bool) -> None:

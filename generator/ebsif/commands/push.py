@@ -52,5 +52,5 @@ def run(options: Namespace) -> int:
                           "digest": manifest.digest}, indent=2))
         return 0
     print(reference.with_digest(manifest.digest))
-    output.hint(f"others install it with: {shlex.join(['ebsif', 'pull', str(reference), '--install'])}")
+    output.hint(f"others install it with: {shlex.join(['ebsif', 'pull', str(reference)])}")
     return 0

@@ -20,7 +20,7 @@ EXAMPLES = """\
   # would it work? (installs nothing)
   ebsif upgrade PyTorch-2.6.0-...-mine-20250501.eb PyTorch/2.7.0 --check
   # write the easyconfig and install it
-  ebsif upgrade mine PyTorch/2.7.0 --install
+  ebsif upgrade mine PyTorch/2.7.0
 """
 
 MORE = ("EB_OPTION", "options of eb")
@@ -50,7 +50,7 @@ def extending_words(options: Namespace, container: Container, name: str, stages:
     chosen = [word for option, value in given if value for word in (option, str(value))]
     return ["extend", container.module, "--name", name, *(["--add", *lines] if lines else []),
             *(["--apt", *system_packages] if system_packages else []), *chosen,
-            "--check" if options.check else "--install", *(["--", *options.more] if options.more else [])]
+            *(["--check"] if options.check else []), *(["--", *options.more] if options.more else [])]
 
 
 def run(options: Namespace) -> int:

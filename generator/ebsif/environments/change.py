@@ -237,7 +237,7 @@ def report_left_behind(installation: Installation, name: str, wanted: Sequence) 
     if lines:
         output.note(f"{installation.module} has packages that were added by hand, which are not taken along: "
                     f"{', '.join(lines)} (to add them once it is installed: ebsif extend {name} --add "
-                    f"{shlex.join(lines)} --install)")
+                    f"{shlex.join(lines)})")
 
 
 # --- changes

@@ -54,8 +54,9 @@ class Request:
     What is to be done with a module: the options of a command, which was typed with `words`.
 
     `repeated` is a command of `ebsif extend` that asks for the same, to which remedies add options; empty if there is
-    none. `names` are those that are taken. `output` is the directory for the easyconfig, `image` what to check with if
-    eb doesn't find it, `yes` that nobody is asked, and `more` are options of eb.
+    none. `names` are those that are taken. `output` is the directory for the easyconfig, by default that of this
+    account. The module is installed, unless the request `writes` only its easyconfig, is a `dry_run` that prints it, or
+    a `check`, which takes an `image` if eb doesn't find it. `yes`: nobody is asked. `more` are options of eb.
     """
 
     command: str
@@ -66,7 +67,7 @@ class Request:
     image: Optional[Path] = None
     dry_run: bool = False
     check: bool = False
-    install: bool = False
+    writes: bool = False
     rebuild: bool = False
     yes: bool = False
     names: Names = field(default_factory=Names)
@@ -75,12 +76,12 @@ class Request:
     @property
     def installs(self) -> bool:
         """Whether the module is installed."""
-        return self.install or self.rebuild
+        return not (self.dry_run or self.check or self.writes)
 
     @property
     def folder(self) -> Path:
-        """The directory for the easyconfig: by default the current one, or that of this account for installations."""
-        return self.output or (own_folder() if self.installs or self.check else Path())
+        """The directory for the easyconfig."""
+        return self.output or own_folder()
 
     @property
     def again(self) -> bool:
@@ -109,7 +110,7 @@ def begin(request: Request) -> None:
     Raise an error because of mistakes in eb's options or configuration, or directories where nothing can be written.
     """
     framework.session(tuple(request.more))
-    wrong = closed_place(request) if request.installs and not request.dry_run else None
+    wrong = closed_place(request) if request.installs else None
     if wrong:
         raise ExtendingError(wrong)
 
@@ -139,9 +140,7 @@ def make(request: Request, extension: Extension, planned: Optional[Callable[[Con
     if same:
         return nothing_to_do(same)
     if request.check:
-        status = show_plan(request, extension, date, planned)
-        if status is not None:
-            return status
+        return show_plan(request, extension, date, planned)
     if extension.problem and not request.dry_run:
         raise ExtendingError(extension.problem)
     text = extension.text(date, request.command)
@@ -175,7 +174,7 @@ def write(request: Request, extension: Extension, path: Path, text: str, date: s
             with remedies.whole(request.repeated):
                 install(path, request.rebuild, [*request.more, extensions.sources(extension.container(date))],
                         extension.variables(known))
-            for place in beside if not request.output else ():
+            for place in beside:
                 # the installation has it, and user software is large
                 place.unlink(missing_ok=True)
     return [*beside, path]
@@ -183,7 +182,7 @@ def write(request: Request, extension: Extension, path: Path, text: str, date: s
 
 def report_earlier(request: Request, extension: Extension) -> None:
     """Say that the module that was changed stays, once its successor is installed."""
-    if extension.is_change and extension.before and request.install and not request.again:
+    if extension.is_change and extension.before and not request.again:
         output.hint(f"the earlier module stays as it is: {extension.before.load} (to remove it: ebsif remove "
                     f"{extension.before.module})")
 
@@ -239,7 +238,7 @@ def choose_date(request: Request, extension: Extension,
         later = [one for date, one in earlier.items() if newest.date_key(date) > newest.date_key(chosen)]
         if later:
             output.note(f"`{extension.name}` goes on to mean {shown(later[-1])}, because that has a later date")
-        there = places.installed_as(extension.module(chosen)) if request.check or request.install else None
+        there = places.installed_as(extension.module(chosen)) if request.check or request.installs else None
         return chosen, there if there and is_done(there, chosen) else None
     for date in extensions.of_today(earlier)[-1:]:
         if request.again or is_done(earlier[date], date):
@@ -252,8 +251,8 @@ def choose_date(request: Request, extension: Extension,
 
 
 def show_plan(request: Request, extension: Extension, date: str,
-              known: Optional[Callable[[Container], Plan]]) -> Optional[int]:
-    """Show what pip would do; return the exit status, or None if the installation follows."""
+              known: Optional[Callable[[Container], Plan]]) -> int:
+    """Show what pip would do; return the exit status."""
     container, module = extension.container(date), extension.module(date)
     if extension.problem:
         planned = Plan(problem=extension.problem)
@@ -266,8 +265,6 @@ def show_plan(request: Request, extension: Extension, date: str,
         output.note(f"{module} is installed already, with other packages: it would be replaced")
     planned.problem = remedies.completed(planned.problem, request.repeated)
     plan.show(planned, container, install_command(request.words, is_replaced))
-    if not planned.problem and request.installs:
-        return None
     wrong = None if planned.problem else closed_place(request)
     if wrong:
         output.note(f"but {wrong}")
@@ -283,11 +280,9 @@ def nothing_to_do(installation: Installation, state: str = "has these packages a
 
 def install_command(arguments: Sequence[str], again: bool = False) -> str:
     """Return the command that installs what one with --check has checked, perhaps in place of a module."""
-    # argparse also accepts --che, for example
-    words = [word for word in arguments if not ("--check".startswith(word) and len(word) > len("--c"))]
-    if again or not {"--install", "--rebuild"} & set(words):
-        end = words.index("--") if "--" in words else len(words)
-        words.insert(end, "--rebuild" if again else "--install")
+    words = [word for word in arguments if word != "--check"]
+    if again:
+        words.insert(words.index("--") if "--" in words else len(words), "--rebuild")
     return shlex.join(["ebsif", *words])
 
 
@@ -431,7 +426,7 @@ def is_installed(path: Path, place: framework.Place) -> bool:
 
 def closed_place(request: Request) -> Optional[str]:
     """Return why an installation can't write where it has to, and what to do; None if it can."""
-    folder = request.output or own_folder()
+    folder = request.folder
     if closed := closed_part(folder):
         return (f"the easyconfig can't be written to {folder.resolve()}, because you can't write to {closed}: choose a "
                 "directory of your own (-o DIRECTORY)")

@@ -105,7 +105,7 @@ def extension_of(path: Path, container: str) -> tuple[list, str, str]:
         installed_lock = path.parent.parent / lockfile.RECORD
         raise ComparingError(f"{path} repeats an installation from its lock, which another container can do, too: "
                              + shlex.join(["ebsif", "extend", container, "--from-lock", str(
-                                 installed_lock if installed_lock.is_file() else repeated), "--install"]))
+                                 installed_lock if installed_lock.is_file() else repeated)]))
     named = newest.NAMED.search(values["versionsuffix"])
     if not named:
         raise ComparingError(f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "

@@ -154,7 +154,7 @@ def shown(installation: Installation) -> str:
 
 def adding(installation: Installation, package: str) -> str:
     """Return the command that adds a package: it changes an extension; from another module it makes one."""
-    return shlex.join([*changing(installation, "jupyter"), "--add", package, "--install"])
+    return shlex.join([*changing(installation, "jupyter"), "--add", package])
 
 
 def changing(installation: Installation, name: str = "mine") -> list[str]:

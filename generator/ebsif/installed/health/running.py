@@ -77,7 +77,7 @@ def imports(one: Subject) -> Iterator[Finding]:
                            "checked here")
         else:
             why = f"; {problem['why']}" if problem["why"] else ""
-            way = completed(remedy(problem), [*places.changing(one.installation)[1:], "--install"])
+            way = completed(remedy(problem), [*places.changing(one.installation)[1:]])
             yield one.error(f"{names} can't be imported ({problem['error']}{why}). {' '.join(way.split())}")
     if slow := one.python.get("slow"):
         yield one.warning(f"importing takes too long, so these were not checked: {', '.join(slow)}")

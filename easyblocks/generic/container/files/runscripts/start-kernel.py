@@ -36,9 +36,9 @@ def main():
         if os.getppid() != runtime:
             sys.exit(1)
     if not importlib.util.find_spec('ipykernel'):
-        sys.exit("%s: this container has no ipykernel. To add it: ebsif extend %s --name jupyter --add ipykernel "
-                 "--install" % (os.path.basename(sys.argv[0]),
-                                os.environ.get('EBSIF_LOADED_MODULE', 'MODULE').replace('/.', '/')))
+        sys.exit("%s: this container has no ipykernel. To add it: ebsif extend %s --name jupyter --add ipykernel"
+                 % (os.path.basename(sys.argv[0]),
+                    os.environ.get('EBSIF_LOADED_MODULE', 'MODULE').replace('/.', '/')))
     runpy.run_module('ipykernel_launcher', run_name='__main__', alter_sys=True)
 
 

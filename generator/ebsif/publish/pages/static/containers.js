@@ -157,7 +157,7 @@ document.addEventListener("DOMContentLoaded", () => {
       parts.push("Did you mean ", button, "? ");
     }
     const command = document.createElement("code");
-    command.textContent = "ebsif extend CONTAINER --add PACKAGE --install";
+    command.textContent = "ebsif extend CONTAINER --add PACKAGE";
     return [...parts, "The catalogue lists only the main components. This adds a Python package to a container: ", command];
   };
 
