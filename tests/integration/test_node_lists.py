@@ -78,7 +78,7 @@ def test_a_malformed_list_is_an_error(wrong):
 
 
 def test_get_master_reads_a_host_file(tmp_path):
-    """S002-62: the first host of $PBS_NODEFILE or of a host file; empty and missing files are errors."""
+    """S002-62, 57-h3.3: the first host of $PBS_NODEFILE or of a host file; empty, missing and odd ones are errors."""
     script = CONTAINER_FILES / "runscripts/get-master"
 
     def get(text, *arguments, **variables):
@@ -90,6 +90,12 @@ def test_get_master_reads_a_host_file(tmp_path):
 
     file = str(tmp_path / "hosts")
     assert get("# nodes\n\n  dec0001.hsn slots=4\ndec0002\n", "--hostfile", file) == "dec0001.hsn"
+    # as MPICH reads it, with the number of ranks, and as Windows writes it
+    assert get("\r\ndec0004:8\r\ndec0005:8\r\n", "--hostfile", file) == "dec0004"
+    for host in ("10.0.0.1", "fe80::1"):
+        assert get(f"{host}\n", "--hostfile", file) == host
+    odd = get("[all]\na\n", PBS_NODEFILE=file)
+    assert f"the host file {file} has a line that doesn't begin with a host: '[all]'" in odd
     assert get("dec0003", PBS_NODEFILE=file) == "dec0003"
     assert f"the host file {file} has no hosts" in get("\n# x\n", "--hostfile", file)
     assert "can't read the host file" in get("", "--hostfile", file + ".not")

@@ -281,7 +281,7 @@ BY_HAND = {"RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "node7", "MASTER_PORT"
 
 
 def test_ranks_that_are_numbered_by_hand(rank):
-    """W4: a loop over nodes or Kubernetes sets RANK and WORLD_SIZE: these count, or the rank says what is missing."""
+    """W4, 57-h3.5: RANK and WORLD_SIZE of a loop over nodes or Kubernetes count, or the rank says what is missing."""
     def seen(*names, **variables):
         found, errors = rank("", **variables)
         return tuple(found[name] for name in names) if found else errors
@@ -294,9 +294,29 @@ def test_ranks_that_are_numbered_by_hand(rank):
     assert "set MASTER_PORT" in seen(*names, **{**BY_HAND, "MASTER_PORT": ""})
     assert "started by the caller, but RANK has no valid rank ('')" in seen(*names, **{**BY_HAND, "RANK": ""})
     assert "rank 4 of 4" in seen(*names, **{**BY_HAND, "RANK": "4"})
+    assert "WORLD_SIZE has no valid size ('')" in seen(*names, **{**BY_HAND, "WORLD_SIZE": ""})
+    assert "rank 2 of 1" in seen(*names, **{**BY_HAND, "WORLD_SIZE": "1"})
     # a launcher's numbers count
     assert seen("RANK", "WORLD_SIZE", **BY_HAND, **slurm(rank=1)) == ("1", "4")
     assert seen("RANK", "WORLD_SIZE", RANK="0", WORLD_SIZE="1") == ("0", "1")
+
+
+def test_accelerate_on_another_number_of_nodes(rank):
+    """57-h3.1: accelerate that is started on more or fewer nodes than it is told of fails, and doesn't train alone."""
+    def start(*options, **variables):
+        return rank.start("/runscripts/conda-python-distributed", "-m", "accelerate.commands.launch", *options, "a.py",
+                          "--num_machines=7", **variables).stderr
+
+    two, one = slurm(local_size=1, size=2), slurm(local_size=1, size=1, nodes="nid1")
+    starts = "No module named 'accelerate'"
+    for options in (("--num_machines=1",), ("--multi_gpu", "--num-machines", "3", "--num_processes=6")):
+        said = start(*options, **two)
+        assert ", but Slurm has started it on 2: change --num_machines" in said and "`ebsif job --nodes 2`" in said
+    assert "accelerate was given --num_machines=2, but Slurm has started it on 1: " in start("--num_machines=2", **one)
+    assert starts in start("--num_machines=2", **two)
+    assert starts in start(**two)
+    # a loop over nodes with ranks of its own
+    assert starts in start("--num_machines=2", "--machine_rank=1")
 
 
 def test_variables_of_the_step_in_which_a_job_was_submitted(rank, tmp_path):

@@ -109,7 +109,7 @@ take() {
 # No launcher, but whoever starts the ranks (a loop over nodes, Kubernetes) has set their numbers. Status 2: not so. Without
 # local numbers, each is the only one on its node.
 rank_of_caller() {
-    [[ -n ${WORLD_SIZE:-} && ${WORLD_SIZE:-} != 1 ]] || return 2
+    [[ ${WORLD_SIZE:-1} != 1 || ${RANK:-} =~ ^[1-9][0-9]*$ ]] || return 2
     local local_number=${LOCAL_RANK:-0} local_number_of=${LOCAL_WORLD_SIZE:-1}
     take 'the caller' RANK WORLD_SIZE local_number local_number_of
 }
