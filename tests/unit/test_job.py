@@ -241,6 +241,9 @@ def test_the_program_is_passed_unchanged(words):
         (["M/1", "--data", "a:/", "--", "a"], 2,
          "--data a:/: / can't be a directory in the container: write FILE:/data"),
         (["M/1", "--signal", "1800", "--", "a"], 3, "--signal 1800 is not before the end of a job of 00:30:00"),
+        # 57-h3.4
+        (["M/1", "--signal", "65536", "--time", "2-0", "--", "a"], 3,
+         "--signal 65536: sbatch sends a signal at most 65535 seconds before the end of a job"),
         (["M/1", "--launcher", "accelerate", "--", "--config_file", "fsdp.yaml", "train.py"], 3,
          "If it is the value, write --config_file=fsdp.yaml"),
         (["M/1", "--scheduler", "#PBS -x", "--", "a"], 3, "--scheduler '#PBS -x': give options of sbatch"),
@@ -459,9 +462,10 @@ def test_the_shell_of_a_rank_passes_signals_on():
 @pytest.mark.parametrize(("words", "program"), [
     (["-W", "error", "train.py", "data"], "train.py"), (["--config_file=fsdp.yaml", "train.py"], "train.py"),
     (["--multi_gpu", "train.py"], "train.py"), (["--no-python", "train"], "train"), (["-m", "error"], None),
-    (["--module", "error"], None), (["train"], "train")])
+    (["--module", "error"], None), (["train"], "train"), (["-um", "error"], None), (["-merror", "train"], None),
+    (["-Ic", "error"], None), (["-uW", "error", "train.py"], "train.py"), (["-Xdev", "-OO", "train.py"], "train.py")])
 def test_the_program_in_the_record(words, program, tmp_path):
-    """T-11: the file that python or a launcher runs is found once, and recorded with its digest."""
+    """T-11, 57-h3.2: the file that python or a launcher runs is found once, and recorded with its digest."""
     assert job.program_file(words) == program
     for name in ("error", "train", "train.py", "fsdp.yaml"):
         (tmp_path / name).write_text(name)
@@ -477,7 +481,7 @@ def test_the_program_in_the_record(words, program, tmp_path):
 
 
 def test_the_environment_in_the_record(tmp_path):
-    """T-11: what the site sets or unsets is recorded, and our settings; what is set for all containers is not."""
+    """T-11, 57-h3.6: what the site, we and an active environment set is recorded, not what all containers have."""
     scripts, settings = tmp_path / "runscripts", tmp_path / "share/ebsif/module.conf"
     settings.parent.mkdir(parents=True)
     settings.write_text("start A=1\nstart_unset B\ncache C job/c D\nmodule M\nconflict\ndefault E a b\n"
@@ -485,9 +489,11 @@ def test_the_environment_in_the_record(tmp_path):
     shutil.copytree(CONTAINER_FILES / "runscripts", scripts)
     command = [sys.executable, scripts / "record-run.py", "x.json", "--nodes", "n", "--"]
     subprocess.run(command, cwd=tmp_path, check=True, input='{"image": {}}', text=True,
-                   env={"SIF": "x", "C": "c", "D": "d", "E": "e", "EBSIF_REPORT": "1", "OMP_NUM_THREADS": "2"})
+                   env={"SIF": "x", "C": "c", "D": "d", "E": "e", "EBSIF_REPORT": "1", "OMP_NUM_THREADS": "2",
+                        "VIRTUAL_ENV": "/mine"})
     assert json.loads((tmp_path / "x.json").read_text())["environment"] == {
-        "B": None, "C": "c", "E": "e", "H_VISIBLE_DEVICES": None, "EBSIF_REPORT": "1", "OMP_NUM_THREADS": "2"}
+        "B": None, "C": "c", "E": "e", "H_VISIBLE_DEVICES": None, "EBSIF_REPORT": "1", "OMP_NUM_THREADS": "2",
+        "VIRTUAL_ENV": "/mine"}
 
 
 class Submitted:

@@ -39,8 +39,8 @@ class Scheduler:
     # the command that prints the state of a job, for its ID, and a regular expression for the state of one that waits
     state: Tuple[str, ...]
     queued: str
-    # whether it can signal a batch script before the time limit
-    sends_signals = False
+    # how many seconds before the time limit it can signal a batch script at most; 0: not at all
+    signals_within = 0
     # options of `ebsif job` that it can't fulfil, and what to do instead
     lacks: Dict[str, str] = {}
     # pairs of variables that identify a job and a step of it; the first pair counts whose first variable is set
@@ -66,7 +66,7 @@ class Slurm(Scheduler):
     cancel = ('scancel',)
     state = ('squeue', '--noheader', '--format=%T', '--jobs')
     queued = 'PENDING|CONFIGURING'
-    sends_signals = True
+    signals_within = 65535
     steps = (('SLURM_JOB_ID', 'SLURM_STEP_ID'),)
 
 

@@ -40,6 +40,9 @@ OF_INSTALLATION = ("name", "account", "partition", "time", "cpus_per_task", "mem
 # Options of launchers after which the program is any executable.
 NO_PYTHON = ("--no-python", "--no_python")
 
+# Options of python in one word, such as -um MODULE; the last one has a value, in the same word or the next one.
+PYTHON_FLAGS = re.compile("-[bBdEhiIOPqRsSuvVx?]*(?P<last>[cmWX])(?P<value>.*)", re.DOTALL)
+
 # Suffixes of SquashFS files, whose content is mounted; all other files are mounted themselves.
 SQUASHFS = (".squashfs", ".sqsh", ".sqfs", ".squash")
 
@@ -155,6 +158,10 @@ def check(request: Request, site: Site, tasks: int, gpus: int, time: str) -> Non
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
     if request.signal and request.signal >= seconds(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
+    scheduler = scheduler_of(site)
+    if request.signal and 0 < scheduler.signals_within < request.signal:
+        raise JobError(f"--signal {request.signal}: {scheduler.submit[0]} sends a signal at most "
+                       f"{scheduler.signals_within} seconds before the end of a job")
     sources: dict[str, str] = {}
     for item in request.data:
         if item.target and item.target in sources:
@@ -188,7 +195,7 @@ def program(request: Request, site: Site, tasks: int) -> str:
 
 def timer(request: Request, site: Site, limit: int) -> str:
     """Return the arguments of job_signal for a timer, or '' if the scheduler sends the signal."""
-    return "" if scheduler_of(site).sends_signals else f" {request.signal} {limit}"
+    return "" if scheduler_of(site).signals_within else f" {request.signal} {limit}"
 
 
 def comment(request: Request, gpus: int) -> str:
@@ -270,9 +277,10 @@ def program_file(command: Iterable[str]) -> Optional[str]:
     words = iter(command)
     before = ""
     for word in words:
-        if word in ("-m", "--module", "-c", "-"):
+        flags = PYTHON_FLAGS.fullmatch(word)
+        if word in ("--module", "-") or (flags and flags["last"] in "mc"):
             return None
-        if word in ("-W", "-X"):
+        if flags and flags["last"] in "WX" and not flags["value"]:
             next(words, None)
         elif not word.startswith("-"):
             # which of a launcher's options have a value is not known here

@@ -20,6 +20,8 @@ import time
 SETTINGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'share', 'ebsif', 'module.conf')
 SITE_SETS = ('default', 'cache')
 SITE_UNSETS = ('start_unset', 'rank_unset')
+# other variables that decide how the program runs: with how many threads, and with the packages of which environment
+DECIDES = ('OMP_NUM_THREADS', 'VIRTUAL_ENV')
 
 
 def main(path, option, *values):
@@ -58,8 +60,8 @@ def program(path):
 
 
 def environment():
-    """Return what the site sets or unsets (dict; null: not set), settings of ours, and the number of threads."""
-    found = {name: os.environ[name] for name in os.environ if name.startswith('EBSIF_') or name == 'OMP_NUM_THREADS'}
+    """Return what the site sets or unsets (dict; null: not set), and more that decides how the program runs."""
+    found = {name: os.environ[name] for name in os.environ if name.startswith('EBSIF_') or name in DECIDES}
     if os.path.exists(SETTINGS):
         with open(SETTINGS) as lines:
             for line in lines:
