@@ -342,7 +342,8 @@ class ContainerInstall(Reinstall, EasyBlock):
     def add_system_packages(self) -> None:
         """Add packages of the image's system as a layer, which all that follows sees (V-04)."""
         target = os.path.join(self.builddir, LAYER)
-        layer = self.spec.system.kept(self.similar_installations, self.container.image, target)
+        changed = os.environ.get(REUSE_VARIABLE)
+        layer = self.spec.system.kept(InstalledImage(changed), self.container.image, target) if changed else None
         if not layer:
             layer = self.spec.system.add(self.container, target, only_check=self.only_checks_system)
         if layer.sha256:
@@ -350,12 +351,6 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record.system_layer = layer
         # for `ebsif extend --check`
         write_file(os.path.join(self.builddir, REPORT), json.dumps(layer.content))
-
-    @property
-    def similar_installations(self) -> List[InstalledImage]:
-        """The earlier installation, and the one that `ebsif extend` changes: parts of them may stay as they are."""
-        roots = [self.final_installdir, os.environ.get(REUSE_VARIABLE, '')]
-        return [InstalledImage(root) for root in roots if root]
 
     @property
     def is_check(self) -> bool:

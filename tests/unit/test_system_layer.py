@@ -123,30 +123,34 @@ def test_an_overlay(tmp_path, configuration, monkeypatch):
 
 
 def test_which_layers_are_kept(tmp_path, configuration):
-    """V-04: only with the same names, on the same image by its SHA256, and unchanged; otherwise apt is asked."""
+    """V-04, E-03: only with the same names, on the same image as it was, and unchanged; otherwise apt is asked."""
     root, image, target = tmp_path / "installed", tmp_path / "image.sif", tmp_path / "kept"
     (root / "share/ebsif").mkdir(parents=True)
     image.write_bytes(b"image")
     (root / LAYER).write_bytes(b"layer")
     digest = {data: hashlib.sha256(data).hexdigest() for data in (b"image", b"layer")}
     layer = {"requested": ["git"], "allow_upgrade": [], "image": digest[b"image"], "sha256": digest[b"layer"]}
+    time = image.stat().st_mtime_ns
 
-    def kept(value=("git",), **changes):
+    def kept(value=("git",), of=root, **changes):
         (root / "share/ebsif/lock.json").write_text(json.dumps({
-            "image": {"file": "image.sif", "size": 5}, "system_layer": {**layer, **changes}}))
+            "image": {"file": "image.sif", "size": 5, "mtime_ns": time, "resolved": str(image),
+                      "sha256": digest[b"image"]}, "system_layer": {**layer, **changes}}))
         system = SystemPackages(value if isinstance(value, dict) else list(value))
-        return bool(system.kept([InstalledImage("/none"), InstalledImage(str(root))], str(image), str(target)))
+        return bool(system.kept(InstalledImage(str(of)), str(image), str(target)))
 
     assert kept()
     assert target.read_bytes() == b"layer"
+    assert not kept(of="")
     assert not kept(["git", "vim"])
     assert not kept(["git=2"])
     assert not kept({"packages": ["git"], "allow_upgrade": ["libc6"]})
     assert not kept(image="0" * 64)
     assert not kept(sha256="0" * 64)
-    image.write_bytes(b"other")
+    os.utime(image, (0, 0))
     assert not kept()
-    image.write_bytes(b"image")
+    os.utime(image, ns=(time, time))
+    assert kept()
     (root / LAYER).unlink()
     assert not kept()
 

@@ -23,6 +23,14 @@ from .tables import MAKE_STRIPED
 BLOCK = 4 * 1024 * 1024  # bytes that are read at once
 
 
+def sha256_of(source: BinaryIO) -> str:
+    """Return the SHA256 of the rest of an open file, in hexadecimal."""
+    digest = hashlib.sha256()
+    for block in iter(lambda: source.read(BLOCK), b''):
+        digest.update(block)
+    return digest.hexdigest()
+
+
 def copy_hashed(source: BinaryIO, target: str, striping: Sequence[str] = ()) -> str:
     """
     Copy an open file, and return the SHA256 of the copy, in hexadecimal.

@@ -15,7 +15,6 @@ SquashFS file, which the runtime mounts as an overlay (layer.py).
 """
 import difflib
 import errno
-import hashlib
 import logging
 import os
 import re
@@ -29,7 +28,7 @@ from easybuild.tools.utilities import trace_msg
 
 from .. import remedies
 from ..framework import RunShellCmdError
-from ..copying import BLOCK
+from ..copying import sha256_of
 from ..install import FILES, sh_command
 from .layer import Layer
 from ..record.lockfile import LAYER, LayerRecord
@@ -104,17 +103,21 @@ class SystemPackages:
         wrong += [name for name in self.allow_upgrade if '=' in name]
         return ": not a name of a package: '%s'" % wrong[0] if wrong else None
 
-    def kept(self, installed: Iterable[InstalledImage], image: str, target: str) -> LayerRecord:
-        """Copy the layer of an installation with the same packages and image; return its record, empty without one."""
-        for one in installed:
-            record, path = one.record.system_layer, os.path.join(one.root, LAYER)
-            if record.sha256 and os.path.isfile(path) and record.requested == list(self.names) and \
-                    record.allow_upgrade == list(self.allow_upgrade) and is_made_for(record, one, image):
-                copy_file(path, target)
-                if compute_checksum(target, CHECKSUM_TYPE_SHA256) == record.sha256:
-                    trace_msg("system packages: the layer of %s has the same packages on the same image" % one.module)
-                    return record
-        return LayerRecord()
+    def kept(self, changed: InstalledImage, image: str, target: str) -> Optional[LayerRecord]:
+        """
+        Copy the layer of the installation that `ebsif extend` changes; return its record, None without one.
+
+        It has to have the same packages for the same image. They keep their versions then (E-03).
+        """
+        record, path = changed.record.system_layer, os.path.join(changed.root, LAYER)
+        if record.sha256 and os.path.isfile(path) and record.requested == list(self.names) and \
+                record.allow_upgrade == list(self.allow_upgrade) and record.image == changed.image.sha256 and \
+                changed.uses(image) and changed.is_unchanged:
+            copy_file(path, target)
+            if compute_checksum(target, CHECKSUM_TYPE_SHA256) == record.sha256:
+                trace_msg("system packages: the layer of %s has the same packages on the same image" % changed.module)
+                return record
+        return None
 
     def add(self, container: Container, target: str, only_check: bool = False) -> LayerRecord:
         """Make the layer for the image of a container; return its record, without the SHA256 of the image."""
@@ -170,14 +173,6 @@ def cause(output: str) -> List[str]:
     return shown[:SHOWN_LINES] or lines[-SHOWN_LINES:]
 
 
-def is_made_for(record: LayerRecord, installed: InstalledImage, image: str) -> bool:
-    """Return whether the layer of an installation was made for an image, which is only read if need be."""
-    if installed.uses(image) and installed.is_unchanged:
-        return record.image == installed.image.sha256
-    return installed.image.size == os.path.getsize(image) and \
-        record.image == compute_checksum(image, CHECKSUM_TYPE_SHA256)
-
-
 class Installation:
     """Packages that are being installed over copies of the image's directories, in a temporary directory."""
 
@@ -222,7 +217,9 @@ class Installation:
         record.size, record.sha256 = os.path.getsize(self.target), compute_checksum(
             self.target, CHECKSUM_TYPE_SHA256)
         trace_msg("system packages are %s in one file" % format_size(record.size))
-        self.report(record, layer)
+        if layer.left_out:
+            trace_msg("system packages: these files can't be in a layer, so packages may lack them: %s" % ', '.join(
+                '/' + path for path in layer.left_out))
         return record
 
     def path(self, path: str) -> str:
@@ -405,23 +402,6 @@ class Installation:
         found = {}
         for name in os.listdir(self.packages):
             if name.endswith('.deb'):
-                digest = hashlib.sha256()
                 with open_written(os.path.join(self.packages, name), self.folder, ANY_SIZE) as file:
-                    for block in iter(lambda: file.read(BLOCK), b''):
-                        digest.update(block)
-                found[name.split('_')[0]] = digest.hexdigest()
+                    found[name.split('_')[0]] = sha256_of(file)
         return found
-
-    def report(self, record: LayerRecord, layer: Layer) -> None:
-        """Say what may be a surprise: files that are left out, programs that are others now, missing libraries."""
-        if layer.left_out:
-            trace_msg("system packages: these files can't be in a layer, so packages may lack them: %s" % ', '.join(
-                '/' + path for path in layer.left_out))
-        switched = [path for path in record.replaced if path.startswith('/etc/alternatives/')]
-        if switched:
-            trace_msg("system packages: other programs than in the image by these names: %s" % ', '.join(
-                map(os.path.basename, switched)))
-        command = ENVIRONMENT + sh_command('find-missing-libraries.sh', *system_names(self.wanted.names))
-        found = layer.over_image(self.target).run(command, fail_on_error=False)
-        for line in found.output.splitlines():
-            trace_msg("system packages: a library is missing: %s" % line)
