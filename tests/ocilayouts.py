@@ -5,7 +5,6 @@ import hashlib
 import io
 import json
 import tarfile
-from pathlib import Path
 
 OCI = "application/vnd.oci.image"
 
@@ -44,26 +43,3 @@ def add_image(folder, root, tag=None):
     entries = json.loads(index.read_text())["manifests"] if index.exists() else []
     index.write_text(json.dumps({"schemaVersion": 2, "manifests": [*entries, entry]}))
     return entry["digest"]
-
-
-def pack(folder, archive):
-    """Write a layout to a tar file, as programs for containers do (oci-archive)."""
-    with tarfile.open(archive, "w") as file:
-        for name in ("oci-layout", "index.json", "blobs"):
-            file.add(Path(folder, name), arcname=name)
-
-
-def docker_archive(archive, root):
-    """Write an archive such as `docker save` does."""
-    layer = layer_of(root)
-    digest = hashlib.sha256(layer).hexdigest()
-    config = json.dumps({"architecture": "amd64", "os": "linux", "config": {},
-                         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]}}).encode()
-    manifest = [{"Config": f"{hashlib.sha256(config).hexdigest()}.json", "RepoTags": ["test:1"],
-                 "Layers": [f"{digest}/layer.tar"]}]
-    with tarfile.open(archive, "w") as file:
-        for path, data in ((manifest[0]["Config"], config), (manifest[0]["Layers"][0], layer),
-                           ("manifest.json", json.dumps(manifest).encode())):
-            member = tarfile.TarInfo(path)
-            member.size = len(data)
-            file.addfile(member, io.BytesIO(data))

@@ -238,23 +238,21 @@ def test_a_registry_with_a_login(tmp_path, private_registry, monkeypatch):
     assert not [text for text in texts if PASSWORD in text or secret in text]
 
 
-def test_an_archive(place, tmp_path, small_image):
+def test_a_layout_without_a_name(place, tmp_path, small_image):
     """R-08: without a name nothing is fetched; converted, it has no SHA256: each conversion gives another file."""
     root = tmp_path / "root"
     root.mkdir()
     copy = ["--no-home", "--bind", f"{root}:/mnt", small_image("busybox"), "cp", "-a", "/bin", "/mnt"]
     subprocess.run(["apptainer", "--silent", "exec", *copy], check=True, timeout=300)
     (root / ".sbom.json").write_text(json.dumps(BILL))
-    ocilayouts.add_image(tmp_path / "layout", root, "1.5")
-    ocilayouts.pack(tmp_path / "layout", tmp_path / "boxes-1.5.tar")
-    digest = hashlib.sha256((tmp_path / "boxes-1.5.tar").read_bytes()).hexdigest()
-    said = place.ebsif("add", "oci-archive:boxes-1.5.tar", status=3)
+    digest = ocilayouts.add_image(tmp_path / "boxes", root, "1.5")
+    said = place.ebsif("add", "oci:boxes:1.5", status=3)
     assert "no family of the catalogue has images named like boxes-1.5.sif: start one with --name NAME" in said
     assert not (tmp_path / "eb").exists()
-    said = place.ebsif("add", "oci-archive:boxes-1.5.tar", "--name", "Boxes", "--fetch", "images")
+    said = place.ebsif("add", "oci:boxes:1.5", "--name", "Boxes", "--fetch", "images")
     assert f"Boxes-1.5.eb --sourcepath={tmp_path}/images\n" in said
     assert place.record("Boxes") == {"family": "boxes", "version": "1.5",
-                                     "source": f"oci-archive:{tmp_path}/boxes-1.5.tar#sha256={digest}"}
+                                     "source": f"oci:{tmp_path}/boxes:1.5@{digest}"}
     found = json.loads(place.ebsif("show", "images/boxes-1.5.sif", "--json", "--no-checksum"))
     assert (found["listed"], found["listed_in"]) == ({"pypi": {"fast": "3.1"}, "deb": {"x": "1"}}, "/.sbom.json")
 
@@ -262,7 +260,7 @@ def test_an_archive(place, tmp_path, small_image):
 @pytest.mark.parametrize(("source", "status", "message"), [
     ("oras://registry.example/A:1", 3, "should be oras://HOST/PATH:TAG@sha256:DIGEST (paths in lower case"),
     ("https://host/image.sif", 2, "has no information about the image before it is fetched: add --fetch "),
-    ("docker-archive:image.tar", 2, "add --fetch DIRECTORY"),
+    ("docker-archive:image.tar", 3, "fetch it yourself (`apptainer build FILE.sif docker-archive:image.tar`), and "),
     ("library://entity/image:1", 3, "fetch it yourself (`apptainer pull FILE.sif library://entity/image:1`), and "),
     ("oci:nothing", 3, "nothing is not a directory with an OCI layout"),
 ])

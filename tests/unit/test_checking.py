@@ -194,7 +194,7 @@ def test_required_signatures(place, tmp_path):
     assert "signature_keys: /none/site.asc does not exist" in texts
     assert "tool-1.0.sif is not signed, so eb will refuse it" in texts
     (tmp_path / "images/tool-1.0.sif").unlink()
-    source = f"docker-archive:/x.tar#sha256={'0' * 64}"
+    source = f"oci:/x@sha256:{'0' * 64}"
     found = findings(place(f"{HEAD}    source: {source}\n", profile.replace("KEY", "/none/site.asc")))
     assert [one.level for one in found if "what the runtime converts has no signature" in one.text] == ["warning"]
 

@@ -456,8 +456,8 @@ CONTAINER_PARAMETERS = {
         None, "Parent directory of relative 'image_dirs'; as ${NAME:-DIRECTORY}, an environment variable names "
         "it, if set", check=image_root_problem),
     'image_source': Parameter(
-        None, "Where the image is fetched from if it isn't found: oras://, docker://, https://, oci:, oci-archive: or "
-        "docker-archive:, with its digest", check=image_source_problem),
+        None, "Where the image is fetched from if it isn't found: oras://, docker://, https:// or oci:, "
+        "with its digest", check=image_source_problem),
     'init': Parameter(
         INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), choices=INIT_KINDS,
         check=init_problem),

@@ -239,8 +239,8 @@ class Record(ContainerFields):
     size: Optional[Count] = Field(
         None, description="size of the image in bytes: another size means that it was replaced or truncated")
     source: Optional[Source] = Field(
-        None, description="where the image is fetched from if it is in no image directory: oras://, docker:// or "
-                          "https://, oci:, oci-archive: or docker-archive:, with its digest")
+        None, description="where the image is fetched from if it is in no image directory: oras://, docker://, "
+                          "https:// or oci:, with its digest")
     moving: bool = Field(False, description="whether the image may come from a directory whose links move")
     history: Optional[Text] = Field(None, description="what has changed, and when")
     default: bool = Field(

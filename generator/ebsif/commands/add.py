@@ -1,6 +1,6 @@
 """Add an image to the catalogue: inspect it, write its record, render its easyconfig.
 
-The image is a SIF file, or is in a registry, an OCI layout, an archive or on a server. In these cases, the record has
+The image is a SIF file, or is in a registry, an OCI layout or on a server. In these cases, the record has
 its source with the digest, and `eb` fetches it. With a directory, all SIF files below it are added, with SHA256 and
 packages from NAME.md, NAME.sha256 and NAME.json beside them.
 

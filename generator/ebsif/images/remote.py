@@ -1,4 +1,4 @@
-"""Images that are not a SIF file here: in a registry, an archive or an OCI layout, or on a server.
+"""Images that are not a SIF file here: in a registry or an OCI layout, or on a server.
 
 What registries and layouts tell without sending the image is read: manifest, configuration, and a bill of materials
 that is attached to it.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, KINDS, OCI, ImageSource
+from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, KINDS, OCI, OTHER_KINDS, ImageSource
 
 from ebsif.errors import EbsifError
 from ebsif.images.inspection import Inspection, important, read_packages
@@ -64,7 +64,7 @@ class Remote:
 
 def is_source(text: str) -> bool:
     """Return whether a text is meant as a source of an image, also of a kind that isn't known, and not as a file."""
-    return "://" in text or text.startswith(tuple(f"{kind}:" for kind in KINDS))
+    return "://" in text or text.startswith(tuple(f"{kind}:" for kind in (*KINDS, *OTHER_KINDS)))
 
 
 def is_readable(source: ImageSource) -> bool:

@@ -27,8 +27,8 @@ from easybuild.tools.utilities import trace_msg
 
 from ..framework import EasyBuildExit, run_shell_cmd
 from .identity import SHA256, SOURCE, ContentError, note_path
-from ..copying import copy_hashed, file_identity, make_striped
-from .source import DOCKER, DOCKER_ARCHIVE, HTTPS, OCI, OCI_ARCHIVE, ORAS, ImageSource, is_loopback
+from ..copying import copy_hashed, make_striped
+from .source import DOCKER, HTTPS, OCI, ORAS, ImageSource, is_loopback
 from ..install import open_to_readers, set_mode
 from ..runtime import SHOWN_LINES, Runtime
 from .sif import is_sif, is_whole
@@ -169,20 +169,6 @@ def download(source: ImageSource, made: str) -> Optional[str]:
     return None
 
 
-def convert_archive(source: ImageSource, made: str) -> Optional[str]:
-    """Verify an archive, and let the runtime convert it."""
-    path = source.path or ''
-    try:
-        before = file_identity(os.stat(path))
-        digest = check_digest(source, 'sha256:' + compute_checksum(path, CHECKSUM_TYPE_SHA256))
-    except OSError as err:
-        raise FetchError("%s can't be read: %s" % (path, err.strerror))
-    run_runtime(source, ['build', made, source.name], made)
-    if file_identity(os.stat(path)) != before:
-        raise ContentError("%s changed while it was converted. Try again when nobody is writing to it." % path)
-    return digest
-
-
 def convert_layout(source: ImageSource, made: str) -> Optional[str]:
     """Let the runtime convert a verified copy of an image in an OCI layout, or take the SIF file in it."""
     copy = os.path.join(os.path.dirname(made), LAYOUT)
@@ -203,8 +189,7 @@ def convert_layout(source: ImageSource, made: str) -> Optional[str]:
     return entry['digest']
 
 
-FETCHERS = {ORAS: pull, DOCKER: pull, HTTPS: download, OCI: convert_layout, OCI_ARCHIVE: convert_archive,
-            DOCKER_ARCHIVE: convert_archive}
+FETCHERS = {ORAS: pull, DOCKER: pull, HTTPS: download, OCI: convert_layout}
 
 
 def find_in_layout(source: ImageSource) -> Dict[str, Any]:

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Where an image comes from (easyconfig parameter 'image_source'): registry, URL, OCI layout or archive, with its digest.
+Where an image comes from (easyconfig parameter 'image_source'): registry, URL or OCI layout, with its digest.
 
 Doesn't import EasyBuild, so that commands can use it too.
 """
@@ -18,17 +18,15 @@ from ..credentials import Credentials
 from ..tables import runtime_name
 
 ORAS, DOCKER, HTTPS, OCI = 'oras', 'docker', 'https', 'oci'
-OCI_ARCHIVE, DOCKER_ARCHIVE = 'oci-archive', 'docker-archive'
 IN_REGISTRY = (ORAS, DOCKER)
-ARCHIVES = (OCI_ARCHIVE, DOCKER_ARCHIVE)
-ON_DISK = (OCI,) + ARCHIVES
-# kinds that contain no SIF file: the runtime converts the image
-CONVERTED = (DOCKER,) + ON_DISK
+# kinds that need not contain a SIF file: the runtime converts the image
+CONVERTED = (DOCKER, OCI)
+# kinds that only the runtime knows, with its command that makes a SIF file of them
+OTHER_KINDS = {'library': 'pull', 'shub': 'pull', 'oci-archive': 'build', 'docker-archive': 'build'}
 
 FORM = {
     ORAS: "oras://HOST/PATH:TAG@sha256:DIGEST", DOCKER: "docker://HOST/PATH:TAG@sha256:DIGEST",
-    HTTPS: "https://HOST/PATH#sha256=DIGEST", OCI: "oci:DIRECTORY:TAG@sha256:DIGEST",
-    OCI_ARCHIVE: "oci-archive:FILE#sha256=DIGEST", DOCKER_ARCHIVE: "docker-archive:FILE#sha256=DIGEST"}
+    HTTPS: "https://HOST/PATH#sha256=DIGEST", OCI: "oci:DIRECTORY:TAG@sha256:DIGEST"}
 KINDS = tuple(FORM)
 FORMS = ', '.join(FORM.values())
 
@@ -42,7 +40,7 @@ REGISTRY = re.compile(r'//(?:%s/)?(?P<repository>%s(?:/%s)*)%s' % (
     HOST, COMPONENT, COMPONENT, TAG_AND_DIGEST), re.ASCII)
 LAYOUT = re.compile(r'(?P<path>/[^@]*?)' + TAG_AND_DIGEST, re.ASCII)
 FILE = re.compile(r'(?P<path>/(?:(?!@sha256:)[^#])*[^#/])(?:#sha256=(?P<hex>[0-9a-f]{64}))?\Z')
-PATTERNS = {ORAS: REGISTRY, DOCKER: REGISTRY, OCI: LAYOUT, OCI_ARCHIVE: FILE, DOCKER_ARCHIVE: FILE, HTTPS: FILE}
+PATTERNS = {ORAS: REGISTRY, DOCKER: REGISTRY, OCI: LAYOUT, HTTPS: FILE}
 
 # Names without a host stand for Docker Hub, as in all programs for containers.
 DOCKER_HUB = 'docker.io'
@@ -53,7 +51,7 @@ class ImageSource(NamedTuple):
     A source of an image.
 
     Registries have a host (with its port if it has one), a repository and perhaps a tag; OCI layouts a path and perhaps
-    a tag; archives a path; `https` has the URL as its path. The digest ('sha256:...') of registries and layouts is the
+    a tag; `https` has the URL as its path. The digest ('sha256:...') of registries and layouts is the
     manifest's, otherwise the file's; None if it isn't known.
     """
 
@@ -68,9 +66,9 @@ class ImageSource(NamedTuple):
     def parse(cls, text: str) -> 'ImageSource':
         """Read a source; raise ValueError with the problem, as a sentence that follows the text."""
         kind, _, rest = text.partition(':')
-        if kind in ('library', 'shub'):
-            raise ValueError("is no source that can be fetched by digest, as eb does: fetch it yourself (`%s "
-                             "pull FILE.sif %s`), and use the file" % (runtime_name(), text))
+        if kind in OTHER_KINDS:
+            raise ValueError("is no source that eb fetches by digest: fetch it yourself (`%s %s FILE.sif %s`), and use "
+                             "the file" % (runtime_name(), OTHER_KINDS[kind], text))
         kind = HTTPS if kind == 'http' else kind
         if kind not in KINDS:
             raise ValueError("is not the source of an image: %s" % FORMS)
@@ -124,7 +122,7 @@ class ImageSource(NamedTuple):
 
     def __str__(self) -> str:
         """Return the text that ``parse`` reads."""
-        if self.kind in (HTTPS,) + ARCHIVES:
+        if self.kind == HTTPS:
             return self.name + ('#' + self.digest.replace(':', '=') if self.digest else '')
         return self.name + (':' + self.tag if self.tag else '') + ('@' + self.digest if self.digest else '')
 

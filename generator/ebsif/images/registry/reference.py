@@ -3,7 +3,7 @@
 from typing import Union
 
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, OCI, ON_DISK, ImageSource
+from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, OCI, ImageSource
 
 from ebsif import files
 from ebsif.errors import EbsifError
@@ -39,6 +39,6 @@ def parse_source(text: str) -> ImageSource:
     """
     kind, _, rest = text.partition(":")
     try:
-        return ImageSource.parse(f"{kind}:{files.expanded(rest).absolute()}" if kind in ON_DISK and rest else text)
+        return ImageSource.parse(f"{kind}:{files.expanded(rest).absolute()}" if kind == OCI and rest else text)
     except ValueError as error:
         raise InvalidReference(f"{Credentials.mask(text)} {error}") from None
