@@ -1,4 +1,4 @@
-"""OCI images for tests: layouts, archives and archives of Docker with one layer, made of the files of a directory."""
+"""OCI images for tests: layouts with one layer, made of the files of a directory."""
 
 import gzip
 import hashlib

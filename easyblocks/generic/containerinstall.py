@@ -19,6 +19,7 @@ if os.path.dirname(os.path.realpath(__file__)) not in generic.__path__[:2]:
     generic.__path__.insert(1, os.path.dirname(os.path.realpath(__file__)))
 
 from .container import texts
+from .container.aliases import other_name, update_modulerc
 from .container.record import lockfile
 from .container.credentials import Credentials
 from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
@@ -29,7 +30,7 @@ from .container.image.source import ImageSource
 from .container.install import JUPYTER, check_files, copy_readable, install_kernel, install_scripts
 from .container.install import install_wrappers, open_to_readers, wrapped_programs
 from .container.masks import Masks
-from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, other_name, program, update_modulerc
+from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, program
 from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, lock, shown, taken, unknown
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
@@ -94,6 +95,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             with self.cfg.allow_unresolved_templates():
                 check_parameters(self.SPEC.from_easyconfig(self.cfg), self.tcl_in_lmod)
         self.known_spec: Optional[ContainerSpec] = None
+        self.known_image: Optional[Image] = None
         self.record = InstallRecord()
         # made by steps
         self.venv: Optional[Venv] = None
@@ -117,7 +119,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def update_config_template_run_step(self) -> None:
         """Resolve more templates before a step; hooks at its beginning may change the easyconfig, too."""
         super().update_config_template_run_step()
-        self.known_spec = None
+        self.known_spec = self.known_image = None
 
     @property
     def known_record(self) -> InstallRecord:
@@ -192,11 +194,12 @@ class ContainerInstall(Reinstall, EasyBlock):
         if instructions and self.spec.image_dirs:
             # with instructions, EasyBuild doesn't list where it has searched (L-01)
             instructions += "\nSearched: %s" % ', '.join(self.spec.central_directories)
-        path = self.image.shared_path or (self.fetch_image(self.spec.source) if self.spec.source else None)
+        image = self.find_image()
+        path = image.shared_path() or (self.fetch_image(self.spec.source) if self.spec.source else None)
         changed = {'download_instructions': instructions}
         if path:
             # EasyBuild takes it where it is
-            changed.update(sources=[path], checksums=[self.image.checksum] if self.image.checksum else [])
+            changed.update(sources=[path], checksums=[image.checksum] if image.checksum else [])
         with with_parameters(self.cfg, **changed), \
                 with_build_option('force_download', None if path else build_option('force_download')):
             super().fetch_step(*args, **kwargs)
@@ -221,20 +224,21 @@ class ContainerInstall(Reinstall, EasyBlock):
             # a module that looks for its image in a central directory gets it there
             found = os.path.join(
                 self.spec.central_directories[0] if self.spec.image == IMAGE_CENTRAL else folder, name)
-            fetch(source, found, self.image.checksum, self.spec.lustre_striping, again)
+            fetch(source, found, self.find_image().checksum, self.spec.lustre_striping, again)
         check_note(found, source)
         return found
 
-    @property
-    def image(self) -> Image:
-        """The image that the easyconfig describes."""
-        checksum = self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
-        return Image(self.spec, checksum, InstalledImages(self.final_installdir, source_paths()))
+    def find_image(self) -> Image:
+        """Return the image that the easyconfig describes in the current step; reads the record of the installation."""
+        if self.known_image is None:
+            checksum = self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
+            self.known_image = Image(self.spec, checksum, InstalledImages(self.final_installdir, source_paths()))
+        return self.known_image
 
     def checksum_step(self) -> None:
         """Verify checksums as EasyBuild does, but don't read an image whose SHA256 is recorded (E-01)."""
         sources = self.src
-        if sources and self.image.is_known(sources[0]['path']):
+        if sources and self.find_image().is_known(sources[0]['path']):
             self.src = []
         try:
             super().checksum_step()
@@ -419,9 +423,10 @@ class ContainerInstall(Reinstall, EasyBlock):
             install_kernel(self.installdir, self.short_mod_name)
         # else the step 'prepare' stops
         assert self.image_file
-        self.record.image = self.image.install(self.image_file, self.src[0]['path'], self.installdir)
+        image = self.find_image()
+        self.record.image = image.install(self.image_file, self.src[0]['path'], self.installdir)
         self.record.image.labels = self.probe.labels
-        stale = self.image.stale_modules(self.record.image.sha256 or '')
+        stale = image.stale_modules(self.record.image.sha256 or '')
         if stale:
             self.warn("The image differs from that of the earlier installation, which these modules use without a copy "
                       "of their own. Install them again, too (eb --rebuild): %s" % ', '.join(stale))

@@ -118,7 +118,7 @@ class ContainerVenv(ContainerInstall):
         if build_option('module_only') and record and not self.record:
             if self.current_pins is None:
                 users = UserSoftware(self.installdir)
-                self.current_pins = users.pins if users.changed else record.venv_packages
+                self.current_pins = users.pins() if users.changed() else record.venv_packages
             record.venv_packages = self.current_pins
         return record
 
@@ -364,7 +364,7 @@ class ContainerVenv(ContainerInstall):
         It does if its venv is where the module expects it, with the same Python, and sees all packages that the new one
         sees. A directory gets what we add to a venv; a SquashFS file stays as it is.
         """
-        path = next(before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present)
+        path = next(before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present())
         try:
             packages = self.venv.packages(user_software=path) if self.venv else Packages()
         except (EasyBuildError, RunShellCmdError):
@@ -374,7 +374,7 @@ class ContainerVenv(ContainerInstall):
                 not set(self.installed_packages) <= set(packages):
             return False
         now.take_over(before)
-        if DIRECTORY in now.present:
+        if DIRECTORY in now.present():
             self.venv.folder = now.path(DIRECTORY)
             self.venv.add_hints(packages)
             self.venv.add_pip()

@@ -311,7 +311,7 @@ def test_module_only_and_sanity_check_only(site):
     (folder,) = root.glob("user-software/venv/*/lib/python3.*/site-packages")
     (folder / "byhand-1.0.dist-info").mkdir()
     (folder / "byhand-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: ByHand\nVersion: 1.0\n")
-    assert "ByHand==1.0" in UserSoftware(str(root)).pins
+    assert "ByHand==1.0" in UserSoftware(str(root)).pins()
     site.bash("module load Example/1.0 && make-squashfs && rm -r $CONTAINERROOT/user-software")
     (root / "example.sif").unlink()
     site.eb(next(root.glob("easybuild/*.eb")), "--module-only", "--rebuild")

@@ -301,7 +301,7 @@ def test_what_is_copied(base_image, tmp_path):
     def copied(*packages):
         target = work / "-".join(("copy", *packages))
         target.mkdir(parents=True)
-        container.run(sh_command("copy-system.sh", str(target), "usr", "etc", "var", "--", *packages), hidden=True)
+        container.run(sh_command("copy-system.sh", str(target), "usr", "etc", "var", "--", *packages))
         return target
 
     target, more = copied(), copied("hostname")

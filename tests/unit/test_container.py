@@ -7,8 +7,9 @@ import types
 from pathlib import Path
 
 import pytest
+from easybuild.easyblocks.generic.container.aliases import HIDE, update_modulerc
 from easybuild.easyblocks.generic.container.install import read_program
-from easybuild.easyblocks.generic.container.modulefile import HIDE, ModuleFile, update_modulerc
+from easybuild.easyblocks.generic.container.modulefile import ModuleFile
 from easybuild.easyblocks.generic.container.modulerc import aliases_of
 from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import Pip

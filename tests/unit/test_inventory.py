@@ -500,7 +500,7 @@ def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     shutil.rmtree(root / "user-software")
     packed = UserSoftware(str(root))
     (root / "user-software.squashfs").write_bytes(b"packed")
-    record(root, user_software=packed.fingerprints({}), user_software_file=packed.file_status)
+    record(root, user_software=packed.fingerprints({}), user_software_file=packed.file_status())
     one = places.installations([str(root)])[0][0]
     with monkeypatch.context() as unread:
         unread.setattr(usersoftware, "compute_checksum", None)

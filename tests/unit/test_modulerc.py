@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container import modulerc
-from easybuild.easyblocks.generic.container.modulefile import HIDE, update_modulerc
+from easybuild.easyblocks.generic.container.aliases import HIDE, update_modulerc
 from ebsif.installed import removal, report
 from ebsif.installed.places import Installation
 

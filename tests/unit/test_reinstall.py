@@ -188,10 +188,10 @@ def installation(root, scripts=(), record=True, packages=()):
     software = UserSoftware(str(root))
     if record:
         text = json.dumps({
-            "image": {"file": "a.sif"}, "image_packages": list(packages), "scripts": software.scripts,
+            "image": {"file": "a.sif"}, "image_packages": list(packages), "scripts": software.scripts(),
             "user_software": software.fingerprints({})})
         (root / "share/ebsif/lock.json").write_text(text)
-    return software
+    return UserSoftware(str(root))
 
 
 def test_a_change_that_keeps_the_size(tmp_path):
@@ -202,15 +202,15 @@ def test_a_change_that_keeps_the_size(tmp_path):
     os.utime(module.parent)
     (module.parent / "__pycache__").mkdir()
     (module.parent / "__pycache__/module.pyc").write_text("")
-    assert software.changed == []
+    assert software.changed() == []
     module.write_text("a = 2")
-    assert software.changed == ["user-software"]
+    assert software.changed() == ["user-software"]
 
 
 def test_changes_without_a_record(tmp_path):
     """lumi 6: installations of other recipes have no record: everything counts as changed, scripts included."""
     software = installation(tmp_path / "1.0", ["runscripts/mine"], record=False)
-    assert (software.changed, software.own_scripts) == (["user-software"], ["runscripts/mine"])
+    assert (software.changed(), software.own_scripts()) == (["user-software"], ["runscripts/mine"])
 
 
 RECIPE = r'''
@@ -262,9 +262,9 @@ def test_scripts_of_a_recipe(tmp_path):
         (tmp_path / "1.0" / name).write_text(text)
     for name, target in (("bin/pip", "./start-shell"), ("bin/mine", "../runscripts/changed")):
         (tmp_path / "1.0" / name).symlink_to(target)
-    assert sorted(software.recipe_scripts) == sorted([*theirs, "bin/pip"])
+    assert sorted(software.recipe_scripts()) == sorted([*theirs, "bin/pip"])
     (tmp_path / "1.0/easybuild/old.eb").unlink()
-    assert software.recipe_scripts == []
+    assert software.recipe_scripts() == []
 
 
 def test_links_are_scripts(tmp_path):
@@ -272,7 +272,7 @@ def test_links_are_scripts(tmp_path):
     software = installation(tmp_path / "1.0")
     (tmp_path / "1.0/runscripts/library").symlink_to(tmp_path)
     (tmp_path / "1.0/runscripts/gone").symlink_to("nowhere")
-    assert software.own_scripts == ["runscripts/gone", "runscripts/library"]
+    assert software.own_scripts() == ["runscripts/gone", "runscripts/library"]
 
 
 def test_the_command_to_use_what_was_set_aside(tmp_path):
@@ -281,7 +281,7 @@ def test_the_command_to_use_what_was_set_aside(tmp_path):
     (path,), command = software.set_aside(["user-software"], software)
     (tmp_path / "a place/1.0/user-software.squashfs").write_text("new")
     subprocess.run(["bash", "-c", command], check=True)
-    assert software.present == ["user-software"]
+    assert software.present() == ["user-software"]
     assert (tmp_path / "a place/1.0/user-software/module.py").exists()
     assert not os.path.exists(path)  # noqa: PTH110
 
@@ -296,7 +296,7 @@ def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "move", refuse)
     with pytest.raises(EasyBuildError, match="Move or remove it yourself"):
         software.set_aside(["user-software"], software)
-    assert software.changed == []
+    assert software.changed() == []
 
 
 def test_the_group_of_directories(tmp_path):
@@ -326,7 +326,7 @@ def test_packages_without_a_file(tmp_path):
         (folder / f"{name}.dist-info").mkdir(parents=True)
     (folder / "good-1.0.dist-info/METADATA").write_text("Name: good\nVersion: 1.0\n")
     os.mkfifo(folder / "pipe-1.0.dist-info/METADATA")
-    assert UserSoftware(str(tmp_path)).pins == ["good==1.0"]
+    assert UserSoftware(str(tmp_path)).pins() == ["good==1.0"]
 
 
 @pytest.mark.parametrize("earlier, now", [

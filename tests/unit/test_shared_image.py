@@ -232,7 +232,7 @@ def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_fou
     values = {"name": "a", "version": "3.0", "sources": ["a.sif"], "image": "reference",
               "image_source": f"docker://example.org/a@{digest}" if digest else None}
     others = InstalledImages(str(family / "3.0"), [])
-    found = Image(ContainerSpec(values), checksum, others).shared_path
+    found = Image(ContainerSpec(values), checksum, others).shared_path()
     assert found == (str(family / "1.0/a.sif") if is_found else None)
 
 

@@ -172,7 +172,7 @@ class Reinstall(MIXIN):
         # a mount point that was emptied for a new installation has none
         return os.path.isdir(self.installdir) and bool(os.listdir(self.installdir)) and bool(
             os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath)
-            or os.path.isdir(os.path.join(self.installdir, 'easybuild')) or (there.present and not is_unfinished))
+            or os.path.isdir(os.path.join(self.installdir, 'easybuild')) or (there.present() and not is_unfinished))
 
     def check_renaming(self) -> None:
         """
@@ -342,13 +342,13 @@ class Reinstall(MIXIN):
             return
         self.keep_scripts(before, now, merge)
         self.keep_renamed(before, now, merge)
-        if before.dead_links:
+        if before.dead_links():
             self.keep_dead_links(before, now)
             return
-        changed = before.changed
+        changed = before.changed()
         # without requirements it is the same for images with other packages
         is_same_image = before.record.image_packages == now.record.image_packages
-        if merge and before.present and before.installed and before.installed == now.installed and is_same_image:
+        if merge and before.present() and before.installed and before.installed == now.installed and is_same_image:
             now.take_over(before)
             if changed:
                 print_msg("user software was changed by hand since it was installed; it is kept as it is (%s)",
@@ -371,8 +371,8 @@ class Reinstall(MIXIN):
 
     def keep_dead_links(self, before: UserSoftware, now: UserSoftware) -> None:
         """Keep links to user software that was removed next to the installation, in case that comes back."""
-        targets = [os.readlink(before.path(name)) for name in before.dead_links]
-        paths, command = before.set_aside(before.dead_links, now)
+        targets = [os.readlink(before.path(name)) for name in before.dead_links()]
+        paths, command = before.set_aside(before.dead_links(), now)
         print_msg("user software of the earlier installation was a link to %s, which doesn't exist: the new one is "
                   "used. The link is kept at %s. To use it again: %s", ' and '.join(targets), ' and '.join(paths),
                   command, log=self.log)
@@ -390,9 +390,10 @@ class Reinstall(MIXIN):
 
     def keep_scripts(self, before: UserSoftware, now: UserSoftware, merge: bool) -> None:
         """Keep users' own scripts: in place, or set aside if the new installation has a script of the same name."""
-        there = now.scripts if merge else {}
-        own = [name for name in before.own_scripts if before.scripts[name] != there.get(name)]
-        known = before.recipe_scripts
+        there = now.scripts() if merge else {}
+        theirs = before.scripts()
+        own = [name for name in before.own_scripts() if theirs[name] != there.get(name)]
+        known = before.recipe_scripts()
         # the programs of another software in bin would come before the host's
         in_place = [name for name in own if merge and name not in there
                     and (before.record or not name.startswith('bin/'))]
@@ -413,7 +414,7 @@ class Reinstall(MIXIN):
     def keep_renamed(self, before: UserSoftware, now: UserSoftware, merge: bool) -> None:
         """Keep user software that users have renamed: in place, or next to the installation."""
         paths = []
-        for name in before.renamed:
+        for name in before.renamed():
             if not os.path.lexists(now.path(name)):
                 paths.append(now.path(name) if merge else free_path('%s.%s' % (now.prefix, name)))
                 move(before.path(name), paths[-1])

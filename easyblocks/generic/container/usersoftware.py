@@ -23,7 +23,6 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 
 from .image.installed import InstalledImage
-from .record import lockfile
 from .runtime import run_program
 from .written import Unfit, read_regular
 from .written import is_package
@@ -46,99 +45,85 @@ METADATA = tuple('venv/*/lib/python3.*/site-packages/*.' + end for end in ('dist
 
 
 class UserSoftware:
-    """User software in one installation directory, `root`."""
+    """
+    User software in one installation directory, `root`.
+
+    `record` is the record of the installation, empty if there is none; `installed` are the fingerprints in it.
+    """
 
     def __init__(self, root: str) -> None:
-        """Store the installation directory."""
+        """Read the record of an installation; there may be none, as of other easyblocks."""
         self.root = root
+        self.record = InstalledImage(root).record
+        self.installed = self.record.user_software
 
     def path(self, name: str) -> str:
         """Return the path of a file or directory of the installation."""
         return os.path.join(self.root, name)
 
-    @property
     def present(self) -> List[str]:
-        """Which forms exist: directory, SquashFS file."""
+        """Return which forms exist: directory, SquashFS file."""
         return [name for name in NAMES if os.path.lexists(self.path(name))]
 
-    @property
     def dead_links(self) -> List[str]:
-        """Which forms are links to what was removed, if no other form is left."""
-        return [] if any(os.path.exists(self.path(name)) for name in NAMES) else self.present
+        """Return which forms are links to what was removed, if no other form is left."""
+        return [] if any(os.path.exists(self.path(name)) for name in NAMES) else self.present()
 
-    @property
     def renamed(self) -> List[str]:
-        """Names of what users have put aside, as our commands advise: user-software.old, for example."""
+        """Return the names of what users have put aside, as our commands advise: user-software.old, for example."""
         paths = glob.glob(os.path.join(glob.escape(self.root), DIRECTORY + '*'))
         return sorted(set(map(os.path.basename, paths)) - set(NAMES))
 
     def fingerprints(self, known: Dict[str, str]) -> Dict[str, str]:
         """Return fingerprints of the forms that exist, by name; the fingerprint of the SquashFS file may be known."""
         return {name: known[name] if name == SQUASHFS and name in known else fingerprint(self.path(name))
-                for name in self.present}
+                for name in self.present()}
 
-    @property
     def file_status(self) -> Dict[str, int]:
-        """Size in bytes and time of the SquashFS file, by which it is known to be unchanged without reading it."""
+        """Return size and time of the SquashFS file, by which it is known to be unchanged without reading it."""
         path = self.path(SQUASHFS)
         if not os.path.isfile(path):
             return {}
         return {'size': os.path.getsize(path), 'mtime_ns': os.stat(path).st_mtime_ns}
 
-    @property
     def is_file_as_recorded(self) -> bool:
-        """Whether the SquashFS file has the size and time in the record."""
-        return bool(self.file_status) and self.record.user_software_file == self.file_status
+        """Return whether the SquashFS file has the size and time in the record."""
+        status = self.file_status()
+        return bool(status) and self.record.user_software_file == status
 
-    @property
     def scripts(self) -> Dict[str, str]:
-        """Fingerprints of commands and run scripts, by path relative to the installation."""
+        """Return fingerprints of commands and run scripts, by path relative to the installation."""
         paths = [os.path.join(folder, name) for top in SCRIPT_FOLDERS
                  for folder, folders, names in os.walk(self.path(top))
                  for name in names + [name for name in folders if os.path.islink(os.path.join(folder, name))]]
         return {os.path.relpath(path, self.root): fingerprint(path) for path in paths}
 
-    @property
-    def record(self) -> lockfile.Record:
-        """The record of the installation; an empty one if there is none."""
-        return InstalledImage(self.root).record
-
-    @property
-    def installed(self) -> Dict[str, str]:
-        """Fingerprints recorded when the module was installed; empty without a record, as of other easyblocks."""
-        return self.record.user_software
-
-    @property
     def changed(self) -> List[str]:
-        """Which forms have changed since the installation, or may have: without a record, all of them."""
-        installed = self.installed
-        return [name for name in self.present if fingerprint(self.path(name)) != installed.get(name)]
+        """Return which forms have changed since the installation, or may have: without a record, all of them."""
+        return [name for name in self.present() if fingerprint(self.path(name)) != self.installed.get(name)]
 
-    @property
     def own_scripts(self) -> List[str]:
-        """Relative paths of scripts that were added or changed since the installation; without a record, all."""
+        """Return relative paths of scripts that were added or changed since the installation; without a record, all."""
         installed = self.record.scripts
-        return sorted(name for name, digest in self.scripts.items() if digest != installed.get(name))
+        return sorted(name for name, digest in self.scripts().items() if digest != installed.get(name))
 
-    @property
     def recipe_scripts(self) -> List[str]:
         """
-        Relative paths of scripts that the easyconfig of an installation without a record has written (N2).
+        Return relative paths of scripts that the easyconfig of an installation without a record has written (N2).
 
         Their whole text is in the easyconfig, as in LUMI's recipes. Whatever a person has changed isn't.
         """
         if self.record:
             return []
         texts = [recipe_lines(path) for path in glob.glob(os.path.join(glob.escape(self.root), 'easybuild', '*.eb'))]
-        found = [name for name in self.scripts if not os.path.islink(self.path(name))
+        found = [name for name in self.scripts() if not os.path.islink(self.path(name))
                  and any(is_in_recipe(self.path(name), lines, self.root) for lines in texts)]
-        return found + [name for name in self.scripts if os.path.islink(self.path(name)) and os.path.normpath(
+        return found + [name for name in self.scripts() if os.path.islink(self.path(name)) and os.path.normpath(
             os.path.join(os.path.dirname(name), os.readlink(self.path(name)))) in found]
 
-    @property
     def pins(self) -> List[str]:
         """
-        The packages in user software as a module mounts it, as ``name==version``.
+        Return the packages in user software as a module mounts it, as ``name==version``.
 
         They are read from their metadata, because --module-only doesn't need a container.
         """
@@ -159,7 +144,7 @@ class UserSoftware:
 
     def take_over(self, earlier: 'UserSoftware') -> None:
         """Replace user software with user software of another installation: directory, SquashFS file, or both."""
-        for name in self.present:
+        for name in self.present():
             # the other installation is going to be removed, with what it gets
             spare = free_path(earlier.path('.' + name))
             os.rename(self.path(name), spare)

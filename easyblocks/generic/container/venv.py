@@ -259,7 +259,7 @@ class Reuse:
                 and not record.local_files
                 # what was built may need them
                 and self.system.issuperset(record.system_layer.requested)
-                and list(user_software.installed) == [SQUASHFS] and not user_software.changed
+                and list(user_software.installed) == [SQUASHFS] and not user_software.changed()
                 # root would unpack devices of other accounts
                 and (os.getuid() != 0 or os.stat(self.squashfs).st_uid == 0)
                 and all(self.pins.get(name) == version for name, version in self.packages.items())

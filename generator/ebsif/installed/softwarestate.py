@@ -37,7 +37,7 @@ def examine(installation: Installation, verify: bool = False) -> Optional[Softwa
     from easybuild.easyblocks.generic.container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
 
     record, files = installation.record, UserSoftware(str(installation.root))
-    there = files.present
+    there = files.present()
     if not there and not record.has_user_software:
         return None
     state = STATES[SQUASHFS in there, DIRECTORY in there]
@@ -45,10 +45,10 @@ def examine(installation: Installation, verify: bool = False) -> Optional[Softwa
         return SoftwareState(state, True)
     if not files.installed:
         return SoftwareState(state, None)
-    is_same_file = SQUASHFS in there and files.is_file_as_recorded
+    is_same_file = SQUASHFS in there and files.is_file_as_recorded()
     if there == [SQUASHFS] and is_same_file and not verify:
         return SoftwareState(state, False)
-    changed = files.changed
+    changed = files.changed()
     is_changed = bool(changed) or set(there) != set(files.installed)
     return SoftwareState(state, is_changed, is_same_file and SQUASHFS in changed)
 

@@ -61,9 +61,8 @@ class Image:
         is_same = digest is None or self.checksum is not None or installed.image.source_digest == digest
         return is_same and self.has_checksum(installed.path or '', installed.image.sha256 or '')
 
-    @property
     def shared_path(self) -> Optional[str]:
-        """Path of the image of another module, for a module without a copy; None if there is none (E-01)."""
+        """Return the path of the image of another module, for a module without a copy; None if there is none (E-01)."""
         if self.spec.image != IMAGE_REFERENCE:
             return None
         return self.others.find(self.spec.image_name, self.is_image_of)
@@ -102,7 +101,7 @@ class Image:
     def stale_modules(self, sha256: str) -> List[str]:
         """Return the modules that use the image of the earlier installation, if the new one has another SHA256."""
         earlier = self.others.own
-        return [one.module for one in self.others.images
+        return [one.module for one in self.others.images()
                 if one.root != earlier.root and one.needs(earlier.own_path) and one.image.sha256 != sha256]
 
     def copy(self, opened: 'OpenImage', target: str) -> str:

@@ -115,9 +115,8 @@ class InstalledImages:
         self.directories = directories
         self.known: Optional[List[InstalledImage]] = None
 
-    @property
     def images(self) -> List[InstalledImage]:
-        """The images; their records are read once."""
+        """Return the images; their records are read once."""
         if self.known is None:
             root = self.own.root
             records = glob.glob(os.path.join(glob.escape(os.path.dirname(root)), '*', RECORD))
@@ -135,12 +134,12 @@ class InstalledImages:
 
     def find(self, name: str, is_wanted: Callable[[InstalledImage], bool]) -> Optional[str]:
         """Return the path of a complete image of this name whose installation `is_wanted` accepts, or None."""
-        return next((one.path for one in self.images
+        return next((one.path for one in self.images()
                      if one.image.file == name and one.has_size and is_wanted(one)), None)
 
     def using(self, path: str) -> List[InstalledImage]:
         """Return the installations that use an image."""
-        return [one for one in self.images if one.uses(path)]
+        return [one for one in self.images() if one.uses(path)]
 
     def unchanged(self, path: str) -> Optional[InstalledImage]:
         """Return an installation that uses an image and has recorded its digest; None otherwise."""

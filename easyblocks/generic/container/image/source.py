@@ -51,8 +51,8 @@ class ImageSource(NamedTuple):
     A source of an image.
 
     Registries have a host (with its port if it has one), a repository and perhaps a tag; OCI layouts a path and perhaps
-    a tag; `https` has the URL as its path. The digest ('sha256:...') of registries and layouts is the
-    manifest's, otherwise the file's; None if it isn't known.
+    a tag; `https` has the URL as its path. The digest ('sha256:...') of registries and layouts is the manifest's,
+    otherwise the file's; None if it isn't known.
     """
 
     kind: str

@@ -57,10 +57,11 @@ class InstallRecord(lockfile.Record):
     def write_installed(self, installdir: str) -> None:
         """Write the record of an installation, with fingerprints that show later whether somebody has changed it."""
         files = UserSoftware(installdir)
+        status = files.file_status()
         # the SquashFS file may be large: unless commands of the easyconfig have changed it, it is read once
-        known = files.file_status and self.user_software_file == files.file_status
+        known = status and self.user_software_file == status
         self.user_software = files.fingerprints(self.user_software if known else {})
-        self.scripts, self.user_software_file = files.scripts, files.file_status
+        self.scripts, self.user_software_file = files.scripts(), status
         self.write(os.path.join(installdir, lockfile.RECORD))
 
     def correct(self, path: str) -> None:
