@@ -101,7 +101,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.venv: Optional[Venv] = None
         self.image_file: Optional[OpenImage] = None
         self.all_programs: Optional[List[str]] = None
-        # nothing outside the container should compile against or link with an installation; kernels are for Jupyter
+        # without EasyBuild's CPATH, LIBRARY_PATH ...: nothing on the host compiles against a container or links with it
         set_search_paths(self.module_load_environment, **SEARCH_PATHS)
 
     @property
@@ -121,9 +121,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         super().update_config_template_run_step()
         self.known_spec = self.known_image = None
 
-    @property
-    def known_record(self) -> InstallRecord:
-        """The record of this installation; with --module-only the record of the existing installation."""
+    def find_record(self) -> InstallRecord:
+        """Return the record of this installation; with --module-only the record of the existing installation."""
         if not self.record and os.path.exists(self.lock_path):
             return InstallRecord.from_file(self.lock_path)
         return self.record
@@ -374,7 +373,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         # `ebsif remove` looks for it there; if it is the copy in the earlier installation, that is going to be replaced
         earlier = InstalledImage(self.final_installdir).record.easyconfig if self.is_own_copy else None
         self.record.easyconfig = earlier or os.path.realpath(self.cfg.path)
-        self.record.made_from = self.made_from
+        self.record.made_from = self.find_made_from()
         self.record.masks = self.masks.record
         self.record.optional_binds = existing_sources(self.container.optional_binds)
         packages = self.probe.packages
@@ -383,9 +382,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         vars(self.record).update(self.probe.inventory)
         self.record.versions = versions_used(self.container.runtime.version())
 
-    @property
-    def made_from(self) -> Optional[str]:
-        """The module of which this one is a change; of one that is installed again, what it was made from."""
+    def find_made_from(self) -> Optional[str]:
+        """Return the module of which this one is a change; of one that is installed again, what it was made from."""
         changed = os.environ.get(REUSE_VARIABLE, '')
         if not changed or os.path.realpath(changed) == os.path.realpath(self.final_installdir):
             return InstalledImage(self.final_installdir).record.made_from
@@ -480,7 +478,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if not (self.record or build_option('ignore_checksums')):
             # --sanity-check-only, --module-only
             check_installed_image(InstalledImage(self.installdir))
-        record = self.known_record
+        record = self.find_record()
         if not self.dry_run:
             # EasyBuild shows each file that it looks for
             check_files(self.installdir, [*self.spec.scripts, *(os.path.join('bin', one) for one in record.wrappers)])
@@ -498,7 +496,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     @property
     def module_file(self) -> ModuleFile:
         """The help and the settings of the module file."""
-        return ModuleFile(self.spec, self.known_record, self.short_mod_name)
+        return ModuleFile(self.spec, self.find_record(), self.short_mod_name)
 
     def make_module_description(self) -> str:
         """
@@ -549,7 +547,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         # of two modules that are ready at the same time, the second one sees the first one
         with lock(folder):
             self.check_names(is_done=True)
-            # it is going to be removed
+            # super() removes the earlier installation, with its easyconfig
             earlier_aliases = aliases_of(self.replaced_dir if self.directory else self.installdir)
             modules_path = super().make_module_step()
             self.write_settings()
@@ -559,7 +557,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             update_modulerc(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases,
                             self.installdir, earlier_aliases)
             if build_option('module_only'):
-                self.warn(correct_binds(self.lock_path, self.spec.current_binds[1]))
+                self.warn(correct_binds(self.lock_path, self.spec.current_binds()[1]))
         return modules_path
 
     def write_settings(self) -> None:

@@ -77,9 +77,8 @@ class ContainerVenv(ContainerInstall):
         """What follows from the easyconfig in the current step, with user software."""
         return cast(VenvSpec, super().spec)
 
-    @property
-    def repeated(self) -> Optional[InstallRecord]:
-        """The record of the installation to repeat, None if there is none."""
+    def find_repeated(self) -> Optional[InstallRecord]:
+        """Return the record of the installation to repeat, None if there is none."""
         lock = lock_of(self.spec.requirements)
         if lock and self.record_to_repeat is None:
             self.record_to_repeat = InstallRecord.read_repeatable(self.obtain_or_keep(lock, lockfile.RECORD))
@@ -104,17 +103,17 @@ class ContainerVenv(ContainerInstall):
     @property
     def stages(self) -> List[Stage]:
         """The stages of user software, in the order of installation."""
-        return Stage.from_parameter(self.repeated.stages if self.repeated else self.spec.requirements)
+        repeated = self.find_repeated()
+        return Stage.from_parameter(repeated.stages if repeated else self.spec.requirements)
 
     @property
     def stages_for_pip(self) -> List[Stage]:
         """The stages that pip installs: none of them if user software is taken from a SquashFS file."""
         return [] if squashfs_of(self.spec.requirements) else self.stages
 
-    @property
-    def known_record(self) -> InstallRecord:
-        """The record; with --module-only the record of the existing installation, with its current packages (E-08)."""
-        record = super().known_record
+    def find_record(self) -> InstallRecord:
+        """Return the record; with --module-only that of the existing installation, with its current packages (E-08)."""
+        record = super().find_record()
         if build_option('module_only') and record and not self.record:
             if self.current_pins is None:
                 users = UserSoftware(self.installdir)
@@ -144,7 +143,7 @@ class ContainerVenv(ContainerInstall):
 
     def check_squashfs(self, found: str) -> None:
         """Compare the SHA256 of the SquashFS file that becomes user software with the lock."""
-        wanted = (self.repeated or InstallRecord()).user_software.get(SQUASHFS)
+        wanted = (self.find_repeated() or InstallRecord()).user_software.get(SQUASHFS)
         if found != wanted:
             raise EasyBuildError("%s is not the user software of the lock: its SHA256 is %s, in the lock it is %s. Get "
                                  "both files again.", self.squashfs_to_take, found, wanted,
@@ -205,7 +204,7 @@ class ContainerVenv(ContainerInstall):
         if self.dry_run:
             self.show_build()
             return
-        image_packages, repeated = self.probe.packages, self.repeated
+        image_packages, repeated = self.probe.packages, self.find_repeated()
         if repeated:
             repeated.check_repeatable(image_packages.pins, with_files=not self.squashfs_to_take)
         self.log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *self.probe.creation)
@@ -257,7 +256,7 @@ class ContainerVenv(ContainerInstall):
         if taken:
             trace_msg("taking the user software of the lock from %s" % os.path.basename(taken))
             self.venv.unpack(taken)
-            pip.artifacts.update((self.repeated or InstallRecord()).artifacts)
+            pip.artifacts.update((self.find_repeated() or InstallRecord()).artifacts)
             return self.venv.packages(), missing
         reuse = Reuse(self.stages, pins, self.record.system_layer.requested)
         if pip.fill or not reuse.is_possible(self.container.image, self.spec.venv_name):
@@ -353,8 +352,9 @@ class ContainerVenv(ContainerInstall):
         overrides = ["%s ; python_version < '0'" % line.split('==')[0] for line in constraints]
         for name, lines in ((CONSTRAINTS, constraints), (OVERRIDES, overrides)):
             write_readable(os.path.join(self.installdir, name), ''.join(line + '\n' for line in lines))
-        if self.repeated:
-            self.repeated.check_repeated(self.record)
+        repeated = self.find_repeated()
+        if repeated:
+            repeated.check_repeated(self.record)
         super().install_additions()
 
     def adopt(self, before: UserSoftware, now: UserSoftware) -> bool:

@@ -66,17 +66,17 @@ def test_which_image_an_installation_uses(family):
         installed = InstalledImage(str(family / name))
         assert installed.uses(family / "1.0/a.sif")
         assert not installed.uses(family / "2.0/a.sif")
-        assert installed.is_unchanged
+        assert installed.is_unchanged()
         assert installed.origin == "Example/1.0"
-    assert InstalledImage(str(family / "1.0-refer-1")).path == str(family / "1.0/a.sif")
+    assert InstalledImage(str(family / "1.0-refer-1")).path() == str(family / "1.0/a.sif")
     os.utime(family / "1.0/a.sif", (1, 1))
-    assert installed.has_size
-    assert not installed.is_unchanged
+    assert installed.has_size()
+    assert not installed.is_unchanged()
     (family / "1.0/a.sif").write_bytes(b"cut")
-    assert not installed.has_size
+    assert not installed.has_size()
     (family / "1.0/a.sif").unlink()
-    assert installed.path is None
-    assert not installed.has_size
+    assert installed.path() is None
+    assert not installed.has_size()
     assert not InstalledImage(str(family)).record
 
 
@@ -139,11 +139,13 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
     monkeypatch.setattr(EasyBlock, "sanity_check_step", lambda *_, **__: None)
 
     class Checked(containerinstall.ContainerInstall):
-        spec, known_record, initial_environ = ContainerSpec({"name": "a", "init": "none"}), Record(), {}
-        dry_run = False
+        spec, initial_environ, dry_run = ContainerSpec({"name": "a", "init": "none"}), {}, False
 
         def __init__(self, name, record):
             self.installdir, self.record = str(family / name), record
+
+        def find_record(self):
+            return Record()
 
     def check(name, **record):
         Checked(name, record).sanity_check_step()

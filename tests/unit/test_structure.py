@@ -85,6 +85,24 @@ def test_commands_do_not_import_each_other():
         assert not commands or name == "ebsif.cli", (name, commands)
 
 
+# what looks at files or starts programs
+SLOW = {"InstalledImage", "UserSoftware", "access", "compute_checksum", "exists", "fingerprint", "getsize", "isdir",
+        "isfile", "lexists", "listdir", "lstat", "obtain_file", "open", "read", "read_regular", "run", "run_program",
+        "samefile", "stat", "walk"}
+
+
+def test_no_property_looks_at_files():
+    """C-01 (wing 4): an attribute of the easyblocks costs nothing; what reads, or starts programs, is called."""
+    found = []
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())) if name.startswith(WING) else ():
+            if isinstance(node, ast.FunctionDef) and "property" in map(ast.unparse, node.decorator_list):
+                calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+                called = {ast.unparse(one.func).rpartition(".")[2] for one in calls}
+                found += [(name, node.name)] if called & SLOW else []
+    assert found == []
+
+
 def is_self(node):
     """Return whether an expression is the object whose method this is."""
     return isinstance(node, ast.Name) and node.id == "self"

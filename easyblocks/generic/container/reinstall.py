@@ -142,7 +142,7 @@ class Reinstall(MIXIN):
         if not self.dry_run:
             self.tidy_up()
             self.check_renaming()
-            if self.has_earlier_installation and not self.cfg['keeppreviousinstall']:
+            if self.has_earlier_installation() and not self.cfg['keeppreviousinstall']:
                 trace_msg("the earlier installation stays as it is until the new one is complete")
                 staging, self.directory = self.staging_dir, self.installdir
                 self.change_installdir(staging)
@@ -163,9 +163,8 @@ class Reinstall(MIXIN):
             self.preserve_user_changes(self.staging_dir)
             remove_replaced(self.staging_dir)
 
-    @property
     def has_earlier_installation(self) -> bool:
-        """Whether there is an installation to replace, also of another easyblock, whose module may be elsewhere."""
+        """Return whether there is an installation to replace, perhaps of an easyblock whose modules are elsewhere."""
         there = UserSoftware(self.installdir)
         # a first installation of ours that was killed has this directory, and no record
         is_unfinished = os.path.isdir(os.path.dirname(self.lock_path))
@@ -180,7 +179,7 @@ class Reinstall(MIXIN):
 
         The easyblock also does this before it builds anything.
         """
-        if self.cfg['keeppreviousinstall'] or not self.has_earlier_installation:
+        if self.cfg['keeppreviousinstall'] or not self.has_earlier_installation():
             return
         installdir = os.path.realpath(self.installdir)
         reason = why_no_renaming(installdir, self.staging_dir)

@@ -144,9 +144,8 @@ class Container:
         environment.update(inject_variables(injected))
         return environment
 
-    @property
     def all_binds(self) -> List[str]:
-        """The bind of the working directory, and the binds of the module."""
+        """Return the bind of the working directory, and the binds of the module."""
         missing = [bind for bind in self.binds if not os.path.exists(bind_source(bind))]
         if missing:
             raise EasyBuildError("Required bind mounts don't exist on this machine: %s. Write '?' before them in "
@@ -163,7 +162,7 @@ class Container:
         for path in (home, os.path.join(self.work_dir, TEMPORARY)):
             mkdir(path, parents=True)
         return self.runtime.run(
-            command, image=self.image, home=home, binds=self.all_binds + list(binds), overlays=self.overlays,
+            command, image=self.image, home=home, binds=self.all_binds() + list(binds), overlays=self.overlays,
             work_dir=self.work_dir, env=dict(self.environment, **(environment or {})), **kwargs)
 
 

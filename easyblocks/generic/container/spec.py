@@ -173,9 +173,8 @@ class ContainerSpec:
         root = os.environ.get(variable) or path or '/'
         return [os.path.join(root, path) for path in self.image_dirs]
 
-    @property
     def current_binds(self) -> Tuple[List[str], List[str]]:
-        """The required and the optional binds on this machine, with those in 'bind_file'."""
+        """Return the required and the optional binds on this machine, with those in 'bind_file'."""
         path, lines = self.bind_file, self.bind_file_default
         if path and os.path.isfile(path) and os.access(path, os.R_OK):
             lines = read_file(path).splitlines()
@@ -184,7 +183,7 @@ class ContainerSpec:
     @property
     def container_settings(self) -> Dict[str, Any]:
         """What a container gets at install time, on this machine."""
-        binds, optional_binds = self.current_binds
+        binds, optional_binds = self.current_binds()
         return {'search_path': self.image_search_path, 'binds': binds, 'optional_binds': optional_binds,
                 'variables': dict(self.container_environment, **self.image_environment)}
 

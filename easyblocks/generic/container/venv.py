@@ -253,7 +253,7 @@ class Reuse:
     def is_possible(self, image: str, venv_name: str) -> bool:
         """Return whether a new installation with this image and this venv can start from the earlier user software."""
         record, user_software = self.record, UserSoftware(self.installed.root)
-        return (self.installed.uses(image) and self.installed.is_unchanged
+        return (self.installed.uses(image) and self.installed.is_unchanged()
                 and record.venv_name == venv_name
                 and record.versions.get('ebsif') == ebsif_version()
                 and not record.local_files

@@ -41,7 +41,7 @@ class EasyconfigContainer(Container):
     @property
     def image_places(self) -> list[tuple[str, Path]]:
         """The image of the installation; EasyBuild knows the directories in the easyconfig."""
-        image = InstalledImage(str(self.root)).path
+        image = InstalledImage(str(self.root)).path()
         return [("stable", Path(image))] if image else []
 
 

@@ -242,7 +242,7 @@ def sources(container: Container) -> str:
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
     installed = [Path(path) for one in places.everything()
                  if (one.recorded_name or shown(one)).startswith(f"{container.name}/")
-                 for path in [InstalledImage(str(one.root)).path] if path]
+                 for path in [InstalledImage(str(one.root)).path()] if path]
     # also of recipes that were written by hand
     installed += sorted((framework.prefix()[0] / container.name).glob(f"*/{glob.escape(container.file_name)}"))
     folders = [path.parent for path in (*stable, *loaded, *installed)

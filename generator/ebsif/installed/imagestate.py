@@ -139,7 +139,7 @@ def compare(path: Path, known: ImageRecord, verify: bool) -> tuple[str, Optional
 def is_copied_again(path: Path, known: ImageRecord) -> bool:
     """Return whether the module that an image belongs to was installed again with the same image, by its record."""
     owner = InstalledImage(str(path.parent))
-    return owner.uses(str(path)) and owner.is_unchanged and owner.image.sha256 == known.sha256 is not None
+    return owner.uses(str(path)) and owner.is_unchanged() and owner.image.sha256 == known.sha256 is not None
 
 
 def digest(path: Path) -> str:

@@ -59,7 +59,7 @@ class Image:
         digest = self.spec.source.digest if self.spec.source else None
         # two conversions of the same image differ, so there only the digest of the source tells
         is_same = digest is None or self.checksum is not None or installed.image.source_digest == digest
-        return is_same and self.has_checksum(installed.path or '', installed.image.sha256 or '')
+        return is_same and self.has_checksum(installed.path() or '', installed.image.sha256 or '')
 
     def shared_path(self) -> Optional[str]:
         """Return the path of the image of another module, for a module without a copy; None if there is none (E-01)."""
@@ -187,16 +187,16 @@ def check_installed_image(installed: InstalledImage) -> None:
 
     The image is only read if its size matches the record, but its time doesn't.
     """
-    path, size = installed.path, installed.image.size
+    path, size = installed.path(), installed.image.size
     # without its own copy, the module uses a central image, which nobody has recorded
     is_in_use = installed.is_shared or path == installed.own_path
-    if path is None or size is None or not is_in_use or installed.is_unchanged:
+    if path is None or size is None or not is_in_use or installed.is_unchanged():
         return
-    if installed.has_size:
+    if installed.has_size():
         trace_msg("computing the SHA256 of %s, because its time has changed" % path)
         if compute_checksum(path, CHECKSUM_TYPE_SHA256) == installed.image.sha256:
             return
-    what = "its SHA256 is different" if installed.has_size else \
+    what = "its SHA256 is different" if installed.has_size() else \
         "it has %d bytes, and had %d" % (os.path.getsize(path), size)
     raise ContentError("The image %s was changed after %s had been installed: %s. Put the earlier image back, or "
                        "install the module again with `eb --rebuild`." % (path, installed.module, what))

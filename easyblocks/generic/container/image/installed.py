@@ -51,9 +51,8 @@ class InstalledImage:
         """Path of the copy in the installation, which may have been removed."""
         return os.path.join(self.root, self.image.file)
 
-    @property
     def path(self) -> Optional[str]:
-        """Path of the image in use: the installation's copy, else the file that was installed; None if gone."""
+        """Return the path of the image in use: the module's copy, else the file that was installed; None if gone."""
         for path in (self.own_path, self.image.resolved or ''):
             if self.image.file and os.path.isfile(path):
                 return path
@@ -74,25 +73,23 @@ class InstalledImage:
         """Name of the module to which the image belongs: another one if the image is shared."""
         return self.image.origin or self.module
 
-    @property
     def has_size(self) -> bool:
-        """Whether the image is there with the size in the record, and so not truncated."""
-        path = self.path
+        """Return whether the image is there with the size in the record, and so not truncated."""
+        path = self.path()
         return path is not None and os.path.getsize(path) == self.image.size
 
-    @property
     def is_unchanged(self) -> bool:
         """
-        Whether size and time of the image match the record, so that it still has the recorded SHA256.
+        Return whether size and time of the image match the record, so that it still has the recorded SHA256.
 
         Reading tens of gigabytes would take most of the time of an installation without a copy.
         """
-        path = self.path
-        return path is not None and self.has_size and os.stat(path).st_mtime_ns == self.image.mtime_ns
+        path = self.path()
+        return path is not None and self.has_size() and os.stat(path).st_mtime_ns == self.image.mtime_ns
 
     def uses(self, path: str) -> bool:
         """Return whether the installation uses an image."""
-        own = self.path
+        own = self.path()
         return own is not None and os.path.exists(path) and os.path.samefile(own, path)
 
     def needs(self, path: str) -> bool:
@@ -134,8 +131,8 @@ class InstalledImages:
 
     def find(self, name: str, is_wanted: Callable[[InstalledImage], bool]) -> Optional[str]:
         """Return the path of a complete image of this name whose installation `is_wanted` accepts, or None."""
-        return next((one.path for one in self.images()
-                     if one.image.file == name and one.has_size and is_wanted(one)), None)
+        return next((one.path() for one in self.images()
+                     if one.image.file == name and one.has_size() and is_wanted(one)), None)
 
     def using(self, path: str) -> List[InstalledImage]:
         """Return the installations that use an image."""
@@ -143,7 +140,7 @@ class InstalledImages:
 
     def unchanged(self, path: str) -> Optional[InstalledImage]:
         """Return an installation that uses an image and has recorded its digest; None otherwise."""
-        return next((one for one in self.using(path) if one.is_unchanged), None)
+        return next((one for one in self.using(path) if one.is_unchanged()), None)
 
     def origin(self, path: str) -> Optional[str]:
         """Return the name of the other module to which an image belongs; None if there is none."""

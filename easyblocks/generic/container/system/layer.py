@@ -61,9 +61,8 @@ class Layer:
         self.add_linker_cache()
         self.pack(target)
 
-    @property
     def replaced(self) -> List[str]:
-        """The files of the image that were replaced, in the image."""
+        """Return the files of the image that were replaced, in the image."""
         return ['/' + path for path in self.changed
                 if path in self.before and not stat.S_ISDIR(os.lstat(self.path(path)).st_mode)]
 

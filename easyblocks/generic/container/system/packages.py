@@ -112,7 +112,7 @@ class SystemPackages:
         record, path = changed.record.system_layer, os.path.join(changed.root, LAYER)
         if record.sha256 and os.path.isfile(path) and record.requested == list(self.names) and \
                 record.allow_upgrade == list(self.allow_upgrade) and record.image == changed.image.sha256 and \
-                changed.uses(image) and changed.is_unchanged:
+                changed.uses(image) and changed.is_unchanged():
             copy_file(path, target)
             if compute_checksum(target, CHECKSUM_TYPE_SHA256) == record.sha256:
                 trace_msg("system packages: the layer of %s has the same packages on the same image" % changed.module)
@@ -213,7 +213,7 @@ class Installation:
         self.install()
         record.debs = self.digests()
         layer.make(self.target, self.listed(changes))
-        record.replaced, record.hidden = layer.replaced, ['/' + path for path in layer.gone]
+        record.replaced, record.hidden = layer.replaced(), ['/' + path for path in layer.gone]
         record.size, record.sha256 = os.path.getsize(self.target), compute_checksum(
             self.target, CHECKSUM_TYPE_SHA256)
         trace_msg("system packages are %s in one file" % format_size(record.size))
