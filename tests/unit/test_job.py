@@ -240,6 +240,9 @@ def test_the_program_is_passed_unchanged(words):
         (["M/1", "--submit", "--data", "gone:/data", "--", __file__], 3, "gone, which --data names, does not exist"),
         (["M/1", "--data", "a:/", "--", "a"], 2,
          "--data a:/: / can't be a directory in the container: write FILE:/data"),
+        # 57-h3.7
+        (["M/1", "--data", "a://user-software/", "--", "a"], 2, "/user-software belongs to the module: write FILE:"),
+        (["M/1", "--data", "a:/runscripts/x", "--", "a"], 2, "/runscripts/x belongs to the module: write FILE:"),
         (["M/1", "--signal", "1800", "--", "a"], 3, "--signal 1800 is not before the end of a job of 00:30:00"),
         # 57-h3.4
         (["M/1", "--signal", "65536", "--time", "2-0", "--", "a"], 3,

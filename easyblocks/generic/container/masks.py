@@ -21,13 +21,14 @@ from . import overlay
 from .copying import copy_hashed
 from .install import lines_after, sh_command
 from .runtime import Container
+from .texts import MODULE_DIRECTORIES, is_in_any
 from .written import Unfit, escape, open_written, path_problem
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
 
 # directories that don't belong to the image, or that the container needs to start
-REFUSED = ('/dev', '/proc', '/sys', '/user-software', '/runscripts', '/.singularity.d')
+REFUSED = ('/dev', '/proc', '/sys') + MODULE_DIRECTORIES
 
 
 class Masks:
@@ -56,7 +57,7 @@ class Masks:
     def check_path(path: str) -> None:
         """Refuse a path that can't be masked or used as a replacement."""
         problem = path_problem(path)
-        if not problem and any(path == top or path.startswith(top + '/') for top in REFUSED):
+        if not problem and is_in_any(path, REFUSED):
             problem = "that directory doesn't belong to the image; to remove files in /user-software, use a command " \
                       "in 'post' of a stage"
         if problem:

@@ -29,6 +29,9 @@ LISTED = "a list of strings, or a dictionary that maps strings to strings or Non
 # in the file is its root: nothing, because Lmod drops a slash at the end of a list.
 MOUNT_SQUASHFS = ':ro,image-src='
 
+# Directories that a module adds to its container.
+MODULE_DIRECTORIES = ('/user-software', '/runscripts', '/.singularity.d')
+
 # Errors of the operating system with a remedy, by number.
 ERRORS = {
     errno.ENOSPC: "the disk is full (make room, or choose another directory)",
@@ -121,6 +124,11 @@ def bind_problem(bind: str, templates: bool = True) -> Optional[str]:
     if len(fields) > 3:
         return "has more than source, target and options: write a colon of a path as '\\:'"
     return None
+
+
+def is_in_any(path: str, directories: Iterable[str]) -> bool:
+    """Return whether a full path is one of these directories or below one."""
+    return any(path == directory or path.startswith(directory + '/') for directory in directories)
 
 
 def parse_binds(lines: Iterable[str]) -> Tuple[List[str], List[str]]:

@@ -15,7 +15,13 @@ from typing import Optional
 from easybuild.easyblocks.generic.container.credentials import MASK, Credentials
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS, Scheduler
 from easybuild.easyblocks.generic.container.tables import RUNTIMES
-from easybuild.easyblocks.generic.container.texts import MOUNT_SQUASHFS, bind_problem, escape_bind
+from easybuild.easyblocks.generic.container.texts import (
+    MODULE_DIRECTORIES,
+    MOUNT_SQUASHFS,
+    bind_problem,
+    escape_bind,
+    is_in_any,
+)
 
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError, UsageError
@@ -113,10 +119,12 @@ def parse_data(text: str) -> Data:
         return Data(text)
     if not parts:
         raise UsageError(f"--data {text}: should be PATH or PATH:/TARGET, without options of the runtime")
-    # the job may start elsewhere
-    source, target = os.path.abspath(parts[1]), os.path.normpath(parts[2])  # noqa: PTH100 links stay
+    # the job may start elsewhere; two slashes at the beginning would stay
+    source, target = os.path.abspath(parts[1]), os.path.normpath(f"/{parts[2].lstrip('/')}")  # noqa: PTH100 links stay
     if target == "/" or not target.isprintable() or bind_problem(target, templates=False):
         raise UsageError(f"--data {text}: {parts[2]} can't be a directory in the container: write FILE:/data")
+    if is_in_any(target, MODULE_DIRECTORIES):
+        raise UsageError(f"--data {text}: {target} belongs to the module: write FILE:/data")
     try:
         escape_bind(source)
     except ValueError as error:
