@@ -502,7 +502,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         """
         Add sections on this container to the help text, and the packages that were checked to the description.
 
-        Before them is what has to come before EasyBuild's `conflict`.
+        Of the description, `whatis` has the first sentence, which lists of modules show, and the rest in a line of its
+        own, which `module keyword` searches. Before them is what has to come before EasyBuild's `conflict`.
         """
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
         text = '\n\n'.join(usage + self.module_file.help_sections)
@@ -510,9 +511,15 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.spec.image_packages:
             description += "\nIn the image: %s." % ', '.join(
                 '%s %s' % package for package in self.spec.image_packages.items())
+        sentence, more = texts.first_sentence(description)
+        listed = ', '.join(sorted('%s-%s' % one for one in self.make_extension_list()))
+        lines = [("Description", sentence), ("Details", more), ("Homepage", self.cfg['homepage']),
+                 ("URL", self.cfg['homepage']), ("Extensions", listed)]
+        whatis = self.cfg['whatis'] or ['%s: %s' % line for line in lines if line[1]]
         # what EasyBuild has resolved, and texts of the image, have no templates
         with with_parameters(self.cfg, usage=texts.without_templates(text),
-                             description=texts.without_templates(description)):
+                             description=texts.without_templates(description),
+                             whatis=list(map(texts.without_templates, whatis))):
             return beginning(self.module_generator.SYNTAX) + super().make_module_description()
 
     def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:

@@ -278,7 +278,8 @@ def test_module_only_and_sanity_check_only(site):
     S002-04, S002-02: without the installed SIF, --module-only and its sanity check use the central copy.
     E-08: it lists packages that were added by hand. T-12: `module spider` reads neither settings nor record.
     """
-    easyconfig = site.easyconfig(TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\n")
+    easyconfig = site.easyconfig(
+        TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\nlisted_packages = 'all'\n")
     site.eb(easyconfig)
     root, module = site.prefix / "eb/software/Example/1.0", site.modules / "Example" / "1.0.lua"
     text = module.read_text()

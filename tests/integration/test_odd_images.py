@@ -130,7 +130,8 @@ def test_a_python_without_pip(place):
 
     site.eb(easyconfig(site, "wrappers = ['python']\n"))
     listed = site.bash("module load Example/1.0 && list-packages").stdout.splitlines()
-    assert [line.split() for line in listed] == [["Package", "Version"], ["-------", "-------"], ["shipped", "1.0"]]
+    assert [line.split() for line in listed] == [
+        ["Package", "Version", "From"], ["-------", "-------", "-----"], ["shipped", "1.0", "image"]]
     result = site.bash("module load Example/1.0 && list-packages --outdated", check=False)
     assert result.returncode == 1
     assert "has no pip, so its options can't be used: leave out --outdated" in result.stderr

@@ -88,10 +88,10 @@ def test_easyconfigs_pass_the_rules_of_easybuild(path):
 
 def test_settings_of_the_site(read):
     """easybuild, upstream's suites: the site sets the image's location and the listed packages; records override."""
-    lumi = site.read("lumi").model_copy(update={"listed_packages": "user_software"})
+    lumi = site.read("lumi").model_copy(update={"listed_packages": "all"})
     (one,) = read(HEAD + RECORD, lumi)
     values = easyconfig.parameters(one)
-    assert values["listed_packages"] == "user_software"
+    assert values["listed_packages"] == "all"
     # docs F3: the directories stand there only
     assert values["download_instructions"] == "The image is on LUMI."
     assert values["image_dirs"] == ["easybuild-sif-images", "tested-containers", "sif-images"]

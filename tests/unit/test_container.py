@@ -122,8 +122,15 @@ def test_a_module_from_values():
                  "default *ENV_A 5\\$", "one_container replace", "suffix EXAMPLE"):
         assert line in lines
     assert "user_software" not in "".join(lines)
-    assert made.listed_packages == [("hello", "1.0"), ("numpy", "2.0")]
+    # 0b of the field: `module avail` stays a list of modules
+    assert made.listed_packages == [("hello", "1.0")]
     assert "python" in "".join(made.help_sections)
+    # docs F2, N-01: what was added, and the name to type
+    record.stages, record.venv_packages = [{"name": "a", "requirements": "hello"}], ["hello==1.0", "more==2", "pip==1"]
+    assert "Packages that were added to the image: hello 1.0, and 1 more." in made.help_sections
+    named = ModuleFile(spec(aliases=["1.0-writable-mine", "mine"]), record, "Example/1.0-writable-mine-20261128")
+    assert any(text.startswith("`ebsif show Example/mine` prints") for text in named.help_sections)
+    record.stages, record.venv_packages = [], ["hello==1.0"]
     with_venv = ModuleFile(spec(VenvSpec, **values), record, "Example/1.0")
     lines = [" ".join(line) for line in with_venv.lines()]
     for line in ("user_software :ro,image-src=", "where user_software *ENV_VIRTUAL_ENV /user-software/venv/example",

@@ -52,6 +52,15 @@ def places(tmp_path):
     return str(tmp_path / "installation"), str(tmp_path / "other.json")
 
 
+def test_what_comes_first_in_a_lock():
+    """Docs F5: module, image and versions; then the rest by name."""
+    record = Record.parse(json.dumps({"artifacts": {}, "image": {"file": "a.sif"}, "module": {"name": "A"},
+                                      "stages": [], "versions": {"ebsif": "1"}}))
+    keys = list(json.loads(record.text))
+    assert keys[:3] == ["module", "image", "versions"] and keys[3:] == sorted(keys[3:])
+    assert Record.parse(record.text).text == record.text
+
+
 def test_differences(places, capsys):
     """S000-18, S000-12: compare two installations: packages added, removed, changed; image; masks; local files."""
     assert main(["diff", *places]) == 1

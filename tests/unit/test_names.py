@@ -874,6 +874,21 @@ def extension(prefix, capsys, monkeypatch):
     return Extension(prefix, capsys, monkeypatch)
 
 
+def test_what_an_extension_says_of_itself(extension):
+    """Docs F1, N-01: what was added, on which base; once, also if it is changed; the name without base is an alias."""
+    def said(*words):
+        values = extension.extend(*words)[0]
+        assert values["aliases"][1:] == [words[-1] if words[-2] == "--name" else "mine"]
+        return " ".join(values["description"].split()).split(". ")
+
+    first, *_ = said(BASE, "--add", "rich", "einops", "--name", "new")
+    assert first == f"PyTorch 2.13.0 with einops and rich, on top of {BASE}"
+    again, *_ = said("mine", "--add", "lightly")
+    assert again == f"PyTorch 2.13.0 with greeting, lightly, numpy and rich, on top of {BASE}"
+    many, *_ = said(BASE, "--add", *"abcdefg", "--name", "new")
+    assert many.startswith("PyTorch 2.13.0 with a, b, c, d and 3 more packages, on top")
+
+
 def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys):
     """E-03: one command without a file; a new module; other versions only of what is named and what that needs."""
     values, _ = extension.extend("mine", "--add", "lightly", "greeting")

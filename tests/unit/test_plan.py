@@ -202,13 +202,20 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
     assert said.err.endswith(f"\ninstall it with: ebsif {' '.join(words)} --rebuild\n")
 
 
-def test_the_verdict_on_an_extension_that_is_changed(capsys):
-    """E-11: of many packages only one may be new, so the verdict counts those that are as before."""
+def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, capsys):
+    """E-11, docs D6: of many packages only one may be new, so the verdict counts the others; also those of the base."""
     rich = plan.Addition("rich", "15.0", "asked for")
-    plan.show(plan.Plan([rich], before=82), Namespace(module="A/1"), "COMMAND")
-    assert capsys.readouterr().out.splitlines() == [
-        "+ rich 15.0    asked for", "= 82 packages  as before",
-        "yes: A/1 can be installed: 83 packages (82 as before)"]
+    for unchanged in ("as before", "of the base, unchanged"):
+        plan.show(plan.Plan([rich], before=82, unchanged=unchanged), Namespace(module="A/1"), "COMMAND")
+        assert capsys.readouterr().out.splitlines() == [
+            "+ rich 15.0    asked for", f"= 82 packages  {unchanged}",
+            f"yes: A/1 can be installed: 83 packages (82 {unchanged})"]
+    monkeypatch.setattr(running, "install", Eb({"einops 0.8": True, "hand 1.0": True}))
+    base = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
+    eb_prefix.install(base, ["hand==1.0"], text="")
+    assert main(["extend", base, "--add", "einops", "--name", "mine", "--check"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "+ einops 0.8  asked for", "= 1 package   of the base, unchanged"]
 
 
 def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):

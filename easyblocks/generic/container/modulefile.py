@@ -16,6 +16,7 @@ from .record import lockfile
 from .parameters import LISTED_PACKAGES
 from .install import FILES
 from .settings import ModuleSettings
+from .requirements import package_lines, package_name
 from .tables import CONSTRAINT_VARIABLES, INIT_CONDA_MANUAL
 from .texts import shown_module
 from .usersoftware import USER_SOFTWARE_VARIABLE
@@ -52,8 +53,11 @@ class ModuleFile(ModuleSettings):
     @property
     def help_sections(self) -> List[str]:
         """The sections of the help text on this container."""
-        spec, name = self.spec, shown_module(self.module)
-        sections = [
+        spec, name = self.spec, self.short_name
+        sections = []
+        if self.added:
+            sections.append("Packages that were added to the image: %s." % ', '.join(self.added))
+        sections += [
             "The image is %s. To run a command in the container, and to start a shell there:\n\n"
             "    singularity exec $SIF COMMAND\n    start-shell" % spec.image_name]
         if spec.venv:
@@ -97,6 +101,21 @@ class ModuleFile(ModuleSettings):
         if spec.support_level:
             sections.append("Support: %s" % spec.support_level)
         return sections
+
+    @property
+    def short_name(self) -> str:
+        """The shortest name by which the module can be loaded."""
+        name = shown_module(self.module)
+        aliases = [os.path.join(os.path.dirname(name), alias) for alias in self.spec.aliases]
+        return min(aliases + [name], key=len)
+
+    @property
+    def added(self) -> List[str]:
+        """The packages that were asked for, with their versions, and how many more there are."""
+        versions = {name: version for name, version in self.record.venv_versions.items() if is_package(name, version)}
+        names = sorted(set(map(package_name, package_lines(self.record.stages))).intersection(versions))
+        more = len(set(versions).difference(names, ['pip', 'setuptools', 'wheel']))
+        return ['%s %s' % (name, versions[name]) for name in names] + ['and %d more' % more] * bool(names and more)
 
     @property
     def cache_lines(self) -> List[str]:

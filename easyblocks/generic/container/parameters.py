@@ -465,7 +465,7 @@ CONTAINER_PARAMETERS = {
         {}, "Host libraries to bind, each 'if_missing' (the image has no library of that name) or 'if_newer' (it has "
         "none, or an older one)", check=library_binds_problem),
     'listed_packages': Parameter(
-        'all', "Python packages that the module lists as extensions: %s" % ', '.join(LISTED_PACKAGES),
+        'user_software', "Python packages that the module lists as extensions: %s" % ', '.join(LISTED_PACKAGES),
         choices=tuple(LISTED_PACKAGES)),
     'lustre_striping': Parameter(
         STRIPING, "Options of `lfs setstripe` for the image and packed user software on Lustre; an empty list leaves "

@@ -165,6 +165,12 @@ def escape_bind(path: str) -> str:
     return path.replace(',', '\\,').replace(':', '\\:')
 
 
+def first_sentence(text: str) -> Tuple[str, str]:
+    """Return the first sentence of a text, and the others, each as one line."""
+    sentence, _, others = re.sub(r'(?<=[.!?])\s+(?=[A-Z])', '\0', text.strip(), count=1).partition('\0')
+    return ' '.join(sentence.split()), ' '.join(others.split())
+
+
 def without_templates(text: str) -> str:
     """Return a text in which EasyBuild finds no templates: % is escaped only where a template would begin."""
     return re.sub(r'%(?=%*\()', '%%', text)

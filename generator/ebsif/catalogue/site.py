@@ -236,7 +236,7 @@ class Site(Model):
         [], description="packages of images that requirements can't replace, besides those that are compiled or built "
                         "for the machine")
     listed_packages: Literal["all", "user_software", "none"] = Field(
-        "all", description="Python packages that modules list as extensions (module spider, module avail)")
+        "user_software", description="Python packages that modules list as extensions (module spider, module avail)")
     wrappers_load: bool = Field(
         False, description="whether wrappers that are called by their path work without the loaded module")
     why: dict[SingleLine, SingleLine] = Field(

@@ -15,22 +15,26 @@ from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
+from easybuild.easyblocks.generic.container.texts import system_names
 from pydantic import ValidationError
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import Stage, as_parameter
+from ebsif.catalogue.records import Stage, as_parameter, system_of
 from ebsif.eb import framework
 from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import lock, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import WRITTEN, Installation
 from ebsif.packages.formats.wanted import Image
+from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 
 TODAY = "%Y%m%d"
-# Ends the description of an extension.
-ADDITION = "\nWith additional packages of the user's choice."
+# The beginning of the description of an extension, before that of its base, and how many packages it names.
+ADDITION = re.compile(r"\A.+?,\s+on\s+top\s+of\s+\S+\.\s+", re.DOTALL)
+MOST_NAMES = 4
+LINE = 100  # of the description
 # The name of a stage that installs nothing.
 COMMANDS = "commands"
 HEADER = WRITTEN + "{}`: yours to change."
@@ -136,7 +140,7 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
             raise ExtendingError(f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
                                  f"(properties of a stage: {', '.join(Stage.model_fields)})") from None
     description = container.fill(container.description or container.name).strip()
-    description = f"{description.removesuffix(ADDITION)}{ADDITION}"
+    description = f"{purpose(container, wanted)}\n{ADDITION.sub('', description)}"
     # the name of the image does not change with that of the module, nor where it is if the site has it
     image = container.site.extension_image if container.image_kind != "central" else "central"
     # the user's module is new and visible, whatever has become of its base
@@ -145,6 +149,20 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
     return container.replace(
         file=container.file_name, image=image, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
         description=description, aliases=[f"{container.full_version}-{name}", name], archived=None, warnings=warnings)
+
+
+def purpose(container: Container, wanted: Union[Sequence, dict]) -> str:
+    """Return the first sentence of the description of an extension: what was added, on which base."""
+    installed = places.known(places.directories_of_modules(), container.module)[:1]
+    own = {name for one in installed if not one.damage for name in names_in(one.record.stages)}
+    names = [] if isinstance(wanted, dict) else sorted(names_in(list(wanted)) - own)
+    names += system_names(system_of(container.system_packages).packages)
+    more = [f"{len(names) - MOST_NAMES} more packages"] if len(names) > MOST_NAMES + 1 else []
+    listed = names[:MOST_NAMES] + more if more else names
+    what = " and ".join(filter(None, [", ".join(listed[:-1]), *listed[-1:]])) or "packages of a user"
+    base = f"{container.name}/{container.aliases[0]}" if container.aliases else container.module
+    start, end = f"{container.name} {container.version} with {what},", f"on top of {base}."
+    return start + (" " if len(start) + len(end) < LINE else "\n") + end
 
 
 def on_top(container: Container, wanted: list, name: str) -> list:

@@ -259,7 +259,9 @@ def show_plan(request: Request, extension: Extension, date: str,
     elif known:
         planned = known(container)
     else:
-        planned = plan.check(container, request.more, request.image, extension.kept, extension.variables())
+        of_base = [] if extension.kept else packages_of_base(extension)
+        planned = plan.check(container, request.more, request.image, extension.kept or of_base, extension.variables())
+        planned.unchanged = "of the base, unchanged" if of_base else planned.unchanged
     is_replaced = not request.again and places.installed_as(module) is not None
     if is_replaced:
         output.note(f"{module} is installed already, with other packages: it would be replaced")
@@ -269,6 +271,12 @@ def show_plan(request: Request, extension: Extension, date: str,
     if wrong:
         output.note(f"but {wrong}")
     return FOUND if planned.problem else 0
+
+
+def packages_of_base(extension: Extension) -> list[str]:
+    """Return the packages that the base of an extension has besides its image, where that is installed."""
+    installed = places.known(places.directories_of_modules(), extension.base.module)[:1]
+    return [line for one in installed if not one.damage for line in one.record.venv_packages]
 
 
 def nothing_to_do(installation: Installation, state: str = "has these packages already") -> int:

@@ -41,13 +41,15 @@ class Plan:
     What pip would do: the packages to install, sorted by the reason, then by name, and those that are there.
 
     `there` are packages that were asked for and are in the image, `before` is the number of packages of the extension
-    that is changed which stay. `system` are the packages of the image's distribution. `problem` is why the packages
-    can't be installed, `artifacts` are the files that pip would install, as `artifacts_in` returns them.
+    that is changed, or of the base, which stay: they are `unchanged`. `system` are the packages of the image's
+    distribution. `problem` is why the packages can't be installed, `artifacts` are the files that pip would install, as
+    `artifacts_in` returns them.
     """
 
     added: list[Addition] = field(default_factory=list)
     there: list[tuple[str, str]] = field(default_factory=list)
     before: int = 0
+    unchanged: str = "as before"
     system: LayerRecord = field(default_factory=LayerRecord)
     problem: str = ""
     artifacts: dict[str, dict] = field(default_factory=dict)
@@ -133,7 +135,7 @@ def show_packages(plan: Plan) -> None:
     """Print the packages of a plan."""
     rows = [("+", f"{one.name} {one.version}", one.why) for one in plan.added]
     rows += [("=", f"{name} {version}", "in the image") for name, version in plan.there]
-    rows += [("=", output.format_count(plan.before, "package"), "as before")] if plan.before else []
+    rows += [("=", output.format_count(plan.before, "package"), plan.unchanged)] if plan.before else []
     rows += system_rows(plan.system)
     width = max((len(package) for _, package, _ in rows), default=0)
     for sign, package, why in rows:
@@ -159,7 +161,7 @@ def show(plan: Plan, container: Container, command: str) -> None:
         counts = [output.format_count(count, what) for count, what in ((number, "package"), (system, "system package"))
                   if count or (what == "package" and not system)]
         print(f"yes: {container.module} can be installed: {' and '.join(counts)}"
-              f"{f' ({plan.before} as before)' if plan.before else ''}"
+              f"{f' ({plan.before} {plan.unchanged})' if plan.before else ''}"
               f"{SEE_WARNING if plan.warned else ''}")
         output.hint(f"install it with: {command}")
         return

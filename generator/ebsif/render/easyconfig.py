@@ -30,7 +30,7 @@ HEADER = "# Rendered by ebsif from the catalogue of the site {site}: change it t
 # Values that the easyblocks have without the parameter; empty values are left out anyway.
 DEFAULT_VALUES = {
     "image": "own", "init": "image", "gpu_option": True, "scheduler": "slurm", "lustre_striping": list(STRIPING),
-    "one_container": "refuse", "listed_packages": "all", "wrappers_load": False, "node_caches": list(NODE)}
+    "one_container": "refuse", "listed_packages": "user_software", "wrappers_load": False, "node_caches": list(NODE)}
 
 
 # The download instructions for an image in directories of the site; the easyblock adds the searched directories.

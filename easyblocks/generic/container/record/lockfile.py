@@ -18,6 +18,8 @@ from ..written import Unfit, read_regular
 
 # Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
+# what comes first in the file
+FIRST = ('module', 'image', 'versions')
 
 # What a copy of it has instead of the suffix of the easyconfig that repeats the installation, in the same directory.
 COPY_SUFFIX = '.lock.json'
@@ -200,9 +202,11 @@ class Record(Fields):
 
     @property
     def text(self) -> str:
-        """The text of the file; the same content always gives the same text."""
-        return json.dumps(
-            self.content, indent=2, sort_keys=True, default=lambda one: one.content) + '\n'
+        """The text of the file, which begins with what people look for; the same content always gives the same text."""
+        content = json.loads(json.dumps(self.content, sort_keys=True, default=lambda one: one.content))
+        ordered = {key: content[key] for key in FIRST if key in content}
+        ordered.update(content)
+        return json.dumps(ordered, indent=2) + '\n'
 
     @property
     def module_name(self) -> Optional[str]:

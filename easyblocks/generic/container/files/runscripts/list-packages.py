@@ -1,22 +1,41 @@
-"""Run in the container by list-packages: run `pip list`, or list names and versions if there is no pip."""
+"""
+Run in the container by list-packages: list packages with their versions, and where they are.
+
+With options, and for a Python that can't tell where packages are, run `pip list`.
+"""
 import importlib.util
+import os
+import re
 import runpy
 import sys
 
-# like `python -m`: don't import modules from this directory
-del sys.path[0]
-if importlib.util.find_spec('pip'):
-    sys.argv = ['pip', 'list'] + sys.argv[1:]
-    runpy.run_module('pip', run_name='__main__', alter_sys=True)
-elif sys.argv[1:]:
-    sys.exit("list-packages: the Python of this container has no pip, so its options can't be used: leave out %s"
-             % ' '.join(sys.argv[1:]))
-else:
-    try:
-        from importlib.metadata import distributions  # novermin: runs in the image, not with EasyBuild
-    except ImportError as error:
-        sys.exit("list-packages: the Python of this container can't list its packages: %s" % error)
+USER_SOFTWARE = '/user-software'
 
+
+def run_pip():
+    """Run `pip list` with the options of this program; end with a message if there is no pip."""
+    if importlib.util.find_spec('pip'):
+        sys.argv = ['pip', 'list'] + sys.argv[1:]
+        runpy.run_module('pip', run_name='__main__', alter_sys=True)
+    elif sys.argv[1:]:
+        sys.exit("list-packages: the Python of this container has no pip, so its options can't be used: leave out %s"
+                 % ' '.join(sys.argv[1:]))
+    else:
+        sys.exit("list-packages: the Python of this container is too old to list its packages without pip")
+
+
+def place_of(distribution):
+    """Return where a package is, in words."""
+    folder = str(distribution.locate_file(''))
+    environment = os.environ.get('VIRTUAL_ENV', '')
+    for start, words in ((USER_SOFTWARE, 'user software'), (environment, 'environment')):
+        if start and (folder + '/').startswith(start + '/'):
+            return words
+    return 'image'
+
+
+def packages(distributions):
+    """Return name, version and place of packages; of several with a name, those that Python imports."""
     found = {}
     for distribution in distributions():
         try:
@@ -24,9 +43,26 @@ else:
         except Exception:  # without METADATA, from Python 3.14 on; or a file that is no text
             metadata = None
         if metadata and metadata.get('Name'):
-            found.setdefault(metadata['Name'], metadata.get('Version') or 'unknown')
-    width = max([len(name) for name in found] + [len('Package')])
-    print('%-*s %s' % (width, 'Package', 'Version'))
-    print('-' * width, '-' * len('Version'))
-    for name in sorted(found, key=str.lower):
-        print('%-*s %s' % (width, name, found[name]))
+            name = metadata['Name']
+            found.setdefault(re.sub('[-_.]+', '-', name).lower(), (
+                name, metadata.get('Version') or 'unknown', place_of(distribution)))
+    return [found[name] for name in sorted(found)]
+
+
+def print_table(rows):
+    """Print rows in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows[:1] + [['-' * width for width in widths]] + rows[1:]:
+        print(' '.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+# like `python -m`: don't import modules from this directory
+del sys.path[0]
+try:
+    from importlib.metadata import distributions  # novermin: runs in the image, not with EasyBuild
+except ImportError:
+    distributions = None
+if sys.argv[1:] or not distributions:
+    run_pip()
+else:
+    print_table([('Package', 'Version', 'From')] + packages(distributions))
