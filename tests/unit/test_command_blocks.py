@@ -194,7 +194,7 @@ def test_commands_and_options_of_ebsif_exist(known):
 # The names of commands and run scripts begin with these words, and hardly anything else in the documents does, except
 # for options.
 OF_MODULES = re.compile(
-    r"(?<!--)\b(?:(?:conda-python|container|extend|find|get|init-conda|list|make|remove|stage|start|unmake|with)-[\w-]+"
+    r"(?<!--)\b(?:(?:conda-python|container|extend|find|get|init-conda|list|make|remove|stage|start|unmake|with)-[\w-]+(?:\.py)?"
     r"|(?<=/runscripts/|\$RUNSCRIPTS/)[\w.-]+)")
 
 

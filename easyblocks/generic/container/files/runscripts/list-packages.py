@@ -28,6 +28,9 @@ def place_of(distribution):
     """Return where a package is, in words."""
     folder = str(distribution.locate_file(''))
     environment = os.environ.get('VIRTUAL_ENV', '')
+    # as make-venv creates it; an image may be a virtual environment itself
+    if not os.path.isdir(os.path.join(environment, 'host-bin')):
+        environment = ''
     for start, words in ((USER_SOFTWARE, 'user software'), (environment, 'environment')):
         if start and (folder + '/').startswith(start + '/'):
             return words
