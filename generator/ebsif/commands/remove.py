@@ -6,8 +6,8 @@ kernels in your list. A module that is loaded, or whose image other modules need
 searched in EasyBuild's prefix, on MODULEPATH, and in the directories that --users names.
 
 The name of an extension is its newest one. With --older, all earlier ones are removed, and the newest one stays. If an
-earlier one has packages that the newest one never had, they are named, and with --yes, that one stays, too. The exit
-status is 1 if you don't confirm, or something stays.
+earlier one has packages that the newest one never had, or files that you have added by hand, they are named, and with
+--yes, that one stays, too. The exit status is 1 if you don't confirm, or something stays.
 """
 
 import os

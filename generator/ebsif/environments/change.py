@@ -18,7 +18,7 @@ from ebsif.catalogue.site import Site
 from ebsif.environments import bases
 from ebsif.environments import extension as extensions
 from ebsif.errors import EbsifError
-from ebsif.installed import current
+from ebsif.installed import current, ownfiles
 from ebsif.installed.names import Names
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
@@ -228,7 +228,7 @@ def lines_for(added: Mapping[str, Package]) -> list[str]:
 
 
 def report_left_behind(installation: Installation, name: str, wanted: Sequence) -> None:
-    """Name the packages added by hand to an installation that a new extension of a name, with what is wanted, lacks."""
+    """Name what was added by hand to an installation that a new extension of a name, with what is wanted, lacks."""
     before = set(installation.record.venv_versions)
     added = {one: package for one, package in (current.packages_of(installation) or {}).items()
              if one not in before | venv.TOOLS}
@@ -238,6 +238,7 @@ def report_left_behind(installation: Installation, name: str, wanted: Sequence) 
         output.note(f"{installation.module} has packages that were added by hand, which are not taken along: "
                     f"{', '.join(lines)} (to add them once it is installed: ebsif extend {name} --add "
                     f"{shlex.join(lines)})")
+    ownfiles.report_left_behind(installation)
 
 
 # --- changes

@@ -17,7 +17,7 @@ from ebsif.environments.change import Environment
 from ebsif.environments.extension import Companion, ExtendingError, Extension
 from ebsif.environments.making import Request
 from ebsif.errors import FOUND, UsageError
-from ebsif.installed import places
+from ebsif.installed import ownfiles, places
 from ebsif.installed.names import shown
 from ebsif.installed.places import Installation
 from ebsif.packages import requirements, venv
@@ -176,6 +176,9 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
     names = wish.request.names
     container = bases.of_installation(installation, names.site)
     environment = change.environment_of(installation, container, names, names.site)
+    if not (is_change and wish.request.rebuild):
+        # eb keeps what is in the place of a reinstallation
+        ownfiles.report_left_behind(installation)
     if not is_accepted(wish, container, environment.packages):
         return DECLINED
     if is_change:

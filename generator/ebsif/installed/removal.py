@@ -17,7 +17,7 @@ from easybuild.easyblocks.generic.container.texts import shown_module, system_na
 
 from ebsif import files
 from ebsif.errors import EbsifError
-from ebsif.installed import current, places
+from ebsif.installed import current, ownfiles, places
 from ebsif.installed.places import BESIDE, WRITTEN, Installation, shown
 from ebsif.packages import venv
 from ebsif.packages.requirements import names_in
@@ -153,10 +153,10 @@ def heirs(installation: Installation, staying: Sequence[Installation],
 
 def not_in(newest: Installation, older: Sequence[Installation]) -> dict[Installation, list[str]]:
     """
-    Return the packages that earlier extensions have and the newest one doesn't, by extension.
+    Return the packages and files that earlier extensions have and the newest one doesn't, by extension.
 
     What the newest one was made from counts only for packages that were added by hand: the others were there, and a
-    person has removed them.
+    person has removed them. Of files, only those count that were added by hand.
     """
     by_name = {one.recorded_name: one for one in older}
     current_one, ancestors = newest, set()
@@ -174,8 +174,9 @@ def not_in(newest: Installation, older: Sequence[Installation]) -> dict[Installa
         if one.recorded_name not in ancestors:
             wanted |= now.intersection(names_in(one.record.stages))
             wanted |= set(system_names(one.record.system_layer.requested))
-        if wanted - there:
-            found[one] = sorted(wanted - there)
+        files = set(ownfiles.of(one)).difference(ownfiles.of(newest))
+        if wanted - there or files:
+            found[one] = sorted(wanted - there) + sorted(files)
     return found
 
 
