@@ -86,7 +86,7 @@ def test_what_can_not_be_imported(place, site, tmp_path):
     assert "nevertheless" not in result.stderr
     said = " ".join(site.run(["ebsif", "doctor", "--installed", site.prefix / "eb"], check=False).stdout.split())
     assert "tower in user software can't be imported (RuntimeError: operator vision::nms does not exist; " in said
-    assert f"Take the build for it: ebsif extend {MODULE} --add '--extra-index-url " in said
+    assert "Take the build for it: ebsif extend mine --add '--extra-index-url " in said
     # student 3: the command that was printed, with the index of these wheels
     make_wheel(tmp_path, "torchvision", "0.28+cpu", ["torch==2.13.0"], more={"vision_c.so": ""})
     (site.work / "bad.txt").write_text("torch\ntower\ntorchvision==0.28\n")

@@ -84,7 +84,7 @@ def test_programs_that_mount_images(installations):
         ours = f"{root}/share/ebsif/mounters/squashfuse_ll"
         found = installed.site.bash(f"""
             show() {{ "$@" bash -c 'type -P squashfuse_ll'; }}
-            module show {module} 2>&1 | grep -o '{ours}'
+            module show {module} 2>&1 | grep -o '{ours}' | sort -u
             before=$PATH
             module load {module}; show; module unload {module}
             [[ $PATH == "$before" ]] && show && show {root}/bin/with-module""").stdout.split()

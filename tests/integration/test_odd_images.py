@@ -46,7 +46,7 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "with-module", "sort", "tac"}
     # containers read their variables there; none is for users
     assert {path.name for path in (root / "runscripts").iterdir()} == {
-        "find-caches", "get-master", "schedulers", "stage-software"}
+        "find-caches", "get-master", "schedulers", "show-help", "stage-software"}
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
     script = """
         sort /mnt/text

@@ -21,7 +21,7 @@ refuse() {
 # help_if_asked ARGUMENT...: if the first argument asks for help, print the comment at the top of the command and exit.
 help_if_asked() {
     [[ "${1:-}" == -h || "${1:-}" == --help ]] || return 0
-    exec /bin/sh "$ebsif_root/runscripts/show-help" "$0"
+    exec "$ebsif_root/runscripts/show-help" "$0"
 }
 
 # Commands to reload the module with any modules tool (a second `module load` does nothing in Environment Modules).
