@@ -108,6 +108,8 @@ def test_an_alias_that_ends_while_the_module_is_hidden_or_shown(software):
     software.install("1.0", "y", "z")
     assert software.install(".1.0", "z", earlier=["y", "z"]) == {"z": "P/.1.0"}
     assert software.install("1.0", earlier=["z"]) == {}
+    # no empty file stays
+    assert not (software.folder / software.DOT_MODULERC).exists()
 
 
 def test_an_alias_in_the_other_syntax(software, tmp_path):

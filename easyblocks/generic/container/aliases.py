@@ -43,8 +43,7 @@ def update_modulerc(generator: Any, mod_filepath: str, module: str, aliases: Lis
         ended = set(earlier_aliases).difference(own, aliases)
         text = without_aliases(text, names.both, ended)
         names.warn_of_others(text, {*own, *aliases})
-        if text != before:
-            write_whole(names.path, text)
+        write_modulerc(names.path, text, before)
         for path in {os.path.join(names.folder, name) for name in modulerc.FILES}.difference([names.path]):
             names.remove_from(path, ended.union(own, [names.shown_version]))
 
@@ -116,12 +115,15 @@ class ModuleNames:
         for name in self.both:
             if name != self.module:
                 text = modulerc.without_module(text, name)
-        if text == before:
-            return
-        if modulerc.is_empty(text):
-            remove_file(path)
-        else:
-            write_whole(path, text)
+        write_modulerc(path, text, before)
+
+
+def write_modulerc(path: str, text: str, before: str) -> None:
+    """Write the text of a .modulerc file, if it is another one than before; remove a file in which nothing is left."""
+    if text != before and modulerc.is_empty(text):
+        remove_file(path)
+    elif text != before:
+        write_whole(path, text)
 
 
 def without_alias_of_others(text: str, module: str, alias: str) -> str:
