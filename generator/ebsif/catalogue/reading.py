@@ -152,8 +152,8 @@ def unread(*directories: Path) -> list[Problem]:
         # a site that extends another one may replace its files
         beside = [path for directory in directories if directory.name == last.parent.parent.name
                   for path in [directory / "containers" / last.name] if path not in chain]
-        found += [Problem(path, 1, f"isn't read, because {last} replaces it: name this catalogue before that one, or "
-                          "write 'extends: true' in that file") for path in beside if path.is_file() and extends(path)]
+        found += [Problem(path, 1, f"isn't read, because {last} replaces it: name this catalogue before that one")
+                  for path in beside if path.is_file() and extends(path)]
     return found
 
 
