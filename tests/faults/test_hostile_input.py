@@ -239,8 +239,7 @@ def test_metadata_of_an_image(place, texts):
         path="/images/julia-1.11.sif", resolved="/images/julia-1.11.sif", size=1, system=text,
         labels={"org.opencontainers.image.version": text, "org.opencontainers.image.url": text, text: text},
         components={"rocm": text, "cuda": text},
-        python={"version": text, "prefix": "/opt/x", "base_prefix": "/opt/x",
-                "packages": dict.fromkeys(["torch", text], text)},
+        python=inspection.Python(text, "/opt/x", "/opt/x", dict.fromkeys(["torch", text], text)),
         init="image")
     status = type("Status", (), {"st_mtime": 0})()
     with pytest.MonkeyPatch.context() as patch:

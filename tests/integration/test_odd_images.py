@@ -142,7 +142,7 @@ def test_an_image_like_cotainrs(place, wheels, small_image):
     found = inspection.inspect(small_image("cotainr"), checksum=False)
     assert found.init == "image"
     assert found.labels["cotainr.version"] == "2025.3.0"
-    assert found.python["prefix"] == "/opt/conda/envs/conda_container_env"
+    assert found.python.prefix == "/opt/conda/envs/conda_container_env"
     site = place("cotainr")
     text = "requirements = ['byhand']\nvenv_name = 'mine'\nwrappers = ['python']\n"
     site.eb(easyconfig(site, text, "ContainerVenv"), **wheel_settings(wheels))

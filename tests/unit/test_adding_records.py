@@ -1,5 +1,6 @@
 """`ebsif add`: values taken from file names, labels and packages; a record is written completely or not at all."""
 
+import dataclasses
 import hashlib
 import io
 import re
@@ -33,8 +34,7 @@ containers:
 
 def found(name="x.sif", packages=None, labels=None, init="image", **values):
     """Return an inspection of an image with that name."""
-    python = None if init == "none" else {"version": "3.12.1", "prefix": "/opt/x", "base_prefix": "/opt/x",
-                                          "packages": packages or {}, "missing": []}
+    python = None if init == "none" else inspection.Python("3.12.1", "/opt/x", "/opt/x", packages or {})
     return inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, python=python, init=init,
                                  labels=labels or {}, **values)
 
@@ -145,7 +145,7 @@ def test_labels_of_new_software():
 def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
     """Admin 3(e): no venv for an image whose Python can't create one, because the easyblock would refuse it."""
     image = found("tool-1.0.sif")
-    image.python.update(python)
+    image.python = dataclasses.replace(image.python, **python)
     proposal = adding.propose(image, [], name="Tool")
     assert proposal.new_family["venv"] is (reason is None)
     assert (reason or "") in proposal.reviews.get("venv", "")

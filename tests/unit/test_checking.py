@@ -453,7 +453,7 @@ def test_an_image_of_another_size(place, tmp_path):
     assert "tool-1.0.sif was truncated, so it is not the image of the record: it has 3 bytes, not 4" in one.text
 
 
-PYTHON = {"version": "3.12.1", "prefix": "/usr", "base_prefix": "/usr", "packages": {"torch": "2.7.0+rocm6.2"}}
+PYTHON = inspection.Python("3.12.1", "/usr", "/usr", {"torch": "2.7.0+rocm6.2"})
 OF_CONDA = "init: conda-manual\n    conda_env: x"
 CONTENTS = [
     ("python: 3.12\n    components: {torch: 2.7.0, rocm: 6.2}\n    python_packages: [torch]\n    wrappers: [tool]", []),
@@ -477,7 +477,7 @@ CONTENTS = [
 def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
     """I-03, admin 4: check --deep compares Python, environment, packages, components and programs with the record."""
     found = inspection.Inspection("", "", 1, python=PYTHON, components={"rocm": "6.2.4"},
-                                  conda=[{"prefix": "/opt/c/envs/x", "python": "3.10.1"}])
+                                  conda=[inspection.CondaEnvironment("/opt/c/envs/x", "3.10.1")])
     monkeypatch.setattr(inspection, "inspect", lambda path, checksum: found)
     monkeypatch.setattr(inspection, "programs", lambda found, names: set(names) & {"tool"})
     head = HEAD.replace("    init: image\n", "") if "init:" in lines else HEAD
@@ -495,7 +495,7 @@ def test_a_package_with_the_name_of_the_software(place, package, expected):
     """I-03: where `package` names the software's Python package, it is another one, whose version is its own."""
     settings = place(HEAD + package)
     (container,) = settings.containers(settings.site())
-    found = inspection.Inspection("", "", 1, python={**PYTHON, "packages": {"tool": "3"}})
+    found = inspection.Inspection("", "", 1, python=inspection.Python("3.12.1", "/usr", "/usr", {"tool": "3"}))
     assert list(contents.wrong_components(container, found)) == expected
 
 

@@ -1101,7 +1101,7 @@ def test_what_a_replaced_package_breaks_in_the_base(extension):
     """V-01: the user software of the module that is extended counts as well."""
     listing = description([["numpy", "2.0", ""]], compiled=["numpy"])
     extension.monkeypatch.setattr("ebsif.environments.replacing.image_of", str)
-    extension.monkeypatch.setattr("ebsif.images.inspection.python_of", lambda _: listing)
+    extension.monkeypatch.setattr("ebsif.images.inspection.python_of", lambda _: SimpleNamespace(listing=listing))
     extension.root = extension.install("requirements = ['torchmetrics']\n", ["torchmetrics"], BASE)
     command = ["extend", BASE, "--replace", "numpy==1.19.0", "--force", "--name", "rp", "--date", "20261122"]
     assert main([*command, "-o", "."]) == 0
@@ -1182,6 +1182,10 @@ def test_a_name_that_is_taken(extension, tmp_path):
     for packages, name in ((["Greeting", "numpy", "rich"], "mine"), (["rich"], "more"), (["rich"], "min")):
         values, said = extension.extend(BASE, "--add", *packages, "--name", name)
         assert (values["requirements"], said) == (packages, "")
+    # issue 60, 3: hyphens are taken
+    values, said = extension.extend(BASE, "--add", "rich", "--name", "my-own-env")
+    assert values["versionsuffix"].endswith("-my_own_env-20261122")
+    assert said.startswith("ebsif: the extension is called my_own_env, because")
     (tmp_path / "r.txt").write_text("numpy\nrich\n")
     values, said = extension.extend(BASE, "-r", "r.txt", "--name", "mine")
     assert values["requirements"] == ["numpy", "rich"]

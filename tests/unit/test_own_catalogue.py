@@ -188,7 +188,7 @@ def test_a_directory_as_of_the_ai_factory(place, monkeypatch):
         path.with_suffix(".json").write_text(json.dumps({"pip": [{"name": "torch", "version": "2.11.0"}]}))
     monkeypatch.setattr(inspection, "inspect", lambda path, checksum=True: inspection.Inspection(
         path=str(path), resolved=str(path.resolve()), size=9, init="venv-in-image",
-        python={"version": "3.12.3", "prefix": "/opt/venv", "base_prefix": "/usr", "packages": {}, "missing": []}))
+        python=inspection.Python("3.12.3", "/opt/venv", "/usr")))
     assert cli.main(["add", "images"]) == 0
     text = (place / "data/ebsif/catalogue/lumi/containers/lumi-multitorch.yaml").read_text()
     folder = f"{place}/images/lumi-multitorch-{release}"

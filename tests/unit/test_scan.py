@@ -72,7 +72,7 @@ def look(path, checksum=True):
     """Stand for an inspection of an image."""
     if "damaged" in path.read_text():
         raise inspection.InspectionError(f"{path} is not a SIF file: no magic")
-    python = {"version": "3.12.3", "prefix": "/opt/venv", "base_prefix": "/usr", "packages": {}, "missing": []}
+    python = inspection.Python("3.12.3", "/opt/venv", "/usr")
     return inspection.Inspection(path=str(path), resolved=str(path.resolve()), size=path.stat().st_size, python=python,
                                  init="venv-in-image")
 

@@ -48,13 +48,13 @@ def check_contents(container: Container, finding: Creator, inspector: Inspector)
 
 def environment_problems(container: Container, found: Inspection) -> Iterator[str]:
     """Yield how the Python environment of an image differs from the record."""
-    python = found.python and found.python["version"]
+    python = found.python and found.python.version
     if container.init in INIT_CONDA:
         prefix = f"{container.conda_root or CONDA_ROOT}/envs/{container.conda_env or container.name.lower()}"
-        there = {one["prefix"]: one["python"] for one in found.conda}
+        there = {one.prefix: one.python for one in found.conda}
         if found.conda_root and found.python:
             # the one that the image says how to activate
-            there[f"{found.conda_root}/envs/{found.conda_env}"] = found.python["version"]
+            there[f"{found.conda_root}/envs/{found.conda_env}"] = found.python.version
         if prefix not in there:
             yield f"no Conda environment {prefix} (it has: {', '.join(sorted(there)) or 'none'})"
             return

@@ -41,6 +41,7 @@ from ebsif.commands.options import (
     request_of,
 )
 from ebsif.environments import plan, requested
+from ebsif.environments.extension import typed_name
 from ebsif.environments.requested import NAME, Wish
 from ebsif.errors import UsageError
 from ebsif.report import output
@@ -146,8 +147,8 @@ def wish_of(options: Namespace) -> Wish:
     """Return what the options ask for."""
     properties = {"post": options.post, "verify": options.verify, "no_build_isolation": options.no_build_isolation}
     return Wish(
-        request_of(options), options.module, options.name, options.requirements, options.from_venv, options.from_lock,
-        options.extra, options.group, options.add, options.remove, options.apt, options.remove_apt,
+        request_of(options), options.module, typed_name(options.name), options.requirements, options.from_venv,
+        options.from_lock, options.extra, options.group, options.add, options.remove, options.apt, options.remove_apt,
         options.allow_upgrade, options.replace, options.force,
         {name: value for name, value in properties.items() if value})
 

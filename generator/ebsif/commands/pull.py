@@ -19,7 +19,7 @@ from easybuild.easyblocks.generic.container.record.lockfile import COPY_SUFFIX
 from ebsif.commands.options import add_outcome, add_settings, add_yes, request_of
 from ebsif.environments import artifact, making, repeating, trust
 from ebsif.environments.artifact import Artifact
-from ebsif.environments.extension import Companion, Extension, check_names
+from ebsif.environments.extension import Companion, Extension, check_names, typed_name
 from ebsif.environments.making import Request
 from ebsif.environments.plan import Plan
 from ebsif.errors import FOUND
@@ -55,7 +55,7 @@ def run(options: Namespace) -> int:
     with working("reading what is there"):
         found = artifact.read(open_repository(options.reference))
     record, request = found.record, request_of(options)
-    name = options.name or repeating.name_in(record)
+    name = typed_name(options.name) or repeating.name_in(record)
     check_names(name)
     making.begin(request)
     names = request.names

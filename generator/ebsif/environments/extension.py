@@ -29,6 +29,7 @@ from ebsif.installed.places import WRITTEN, Installation
 from ebsif.packages.formats.wanted import Image
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
+from ebsif.report import output
 
 TODAY = "%Y%m%d"
 # The beginning of the description of an extension, before that of its base, and how many packages it names.
@@ -243,6 +244,15 @@ def free_dates(earlier: Collection[str]) -> Iterator[str]:
     last = int(taken[-1].partition(".")[2] or 1) if taken else 0
     for number in itertools.count(last + 1):
         yield today if number == 1 else f"{today}.{number}"
+
+
+def typed_name(name: Optional[str]) -> Optional[str]:
+    """Return the name of an extension as somebody types it, with _ in place of hyphens; say so."""
+    if not name or "-" not in name:
+        return name
+    changed = name.replace("-", "_")
+    output.note(f"the extension is called {changed}, because a hyphen separates the parts of a version")
+    return changed
 
 
 def check_names(name: str, date: Optional[str] = None) -> None:

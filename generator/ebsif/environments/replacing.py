@@ -152,7 +152,7 @@ def packages_of(container: Container, image: Optional[Path]) -> "tuple[Packages,
     """Return the packages of an image, and why some are kept, by normalized name; raise an error if it isn't here."""
     from easybuild.easyblocks.generic.container.packages import Packages
 
-    there = Packages.from_listing(inspection.python_of(image or image_of(container)))
+    there = Packages.from_listing(inspection.python_of(image or image_of(container)).listing)
     return there, there.bound([*keep_packages(container), *container.parameters.get("keep_packages", [])])
 
 

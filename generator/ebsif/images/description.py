@@ -55,17 +55,16 @@ def lines_of_python(found: Inspection) -> Iterator[tuple[str, str]]:
     """Yield the lines about Python and its activation."""
     python = found.python
     if python:
-        venv = ", a venv" if python["prefix"] != python["base_prefix"] else ""
-        yield "python", f"{python['version']} in {python['prefix']}{venv}"
-        if python["missing"]:
-            yield "  without", ", ".join(python["missing"])
-        yield "packages", f"{len(python['packages'])} (--json lists them)"
+        yield "python", f"{python.version} in {python.prefix}{', a venv' if python.is_venv else ''}"
+        if python.missing:
+            yield "  without", ", ".join(python.missing)
+        yield "packages", f"{len(python.packages)} (--json lists them)"
     else:
         yield "python", "none"
     for environment in found.conda:
-        default = ", the default" if python and python["prefix"] == environment["prefix"] else ""
-        version = f" with Python {environment['python']}" if environment["python"] else ""
-        yield "conda", f"{environment['prefix']}{version}{default}"
+        default = ", the default" if python and python.prefix == environment.prefix else ""
+        version = f" with Python {environment.python}" if environment.python else ""
+        yield "conda", f"{environment.prefix}{version}{default}"
     yield "activation", found.init
     for name in ("WITH_CONDA", "PYTHONPATH", "LD_PRELOAD"):
         if found.environment.get(name):

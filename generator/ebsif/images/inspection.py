@@ -6,7 +6,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Optional
 
@@ -47,6 +47,45 @@ class InspectionError(EbsifError):
     """An image can't be inspected; the message says why and what to do."""
 
 
+@dataclass(frozen=True)
+class Python:
+    """
+    The Python of an image, as the easyblocks' program installed-packages.py describes it.
+
+    `packages` are versions by name, `missing` modules of the standard library, and `compiled` packages with binaries;
+    `needs` are what packages require.
+    """
+
+    version: str
+    prefix: str
+    base_prefix: str
+    packages: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    executable: str = ""
+    purelib: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    compiled: list[str] = field(default_factory=list)
+    needs: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def is_venv(self) -> bool:
+        """Whether it is the Python of a virtual environment."""
+        return self.prefix != self.base_prefix
+
+    @property
+    def listing(self) -> dict[str, Any]:
+        """What the program prints, for the easyblocks."""
+        return {**asdict(self), "packages": [[name, version, ""] for name, version in self.packages.items()]}
+
+
+@dataclass(frozen=True)
+class CondaEnvironment:
+    """A Conda environment in an image, and the version of its Python; empty if it has none."""
+
+    prefix: str
+    python: str
+
+
 @dataclass
 class Inspection:
     """
@@ -60,21 +99,21 @@ class Inspection:
     resolved: str
     size: int
     sha256: Optional[str] = None
-    labels: dict = field(default_factory=dict)
-    entry_point: dict = field(default_factory=dict)
-    signers: list = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    entry_point: dict[str, str] = field(default_factory=dict)
+    signers: list[str] = field(default_factory=list)
     system: str = ""
     bash: str = ""
-    environment: dict = field(default_factory=dict)
-    components: dict = field(default_factory=dict)
-    plugins: list = field(default_factory=list)
-    libraries: list = field(default_factory=list)
-    python: Optional[dict] = None
+    environment: dict[str, str] = field(default_factory=dict)
+    components: dict[str, str] = field(default_factory=dict)
+    plugins: list[str] = field(default_factory=list)
+    libraries: list[str] = field(default_factory=list)
+    python: Optional[Python] = None
     init: str = INIT_NONE
     conda_root: Optional[str] = None
     conda_env: Optional[str] = None
-    conda: list = field(default_factory=list)
-    listed: dict = field(default_factory=dict)
+    conda: list[CondaEnvironment] = field(default_factory=list)
+    listed: dict[str, dict[str, str]] = field(default_factory=dict)
     listed_in: str = ""
     source: Optional[str] = None
     created: Optional[str] = None
@@ -193,7 +232,7 @@ def read_line(found: Inspection, name: str, value: str) -> None:
         setattr(found, name, value)
     elif name == "conda":
         prefix, _, version = value.rpartition(" ")
-        found.conda.append({"prefix": prefix, "python": version})
+        found.conda.append(CondaEnvironment(prefix, version))
     elif name not in ("end", "list"):
         found.components[name] = value
 
@@ -209,7 +248,7 @@ def read_python(found: Inspection) -> None:
     if conda:
         found.conda_root, found.conda_env = conda.groups()
         prefix = f"{found.conda_root}/envs/{found.conda_env}"
-        if own and own["prefix"] == prefix:
+        if own and own.prefix == prefix:
             found.python, found.init = own, INIT_IMAGE
             return
         activated = python_in(run_in_image(found, "bash", "-c", start, "bash", activation, text=program))
@@ -218,12 +257,12 @@ def read_python(found: Inspection) -> None:
             return
     found.python = own
     if own:
-        found.init = INIT_IMAGE if own["prefix"] == own["base_prefix"] else INIT_VENV_IN_IMAGE
+        found.init = INIT_VENV_IN_IMAGE if own.is_venv else INIT_IMAGE
 
 
-def python_of(path: Path) -> dict[str, Any]:
+def python_of(path: Path) -> Python:
     """
-    Return what the easyblocks' program installed-packages.py prints for the Python of an image.
+    Return the Python of an image.
 
     Raise InspectionError if the image can't be started, or has no Python.
     """
@@ -234,27 +273,27 @@ def python_of(path: Path) -> dict[str, Any]:
     read_python(found)
     if not found.python:
         raise InspectionError(f"no Python can be started in {path}")
-    packages = [[name, version, ""] for name, version in found.python["packages"].items()]
-    return {**found.python, "packages": packages}
+    return found.python
 
 
 def programs(found: Inspection, names: Collection[str]) -> set[str]:
     """Return those of the names or paths that are programs in an image."""
-    folder = f"{found.python['prefix']}/bin" if found.python else "/bin"
+    folder = f"{found.python.prefix}/bin" if found.python else "/bin"
     result = run_in_image(found, "sh", "-c", probe("present-programs.sh"), "sh", folder, *names)
     return set(result.stdout.split("\n")) & set(names)
 
 
-def python_in(result: Done) -> Optional[dict[str, Any]]:
-    """Return the output of the Python probe, with package versions by name; None if it did not run."""
+def python_in(result: Done) -> Optional[Python]:
+    """Return what the Python probe has printed; None if it did not run."""
     from easybuild.easyblocks.generic.container.packages import Packages
     from easybuild.easyblocks.generic.container.written import Unfit
 
     try:
-        python, packages = Packages.read(result.stdout), Packages.from_output(result.stdout)
+        printed, packages = Packages.read(result.stdout), Packages.from_output(result.stdout)
     except Unfit:
         return None
-    return {**python, "packages": {name: version for name, version, _ in packages.values()}}
+    known = {one.name: printed[one.name] for one in fields(Python) if one.name in printed}
+    return Python(**{**known, "packages": {name: version for name, version, _ in packages.values()}})
 
 
 def probe(name: str) -> str:

@@ -48,7 +48,7 @@ class Image:
     @property
     def python(self) -> Optional[str]:
         """Version of the image's Python, such as 3.12."""
-        return ".".join(self.found.python["version"].split(".")[:2]) if self.found.python else None
+        return ".".join(self.found.python.version.split(".")[:2]) if self.found.python else None
 
     def version_of(self, software: str, package: Optional[str] = None) -> tuple[str, Optional[str]]:
         """Return the version of the software, and what to review about it. Raise AddingError if nobody knows it."""
@@ -178,7 +178,7 @@ def take_python(image: Image, candidate: Candidate, fields: Fields, values: dict
     if python and (differ or python != candidate.defaults["python"]):
         values["python"] = python
     if differ and image.found.python:
-        reviews["python"] = f"from the file name; in the image it is {image.found.python['version']}"
+        reviews["python"] = f"from the file name; in the image it is {image.found.python.version}"
 
 
 def components_of(found: Inspection, document: CatalogueFile, fields: Fields) -> tuple[Fields, list[str]]:
@@ -191,9 +191,9 @@ def components_of(found: Inspection, document: CatalogueFile, fields: Fields) ->
     # packages that are components in other records of this name
     packages = {**versions_by_name(found.listed), **packages_of(found)}
     for key in sorted({key for record in document.containers for key in document.values_of(record)["components"]}):
-        version = packages.get(normal_name(key))
-        if version and key not in components:
-            components[key] = version
+        listed_version = packages.get(normal_name(key))
+        if listed_version and key not in components:
+            components[key] = listed_version
     return components, differing
 
 
@@ -268,7 +268,7 @@ def python_of(image: Image, name: str, reviews: Fields) -> dict[str, Any]:
     if package and package != normal_name(name):
         family["package"] = package
     if found.python:
-        reason = why_no_venv(found.python)
+        reason = why_no_venv(found.python.listing)
         family.update(venv=not reason, python=image.python)
         if reason:
             reviews["venv"] = reason

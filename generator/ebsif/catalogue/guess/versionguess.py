@@ -28,7 +28,8 @@ LABEL = re.compile(
 
 def packages_of(found: Inspection) -> dict[str, str]:
     """Return the versions of the Python packages in an image by normalized name."""
-    return {normal_name(name): version for name, version in (found.python or {}).get("packages", {}).items()}
+    packages = found.python.packages if found.python else {}
+    return {normal_name(name): version for name, version in packages.items()}
 
 
 def packages_named(name: str, package: Optional[str] = None) -> list[str]:
