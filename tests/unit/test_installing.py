@@ -1,5 +1,6 @@
 """`ebsif install`: what is installed, from which easyconfig, and when there is nothing to do."""
 
+import json
 import re
 from argparse import Namespace
 from pathlib import Path
@@ -97,6 +98,10 @@ def test_one_that_is_named(tool_site, installer, capsys):
     assert not installer.runs
     said = capsys.readouterr().err
     assert "Tool/1.0 is installed already: nothing to do (--rebuild installs it again)\nload it with: module " in said
+    # docs D8
+    assert cli.main(["install", "tool", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["module"], said["new"]) == ("Tool/1.0", False) and said["load"].endswith("module load Tool/1.0")
     assert cli.main(["install", "tool", "--rebuild", "-o", "elsewhere"]) == 0
     assert [again for _, again, _ in installer.runs] == [True]
     for arguments in ([], ["tool", "--all"]):

@@ -194,8 +194,15 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
         said = capsys.readouterr()
         assert said.err == (f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
                             f"load it with: module load {OTHER}\n")
+    # docs D8
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "module": OTHER, "name": OTHER, "load": f"module load {OTHER}", "root": str(root), "new": False}
     (copy,) = root.glob("easybuild/*.eb")
     copy.write_text(copy.read_text().replace("rich", "einops"))
+    assert main([*words, "--check", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["possible"] and planned["added"] == [{"name": "rich", "version": "1.0", "why": "asked for"}]
     assert main([*words, "--check"]) == 0
     said = capsys.readouterr()
     assert said.err.startswith(f"ebsif: {OTHER} is installed already, with other packages: it would be replaced\n")

@@ -40,6 +40,7 @@ def configure(parser: ArgumentParser) -> None:
                         "modules that have changed in the catalogue since")
     add_output(parser, "directory for the easyconfigs (default: ~/.local/share/ebsif/easyconfigs)", overwrite=False)
     add_dry_run(parser, "only print the easyconfigs")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON, each module in one line")
 
 
 def run(options: Namespace) -> int:
@@ -47,7 +48,7 @@ def run(options: Namespace) -> int:
     if bool(options.names) == options.all:
         raise UsageError("give the containers to install (`ebsif list`), or all of them with --all")
     request = Request(options.command, output=options.output, dry_run=options.dry_run, rebuild=options.rebuild,
-                      more=tuple(options.more))
+                      json=options.json, more=tuple(options.more))
     making.begin(request)
     settings = settings_of(options)
     containers = settings.containers(settings.site())

@@ -149,6 +149,7 @@ def add_outcome(parser: argparse.ArgumentParser) -> None:
     add_dry_run(ways, "only print the easyconfig")
     parser.add_argument("--image", metavar="FILE", type=Path,
                         help="image to use for --check, if eb does not find it")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, in one line")
     parser.add_argument("--install", action=Gone, nargs=0, help=argparse.SUPPRESS)
     parser.add_argument("--rebuild", action="store_true",
                         help="replace the module if it is there, and its easyconfig (the old one is kept as .old)")
@@ -163,7 +164,7 @@ def request_of(options: argparse.Namespace) -> "Request":
         options.command, options.words, options.words if options.command == "extend" else (), date=options.date,
         output=options.output, image=options.image, dry_run=options.dry_run, check=options.check,
         writes=options.output is not None, rebuild=options.rebuild, yes=getattr(options, "yes", False),
-        names=names_of(options), more=tuple(options.more))
+        json=options.json, names=names_of(options), more=tuple(options.more))
 
 
 def offer(completer: Callable[..., list[str]], argument: Any) -> None:

@@ -7,6 +7,7 @@ of the catalogue (`ebsif install`).
 
 import contextlib
 import itertools
+import json
 import os
 import re
 import shlex
@@ -56,7 +57,8 @@ class Request:
     `repeated` is a command of `ebsif extend` that asks for the same, to which remedies add options; empty if there is
     none. `names` are those that are taken. `output` is the directory for the easyconfig, by default that of this
     account. The module is installed, unless the request `writes` only its easyconfig, is a `dry_run` that prints it, or
-    a `check`, which takes an `image` if eb doesn't find it. `yes`: nobody is asked. `more` are options of eb.
+    a `check`, which takes an `image` if eb doesn't find it. `yes`: nobody is asked. `json`: the result is for
+    programs. `more` are options of eb.
     """
 
     command: str
@@ -70,6 +72,7 @@ class Request:
     writes: bool = False
     rebuild: bool = False
     yes: bool = False
+    json: bool = False
     names: Names = field(default_factory=Names)
     more: Sequence[str] = ()
 
@@ -138,7 +141,7 @@ def make(request: Request, extension: Extension, planned: Optional[Callable[[Con
     report_lost(extension, list(earlier.values()))
     date, same = choose_date(request, extension, earlier)
     if same:
-        return nothing_to_do(same)
+        return nothing_to_do(same, as_json=request.json)
     if request.check:
         return show_plan(request, extension, date, planned)
     if extension.problem and not request.dry_run:
@@ -153,6 +156,11 @@ def make(request: Request, extension: Extension, planned: Optional[Callable[[Con
     written = write(request, extension, path, text, date, known)
     if request.installs:
         report_earlier(request, extension)
+        if request.json:
+            print_result(installed_from(path), is_new=True)
+        return 0
+    if request.json:
+        print(json.dumps({"module": extension.module(date), "files": list(map(str, written))}))
         return 0
     for one in written:
         print(one)
@@ -266,6 +274,9 @@ def show_plan(request: Request, extension: Extension, date: str,
     if is_replaced:
         output.note(f"{module} is installed already, with other packages: it would be replaced")
     planned.problem = remedies.completed(planned.problem, request.repeated)
+    if request.json:
+        print(json.dumps(plan.data(planned, container)))
+        return FOUND if planned.problem else 0
     plan.show(planned, container, install_command(request.words, is_replaced))
     wrong = None if planned.problem else closed_place(request)
     if wrong:
@@ -279,8 +290,22 @@ def packages_of_base(extension: Extension) -> list[str]:
     return [line for one in installed if not one.damage for line in one.record.venv_packages]
 
 
-def nothing_to_do(installation: Installation, state: str = "has these packages already") -> int:
+def installed_from(path: Path) -> Installation:
+    """Return the installation that an easyconfig makes."""
+    place = framework.place_of(path.resolve())
+    return Installation(place.installation, place.module, place.file, place.use)
+
+
+def print_result(installation: Installation, is_new: bool) -> None:
+    """Print an installation as JSON, in one line."""
+    print(json.dumps({"module": shown(installation), "name": places.word(installation), "load": installation.load,
+                      "root": str(installation.root), "new": is_new}))
+
+
+def nothing_to_do(installation: Installation, state: str = "has these packages already", as_json: bool = False) -> int:
     """Say that a module is installed already, and how to load it; return the exit status."""
+    if as_json:
+        print_result(installation, is_new=False)
     output.note(f"{places.word(installation)} {state}: nothing to do (--rebuild installs it again)")
     output.hint(f"load it with: {installation.load}")
     return 0
@@ -328,11 +353,13 @@ def install_container(wanted: Wanted, request: Request) -> int:
         return 0
     if wanted.there and not request.again:
         return nothing_to_do(wanted.there, "is installed already" + (
-            ", though its record has changed since" if wanted.has_changed else ""))
+            ", though its record has changed since" if wanted.has_changed else ""), request.json)
     rendering.require_replaceable(rendered, request.folder)
     with removed_after_failure(rendered.path):
         rendering.write([rendered], request.folder)
         install(rendered.path, request.rebuild, [*request.more, extensions.sources(container)], otherwise="")
+        if request.json:
+            print_result(installed_from(rendered.path), is_new=True)
     return 0
 
 
@@ -410,7 +437,7 @@ def install(path: Path, again: bool, more: list[str], variables: Optional[Mappin
         lock = LOCKED.fullmatch(done.reason)
         raise InUseError(places.locked(place.module, Path(lock[1]))) if lock else ExtendingError(done.message)
     if place.file.exists():
-        there = Installation(place.installation, place.module, place.file, place.use)
+        there = installed_from(path)
         if not done.skipped:
             word = places.word(there)
             name = shown(there) if word == shown(there) else f"{word} ({shown(there)})"

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.record.lockfile import LayerRecord, versions_in
@@ -151,6 +151,13 @@ def system_rows(system: LayerRecord) -> list[tuple[str, str, str]]:
              for name, (old, new) in system.upgraded.items()]
     more = len(versions.keys() - set(asked))
     return rows + ([("+", output.format_count(more, "system package"), "dependencies")] if more else [])
+
+
+def data(plan: Plan, container: Container) -> dict[str, Any]:
+    """Return a plan for programs."""
+    return {"module": container.module, "possible": not plan.problem, "problem": plan.problem,
+            "added": [{"name": one.name, "version": one.version, "why": one.why} for one in plan.added],
+            "in_image": dict(plan.there), "unchanged": plan.before, "system_packages": plan.system.packages}
 
 
 def show(plan: Plan, container: Container, command: str) -> None:

@@ -87,7 +87,7 @@ def make(wish: Wish) -> int:
     extension = on_installed(wish, found) if isinstance(found, Installation) else on_container(wish, found)
     if extension is DECLINED:
         return FOUND
-    return making.nothing_to_do(extension) if isinstance(extension, Installation) else \
+    return making.nothing_to_do(extension, as_json=wish.request.json) if isinstance(extension, Installation) else \
         making.make(wish.request, extension)
 
 
