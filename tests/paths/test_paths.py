@@ -115,7 +115,7 @@ def check_the_third_month(person, said, mine):
     assert "\nthe same files\n" in said
     # V-07: the newest one, whenever the job runs
     assert "module load Example/mine\n" in said
-    assert "--nodes=64" in said and "/images.squashfs:/data:image" in said
+    assert "--nodes=64" in said and "/images.squashfs:/data:ro,image-src=" in said
     assert "\n+ package greeting 1.0\nthey differ\n" in said
     assert said.count("+ package") == 1
     assert "greeting==1.0" in said.split("# Written by `ebsif lock`")[1]

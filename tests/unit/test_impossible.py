@@ -45,7 +45,24 @@ def test_all_pins_at_once(said):
     assert "--replace" not in text and text.endswith("    ebsif list --has 'numpy<2'")
 
 
+def test_packages_for_another_torch(said):
+    """N-07, student 2: each release of torchvision and torchaudio is for one of torch, which the image keeps."""
+    text, _ = said(["torchvision==0.20.1", "torchaudio==2.5.1"])
+    assert text == (
+        "what you ask for has other versions than packages that are built for this machine:\n"
+        "  torchvision==0.20.1, but the image has torch 2.13.0+cpu, and torchvision of this version needs torch 2.5\n"
+        "  torchaudio==2.5.1, but the image has torch 2.13.0+cpu, and torchaudio of this version needs torch 2.5\n"
+        "To take the versions of the image:\n    ebsif extend ... --add torchvision torchaudio\n"
+        "To find containers that have what you ask for:\n"
+        "    ebsif list --has torchvision==0.20.1 --has torchaudio==2.5.1")
+    text, _ = said(["torchvision==0.14.1 --hash=sha256:0"])
+    assert "needs torch 1.13\n" in text and 'constraint-dependencies = ["torch==2.13.0"]' in text
+
+
 @pytest.mark.parametrize(("wanted", "own", "starts"), [
+    # of this torch, of none that is known, without a version, with the torch that is replaced on purpose
+    (["torchvision==0.28.0+cpu", "torchaudio==2.11", "torchvision", "torchdata==0.10"], [], False),
+    ([{"name": "a", "requirements": ["torchvision==0.20"], "allow_replace": ["torch"]}], [], False),
     # what the image meets, in the version without its label, too
     (["torch==2.13.0", "numpy>=2", "einops==0.8"], [], False),
     # markers, other places, what was replaced on purpose, what user software hides; pure Python

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 FITS, BREAKS = "fits", "breaks"
+# The newest releases of which it is known that they need exactly one release of torch.
+NEWEST_KNOWN = {"torchvision": (0, 28), "torchaudio": (2, 9)}
 
 
 def parse(texts: Sequence[str]) -> list[str]:
@@ -101,6 +103,8 @@ def why_impossible(container: Container, stages: Sequence[Any], own: Collection[
     """
     Return what stages or lines ask for in other versions than the image has and keeps, and what to do (N-07).
 
+    So it is with releases of torchvision and torchaudio for another torch.
+
     Empty if there is nothing. pip would find that too, but after downloading everything else. `own` are the normalized
     names of packages in user software, which may hide those of the image. An image that isn't here can't be asked.
     """
@@ -115,7 +119,9 @@ def why_impossible(container: Container, stages: Sequence[Any], own: Collection[
     found = conflicts(stages, kept, own, known)
     if not found:
         return ""
-    listed = [(f"{one.name}{one.specifier}", f"{kept[name]} ({bound[name]})") for name, one in found.items()]
+    listed = [(f"{one.name}{one.specifier}", f"{kept[name]} ({bound[name]})" if name in kept else
+               f"torch {kept['torch']}, and {one.name} of this version needs torch {torch_of(one)}")
+              for name, one in found.items()]
     is_locked = any("--hash" in line for stage in stages_of(stages) for line in lines_of(stage))
     return other_versions("what you ask for", listed) + ways_out(found, kept, is_locked)
 
@@ -127,21 +133,46 @@ def conflicts(stages: Sequence[Any], versions: Mapping[str, str], own: Collectio
     for stage in stages_of(stages):
         free = {*own, *map(normal_name, stage.get("allow_replace", []))}
         for wanted in filter(None, map(parsed, lines_of(stage))):
-            name = normal_name(wanted.name)
-            if name in versions and name not in free and not wanted.url and (
-                    not wanted.marker or any(map(wanted.marker.evaluate, image.marker_environments))) and \
-                    not wanted.specifier.contains(versions[name], prereleases=True):
+            name, marker = normal_name(wanted.name), wanted.marker
+            if wanted.url or (marker and not any(map(marker.evaluate, image.marker_environments))):
+                continue
+            is_kept = name in versions and name not in free
+            if (is_kept and not wanted.specifier.contains(versions[name], prereleases=True)) or \
+                    is_for_other_torch(wanted, versions, free):
                 found[name] = wanted
     return found
+
+
+def is_for_other_torch(wanted: "Requirement", versions: Mapping[str, str], free: Collection[str]) -> bool:
+    """Return whether a requirement is of a release for another torch than the one that the image has and keeps."""
+    needed, there = torch_of(wanted), versions.get("torch", "").split(".")[:2]
+    is_own = normal_name(wanted.name) not in {*versions, *free}
+    return bool(needed) and is_own and len(there) > 1 and "torch" not in free and needed.split(".") != there
+
+
+def torch_of(wanted: "Requirement") -> str:
+    """Return the release of torch (2.7) that a pinned release of torchvision or torchaudio needs; empty for others."""
+    name = normal_name(wanted.name)
+    pinned = re.fullmatch(r"==(\d+)\.(\d+)[\d.]*(\+\w+)?", str(wanted.specifier))
+    if name not in NEWEST_KNOWN or not pinned or wanted.url:
+        return ""
+    major, minor = int(pinned[1]), int(pinned[2])
+    if (major, minor) > NEWEST_KNOWN[name] or minor < 1:
+        return ""
+    if name == "torchaudio":
+        return f"{major or 1}.{minor}"
+    # 0.14 is for 1.13, 0.15 for 2.0
+    return f"2.{minor - 15}" if minor >= 15 else f"1.{minor - 1}"
 
 
 def ways_out(found: "Mapping[str, Requirement]", versions: Mapping[str, str], is_locked: bool) -> str:
     """Return what to do about conflicts, the safest first; hashes are of the locked versions only."""
     others = containers_with([f"{wanted.name}{wanted.specifier}" for wanted in found.values()])
     if is_locked:
-        return lock_again((name, versions[name]) for name in found) + others
+        kept = dict.fromkeys(name if name in versions else "torch" for name in found)
+        return lock_again((name, versions[name]) for name in kept) + others
     exact = [f"{wanted.name}{wanted.specifier}" for wanted in found.values()
-             if re.fullmatch(r"==[^,*]+", str(wanted.specifier))]
+             if re.fullmatch(r"==[^,*]+", str(wanted.specifier)) and normal_name(wanted.name) in versions]
     replaced = f"\nTo replace them on purpose:{again.line('--replace', *exact, '--force')}" \
         if len(exact) == len(found) else ""
     return (f"To take the versions of the image:{again.line('--add', *(wanted.name for wanted in found.values()))}"
