@@ -24,7 +24,7 @@ from .container.record import lockfile
 from .container.credentials import Credentials
 from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
 from .container.framework import set_search_paths, with_build_option, with_parameters
-from .container.image.identity import Image, OpenImage, check_installed_image, check_note
+from .container.image.identity import Image, OpenImage, Wanted, check_installed_image, check_note
 from .container.image.fetch import fetch
 from .container.image.source import ImageSource
 from .container.install import JUPYTER, check_files, copy_readable, install_kernel, install_scripts
@@ -198,7 +198,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         changed = {'download_instructions': instructions}
         if path:
             # EasyBuild takes it where it is
-            changed.update(sources=[path], checksums=[image.checksum] if image.checksum else [])
+            changed.update(sources=[path], checksums=[image.wanted.checksum] if image.wanted.checksum else [])
         with with_parameters(self.cfg, **changed), \
                 with_build_option('force_download', None if path else build_option('force_download')):
             super().fetch_step(*args, **kwargs)
@@ -223,15 +223,18 @@ class ContainerInstall(Reinstall, EasyBlock):
             # a module that looks for its image in a central directory gets it there
             found = os.path.join(
                 self.spec.central_directories[0] if self.spec.image == IMAGE_CENTRAL else folder, name)
-            fetch(source, found, self.find_image().checksum, self.spec.lustre_striping, again)
+            wanted = self.find_image().wanted
+            fetch(source, found, wanted.checksum, wanted.striping, again)
         check_note(found, source)
         return found
 
     def find_image(self) -> Image:
         """Return the image that the easyconfig describes in the current step; reads the record of the installation."""
         if self.known_image is None:
-            checksum = self.get_checksum_for(self.cfg['checksums'], filename=self.spec.image_name, index=0)
-            self.known_image = Image(self.spec, checksum, InstalledImages(self.final_installdir, source_paths()))
+            spec = self.spec
+            checksum = self.get_checksum_for(self.cfg['checksums'], filename=spec.image_name, index=0)
+            wanted = Wanted(spec.image_name, spec.image, spec.source, spec.lustre_striping, checksum)
+            self.known_image = Image(wanted, InstalledImages(self.final_installdir, source_paths()))
         return self.known_image
 
     def checksum_step(self) -> None:

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic import containerinstall
 from easybuild.easyblocks.generic.container.image import identity as image_module
-from easybuild.easyblocks.generic.container.image.identity import Image, OpenImage
+from easybuild.easyblocks.generic.container.image.identity import Image, OpenImage, Wanted
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.image.source import ImageSource
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.framework.easyblock import EasyBlock
@@ -115,11 +116,11 @@ def test_who_uses_an_image(family):
 def test_an_image_in_use_is_replaced(family):
     """E-01: modules without a copy are named if another image takes the place of theirs."""
     images = InstalledImages(str(family / "1.0"), [])
-    image = Image(SimpleNamespace(), None, images)
+    image = Image(Wanted("a.sif", "own"), images)
     assert image.stale_modules(hashlib.sha256(b"another").hexdigest()) == ["Example/1.0-refer-1"]
     assert image.stale_modules(hashlib.sha256(CONTENT).hexdigest()) == []
     images = InstalledImages(str(family / "1.0-refer-1"), [])
-    assert Image(SimpleNamespace(), None, images).stale_modules("0" * 64) == []
+    assert Image(Wanted("a.sif", "own"), images).stale_modules("0" * 64) == []
 
 
 def test_an_image_in_use_is_not_removed(family):
@@ -207,7 +208,7 @@ def test_a_digest_is_recorded_or_taken(family, monkeypatch):
     options = {}
     monkeypatch.setattr(image_module, "build_option", options.get)
     monkeypatch.setattr(image_module, "trace_msg", lambda _: None)
-    install = Image(None, None, InstalledImages(str(family / "2.0"), []))
+    install = Image(Wanted("a.sif", "reference"), InstalledImages(str(family / "2.0"), []))
     wanted = hashlib.sha256(CONTENT).hexdigest()
     with monkeypatch.context() as unread:
         unread.setattr(image_module, "compute_checksum", None)
@@ -231,10 +232,9 @@ def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_fou
     record["image"]["source_digest"] = ONE
     lock.write_text(json.dumps(record))
     shutil.rmtree(family / "2.0")
-    values = {"name": "a", "version": "3.0", "sources": ["a.sif"], "image": "reference",
-              "image_source": f"docker://example.org/a@{digest}" if digest else None}
+    source = ImageSource.parse(f"docker://example.org/a@{digest}") if digest else None
     others = InstalledImages(str(family / "3.0"), [])
-    found = Image(ContainerSpec(values), checksum, others).shared_path()
+    found = Image(Wanted("a.sif", "reference", source, checksum=checksum), others).shared_path()
     assert found == (str(family / "1.0/a.sif") if is_found else None)
 
 
@@ -271,8 +271,7 @@ def test_only_what_was_verified_is_installed(family, monkeypatch, change):
     monkeypatch.setattr(image_module, "trace_msg", lambda _: None)
     source, target = family / "1.0/a.sif", family / "3.0/a.sif"
     target.parent.mkdir()
-    image = Image(ContainerSpec({"name": "a", "version": "3.0", "sources": ["a.sif"], "lustre_striping": []}),
-                  None, InstalledImages(str(target.parent), []))
+    image = Image(Wanted("a.sif", "own"), InstalledImages(str(target.parent), []))
     opened = OpenImage(str(source))
     opened.verified = ["somebody"]
     if change:

@@ -25,15 +25,15 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, do
 from easybuild.tools.filetools import verify_checksum, write_file
 from easybuild.tools.utilities import trace_msg
 
-from ..framework import EasyBuildExit, run_shell_cmd
-from .identity import SHA256, SOURCE, ContentError, note_path
 from ..copying import copy_hashed, make_striped
-from .source import DOCKER, HTTPS, OCI, ORAS, ImageSource, is_loopback
+from ..framework import EasyBuildExit, run_shell_cmd
 from ..install import open_to_readers, set_mode
 from ..runtime import SHOWN_LINES, Runtime
-from .sif import is_sif, is_whole
 from ..tables import runtime_name
 from ..written import is_private
+from .identity import SHA256, SOURCE, ContentError, note_path
+from .sif import is_sif, is_whole
+from .source import DOCKER, HTTPS, OCI, ORAS, ImageSource, is_loopback
 
 DIGEST = re.compile(r'sha256:[0-9a-f]{64}\Z')
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md: the tag in the index of a layout

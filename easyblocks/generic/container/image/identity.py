@@ -9,7 +9,7 @@ The image of a module: its own copy, or an image that is used where it is; its c
 """
 import json
 import os
-from typing import Any, BinaryIO, Dict, List, Optional, Sequence
+from typing import Any, BinaryIO, Dict, List, NamedTuple, Optional, Sequence
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
@@ -36,40 +36,45 @@ class ContentError(EasyBuildError):
         super().__init__("%s", text, exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
 
+class Wanted(NamedTuple):
+    """What an easyconfig says about its image: file name, kind (own, central, reference), where to fetch it, ..."""
+
+    name: str
+    kind: str
+    source: Optional[ImageSource] = None
+    striping: Sequence[str] = ()  # options of lfs-setstripe(1)
+    checksum: Any = None  # in any form that EasyBuild supports
+
+
 class Image:
-    """
-    The image that an easyconfig describes.
+    """The image that an easyconfig describes (`wanted`); `others` are the images of other installations."""
 
-    `spec` is the ContainerSpec; `checksum` is in any form that EasyBuild supports; `others` are the images of other
-    installations.
-    """
-
-    def __init__(self, spec: Any, checksum: Any, others: InstalledImages):
+    def __init__(self, wanted: Wanted, others: InstalledImages) -> None:
         """Store the arguments."""
-        self.spec = spec
-        self.checksum = checksum
+        self.wanted = wanted
         self.others = others
 
     def has_checksum(self, path: str, sha256: str) -> bool:
         """Return whether a file with a known SHA256 has the easyconfig's checksum; True if the easyconfig has none."""
-        return self.checksum is None or verify_checksum(path, self.checksum, {CHECKSUM_TYPE_SHA256: sha256})
+        checksum = self.wanted.checksum
+        return checksum is None or verify_checksum(path, checksum, {CHECKSUM_TYPE_SHA256: sha256})
 
     def is_image_of(self, installed: InstalledImage) -> bool:
         """Return whether the image of another installation is this one, by its record."""
-        digest = self.spec.source.digest if self.spec.source else None
+        digest = self.wanted.source.digest if self.wanted.source else None
         # two conversions of the same image differ, so there only the digest of the source tells
-        is_same = digest is None or self.checksum is not None or installed.image.source_digest == digest
+        is_same = digest is None or self.wanted.checksum is not None or installed.image.source_digest == digest
         return is_same and self.has_checksum(installed.path() or '', installed.image.sha256 or '')
 
     def shared_path(self) -> Optional[str]:
         """Return the path of the image of another module, for a module without a copy; None if there is none (E-01)."""
-        if self.spec.image != IMAGE_REFERENCE:
+        if self.wanted.kind != IMAGE_REFERENCE:
             return None
-        return self.others.find(self.spec.image_name, self.is_image_of)
+        return self.others.find(self.wanted.name, self.is_image_of)
 
     def is_known(self, path: str) -> bool:
         """Return whether a shared image has the right SHA256 in a record, so that the file needn't be read (E-01)."""
-        recorded = self.others.unchanged(path) if self.spec.image != IMAGE_OWN else None
+        recorded = self.others.unchanged(path) if self.wanted.kind != IMAGE_OWN else None
         return recorded is not None and self.has_checksum(path, recorded.image.sha256 or '')
 
     def install(self, opened: 'OpenImage', found: str, installdir: str) -> ImageRecord:
@@ -78,8 +83,8 @@ class Image:
 
         `found` is the path where the image was found, without links resolved: a note may be beside it.
         """
-        target = os.path.join(installdir, self.spec.image_name)
-        is_own = self.spec.image == IMAGE_OWN
+        target = os.path.join(installdir, self.wanted.name)
+        is_own = self.wanted.kind == IMAGE_OWN
         sha256 = self.copy(opened, target) if is_own else self.digest_in_place(opened.path)
         trace_msg("SHA256 %s" % sha256)
         opened.check_unchanged()
@@ -90,12 +95,12 @@ class Image:
             self.check(used, found, sha256)
         status = os.stat(used)
         more: Dict[str, Any] = dict(origin_of(found, sha256))
-        owner = self.others.origin(opened.path) if self.spec.image == IMAGE_REFERENCE else None
+        owner = self.others.origin(opened.path) if self.wanted.kind == IMAGE_REFERENCE else None
         if owner:
             more['origin'] = owner
         if opened.verified:
             more['verified'] = opened.verified
-        return ImageRecord(file=self.spec.image_name, kind=self.spec.image, mtime_ns=status.st_mtime_ns,
+        return ImageRecord(file=self.wanted.name, kind=self.wanted.kind, mtime_ns=status.st_mtime_ns,
                            resolved=opened.path, size=status.st_size, sha256=sha256, signers=signers(used), **more)
 
     def stale_modules(self, sha256: str) -> List[str]:
@@ -108,7 +113,7 @@ class Image:
         """Copy the image; return its SHA256."""
         size = format_size(os.fstat(opened.file.fileno()).st_size)
         trace_msg("copying %s to %s (%s)" % (opened.path, target, size))
-        return copy_hashed(opened.file, target, self.spec.lustre_striping)
+        return copy_hashed(opened.file, target, self.wanted.striping)
 
     def digest_in_place(self, path: str) -> str:
         """
@@ -136,7 +141,7 @@ class Image:
             raise ContentError("The image %s changed during the installation: its checksum no longer matches the "
                                "easyconfig (its SHA256 is %s). Try again when nobody is writing to it." % (
                                    found, sha256))
-        if self.spec.source:
+        if self.wanted.source:
             check_content(found, sha256)
 
 

@@ -15,11 +15,11 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 from easybuild.tools.version import VERSION as EASYBUILD_VERSION
 
-from . import lockfile
 from ..install import ebsif_version, write_whole
 from ..runtime import existing_sources
 from ..usersoftware import UserSoftware
 from ..written import escape, is_module
+from . import lockfile
 
 
 class InstallRecord(lockfile.Record):

@@ -27,16 +27,16 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum, co
 from easybuild.tools.utilities import trace_msg
 
 from .. import remedies
-from ..framework import RunShellCmdError
 from ..copying import sha256_of
-from ..install import FILES, sh_command
-from .layer import Layer
-from ..record.lockfile import LAYER, LayerRecord
+from ..framework import RunShellCmdError
 from ..image.installed import InstalledImage
+from ..install import FILES, sh_command
 from ..overlay import check_mksquashfs
+from ..record.lockfile import LAYER, LayerRecord
 from ..runtime import SHOWN_LINES, Container, escape_bind
 from ..texts import ERRORS, SYSTEM_PACKAGE, format_size, system_names
 from ..written import ANY_SIZE, open_written
+from .layer import Layer
 
 # What would be, or was, added: the part of the record, in the build directory, for `ebsif extend --check`.
 REPORT = 'system-packages.json'
