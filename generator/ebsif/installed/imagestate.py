@@ -67,7 +67,12 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
     size = path.stat().st_size
     if not os.access(path, os.R_OK):
         return ImageState(kind, origin, path, size, UNREADABLE, unreadable(path))
-    state, problem = compare(path, known, verify)
+    newer = sha256_of_owner(path)
+    if newer and known.sha256 and newer != known.sha256:
+        return ImageState(kind, origin, path, size, CHANGED, f"the image {path} is another one since "
+                          f"{origin or path.parent} was installed again: install this module again, too, with "
+                          f"`{installation.rebuild}`")
+    state, problem = compare(path, known, verify, is_same=bool(newer) and newer == known.sha256)
     return ImageState(kind, origin, path, size, state,
                       f"{problem}: {remedy(installation, kind, origin)}" if problem else None)
 
@@ -123,23 +128,27 @@ def unreadable(path: Path) -> str:
     return f"you can't read the image {path}: {files.how_to_get_access(path)}"
 
 
-def compare(path: Path, known: ImageRecord, verify: bool) -> tuple[str, Optional[str]]:
-    """Return the state of an image, compared with its record, and the problem if there is one."""
+def compare(path: Path, known: ImageRecord, verify: bool, is_same: bool) -> tuple[str, Optional[str]]:
+    """
+    Return the state of an image, compared with its record, and the problem if there is one.
+
+    `is_same`: whether it is the image by the record of the module that it belongs to, whatever its time.
+    """
     different = difference(path, known.size, known.sha256, digest if verify else None)
     if different:
         return CHANGED, f"the image {path} was {different.how} after the installation: {different.figures}"
     if verify and known.sha256:
         return VERIFIED, None
-    if known.mtime_ns not in (None, path.stat().st_mtime_ns) and not is_copied_again(path, known):
+    if known.mtime_ns not in (None, path.stat().st_mtime_ns) and not is_same:
         return TOUCHED, (f"the image {path} was written to or copied after the installation (`ebsif installed "
                          "--verify` compares its content)")
     return (RECORDED if known.size is not None else UNKNOWN), None
 
 
-def is_copied_again(path: Path, known: ImageRecord) -> bool:
-    """Return whether the module that an image belongs to was installed again with the same image, by its record."""
+def sha256_of_owner(path: Path) -> Optional[str]:
+    """Return the SHA256 of an image by the record of the module that it belongs to, if the image is as installed."""
     owner = InstalledImage(str(path.parent))
-    return owner.uses(str(path)) and owner.is_unchanged() and owner.image.sha256 == known.sha256 is not None
+    return owner.image.sha256 if owner.uses(str(path)) and owner.is_unchanged() else None
 
 
 def digest(path: Path) -> str:
