@@ -192,7 +192,7 @@ def follow_a_researcher(person):
     check_the_third_month(person, person.types("third-month"), mine)
 
 
-def test_an_administrator(lumi, wheels, base_image, small_image, registry):
+def test_an_administrator(lumi, wheels, base_image, pytorch_image, small_image, registry):
     """S001-09, R-05, R-02, F-02, F-07: new images are added to the catalogue and installed, with LUMI's EasyBuild."""
     site = lumi
     site.share_easyblocks()
@@ -203,7 +203,7 @@ def test_an_administrator(lumi, wheels, base_image, small_image, registry):
     (site.prefix / "sites/local").mkdir()
     (site.prefix / "sites/local/site.yaml").write_text(
         f"name: local\ndescription: x\nextends: local\nimages: {{directories: [{{path: {site.work}/images}}]}}\n")
-    (site.work / "images/pytorch-2.13.0-cpu-python-3.11.sif").symlink_to(base_image)
+    (site.work / "images/pytorch-2.13.0-cpu-python-3.11.sif").symlink_to(pytorch_image)
     shutil.copy(base_image, site.work / "images/pytorch-2.14.0-cpu-python-3.11.sif")
     said = person.types("administrator")
     assert "with /opt/miniconda3/" in said
