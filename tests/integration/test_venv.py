@@ -189,7 +189,7 @@ def test_the_module_is_loaded_again(environment):
 
 
 def test_other_shells(environment):
-    """H12: a shell in which activation can't work says so, and has no script of its own that only seems to."""
+    """H12, 57-h3.8: a shell in which activation can't work says so, and has no script of its own that only seems to."""
     place, env, use = environment
     assert [path.name for path in (env / "bin").glob("[aA]ctivate*")] == ["activate"]
     activate = use.strip().replace("source ", ". ")
@@ -197,6 +197,11 @@ def test_other_shells(environment):
     done = place.site.run([shutil.which("dash") or "bash", "-c", script])
     assert done.stdout == "refused 1\nnone\n"
     assert done.stderr == f"{env}/bin/activate needs bash or zsh\n"
+    script = f"{activate} || echo refused $?; echo ${{VIRTUAL_ENV-none}} $(type -t deactivate)"
+    done = place.site.run(["bash", "--noprofile", "--norc", "-c", script])
+    assert done.stdout == "refused 1\nnone\n"
+    assert "needs the command `module`, which this shell lacks: start scripts with #!/bin/bash -l" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_an_active_environment_whose_module_was_unloaded(environment):

@@ -96,6 +96,13 @@ if [ ! -e /.singularity.d ]; then
     if _ebsif_is_in "${LOADEDMODULES:-}"; then
         _EBSIF_USE=
     else
+        if ! command -v module >/dev/null; then
+            echo "$_EBSIF_VENV/bin/activate needs the command \`module\`, which this shell lacks: start scripts with" \
+                "#!/bin/bash -l, or source the modules tool first" >&2
+            _ebsif_forget
+            unset -f deactivate
+            return 1
+        fi
         _EBSIF_UNLOADS=yes
         if [ -n "$_EBSIF_USE" ]; then module use "$_EBSIF_USE"; fi
         if ! module load "$_EBSIF_MODULE"; then
