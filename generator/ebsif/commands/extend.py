@@ -1,4 +1,4 @@
-"""Add your own packages on top of a container: write an easyconfig, check it, install it. Change it later.
+"""Install a module with your own packages on top of a container, and change it later.
 
 The new module has its own name, so it never replaces the module of the plain container, and the image isn't changed.
 Its packages that are compiled or built for the machine (torch, numpy, mpi4py) keep their versions. Packages that are
@@ -49,7 +49,7 @@ from ebsif.report import output
 EXAMPLES = """\
   # would it work? (installs nothing)
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine --check
-  # write the easyconfig and install it
+  # install it
   ebsif extend PyTorch/2.7.0 -r requirements.txt --name mine
   ebsif extend PyTorch/2.7.0 --add einops 'rich>=14'
   # a command after the installation, and one that must succeed then
@@ -65,8 +65,9 @@ EXAMPLES = """\
   ebsif extend mine --remove-apt graphviz --remove pydot
   # another version of a package of the image: what would it break?
   ebsif extend mine --replace transformers==5.5.0 --check
-  # write the easyconfig only
-  ebsif extend PyTorch/2.7.0 -r environment.yml --name mine
+  # only write the easyconfig, to the directory `folder`, for `eb`
+  ebsif extend PyTorch/2.7.0 -r environment.yml --name mine -o folder
+  # an extra and a group of a project
   ebsif extend PyTorch/2.7.0 -r pyproject.toml --extra train --group dev --name mine
   # exactly what is locked, with hashes
   ebsif extend PyTorch/2.7.0 -r uv.lock --name mine
@@ -137,7 +138,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Write an easyconfig, check or install it; return the exit status. Errors have the whole command that helps."""
+    """Make the extension, or say what it would be; return the exit status. Errors have the whole command that helps."""
     wish = wish_of(options)
     with remedies.whole(wish.request.repeated):
         return fill_wheelhouse(options, wish) if options.wheelhouse else requested.make(wish)

@@ -1,4 +1,4 @@
-"""Move an extension to a newer container: write an easyconfig with the same packages on top of that container."""
+"""Move an extension to a newer container: install a module with the same packages on top of that container."""
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
@@ -19,7 +19,7 @@ from ebsif.report import output
 EXAMPLES = """\
   # would it work? (installs nothing)
   ebsif upgrade PyTorch-2.6.0-...-mine-20250501.eb PyTorch/2.7.0 --check
-  # write the easyconfig and install it
+  # install it
   ebsif upgrade mine PyTorch/2.7.0
 """
 
