@@ -249,7 +249,7 @@ def test_a_file_that_is_the_interpreter(place, tmp_path):
     written = place.site.work / "bin/python"
     before = os.umask(0o077)
     try:
-        assert place.ebsif("python", place.module, "--write", "bin/python") == \
+        assert place.ebsif("interpreter", place.module, "--write", "bin/python") == \
             f"{written}\nchoose this file as interpreter\n"
     finally:
         os.umask(before)
@@ -259,17 +259,17 @@ def test_a_file_that_is_the_interpreter(place, tmp_path):
     # where it is the first one on PATH in the container, as ~/.local/bin is for some
     first = {f"{runtime}ENV_PREPEND_PATH": str(written.parent) for runtime in ("APPTAINER", "SINGULARITY")}
     assert "/user-software/venv" in place.run("-c", QUESTION, python=written, **first).stdout
-    place.ebsif("python", place.module, "--write", "bin/python")
+    place.ebsif("interpreter", place.module, "--write", "bin/python")
     (tmp_path / "python").write_text("mine")
     for path, said in ((tmp_path, "is a directory"), (tmp_path / "python", "choose another name")):
-        assert said in place.ebsif("python", place.module, "--write", path, status=3)
+        assert said in place.ebsif("interpreter", place.module, "--write", path, status=3)
     assert (tmp_path / "python").read_text() == "mine"
     # an environment on top of the module
     made = place.site.bash(f"""
         module load {place.module}
         make-venv env && source env/bin/activate
         "{place.python}" -c 'import sys; print(sys.prefix)'
-        "{sys.prefix}/bin/ebsif" python --write bin/python-env
+        "{sys.prefix}/bin/ebsif" interpreter --write bin/python-env
     """)
     assert f"{place.site.work}/env\n" in made.stdout
     answer = json.loads(place.run("-c", QUESTION, python=place.site.work / "bin/python-env").stdout)
@@ -277,7 +277,7 @@ def test_a_file_that_is_the_interpreter(place, tmp_path):
     # its own user software, without JupyterLab
     own = tmp_path / "own"
     (own / "user-software").mkdir(parents=True)
-    place.ebsif("python", place.module, "--write", "bin/python-own", EBSIF_USER_SOFTWARE=own)
+    place.ebsif("interpreter", place.module, "--write", "bin/python-own", EBSIF_USER_SOFTWARE=own)
     result = place.run("-c", "import jupyterlab", python=place.site.work / "bin/python-own", check=False)
     assert "No module named 'jupyterlab'" in result.stderr
 
@@ -294,9 +294,9 @@ def test_an_installation_without_interpreter(place, tmp_path):
     copied = tmp_path / "copied"
     subprocess.run(["cp", "-al", place.root, copied], check=True)
     (copied / "interpreter/python").unlink()
-    assert "install it again with `eb --rebuild " in place.ebsif("python", copied, status=3)
+    assert "install it again with `eb --rebuild " in place.ebsif("interpreter", copied, status=3)
     (copied / "bin/make-venv").unlink()
-    assert "without Python" in place.ebsif("python", copied, status=3)
+    assert "without Python" in place.ebsif("interpreter", copied, status=3)
 
 
 @pytest.mark.nightly
@@ -355,7 +355,7 @@ def test_debugging(place):
     program, (port,), attach = place.site.work / "program.py", free_ports(1), json.loads(ATTACH)
     assert attach.pop("connect") == {"host": "127.0.0.1", "port": 5678}
     program.write_text(PROGRAM)
-    place.ebsif("python", place.module, "--write", place.site.home / "python")
+    place.ebsif("interpreter", place.module, "--write", place.site.home / "python")
     names = {"5678": str(port), "train.py": str(program), "~/.local/bin/python-torch": f"{place.site.home}/python"}
     process = subprocess.Popen(
         [re.sub("|".join(names), lambda found: names[found[0]], word) for word in DEBUG.split()],
