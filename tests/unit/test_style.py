@@ -38,7 +38,7 @@ def test_mypy():
 
 # what somebody may mistype in the easyblocks: the file, what is right, what is wrong
 MISSPELLED = [
-    ("containerinstall.py", "self.spec.lustre_striping", "self.spec.lustre_stripping"),
+    ("containerinstall.py", "spec.lustre_striping", "spec.lustre_stripping"),
     ("containerinstall.py", "self.probe.wrong_packages(", "self.probe.wrong_package("),
     ("containerinstall.py", "self.initial_environ)", "self.initial_environment)"),
     ("containervenv.py", "self.final_installdir", "self.final_installdr"),
