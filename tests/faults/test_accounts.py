@@ -63,7 +63,8 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
         "make-venv $HOME/env; source $HOME/env/bin/activate",
         f"pip install --quiet --no-index --find-links {wheels} byhand",
         "python -c 'import byhand; print(byhand.__file__)'; deactivate",
-        "mkdir $HOME/place; export EBSIF_USER_SOFTWARE=$HOME/place",
+        # leaving the environment has unloaded the module
+        f"module load Example/1.0{suffix}; mkdir $HOME/place; export EBSIF_USER_SOFTWARE=$HOME/place",
         "test -e $CONTAINERROOT/user-software || { unmake-squashfs && echo own; }"])
     with as_root(), tempfile.TemporaryDirectory(prefix="ebsif-home-") as home:
         os.chown(home, 65534, 65534)
@@ -135,7 +136,7 @@ def test_modes(base_image, tmp_path, fault, umask, options, may):
         "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate",
         "with-module",
         "conda-python-simple", "init-conda-venv", "conda-python-distributed", "get-master", "python",
-        "find-caches", "remove-caches", "stage-software", "slurm-rank", "flux-rank"}, scripts)
+        "find-caches", "remove-caches", "show-help", "stage-software", "slurm-rank", "flux-rank"}, scripts)
     for script in scripts:
         case.kept(stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script)
 
