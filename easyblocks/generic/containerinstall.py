@@ -31,7 +31,8 @@ from .container.install import JUPYTER, check_files, copy_readable, install_kern
 from .container.install import install_wrappers, open_to_readers, wrapped_programs
 from .container.masks import Masks
 from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, program
-from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, lock, shown, taken, unknown
+from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, installed_meanwhile, lock, names_of_others
+from .container.modulerc import without_dot
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record.installation import InstallRecord, correct_binds, versions_used
@@ -293,16 +294,16 @@ class ContainerInstall(Reinstall, EasyBlock):
         `is_done`: whether the new installation is complete, so that what is known of the earlier one doesn't hold.
         """
         folder, module = os.path.dirname(self.mod_filepath), self.short_mod_name
-        for alias, other in taken(folder, module, self.spec.aliases):
+        for alias, other in names_of_others(folder, module, self.spec.aliases):
             raise EasyBuildError(
                 "%s is a name of %s, which is installed: remove '%s' from 'aliases' of this easyconfig. If this module "
                 "replaces that one, remove that one first, or add its version to 'aliases', too ('%s')",
-                os.path.join(os.path.dirname(module), alias), other, alias, shown(other))
+                os.path.join(os.path.dirname(module), alias), other, alias, without_dot(other))
         known = json.loads(os.environ.get(KNOWN_VARIABLE, 'null'))
         if known is None:
             return
-        undated = [alias for alias in self.spec.aliases if date_in(shown(module), alias) is not None]
-        version = unknown(folder, undated, known, but=shown(module) if is_done else '')
+        undated = [alias for alias in self.spec.aliases if date_in(without_dot(module), alias) is not None]
+        version = installed_meanwhile(folder, undated, known, but=without_dot(module) if is_done else '')
         if version:
             raise OutdatedError(
                 "Meanwhile, another command has installed %s. This module would come after it, without that one's "

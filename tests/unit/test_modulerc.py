@@ -86,13 +86,13 @@ def test_the_name_alone_means_the_newest_on_any_base(software):
         stem, name, _ = version.split("-")
         assert software.install(version, f"{stem}-{name}", name)["mine"] == f"P/{newest}"
     assert software.aliases["1.10-mine"] == "P/1.10-mine-20261128.2" and software.aliases["other"]
-    assert modulerc.unknown(str(software.folder), ["1.9-mine", "mine"], {}, "1.9-mine-20261129") is None
+    assert modulerc.installed_meanwhile(str(software.folder), ["1.9-mine", "mine"], {}, "1.9-mine-20261129") is None
     # not a name that is there
     software.install("mine2")
-    assert list(modulerc.taken(str(software.folder), "P/1.9-mine2-20261129", ["1.9-mine2", "mine2"])) == [
+    assert list(modulerc.names_of_others(str(software.folder), "P/1.9-mine2-20261129", ["1.9-mine2", "mine2"])) == [
         ("mine2", "P/mine2")]
     software.install("2.0", "demo")
-    assert list(modulerc.taken(str(software.folder), "P/1.9-demo-20261129", ["1.9-demo", "demo"])) == [
+    assert list(modulerc.names_of_others(str(software.folder), "P/1.9-demo-20261129", ["1.9-demo", "demo"])) == [
         ("demo", "P/2.0")]
 
 
@@ -149,7 +149,7 @@ def test_an_alias_that_a_person_has_written(software):
         assert software.aliases["x"] == "P/1.0"
         assert software.install("1.0")["x"] == "P/1.0"
         assert path.read_text() == before
-        assert list(modulerc.taken(str(software.folder), "P/2.0", ["x"])) == [("x", "P/1.0")]
+        assert list(modulerc.names_of_others(str(software.folder), "P/2.0", ["x"])) == [("x", "P/1.0")]
         assert removal.text_without(path, "P/1.0", {"x": "P/2.0"}) == before.replace(
             line, STATEMENTS[software.syntax].rpartition("\n")[2].format(modname="P/2.0", sym_version="x"))
         (software.folder / f"1.0{software.end}").unlink()
@@ -170,10 +170,10 @@ def test_an_alias_of_another_module(software, aliases, expected):
     software.install("1.0-c", "gone")
     (software.folder / f"1.0-c{software.end}").unlink()
     software.install("2.0")
-    assert list(modulerc.taken(str(software.folder), "P/2.0-20261128", aliases)) == expected
+    assert list(modulerc.names_of_others(str(software.folder), "P/2.0-20261128", aliases)) == expected
     # its own ones
-    assert not list(modulerc.taken(str(software.folder), "P/1.0-a", ["demo"]))
-    assert not list(modulerc.taken(str(software.folder), "P/1.0-b", ["latest"]))
+    assert not list(modulerc.names_of_others(str(software.folder), "P/1.0-a", ["demo"]))
+    assert not list(modulerc.names_of_others(str(software.folder), "P/1.0-b", ["latest"]))
 
 
 def test_aliases_that_lead_elsewhere(software):
@@ -210,7 +210,7 @@ def test_aliases_that_lead_elsewhere(software):
 def test_extensions_that_appear_meanwhile(software):
     """student 1: one that was made or made again since, except the module itself; not those of another name."""
     def unknown(but=""):
-        return modulerc.unknown(str(software.folder), ["1.0-mine"], known, but)
+        return modulerc.installed_meanwhile(str(software.folder), ["1.0-mine"], known, but)
 
     known = {}
     assert unknown() is None

@@ -93,7 +93,7 @@ class ModuleNames:
         """
         text = without_alias_of_others(text, self.module, self.shown_version)
         for alias in aliases:
-            version = modulerc.target(self.folder, self.version, alias)
+            version = modulerc.version_meant(self.folder, self.version, alias)
             owner = os.path.join(self.software, version)
             text = without_alias_of_others(text, owner, alias)
             text = modulerc.with_statement(text, self.generator.modulerc(

@@ -176,7 +176,7 @@ def aliases_of(installdir: str) -> List[str]:
     return []
 
 
-def shown(version: str) -> str:
+def without_dot(version: str) -> str:
     """Return the version of a module, or the last part of its name, without the dot of a hidden one."""
     return os.path.basename(version).lstrip('.')
 
@@ -202,47 +202,48 @@ def root_of(path: str) -> Optional[str]:
 
 def file_of(folder: str, version: str) -> Optional[str]:
     """Return the module file of a version, which may be hidden, in a directory; None if there is none."""
-    paths = (os.path.join(folder, dot + shown(version) + end) for dot in ('', '.') for end in ('.lua', ''))
+    paths = (os.path.join(folder, dot + without_dot(version) + end) for dot in ('', '.') for end in ('.lua', ''))
     return next(filter(os.path.isfile, paths), None)
 
 
-def dated(folder: str, alias: str) -> List[Dated]:
+def dated_modules(folder: str, alias: str) -> List[Dated]:
     """Return the installed modules of which an alias is the name without the date, the newest one last."""
     # a module that was written just now has no copy of its easyconfig yet
-    owner = shown(aliases_in(folder).get(alias, ''))
+    owner = without_dot(aliases_in(folder).get(alias, ''))
     found = []
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
         path = os.path.join(folder, name)
         version = name[:-len('.lua')] if name.endswith('.lua') else name
-        date = date_in(shown(version), alias)
+        date = date_in(without_dot(version), alias)
         # links are earlier names of modules that were hidden
         root = root_of(path) if date and not os.path.islink(path) else None
-        if date and root and (shown(version) == owner or alias in aliases_of(root)):
+        if date and root and (without_dot(version) == owner or alias in aliases_of(root)):
             found.append(Dated(version, date, root))
-    return sorted(found, key=lambda one: newest.extension_key(shown(one.version), one.date))
+    return sorted(found, key=lambda one: newest.extension_key(without_dot(one.version), one.date))
 
 
-def target(folder: str, version: str, alias: str) -> str:
+def version_meant(folder: str, version: str, alias: str) -> str:
     """Return the version that an alias of a version means: if it is the name without the date, the newest one."""
-    date = date_in(shown(version), alias)
+    date = date_in(without_dot(version), alias)
     if date is None:
         return version
-    key = newest.extension_key(shown(version), date)
-    later = [one.version for one in dated(folder, alias) if newest.extension_key(shown(one.version), one.date) > key]
+    key = newest.extension_key(without_dot(version), date)
+    later = [one.version for one in dated_modules(folder, alias)
+             if newest.extension_key(without_dot(one.version), one.date) > key]
     return later[-1] if later else version
 
 
-def taken(folder: str, module: str, aliases: Iterable[str]) -> Iterator[Tuple[str, str]]:
+def names_of_others(folder: str, module: str, aliases: Iterable[str]) -> Iterator[Tuple[str, str]]:
     """
     Yield the aliases of a module that belong to another one that is installed, with that.
 
     They don't if the module replaces the other one: then its aliases have the version of that, too.
     """
-    software, own = os.path.dirname(module), shown(module)
+    software, own = os.path.dirname(module), without_dot(module)
     aliases, there = list(aliases), aliases_in(folder)
     for alias in aliases:
         is_dated = date_in(own, alias) is not None
-        other = shown(there.get(alias, own))
+        other = without_dot(there.get(alias, own))
         if is_dated and file_of(folder, alias):
             yield alias, os.path.join(software, alias)
         elif other not in [own] + aliases and file_of(folder, other) and not (
@@ -260,7 +261,7 @@ def time_of(root: str) -> int:
         return 0
 
 
-def unknown(folder: str, aliases: Iterable[str], known: Mapping[str, int], but: str = '') -> Optional[str]:
+def installed_meanwhile(folder: str, aliases: Iterable[str], known: Mapping[str, int], but: str = '') -> Optional[str]:
     """
     Return the version of a module with one of these aliases and a date that isn't known, or not as it is now.
 
@@ -268,8 +269,8 @@ def unknown(folder: str, aliases: Iterable[str], known: Mapping[str, int], but: 
     records by installation directory, and the version `but` may be unknown.
     """
     for alias in aliases:
-        for one in dated(folder, alias):
-            version, root = shown(one.version), os.path.realpath(one.root)
+        for one in dated_modules(folder, alias):
+            version, root = without_dot(one.version), os.path.realpath(one.root)
             is_on_base = version == '%s-%s' % (alias, one.date)
             if is_on_base and version != but and known.get(root) != time_of(root):
                 return version

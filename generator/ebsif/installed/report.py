@@ -136,13 +136,13 @@ def misplaced_aliases(installation: Installation) -> Iterator[Finding]:
         owner = there.get(alias, "")
         other = modulerc.file_of(folder, owner) if owner else None
         # of extensions with a name, the newest one has it
-        if owner == installation.module or modulerc.target(folder, version, alias) != version:
+        if owner == installation.module or modulerc.version_meant(folder, version, alias) != version:
             continue
         text = f"its easyconfig has the alias {alias}, but the modules tool loads {owner or 'nothing'} by " \
             f"{software}/{alias}: "
-        if not other or modulerc.date_in(modulerc.shown(owner), alias):
+        if not other or modulerc.date_in(modulerc.without_dot(owner), alias):
             yield Finding(WARNING, installation.module, f"{text}run {again}")
-        elif modulerc.shown(version) not in modulerc.aliases_of(modulerc.root_of(other) or ""):
+        elif modulerc.without_dot(version) not in modulerc.aliases_of(modulerc.root_of(other) or ""):
             # the other one doesn't replace it
             yield Finding(WARNING, installation.module, f"{text}install that without this alias, and run {again}")
 
