@@ -11,7 +11,7 @@ from support import make_wheel
 
 IMAGE_PACKAGES = "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages"
 TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n" \
-    "requirements = ['nicepkg']\n"
+    "requirements = ['nicepkg']\nlisted_packages = 'all'\n"
 
 
 def codes(mark):
