@@ -1,6 +1,7 @@
 """Comparing containers, and moving an extension to a newer container."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,8 @@ def test_moving_an_extension(tmp_path):
     said = run("upgrade", "Base-1.0-mine-20260101.eb", "Base/2.0", *common, cwd=tmp_path).stdout
     assert said.startswith("Base-2.0-mine-20260101.eb\n")
     before, after = ((tmp_path / f"Base-{version}-mine-20260101.eb").read_text() for version in ("1.0", "2.0"))
-    assert after == before.replace("'1.0", "'2.0").replace("`ebsif extend`", "`ebsif upgrade`")
+    expected = re.sub(r"\bBase([ /])1\.0\b", r"Base\g<1>2.0", before.replace("'1.0", "'2.0"))
+    assert after == expected.replace("`ebsif extend`", "`ebsif upgrade`")
     plain = tmp_path / "Plain-1.0.eb"
     plain.write_text(before.replace("-mine-20260101", ""))
     locked, odd = tmp_path / "Locked-mine-1.eb", tmp_path / "Odd-mine-1.eb"
