@@ -41,7 +41,7 @@ class Person:
     """Somebody at a site, who types what is in scripts."""
 
     def __init__(self, site, wheels, installs_for_the_site=True, has_catalogue=True):
-        """Have EasyBuild configured to install for the site, or not at all, and perhaps a catalogue of one's own."""
+        """Have EasyBuild configured to install for the site, or not at all, and perhaps a catalog of one's own."""
         self.site, self.wheels = site, wheels
         self.environment = {"EDITOR": "true"}
         if installs_for_the_site:
@@ -58,7 +58,7 @@ class Person:
         (site.prefix / "sites").mkdir()
 
     def catalogues_example(self, wrappers="[]"):
-        """Have the module that all tests share, with these wrappers, in a catalogue of one's own."""
+        """Have the module that all tests share, with these wrappers, in a catalog of one's own."""
         containers = self.site.prefix / "sites/local/containers"
         containers.mkdir(parents=True)
         (containers / "Example.yaml").write_text(CATALOGUE.replace("WRAPPERS", wrappers))

@@ -62,12 +62,12 @@ def pages() -> dict[str, Page]:
     made = {"reference/commands": commands(), "reference/parameters": parameters()}
     made.update((f"reference/commands/{name}", command(name)) for name in cli.COMMANDS)
     for address, name, title, text in (
-            ("reference/records", "containers", "Fields of the catalogue",
+            ("reference/records", "containers", "Fields of the catalog",
              "The files `containers/*.yaml`, which describe the containers of a site."),
             ("reference/site", "site", "Fields of a site",
              "The file `site.yaml`, which describes a machine. `null` removes what a site inherits."),
             ("reference/config", "config", "Fields of the settings",
-             "Your own settings, `config.yaml`: which site, which catalogues.")):
+             "Your own settings, `config.yaml`: which site, which catalogs.")):
         made[address] = Page(title, text, list(fields(schema.schema(schema.MODELS[name]))))
     return made
 

@@ -48,7 +48,7 @@ def home() -> Path:
 
 
 def data_folder() -> Path:
-    """Return the directory of what this account has made with ebsif: its catalogue, its easyconfigs."""
+    """Return the directory of what this account has made with ebsif: its catalog, its easyconfigs."""
     return Path(os.environ.get("XDG_DATA_HOME") or home() / ".local/share", "ebsif")
 
 

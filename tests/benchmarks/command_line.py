@@ -1,4 +1,4 @@
-"""The command ebsif: its start, and rendering catalogues of several sizes."""
+"""The command ebsif: its start, and rendering catalogs of several sizes."""
 
 import os
 import sys
@@ -33,7 +33,7 @@ def start(folder):
 
 
 def render(folder):
-    """Render catalogues of 58, 1,000 and 10,000 records, each time to a new directory."""
+    """Render catalogs of 58, 1,000 and 10,000 records, each time to a new directory."""
     found, per_record = [], []
     for number in (58, 1_000, 10_000):
         place = folder / str(number)
@@ -55,7 +55,7 @@ def render(folder):
         middle = sorted(times)[len(times) // 2]
         per_record.append(middle / number)
         found.append(Row(f"render {number} records", "ebsif", middle, len(times), note=f"{memory:.0f} MB at most"))
-    # linear: a record takes no longer in the largest catalogue than in the middle one, where the start adds more to it
+    # linear: a record takes no longer in the largest catalog than in the middle one, where the start adds more to it
     ratio = per_record[2] / per_record[1]
     found.append(Row("render, time of a record", "ebsif, 10,000", per_record[2], 1, "1,000 records", ratio,
                      per_record[2] - per_record[1], "at most 1.2", ratio <= 1.2))

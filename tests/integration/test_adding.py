@@ -1,4 +1,4 @@
-"""Inspecting real images and adding them to the catalogue."""
+"""Inspecting real images and adding them to the catalog."""
 
 import hashlib
 import json
@@ -147,11 +147,11 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     path.write_text(path.read_text().replace("    moving: true\n", ""))
     result = ebsif(*render, status=1)
     assert "is not rendered: the image is only in a directory whose links move" in result.stderr
-    assert "no longer in the catalogue" not in result.stderr
+    assert "no longer in the catalog" not in result.stderr
 
 
 def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
-    """It needs a name, at least of the file; unknown values are marked; the project's catalogue is unchanged."""
+    """It needs a name, at least of the file; unknown values are marked; the project's catalog is unchanged."""
     path = tiny_image("thing-1.2.3.sif")
     assert "start one with --name NAME" in ebsif("add", tiny_image("1.2.3.sif"), "--catalogue", ".", status=3).stderr
     ebsif("add", path, "--name", "Thing", "--catalogue", ".")
@@ -245,7 +245,7 @@ def found(name, init="image", packages=None, **values):
 
 @pytest.fixture
 def lumi(monkeypatch):
-    """LUMI's catalogue; all images have the same date."""
+    """LUMI's catalog; all images have the same date."""
     monkeypatch.setattr(adding.time, "strftime", lambda *_: "20260101")
     monkeypatch.setattr(Path, "stat", lambda self, **_: type("Status", (), {"st_mtime": 0})())
 
@@ -319,7 +319,7 @@ def test_the_network_of_an_image(ebsif, small_image, tmp_path):
         path.touch()
     subprocess.run(["apptainer", "--silent", "build", tmp_path / "other.sif", root], check=True, timeout=300)
     text = ebsif("doctor", "--site", "lumi", "other.sif").stdout
-    assert re.search(r"^note: image: not in the catalogue of lumi", text, re.MULTILINE)
+    assert re.search(r"^note: image: not in the catalog of lumi", text, re.MULTILINE)
     assert re.search(rf"^ok: libfabric: unknown version, {files[1]}; for Slingshot /usr/lib64", text, re.MULTILINE)
     assert re.search(rf"^note: MPI: Open MPI, {files[0]}", text, re.MULTILINE)
     assert re.search(rf"^ok: RCCL plugin: {files[2]}$", text, re.MULTILINE)

@@ -165,7 +165,7 @@ def test_one_typed_word_answers(browser, pages):
     assert browser.find_element(By.ID, "unknown").text.startswith("No container is known to have nothing, ")
     type_words(browser, "einops")
     assert browser.find_element(By.ID, "unknown").text == (
-        "No container is known to have einops. The catalogue lists only the main components. This adds a Python "
+        "No container is known to have einops. The catalog lists only the main components. This adds a Python "
         "package to a container: ebsif extend CONTAINER --add PACKAGE")
     browser.back()
     browser.back()
@@ -227,7 +227,7 @@ def test_newest_first_by_software(browser, pages):
 
 @pytest.mark.nightly
 def test_the_table_agrees_with_list(browser, pages):
-    """Each component in each version gives the same containers as `ebsif list --has`, with all of the catalogue's."""
+    """Each component in each version gives the same containers as `ebsif list --has`, with all of the catalog's."""
     profiles = [site.read(name) for name in site.names()]
     containers = [one for profile in profiles for one in some_of(settings_containers(profile.name))]
     # local parts of versions (+rocm624) count as versions of their own in the table
@@ -302,7 +302,7 @@ def test_every_link_leads_somewhere(pages):
 
 
 def test_texts_are_no_markup(browser, pages):
-    """Texts of catalogue and site are shown literally: neither as HTML nor as a template."""
+    """Texts of catalog and site are shown literally: neither as HTML nor as a template."""
     # remaining from other tests
     browser.get_log("browser")
     for page in ("index.html", "mine/Odd/1.10-20250101.html", "mine/Odd/1.9-20240101.html"):

@@ -36,7 +36,7 @@ containers:
 
 @pytest.fixture
 def place(site, wheels, tmp_path):
-    """A site with a catalogue of one container; returns a function that runs ebsif extend there."""
+    """A site with a catalog of one container; returns a function that runs ebsif extend there."""
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
     (folder / "Base.yaml").write_text(CATALOGUE)

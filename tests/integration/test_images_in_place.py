@@ -87,7 +87,7 @@ def test_the_page_and_its_workflow(center, small_image):
     times = {version: (modules / f"{version}.lua").stat().st_mtime_ns for version in ("1.0", "1.1")}
     record.write_text(record.read_text().replace("version: 1.1", "version: 1.1\n    warnings: [read this]"))
     said = center.bash(f"set -e\nexport EBSIF_SITE=mysite EASYBUILD_PREFIX={center.appl}/modules\n{updating}")
-    assert "2 containers in the catalogue, 1 installed now\n" in said.stderr
+    assert "2 containers in the catalog, 1 installed now\n" in said.stderr
     assert (modules / "1.0.lua").stat().st_mtime_ns == times["1.0"]
     assert "read this" in (modules / "1.1.lua").read_text()
 

@@ -24,7 +24,7 @@ name: Laif
 families:
   multitorch:
     homepage: https://example.org/
-    file: "{flavour}.sif"
+    file: "{flavor}.sif"
     init: venv-in-image
     image: central
     venv: true
@@ -35,8 +35,8 @@ families:
     variables: VARIABLES
     network_env: NETWORK
 containers:
-  - {family: multitorch, version: 3.13, components: {flavour: laif}}
-  - {family: multitorch, version: 3.11, components: {flavour: laif-torch}, entry_point: /.singularity.d/runscript}
+  - {family: multitorch, version: 3.13, components: {flavor: laif}}
+  - {family: multitorch, version: 3.11, components: {flavor: laif-torch}, entry_point: /.singularity.d/runscript}
 """
 # Settings of LUMI's profile and of a container of the AI Factory: that which the scripts of docs/lumi load.
 LUMI = site.read("lumi")

@@ -1,4 +1,4 @@
-"""LUMI's catalogue compared with the known properties of its modules, see tests/data/lumi-containers.json."""
+"""LUMI's catalog compared with the known properties of its modules, see tests/data/lumi-containers.json."""
 
 import json
 import os
@@ -26,7 +26,7 @@ NO_PACKAGES = ("dockerhash", "date", "rocm_major_minor", "vllm_commit")
 
 @pytest.fixture(scope="module")
 def containers():
-    """The catalogue's containers by easyconfig name."""
+    """The catalog's containers by easyconfig name."""
     return {one.easyconfig_name: one for one in reading.read(site.read("lumi"), LUMI)}
 
 
@@ -310,7 +310,7 @@ def test_old_names_of_run_scripts_work(tmp_path, base_image):
 
 def test_easyconfigs_and_catalogue_are_short(containers):
     """
-    Easyconfigs have at most 60 lines (120 with forty binds of their own), the catalogue fewer than 1,500, and each
+    Easyconfigs have at most 60 lines (120 with forty binds of their own), the catalog fewer than 1,500, and each
     record of a known family at most twelve.
     """
     for one in containers.values():
@@ -322,7 +322,7 @@ def test_easyconfigs_and_catalogue_are_short(containers):
         assert max(len(record.splitlines()) for record in records) <= 12, path
 
 
-# What the recipes' texts say in two ways, or the catalogue says otherwise: the beginning of the easyconfig's name, the
+# What the recipes' texts say in two ways, or the catalog says otherwise: the beginning of the easyconfig's name, the
 # field, the name, and why.
 EXCEPTIONS = [
     ("PyTorch-2.2.2-rocm-5.6.1-python-3.10-vllm", "stated", "deepspeed", "0.14.0 by the variables of the recipe"),
@@ -352,7 +352,7 @@ EXCEPTIONS = [
 
 def test_nothing_of_the_recipes_is_lost(containers):
     """
-    Issue 45, point 8: versions, keywords, links and advice in the texts of LUMI's recipes are in the catalogue.
+    Issue 45, point 8: versions, keywords, links and advice in the texts of LUMI's recipes are in the catalog.
 
     Facts of variables, binds, scripts and images are in the tests above. The data are those of the recipes' #DOC lines,
     descriptions, `whatis` and `docurls` (LUMI-EasyBuild-containers, commit af6fb1c).
@@ -368,7 +368,7 @@ def test_nothing_of_the_recipes_is_lost(containers):
 
 
 def lost(facts, container):
-    """Yield the field and the name of each fact that the catalogue lacks, or has in another way."""
+    """Yield the field and the name of each fact that the catalog lacks, or has in another way."""
     inside = {**selection.components_of(container), **container.image_packages}
     for name, versions in facts.get("stated", {}).items():
         if versions != [inside.get(name)]:

@@ -350,7 +350,7 @@ def check_that_the_easyconfig_is_closed(root, closed):
 
 
 def test_the_lock_of_another_member_of_the_group():
-    """R-10: each account that may write to a catalogue may lock it, although new files there don't get its group."""
+    """R-10: each account that may write to a catalog may lock it, although new files there don't get its group."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         place = Path(folder) / "catalogue"

@@ -36,7 +36,7 @@ def wheels(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, pytorch_image, wheels):
-    """A site with a catalogue of one container, the example image; returns a function that runs ebsif there."""
+    """A site with a catalog of one container, the example image; returns a function that runs ebsif there."""
     folder = tmp_path_factory.mktemp("place")
     site = example_site(folder, pytorch_image)
     containers = folder / "sites/local/containers"

@@ -32,7 +32,7 @@ class Commands(html.parser.HTMLParser):
 
 @pytest.fixture
 def person(installed_once, cluster, tmp_path, wheels):
-    """A person with an installed module in the catalogue, and a Slurm cluster."""
+    """A person with an installed module in the catalog, and a Slurm cluster."""
     for name in ("einops", "ipykernel"):
         make_wheel(wheels, name)
     person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels)

@@ -156,7 +156,7 @@ def test_words_that_no_container_has(browser, look):
         return browser.find_element(By.ID, "unknown")
 
     unknown = said("pytroch")
-    assert unknown.text == ("No container is known to have pytroch. Did you mean pytorch? The catalogue lists only the "
+    assert unknown.text == ("No container is known to have pytroch. Did you mean pytorch? The catalog lists only the "
                             "main components. This adds a Python package to a container: "
                             "ebsif extend CONTAINER --add PACKAGE")
     unknown.find_element(By.TAG_NAME, "button").click()
@@ -165,7 +165,7 @@ def test_words_that_no_container_has(browser, look):
     assert said("cuda").text == "The GPUs of LUMI don't use CUDA: the containers have ROCm."
     assert said("rocm").text == ""
     strange = said("reqeusts-toolbelt-x").text
-    assert "reqeusts" not in strange.partition("The catalogue")[2] and "Did you mean" not in strange
+    assert "reqeusts" not in strange.partition("The catalog")[2] and "Did you mean" not in strange
 
 
 def test_the_keyboard(browser, look):

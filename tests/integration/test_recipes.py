@@ -1,4 +1,4 @@
-"""The recipes of ARCHER2 and Derecho in the catalogue, with tiny packages in place of large ones."""
+"""The recipes of ARCHER2 and Derecho in the catalog, with tiny packages in place of large ones."""
 
 import json
 import subprocess

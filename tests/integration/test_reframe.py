@@ -10,7 +10,7 @@ from support import CONTAINER_FILES
 
 @pytest.fixture
 def catalogue(tmp_path):
-    """A catalogue with the installed module, and an archived one."""
+    """A catalog with the installed module, and an archived one."""
     folder = tmp_path / "sites/here"
     (folder / "containers").mkdir(parents=True)
     gpus = {"tasks": 8, "gpus": 8, "cpus_per_task": 7, "memory": "480G", "qos": "q"}
@@ -31,7 +31,7 @@ def test_reframe(installed_once, cluster, catalogue, tmp_path):
     """I-05: ReFrame runs the checks: all pass; each fails when its part is broken, and the report says why."""
     site = installed_once.copy(tmp_path, installed_once.WRITABLE)
     root = site.prefix / "eb/software" / installed_once.WRITABLE
-    # the catalogue's container has a wrapper
+    # the catalog's container has a wrapper
     wrapper = root / "bin/python"
     shutil.copy(CONTAINER_FILES / "share/ebsif/wrapper", wrapper)
     site.run(["ebsif", "reframe", "--site", "here", "--catalogue", catalogue, "-o", tmp_path / "checks"])

@@ -108,7 +108,7 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     failed = ebsif(other, "pull", f"oci:{moved}:mine", "--name", "theirs", "-o", other.work, check=False)
     assert failed.returncode == 3
     lock = other.work / "Example-1.0-squashed.lock.json"
-    assert "the image example.sif of Example/1.0-squashed is neither in an installed module nor in the catalogue" in \
+    assert "the image example.sif of Example/1.0-squashed is neither in an installed module nor in the catalog" in \
         failed.stderr
     assert f"ebsif extend CONTAINER --from-lock {lock} --name theirs" in failed.stderr
     assert [one.name for one in other.work.iterdir()] == [lock.name]
@@ -158,7 +158,7 @@ def test_what_can_not_be_pushed_or_pulled(mine, theirs, registry, tmp_path, base
     failed = ebsif(theirs, "pull", f"oras://{name}", check=False)
     assert failed.stderr.endswith(
         f"ebsif: oras://{name} is not an environment that `ebsif push` has written: an image? `ebsif add "
-        f"oras://{name}` adds it to the catalogue\n")
+        f"oras://{name}` adds it to the catalog\n")
 
 
 def test_a_crate_for_a_paper(mine, tmp_path):

@@ -39,7 +39,7 @@ containers:
 
 
 class Place:
-    """A directory with a catalogue and EasyBuild's prefix, and a registry."""
+    """A directory with a catalog and EasyBuild's prefix, and a registry."""
 
     def __init__(self, folder, host):
         self.folder, self.host = folder, host
@@ -50,7 +50,7 @@ class Place:
                             "EBSIF_SITE": "mine", "TMPDIR": folder}
 
     def ebsif(self, command, *arguments, status=0, **variables):
-        """Run the command with the site's catalogue; return its output."""
+        """Run the command with the site's catalog; return its output."""
         own = ["--catalogue", "own", *(["-o", "ec"] if command == "add" else [])]
         result = run_ebsif([command, *arguments, *own], cwd=self.folder, env={**self.environment, **variables})
         assert result.returncode == status, result.stdout + result.stderr
@@ -166,12 +166,12 @@ def test_a_sif_file_in_a_registry(place, small_image):
     assert f"checksums = ['{sha256}']\n" in (place.folder / "ec/t/thing/thing-3.eb").read_text()
     assert image_source(place.folder / "ec/t/thing/thing-3.eb") == f"{source}@{digest}"
     assert (place.folder / "eb/sources/thing-3.sif").read_bytes() == image.read_bytes()
-    assert "thing-3.sif is in the catalogue already: thing/3" in place.ebsif("add", source)
+    assert "thing-3.sif is in the catalog already: thing/3" in place.ebsif("add", source)
     # another image under the same tag
     other = put(source, [(SIF_LAYER, b"another", "thing.sif")], tag="3")
     assert other.digest != digest
     said = place.ebsif("add", source, status=1)
-    assert "thing-3.sif is in the catalogue already, and is another image there: thing/3" in said
+    assert "thing-3.sif is in the catalog already, and is another image there: thing/3" in said
     assert f"    source: {source}@{other.digest}\n    sha256: {hashlib.sha256(b'another').hexdigest()}\n" in said
     # a digest of the earlier one is still good, and what was fetched is used
     (place.folder / "eb/sources/thing-3.sif").rename(place.folder / "thing-3.sif")
@@ -205,7 +205,7 @@ def test_new_moved_and_missing_tags(place):
     assert f"Tool/1.2-1: its image can't be fetched from {name}:gone@sha256:{'0' * 64} any longer: " in said
     assert f"Tool/1.3-1: the tag of {name}:moved@{images['moved'].digest} is another image by now, sha256:" in said
     assert f"note: {name}:latest: is {images['moved'].digest} today, the image of Tool/1.3-1. A tag can change" in said
-    assert f"warning: {name}:nightly: is not in the catalogue, and can't be added: no family has images with" in said
+    assert f"warning: {name}:nightly: is not in the catalog, and can't be added: no family has images with" in said
     assert "skipped" not in said
     place.ebsif("scan", "--write", status=1)
     assert place.record("Tool")["source"] == f"{name}:2.0@{images['2.0'].digest}"
@@ -247,7 +247,7 @@ def test_a_layout_without_a_name(place, tmp_path, small_image):
     (root / ".sbom.json").write_text(json.dumps(BILL))
     digest = ocilayouts.add_image(tmp_path / "boxes", root, "1.5")
     said = place.ebsif("add", "oci:boxes:1.5", status=3)
-    assert "no family of the catalogue has images named like boxes-1.5.sif: start one with --name NAME" in said
+    assert "no family of the catalog has images named like boxes-1.5.sif: start one with --name NAME" in said
     assert not (tmp_path / "eb").exists()
     said = place.ebsif("add", "oci:boxes:1.5", "--name", "Boxes", "--fetch", "images")
     assert f"Boxes-1.5.eb --sourcepath={tmp_path}/images\n" in said

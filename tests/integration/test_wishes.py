@@ -54,7 +54,7 @@ def repository(tmp_path_factory):
 
 
 class Place:
-    """A site whose catalogue has the image, where it lies."""
+    """A site whose catalog has the image, where it lies."""
 
     def __init__(self, folder, image, wheels, repository):
         self.site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC1090,SC1091,SC2046,SC2086
-# An administrator: a new image in the catalogue, installed, and on the web pages; images that are somewhere else.
+# An administrator: a new image in the catalog, installed, and on the web pages; images that are somewhere else.
 # The site's EasyBuild is a module, which sets its naming scheme, easyblocks and robot paths.
 module load EasyBuild-user/5
 # status 1: something is new

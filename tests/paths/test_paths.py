@@ -193,7 +193,7 @@ def follow_a_researcher(person):
 
 
 def test_an_administrator(lumi, wheels, base_image, pytorch_image, small_image, registry):
-    """S001-09, R-05, R-02, F-02, F-07: new images are added to the catalogue and installed, with LUMI's EasyBuild."""
+    """S001-09, R-05, R-02, F-02, F-07: new images are added to the catalog and installed, with LUMI's EasyBuild."""
     site = lumi
     site.share_easyblocks()
     person = Person(site, wheels)
@@ -215,7 +215,7 @@ def test_an_administrator(lumi, wheels, base_image, pytorch_image, small_image, 
     assert re.search(r"^all there$", said, re.MULTILINE)
     assert re.search(rf"^    source: oras://{registry.host}/ai/new:3@sha256:[0-9a-f]{{64}}$", said, re.MULTILINE)
     assert (site.modules / "new/3.lua").is_file()
-    assert "is in the catalogue already: PyTorch/2.14.0" in said
+    assert "is in the catalog already: PyTorch/2.14.0" in said
     assert said.splitlines()[-2].endswith(": unchanged")
     assert (site.work / "pages/index.html").is_file()
 

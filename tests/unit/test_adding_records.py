@@ -204,7 +204,7 @@ def test_a_version_within_another_number_stays(name, expected):
 @pytest.mark.parametrize("name", ["tool-{version}.sif", "tool\n.sif"])
 def test_a_name_that_a_record_can_t_have(name):
     """Admin D5: the image needs another name, because braces are placeholders in a record."""
-    with pytest.raises(AddingError, match=r"can't be the name of an image in the catalogue.* give the file another"):
+    with pytest.raises(AddingError, match=r"can't be the name of an image in the catalog.* give the file another"):
         adding.propose(found(name), [], name="Tool", version="1.0")
 
 
@@ -220,7 +220,7 @@ def test_fields_are_read_from_names():
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A project with one file, a catalogue of the user's own, and images whose content comes from a table."""
+    """A project with one file, a catalog of the user's own, and images whose content comes from a table."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     project = tmp_path / "project"
@@ -239,7 +239,7 @@ def place(tmp_path, monkeypatch):
 
 
 def files(place):
-    """Return all files of the catalogue and the easyconfigs (dict of text)."""
+    """Return all files of the catalog and the easyconfigs (dict of text)."""
     return {str(path.relative_to(place)): path.read_text() for folder in ("own", "ec", "project")
             for path in sorted((place / folder).rglob("*")) if path.is_file()}
 
@@ -358,7 +358,7 @@ def test_a_name_that_is_only_a_version_is_a_guess(place, options, review):
 
 
 def test_add_keeps_what_a_person_has_written(place, capsys):
-    """C-04: with an image that is new, or in the catalogue already, what `ebsif render` keeps stays."""
+    """C-04: with an image that is new, or in the catalog already, what `ebsif render` keeps stays."""
     path = place / "ec/t/Tool/Tool-2.0.eb"
     path.parent.mkdir(parents=True)
     path.write_text("easyblock = 'ContainerInstall'\n")
@@ -374,7 +374,7 @@ def test_add_keeps_what_a_person_has_written(place, capsys):
     assert path.read_text().endswith("\n# mine\n")
     remedy = "rename or remove it, or choose another directory with -o, and run this command again\n"
     assert capsys.readouterr().err == f"ebsif: {path.relative_to(place)} was written or edited by a person: {remedy}"
-    path.write_text("# Rendered by ebsif from the catalogue of the site other: nothing\n")
+    path.write_text("# Rendered by ebsif from the catalog of the site other: nothing\n")
     (place / "ec/.ebsif-render").unlink()
     before = files(place)
     assert add("tool-2.0.sif") == 3
@@ -383,11 +383,11 @@ def test_add_keeps_what_a_person_has_written(place, capsys):
 
 
 def test_the_same_name_with_another_image(place, capsys):
-    """Admin D3, 4: another SHA256: status 1 and what to do; the same SHA256: already in the catalogue."""
+    """Admin D3, 4: another SHA256: status 1 and what to do; the same SHA256: already in the catalog."""
     assert add("tool-2.0.sif") == 0
     before = files(place)
     assert add("tool-2.0.sif") == 0
-    assert "is in the catalogue already: Tool/2.0, in own/mine/containers/Tool.yaml:4\n" in capsys.readouterr().out
+    assert "is in the catalog already: Tool/2.0, in own/mine/containers/Tool.yaml:4\n" in capsys.readouterr().out
     assert add("tool-2.0.sif", text="another") == 1
     said = capsys.readouterr().err
     assert "is another image there: Tool/2.0 in own/mine/containers/Tool.yaml:4 has the SHA256 " in said
@@ -396,7 +396,7 @@ def test_the_same_name_with_another_image(place, capsys):
     assert said.endswith(f":\n    sha256: {hashlib.sha256(b'another').hexdigest()}\n    size: 7\n\n")
     assert files(place) == before
     assert add("tool-1.0.sif") == 0
-    assert "tool-1.0.sif is in the catalogue already: Tool/1.0, in " in (out := capsys.readouterr().out)
+    assert "tool-1.0.sif is in the catalog already: Tool/1.0, in " in (out := capsys.readouterr().out)
     assert "; the record has no sha256, so the content was not compared" in out
 
 
@@ -440,7 +440,7 @@ def test_the_next_step_can_be_copied(place, capsys):
     "the easyconfig can't be written", "interrupted", "module", "no version", "no family", "profile", "not the image"])
 @pytest.mark.parametrize("begun", [False, True])
 def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
-    """Admin D1: after any failure, catalogue and easyconfigs are unchanged byte for byte."""
+    """Admin D1: after any failure, catalog and easyconfigs are unchanged byte for byte."""
     if begun:
         assert add("tool-2.0.sif") == 0
     before = files(place)

@@ -110,7 +110,7 @@ def test_names_of_packages(name, monkeypatch):
 
 
 def accepts(kind, text):
-    """Return whether a field type of the catalogue accepts a text."""
+    """Return whether a field type of the catalog accepts a text."""
     try:
         TypeAdapter(kind).validate_python(text)
     except ValueError:
@@ -120,7 +120,7 @@ def accepts(kind, text):
 
 @pytest.mark.parametrize("name", ["A", "_a1", "1A", "A-B", "", "A\n", "\u00c4"])
 def test_names_of_variables(name):
-    """The catalogue and the easyblock accept the same names."""
+    """The catalog and the easyblock accept the same names."""
     assert accepts(fieldtypes.EnvName, name) == (texts.variable_problem(name) is None)
 
 

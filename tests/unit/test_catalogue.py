@@ -1,4 +1,4 @@
-"""The catalogue: models, families, rendering, selection by components."""
+"""The catalog: models, families, rendering, selection by components."""
 
 import ast
 import cProfile
@@ -50,7 +50,7 @@ RECORD = """\
 
 @pytest.fixture
 def read(tmp_path):
-    """Return a function that reads a catalogue with one file for a site."""
+    """Return a function that reads a catalog with one file for a site."""
 
     def read(text, profile=None, name="PyTorch"):
         folder = tmp_path / "containers"
@@ -109,8 +109,8 @@ def test_what_the_description_says_of_the_image(read):
 
     No line is too long with its quotes.
     """
-    record = f"{HEAD}{RECORD}    description: 'PyTorch of {{flavour}}, for ROCm {{rocm!dotless}}.'\n" \
-        "    components: {flavour: mine, rocm: 6.2.4, torch: 2.10, numpy: null}\n"
+    record = f"{HEAD}{RECORD}    description: 'PyTorch of {{flavor}}, for ROCm {{rocm!dotless}}.'\n" \
+        "    components: {flavor: mine, rocm: 6.2.4, torch: 2.10, numpy: null}\n"
     (one,) = read(record)
     assert easyconfig.description(one) == "PyTorch of mine, for ROCm 624.\nIn the image: torch 2.10."
     (one,) = read(record.replace("numpy: null", "deepspeed: 0.15.1") + "    image_packages: {Torch: 2.10}\n")
@@ -212,7 +212,7 @@ def test_a_malformed_requirement():
 
 
 def test_the_catalogue_and_the_easyblocks_have_the_same_stages_and_kinds_of_activation():
-    """House 2.5: the catalogue accepts the same stage properties and kinds of activation as the easyblocks."""
+    """House 2.5: the catalog accepts the same stage properties and kinds of activation as the easyblocks."""
     from easybuild.easyblocks.generic.container import stages, tables
 
     assert list(records.Stage.model_fields) == list(stages.Stage.PROPERTIES)
@@ -300,7 +300,7 @@ def test_no_line_break_inside_a_line(read, end):
 
 @pytest.mark.parametrize("suffix", ["/../../../../escaped", "-a/b", "-a b", "-{rocm}/{date}", "-\\u2028"])
 def test_an_easyconfig_stays_in_its_directory(read, tmp_path, suffix):
-    """Defects A10: a suffix is part of a file name: checked in the catalogue and again where files are written."""
+    """Defects A10: a suffix is part of a file name: checked in the catalog and again where files are written."""
     with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*suffix: should contain letters, digits"):
         read(f'{HEAD}{RECORD}    suffix: "{suffix}"\n')
     (one,) = read(HEAD + RECORD)
@@ -643,7 +643,7 @@ def validator(name):
 # --- checking
 
 def found(read, tmp_path, text, profile=None):
-    """Return the findings in a catalogue, apart from missing easyconfigs."""
+    """Return the findings in a catalog, apart from missing easyconfigs."""
     containers = read(text, profile)
     findings = check(containers, tmp_path / "none", profile or site.read("local"), quick=True)
     return [(one.level, one.line, one.text) for one in findings if "does not exist" not in one.text]
@@ -750,7 +750,7 @@ def test_two_defaults(read, tmp_path):
 
 
 def test_nothing_is_rendered_yet(read, tmp_path):
-    """A person who checks a catalogue before the first `ebsif render` reads that once, not for each container."""
+    """A person who checks a catalog before the first `ebsif render` reads that once, not for each container."""
     containers = read(HEAD + "".join(f"{RECORD}    label: {label}\n" for label in "abcdef"))
     output = tmp_path / "out"
     (said,) = check(containers, output, site.read("local"), options=["--site", "local"])
@@ -780,11 +780,11 @@ def test_drift_is_found(read, tmp_path):
     rendering.write([one], output)
     assert texts() == []
     one.path.write_text(one.text.replace("2.10", "2.1"))
-    assert "differs from the catalogue" in texts()[0]
+    assert "differs from the catalog" in texts()[0]
     one.path.write_text(one.text)
     other = one.path.with_name("PyTorch-1.eb")
     other.write_text(one.text)
-    assert "is no longer in the catalogue" in texts()[0]
+    assert "is no longer in the catalog" in texts()[0]
     # an easyconfig of a user's own stays
     other.write_text("# mine\n")
     assert texts() == []
@@ -844,7 +844,7 @@ def test_reasons_become_comments(read):
     assert above("versionsuffix") == "# as before: \\{"
     assert above("requirements") == "# torchmetrics: newer ones need another torch"
     assert "# nowhere: of nothing" in lines[:3] and not any("not for long" in line for line in lines)
-    assert above("sources") == "# SHA256 unknown: the record in the catalogue has none"
+    assert above("sources") == "# SHA256 unknown: the record in the catalog has none"
     assert above("warnings").startswith("# long") and max(map(len, lines)) <= easyconfig.WIDTH
     assert not list(differences(one, easyconfig.render(one)))
     # those of the site are for easyconfigs that have the parameter

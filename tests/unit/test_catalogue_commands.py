@@ -1,4 +1,4 @@
-"""Commands for catalogues: render, check, list, show; catalogues and settings of a site's own."""
+"""Commands for catalogs: render, check, list, show; catalogs and settings of a site's own."""
 
 import json
 import os
@@ -34,7 +34,7 @@ containers:
 
 @pytest.fixture
 def place(tmp_path):
-    """A directory with a catalogue of a site's own."""
+    """A directory with a catalog of a site's own."""
     folder = tmp_path / "sites/mine/containers"
     folder.mkdir(parents=True)
     (folder.parent / "site.yaml").write_text(SITE)
@@ -183,7 +183,7 @@ def test_links_to_archived_easyconfigs(place, link):
         run(place, "render", *MINE)
         link.symlink_to(archived)
     for said in (run(place, "render", *MINE), run(place, "render", *MINE)):
-        assert "moved" not in said.stderr and "no longer in the catalogue" not in said.stderr
+        assert "moved" not in said.stderr and "no longer in the catalog" not in said.stderr
         assert archived.is_file() and link.is_symlink()
 
 
@@ -221,7 +221,7 @@ def test_a_removed_record(place):
     run(place, "render", *MINE)
     (place / "sites/mine/containers/JAX.yaml").write_text("".join(CONTAINERS.splitlines(keepends=True)[:-1]))
     result = run(place, "render", *MINE)
-    assert "JAX-0.4.0-20240101.eb is no longer in the catalogue" in result.stderr
+    assert "JAX-0.4.0-20240101.eb is no longer in the catalog" in result.stderr
     assert (place / "easyconfigs/__archive__/j/JAX/JAX-0.4.0-20240101.eb").exists()
 
 
@@ -277,7 +277,7 @@ def test_list(place):
     result = run(place, "list", *MINE, "--has", "vllm", status=1)
     # docs A4: what a record doesn't have may be in the image
     assert result.stdout == "" and result.stderr.startswith(
-        "ebsif: no container is known to have vllm; the catalogue lists the main components only (`ebsif extend "
+        "ebsif: no container is known to have vllm; the catalog lists the main components only (`ebsif extend "
         "CONTAINER --add NAME` adds a Python package)")
     assert run(place, "list", *MINE, "--has", "vllm", "--json", status=1).stdout == "[]\n"
     # the package that gives a container its name, which may be all that its record knows
@@ -414,7 +414,7 @@ def test_show(place):
     assert data["images"] == []
     newest = run(place, "show", *MINE, "jax")
     assert newest.stdout == shown
-    assert newest.stderr == ("ebsif: 'jax' is JAX/0.10.0-20250601 of the catalogue, which has 2 versions (`ebsif list "
+    assert newest.stderr == ("ebsif: 'jax' is JAX/0.10.0-20250601 of the catalog, which has 2 versions (`ebsif list "
                              "JAX`)\n")
     # admin 4: whether the image exists
     (place / "images").mkdir()
@@ -454,7 +454,7 @@ def test_where_each_value_comes_from(place):
 
 
 def test_a_configuration_file(place):
-    """S001-05 (in part), F-09: site and catalogues of one's own, relative to the file; options and variables win."""
+    """S001-05 (in part), F-09: site and catalogs of one's own, relative to the file; options and variables win."""
     configuration = place / "etc/ebsif.yaml"
     configuration.parent.mkdir()
     configuration.write_text("site: mine\ncatalogues: [../sites]\noutput: ../out\n")
@@ -561,7 +561,7 @@ def test_an_easyconfig_that_another_eb_installs(tmp_path, monkeypatch, locked, i
     ["list", "JAX"], ["show", "JAX/0.10.0"], ["list", "--mine"], ["installed"], ["job", "JAX/0.10.0", "--", "t.py"],
     ["extend", "JAX/0.10.0", "--add", "rich", "--name", "mine", "-n"]], ids=lambda words: " ".join(words[:2]))
 def test_a_wrong_file_of_the_catalogue_stops_no_user(place, command):
-    """F-13 (N7): users' commands go on with the rest, and one line says what is left out; the catalogue's own don't."""
+    """F-13 (N7): users' commands go on with the rest, and one line says what is left out; the catalog's own don't."""
     folder = place / "sites/mine/containers"
     (folder / "Wrong.yaml").write_text(WRONG)
     (folder / "JAX.yaml").write_text(CONTAINERS.replace("image, python", "image, venv: true, python"))

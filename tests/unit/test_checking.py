@@ -32,7 +32,7 @@ containers:
 """
 @pytest.fixture
 def place(tmp_path):
-    """Return a function that writes a catalogue for a site and returns its settings."""
+    """Return a function that writes a catalog for a site and returns its settings."""
 
     def write(text=HEAD, profile=SITE, name="mine"):
         folder = tmp_path / "sites" / name / "containers"
@@ -102,7 +102,7 @@ MISTAKES_OF_FILES = [
     ("    homepage: https://example.org/\n", "", 8, "neither the record nor its family has a homepage"),
     ("  - family: tool\n    version: 1.0", "  - family: tool", 9, "containers.0.version: is missing"),
     ("name: Tool", "name: Toll", 1, "name: 'Toll' should be the name of the file, Tool"),
-    ("families:", "extends: true\nfamilies:", 2, "extends: no other catalogue has a file Tool.yaml for this site"),
+    ("families:", "extends: true\nfamilies:", 2, "extends: no other catalog has a file Tool.yaml for this site"),
     ("    date: 20250101", "    date: &x 20250101", 11, "anchors and aliases"),
     ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab"),
 ]
@@ -121,7 +121,7 @@ MISTAKES_OF_PROFILES = [
      "'b' is not a full path: write that, or add a root"),
     ("scheduler: {kind: slrm}", 3, "scheduler.kind: should be 'slurm', 'pbs' or 'flux', found 'slrm'"),
     ("not_inherited: [binds]", 3, "nothing is inherited without 'extends': remove it"),
-    ("extends: mine", 3, "extends: no other catalogue has a site 'mine'"),
+    ("extends: mine", 3, "extends: no other catalog has a site 'mine'"),
     ("extends: lumi\nscheduler:\n  partitions: {small-g: nul}", 5, "partitions.small-g: should be a table"),
     ("extends: lumi\nscheduler:\n  partitions: {standard-g: null}", 4,
      "there is no partition 'standard-g' (known: "),
@@ -279,7 +279,7 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
     assert cli.main(["check", *arguments, "--format", "github"]) == 1
     assert capsys.readouterr().out.startswith(f"::error file={one['path']},line={one['line']}::")
     # docs D1: what was typed is no finding
-    for number, option in ((1, "no catalogue"), (3, "nowhere")):
+    for number, option in ((1, "no catalog"), (3, "nowhere")):
         assert cli.main(["check", *arguments[:number], option, *arguments[number + 1:]]) == 3
         assert capsys.readouterr().err.startswith("ebsif: ")
 
@@ -292,7 +292,7 @@ def test_annotations_are_single_lines():
 
 
 def test_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
-    """Admin 4: --all-sites means the sites of the catalogues given, each with its own easyconfigs."""
+    """Admin 4: --all-sites means the sites of the catalogs given, each with its own easyconfigs."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("mine", "other"):
         findings(place(name=name))
@@ -317,7 +317,7 @@ def test_a_repository_with_a_catalogue(place, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path / "sites")
     output = ["-o", str(tmp_path / "out/{site}"), "--quick"]
     assert cli.main(["check", *output]) == 0
-    assert capsys.readouterr().err == ("ebsif: checking the catalogue in this directory: mine, other\n"
+    assert capsys.readouterr().err == ("ebsif: checking the catalog in this directory: mine, other\n"
                                        "2 containers: nothing is wrong\n")
     assert cli.main(["check", *output, "--catalogue", "."]) == 0
     assert capsys.readouterr().err == "2 containers: nothing is wrong\n"
@@ -396,7 +396,7 @@ def test_a_site_without_profile(place, tmp_path, capsys, monkeypatch):
 
 
 def test_the_easyconfigs_that_were_installed(tmp_path, capsys, monkeypatch):
-    """Admin D2: without a catalogue and easyconfigs of one's own, those installed with the project are checked."""
+    """Admin D2: without a catalog and easyconfigs of one's own, those installed with the project are checked."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert cli.main(["check", "--all-sites", "--quick"]) == 0
@@ -598,7 +598,7 @@ def test_a_file_that_is_not_read(tmp_path):
 
 
 def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
-    """Admin D11: doctor reads catalogue and image directories of the chosen site, and reports errors in its profile."""
+    """Admin D11: doctor reads catalog and image directories of the chosen site, and reports errors in its profile."""
     monkeypatch.setattr("ebsif.installed.doctor.examine", lambda _: [])
     (tmp_path / "root/here").mkdir(parents=True)
     profile = (f"{SITE}images:\n  root: /nowhere\n  root_variable: ROOT\n  directories:\n    - {{path: here}}\n"

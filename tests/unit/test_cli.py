@@ -237,7 +237,7 @@ def test_devices_and_pipes_are_not_replaced(tmp_path):
 
 
 def test_shared_files_with_umask_077(tmp_path):
-    """A catalogue isn't hidden from its users; in /tmp and for files of one's own the umask decides."""
+    """A catalog isn't hidden from its users; in /tmp and for files of one's own the umask decides."""
     (tmp_path / "group").mkdir()
     (tmp_path / "group").chmod(0o2770)
     (tmp_path / "all").mkdir(mode=0o755)

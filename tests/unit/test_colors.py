@@ -35,7 +35,7 @@ def test_errors_names_and_commands_have_colors(shown):
 
 
 def test_levels_of_findings_have_colors(shown, tmp_path):
-    """N-04: errors and warnings of a check are red and yellow; what comes from a catalogue adds no sequences."""
+    """N-04: errors and warnings of a check are red and yellow; what comes from a catalog adds no sequences."""
     folder = tmp_path / "sites/mine/containers"
     folder.mkdir(parents=True)
     (folder.parent / "site.yaml").write_text("name: mine\ndescription: x\n")

@@ -519,4 +519,4 @@ def test_an_image_of_the_site():
     assert one.module in findings(one.file_name)["image"].text
     other = findings("julia.sif")["image"]
     assert other.level == NOTE
-    assert "not in the catalogue of lumi" in other.text
+    assert "not in the catalog of lumi" in other.text

@@ -154,7 +154,7 @@ def test_imported_containers_equal_the_catalogues(name, lumi, tmp_path):
 
 
 def compare(made, ours):
-    """Compare an imported container with the catalogue's."""
+    """Compare an imported container with the catalog's."""
     assert made.file_name == ours.file_name
     for field in ("venv", "requirements", "definition_files", "script_names"):
         assert (getattr(made, field) or None) == (getattr(ours, field) or None), field
@@ -504,7 +504,7 @@ def test_gpu_options(lumi, tmp_path):
     (STRANGE.replace("sources = ", "no_sources = "), "sources is missing: this is not the easyconfig of a container"),
     (STRANGE.replace("strange-1.0.sif", "x.tar.gz"), "none of the sources is an image"),
     ("name = (\n", "Parsing easyconfig file failed"),
-    (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "the catalogue can't have this name or version"),
+    (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "the catalog can't have this name or version"),
     (STRANGE + "modextravars = ['A']\n", "modextravars is not what EasyBuild expects: "),
     (STRANGE + "skipsteps = True\n", "skipsteps is not what EasyBuild expects: "),
     (f"# J\xf6rg\n{STRANGE}", "x.eb: the file is not encoded in UTF-8: save it as UTF-8"),
@@ -586,7 +586,7 @@ def test_the_command(tmp_path):
     assert "done by site or easyblock:" in result.stderr
     everything = [*names["rocm"], *names["mpi4py"]]
     said = run(*everything, status=3).stderr
-    assert "several names, and the catalogue has a file for each (mpi4py, rocm): choose a directory" in said
+    assert "several names, and the catalog has a file for each (mpi4py, rocm): choose a directory" in said
     assert run("-q", "-o", "out", *everything, status=0).stderr == ""
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mpi4py.yaml", "rocm.yaml"]
     assert "out/rocm.yaml exists, so nothing was written" in run("-o", "out", names["rocm"][0], status=3).stderr

@@ -51,10 +51,10 @@ def test_all_that_has_no_module(tool_site, installer, capsys):
     (tool_site / "modules").mkdir()
     # a person means the records of their own
     assert cli.main(["install", "--all"]) == 0
-    assert "0 containers in the catalogue, 0 installed now\n" in capsys.readouterr().err
+    assert "0 containers in the catalog, 0 installed now\n" in capsys.readouterr().err
     everything = ["install", "--catalogue", "site", "--all"]
     assert cli.main([*everything, "--dry-run"]) == 0
-    assert "5 containers in the catalogue, 4 would be installed\n" in capsys.readouterr().err
+    assert "5 containers in the catalog, 4 would be installed\n" in capsys.readouterr().err
     assert not installer.runs
     same, *_ = reading.read(site.read("mine", [site.SITES]), tool_site / "site/mine")
     installer.there["Tool/1.0"] = [installation(tool_site, "1.0", easyconfig.render(same))]
@@ -64,7 +64,7 @@ def test_all_that_has_no_module(tool_site, installer, capsys):
     said = capsys.readouterr().err
     assert "ebsif: Tool/2.0: the image is damaged\n" in said
     assert "Tool/4.0 is installed already, though its record has changed since: nothing to do (--rebuild " in said
-    assert "Tool/1.0" not in said and "5 containers in the catalogue, 1 installed now\n" in said
+    assert "Tool/1.0" not in said and "5 containers in the catalog, 1 installed now\n" in said
     # C-04: the easyconfig of the failed attempt is gone
     folder = tool_site / "data/ebsif/easyconfigs/t/Tool"
     assert [path.name for path in folder.iterdir()] == ["Tool-3.0.eb"]
@@ -78,7 +78,7 @@ def test_one_that_is_named(tool_site, installer, capsys):
     """V-08: nothing to do if it is there; --dry-run writes nothing; what `ebsif render` keeps stays."""
     (tool_site / "modules").mkdir()
     assert cli.main(["install", "tool", "--dry-run"]) == 0
-    assert capsys.readouterr().out.startswith("# Rendered by ebsif from the catalogue of the site mine")
+    assert capsys.readouterr().out.startswith("# Rendered by ebsif from the catalog of the site mine")
     assert not (tool_site / "data").exists() and not installer.runs
     assert cli.main(["install", "tool"]) == 0
     path = tool_site / "data/ebsif/easyconfigs/t/Tool/Tool-1.0.eb"

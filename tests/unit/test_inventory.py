@@ -394,7 +394,7 @@ def installed(capsys, *arguments):
 
 
 def test_installations_by_name(eb_prefix, monkeypatch, capsys):
-    """E-09, I-01: modules by their names, which say nothing of what else the catalogue has; wrong names are errors."""
+    """E-09, I-01: modules by their names, which say nothing of what else the catalog has; wrong names are errors."""
     monkeypatch.setenv("MODULEPATH", str(eb_prefix.modules))
     roots = [eb_prefix.install(module) for module in (MINE, "Tool/1.0-x")]
     for name in (MINE, "Tool", roots[0]):
@@ -559,9 +559,9 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     words = " ".join(said.split())
     assert (status, installed(capsys, *arguments)[0]) == (1, 0)
     # a mistake in the file hides its records: removing the module comes last
-    assert ("warning: the catalogue of local has no valid record of it anymore: put the record back or correct it "
+    assert ("warning: the catalog of local has no valid record of it anymore: put the record back or correct it "
             "(`ebsif check`), or remove the module") in words
-    assert "note: it is not in the catalogue of local" in words
+    assert "note: it is not in the catalog of local" in words
     assert f"not installed there: {second.module}" in words
     assert ": 1 warning\n" in said
     assert f"never installed: {second.module}" in " ".join(installed(capsys, "--site", "local")[1].split())
@@ -575,7 +575,7 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(text.replace("'init'", "'x'").replace(
         "moduleclass = '", "moduleclass = 'x"))
     words = " ".join(installed(capsys, *arguments)[1].split())
-    assert ("warning: its easyconfig is out of date: it differs from the catalogue in moduleclass; run `ebsif render`, "
+    assert ("warning: its easyconfig is out of date: it differs from the catalog in moduleclass; run `ebsif render`, "
             f"then `eb --rebuild {first.easyconfig_name}`") in words
     catalogue = report.Catalogue("local", [second.replace(archived=True)], eb_prefix.modules)
     one = next(one for one in places.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
@@ -641,7 +641,7 @@ def test_showing_what_is_installed(eb_prefix, capsys):
 
 
 def test_what_an_installed_module_is(eb_prefix, capsys):
-    """I-01: `ebsif show` of a module that no catalogue has: what the image has, what was added, how to use it."""
+    """I-01: `ebsif show` of a module that no catalog has: what the image has, what was added, how to use it."""
     root = eb_prefix.install("Tool/1.0-x", image_packages=["Torch==2.7.1", "numpy==2.0"])
     assert main(["show", str(root)]) == 0
     lines = {line[:16].strip(): line[16:] for line in capsys.readouterr().out.splitlines()}

@@ -329,7 +329,7 @@ def test_data_at_one_place(tmp_path):
 
 
 def test_containers_by_module_name():
-    """use D12.4: NAME/VERSION of the catalogue is its module; unknown names are reported and written unchanged."""
+    """use D12.4: NAME/VERSION of the catalog is its module; unknown names are reported and written unchanged."""
     arguments = ["--site", "lumi", "--account", "A"]
     result = run("PyTorch/2.7.0", *arguments, "--", __file__)
     assert "\nmodule load LUMI PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527\n" in result.stdout

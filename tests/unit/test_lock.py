@@ -75,7 +75,7 @@ def test_differences(places, capsys):
 
 
 def test_a_checksum_that_only_one_side_knows_is_no_difference():
-    """Issue 19: an installation and its record in the catalogue, which has no checksum, have the same image."""
+    """Issue 19: an installation and its record in the catalog, which has no checksum, have the same image."""
     installed, record = {"image": {"file": "a.sif", "sha256": SHA256}}, {"image": {"file": "a.sif"}}
     assert not compare.compare(installed, record)
     assert not compare.compare(record, installed)

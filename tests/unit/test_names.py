@@ -125,7 +125,7 @@ def test_names_for_copying(monkeypatch, capsys, columns):
 
 
 def names():
-    """The names in the example catalogue."""
+    """The names in the example catalog."""
     return Names()
 
 
@@ -151,7 +151,7 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     # an extension isn't found by the name of its base
     for text in (BASE, "torch-2.13", "PyTorch"):
-        with pytest.raises(NamingError, match=f"{BASE} is in the catalogue, but not installed here"):
+        with pytest.raises(NamingError, match=f"{BASE} is in the catalog, but not installed here"):
             names().installation(text)
     # not the extension on top of it
     prefix.install(f"{LATER}-more-20261123")
@@ -263,7 +263,7 @@ def test_names_that_differ_in_case(prefix, capsys):
 
 @pytest.mark.parametrize("is_installed", [True, False])
 def test_the_name_of_another_module(prefix, tmp_path, monkeypatch, capsys, is_installed):
-    """B6, N-05: the name of an extension without its date is no other module, of the catalogue or installed."""
+    """B6, N-05: the name of an extension without its date is no other module, of the catalog or installed."""
     other = f"{BASE}-cuda"
     if is_installed:
         prefix.install(other, text="")
@@ -273,12 +273,12 @@ def test_the_name_of_another_module(prefix, tmp_path, monkeypatch, capsys, is_in
     for name, status in (("cuda", 3), ("CUDA", 3), ("cuda2", 0)):
         assert main(["extend", BASE, "--add", "rich", "--name", name, "-n"]) == status
         said = capsys.readouterr().err
-        assert (f"{BASE}-{name} is another module, {'installed' if is_installed else 'of the catalogue'}, so it can't "
+        assert (f"{BASE}-{name} is another module, {'installed' if is_installed else 'of the catalog'}, so it can't "
                 f"be the name of this extension: choose another --name than {name}" in said) == bool(status)
 
 
 def test_aliases_as_the_modules_tool_takes_them(prefix):
-    """N-05 (docs A1): what .modulerc says comes before the catalogue, and before a module of that name."""
+    """N-05 (docs A1): what .modulerc says comes before the catalog, and before a module of that name."""
     base, mine, later = (prefix.install(module) for module in (BASE, MINE, LATER))
     software, version = BASE.split("/")
     (prefix.modules / software / ".modulerc.lua").write_text(
@@ -339,7 +339,7 @@ def test_the_module_that_goes_on_meaning_the_newest(prefix):
 
 
 def test_the_catalogue_and_files(prefix, tmp_path):
-    """E-09: the same names find containers in the catalogue, easyconfigs and images, also by part."""
+    """E-09: the same names find containers in the catalog, easyconfigs and images, also by part."""
     assert names().container("PyTorch/2.13.0").module == BASE
     assert names().container("torch-2.13").name == "PyTorch"
     assert names().container("PyTorch/2.13").module == BASE
@@ -367,7 +367,7 @@ def test_the_catalogue_and_files(prefix, tmp_path):
 
 
 def test_tab_completion_of_names(prefix):
-    """E-14: installed modules, containers of the catalogue, and sites."""
+    """E-14: installed modules, containers of the catalog, and sites."""
     prefix.install(MINE)
     options = Namespace(site=None, catalogue=[])
     assert {BASE, MINE} <= set(complete("pyt", options))
@@ -740,7 +740,7 @@ def test_packages_added_by_hand(prefix, capsys, tmp_path):
 
 
 def test_an_installed_module_is_compared_rather_than_its_record(prefix, capsys):
-    """With an installation, more is known about an installed module than about its record in the catalogue."""
+    """With an installation, more is known about an installed module than about its record in the catalog."""
     prefix.install(BASE, packages=[], image={"file": "b.sif", "sha256": "1" * 64})
     prefix.install(MINE)
     assert main(["diff", BASE, "mine"]) == 1
@@ -787,7 +787,7 @@ def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
 
 
 def test_what_an_installation_says_about_its_image(prefix, tmp_path, capsys):
-    """E-12: all packages of the image and the exact Python, beyond what the catalogue knows."""
+    """E-12: all packages of the image and the exact Python, beyond what the catalog knows."""
     path = tmp_path / "environment.yml"
     path.write_text("dependencies: [python=3.11, numpy=1.26, einops]\n")
     command = ["extend", BASE, "-r", "environment.yml", "--name", "x", "-n"]
@@ -1410,7 +1410,7 @@ def test_a_repeated_environment_keeps_its_name(extension, tmp_path):
 
 
 def test_an_environment_of_somebody_else(extension, tmp_path):
-    """E-07: the container follows from the image, of a module or the catalogue; else the image is named."""
+    """E-07: the container follows from the image, of a module or the catalog; else the image is named."""
     assert main(["lock", "mine", "-o", "lock.json"]) == 0
     values, _ = extension.extend("--from-lock", "lock.json", "--name", "theirs")
     name = f"{BASE.replace('/', '-')}-theirs-20261122"
@@ -1442,7 +1442,7 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     record["image"], record["module"]["name"] = {"file": "b.sif", "sha256": "1" * 64}, "Other"
     (tmp_path / "b.json").write_text(json.dumps(record))
     assert f"the image b.sif of Other/{MINE.partition('/')[2]} is neither in an installed module nor in the " \
-        f"catalogue (its SHA256 is {'1' * 64})" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]
+        f"catalog (its SHA256 is {'1' * 64})" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]
     example = names().container("PyTorch/2.13.0")
     same = example.replace(sha256="1" * 64)
     record = Record.from_content(record)
@@ -1530,7 +1530,7 @@ def test_an_alias_of_the_catalogue(prefix, monkeypatch, capsys):
     assert main(["remove", "PyTorch/2.13.0-demo", "--dry-run"]) == 0
     assert f"  {root}\n" in capsys.readouterr().out
     record.module = record.module_or_version = "PyTorch/2.14.0-cpu"
-    with pytest.raises(NamingError, match=r"PyTorch/2.14.0-cpu is in the catalogue, but not installed here"):
+    with pytest.raises(NamingError, match=r"PyTorch/2.14.0-cpu is in the catalog, but not installed here"):
         Names().installation("PyTorch/2.13.0-demo")
 
 

@@ -81,7 +81,7 @@ def test_each_line_is_explained(programs, tmp_path):
 
 @pytest.mark.parametrize("name", ["../up", "Mine", "", "a b"])
 def test_impossible_names(name, tmp_path):
-    """The name is that of a directory in the catalogue."""
+    """The name is that of a directory in the catalog."""
     with pytest.raises(site.SiteError, match="can't be the name of a site"):
         newsite.write(name, tmp_path / "sites")
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Modules for images where they lie: whose catalogue gets the record, and what it says of the image."""
+"""Modules for images where they lie: whose catalog gets the record, and what it says of the image."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def look(path, checksum=True):
 
 @pytest.fixture
 def place(tool_site, monkeypatch):
-    """A project with one site, an account without any catalogue, and a directory with images."""
+    """A project with one site, an account without any catalog, and a directory with images."""
     monkeypatch.setattr(inspection, "inspect", look)
     monkeypatch.setattr(inspection, "programs", lambda _, names: set(names))
     monkeypatch.setattr(framework, "source_paths", lambda: [str(tool_site / "sources")])
@@ -50,7 +50,7 @@ def parameters(place, name):
 
 
 def test_a_record_of_ones_own(place, capsys):
-    """V-08: without a catalogue, the record is the account's, extends that of the site, and is what its name means."""
+    """V-08: without a catalog, the record is the account's, extends that of the site, and is what its name means."""
     path = image(place, "other-tool-9.0.sif")
     assert cli.main(["add", path, "--name", "Tool"]) == 0
     said = capsys.readouterr()
@@ -80,7 +80,7 @@ def test_a_record_of_ones_own(place, capsys):
 
 
 def test_where_records_go(place):
-    """V-08: a catalogue that is named gets the record, a configured one if it can be written, else the account's."""
+    """V-08: a catalog that is named gets the record, a configured one if it can be written, else the account's."""
     (place / "config/ebsif").mkdir(parents=True)
     (place / "config/ebsif/config.yaml").write_text(f"catalogues: [{place}/site]\n")
     assert settings.read_settings().catalogue == place / "site"
@@ -141,7 +141,7 @@ def test_a_directory_of_images(place, capsys):
     assert cli.main(["add", "images"]) == 3
     said = capsys.readouterr()
     assert "ebsif: images/broken-1.0.sif: " in said.err and "no magic" in said.err
-    assert "ebsif: images/release-3/20260101.sif: no family of the catalogue has images named like" in said.err
+    assert "ebsif: images/release-3/20260101.sif: no family of the catalog has images named like" in said.err
     assert "5 images checked, new ones added; to install all modules: ebsif install --all" in said.err
     records = reading.read(site.read("mine", [site.SITES]), place / "data/ebsif/catalogue/mine", site.SITES / "mine")
     own = {one.module: one for one in records if one.is_own}
@@ -204,7 +204,7 @@ def test_a_directory_as_of_the_ai_factory(place, monkeypatch):
     ("pytorch.sif", "PyTorch"), ("PYTORCH_2.5.sif", "PyTorch"), ("lumi-multitorch-full-u24r70.sif", "lumi-multitorch"),
     ("tensorflow2.sif", "TensorFlow"), ("julia-1.10.sif", "julia"), ("my-tool.sif", "My-Tool"), ("2026.sif", None)])
 def test_the_name_of_the_software(file_name, expected):
-    """V-08: the file name tells it, as the project's catalogues or that of the site spell it."""
+    """V-08: the file name tells it, as the project's catalogs or that of the site spell it."""
     assert guess_name(file_name, ["My-Tool"]) == expected
 
 

@@ -157,8 +157,8 @@ def test_what_is_unknown_is_left_out(catalogue, tmp_path):
     build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
     text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
     assert re.findall("<dt>(.*?)</dt>", text) == ["Homepage", "Image"]
-    assert "This is the first container of PyTorch in the catalogue." in text
-    assert "The catalogue lists only the main components." in text
+    assert "This is the first container of PyTorch in the catalog." in text
+    assert "The catalog lists only the main components." in text
     later = (tmp_path / "pages/mine" / f"{read(catalogue)[2].module}.html").read_text()
     assert "of &lt;b&gt;July&lt;/b&gt;" in later
     # who comes by an old link sees the newer container at the top

@@ -13,7 +13,7 @@ from ebsif.images import inspection
 from ebsif.scan.comparison import stated_beside
 from support import CHECKOUT
 
-# as of November 2026: whoever adds a record to the catalogue need not change these tests
+# as of November 2026: whoever adds a record to the catalog need not change these tests
 LUMI = CHECKOUT / "tests/data/lumi-multitorch.yaml"
 OLD = ["u24r64f21m43t29-20251209_134408", "u24r64f21m43t29-20260124_092648", "u24r64f21m43t29-20260216_093549",
        "u24r64f21m43t29-20260225_144743", "u24r64f21m43t29-20260319_153422", "u24r70f21m50t210-20260415_130625",
@@ -23,7 +23,7 @@ PACKAGES = {"apt": [{"name": "libc6", "version": "2.39"}], "pip": [{"name": "tor
 
 
 class Place:
-    """A site like LUMI, with releases like the AI Factory's, and a catalogue of its own."""
+    """A site like LUMI, with releases like the AI Factory's, and a catalog of its own."""
 
     def __init__(self, folder):
         self.folder, self.releases, self.stable = folder, folder / "releases", folder / "stable"
@@ -79,7 +79,7 @@ def look(path, checksum=True):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A site whose catalogue has all images."""
+    """A site whose catalog has all images."""
     monkeypatch.setattr(inspection, "inspect", look)
     monkeypatch.setattr(inspection, "programs", lambda _, names: set(names))
     monkeypatch.setattr(site, "SITES", tmp_path / "project")
@@ -91,7 +91,7 @@ def test_nothing_differs(place, capsys):
     """R-05: status 0 and one line; images in other formats and files beside them are no images."""
     (place.stable / "README.md").touch()
     assert place.update() == 0
-    assert capsys.readouterr() == ("", "the catalogue of mine has all images\n")
+    assert capsys.readouterr() == ("", "the catalog of mine has all images\n")
     assert place.update("--json") == 0
     assert json.loads(capsys.readouterr().out) == {"records": [], "findings": []}
 
@@ -256,7 +256,7 @@ def test_what_can_t_be_read_hides_nothing(place, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert f"{place.stable}: warning: does not exist on this machine\n" in said
     assert f"{closed}: warning: can't be read (Permission denied), so its images are unknown: run `chmod u+rX " in said
-    assert f"lumi-multitorch-torch-{NEW}.sif: warning: is not in the catalogue, and can't be added: " in said
+    assert f"lumi-multitorch-torch-{NEW}.sif: warning: is not in the catalog, and can't be added: " in said
     assert "is not a SIF file: no magic" in said
     assert said.count("+  - family: ") == 1
     assert "is no longer in" not in said
@@ -276,7 +276,7 @@ def test_records_to_complete_by_hand(place, capsys):
     assert place.update() == 1
     said = capsys.readouterr().out
     (twin,) = folder.glob("*.sif")
-    assert f"{twin}: warning: is not in the catalogue, and can't be added: the module would be " in said
+    assert f"{twin}: warning: is not in the catalog, and can't be added: the module would be " in said
     record = "  - family: oci-full\n    version: 2.10\n    date: 20260807_115122\n    components: {ubuntu: 26}\n"
     assert f"Give it a 'label' of its own by hand, in {place.catalogue}:\n{record}    sha256: " in said
     place.release(NEW)

@@ -89,7 +89,7 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     eb_prefix.install(MINE)
     reference, place = share(tmp_path, image={"file": "b.sif", "sha256": "1" * 64}), tmp_path / "place"
     command = ["pull", reference, "--name", "theirs", "-o", str(place)]
-    expected = "the image b.sif of PyTorch/2.13.0-mine-1 is neither in an installed module nor in the catalogue (its " \
+    expected = "the image b.sif of PyTorch/2.13.0-mine-1 is neither in an installed module nor in the catalog (its " \
         f"SHA256 is {'1' * 64}), and its user software fits no other image. To install the packages of its lock on " \
         "another one: {}ebsif extend CONTAINER --from-lock {} --name theirs\n"
     for option in ("--check", "--dry-run"):

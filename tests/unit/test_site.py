@@ -119,7 +119,7 @@ scheduler:
 
 @pytest.fixture
 def sites(tmp_path):
-    """A function that writes profiles in two catalogues, by catalogue and name, and returns these."""
+    """A function that writes profiles in two catalogs, by catalog and name, and returns these."""
 
     def write(**texts):
         for names, text in texts.items():
@@ -173,7 +173,7 @@ def test_a_site_that_extends_another(sites):
 
 
 def test_a_site_of_the_same_name(sites):
-    """I-11: it extends that of the next catalogue, and a third one extends it."""
+    """I-11: it extends that of the next catalog, and a third one extends it."""
     directories = sites(first_base="name: base\ndescription: ours\nextends: base\nbinds: {required: [/own]}\n",
                         second_base=BASE, first_third="name: third\ndescription: x\nextends: base\n")
     for name in ("base", "third"):
@@ -202,7 +202,7 @@ def test_containers_of_an_extended_site(sites):
     ({"first_test": OWN, "second_base": BASE + "extends: test\n"},
      "second/base/site.yaml:12: extends: the site extends itself"),
     ({"first_base": OWN.replace("test\n", "base\n", 1)},
-     "first/base/site.yaml:3: extends: no other catalogue has a site 'base'"),
+     "first/base/site.yaml:3: extends: no other catalog has a site 'base'"),
     ({"first_test": OWN.replace("/opt/b", "opt/b"), "second_base": BASE},
      r"first/test/site.yaml:5: binds.optional.0: should be source"),
     ({"first_test": OWN, "second_base": BASE.replace("rocm", "rocmm")}, "second/base/site.yaml:3: gpu: should be "),

@@ -37,7 +37,7 @@ DATES = ["2026.1.2", "2026.11.28", "20251231", "20260101", "20260101.2", "202601
 
 
 def record(module, date=None):
-    """Return a record of the catalogue with a version and a suffix."""
+    """Return a record of the catalog with a version and a suffix."""
     version, _, suffix = module.partition("-")
     site = SimpleNamespace(moduleclass="ai")
     return Container.of("Tool", {"version": version, "suffix": f"-{suffix}", "date": date, "label": None,

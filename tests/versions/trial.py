@@ -106,7 +106,7 @@ class Trial:
         assert "A container of the tests." in said, said
 
     def commands(self):
-        """Use ebsif: the included catalogue, what is installed, and the loaded module."""
+        """Use ebsif: the included catalog, what is installed, and the loaded module."""
         ebsif = f"'{self.python if not self.path else self.site.venv / 'bin/python'}' -m ebsif.cli"
         said = self.bash(f"""
             {ebsif} list --site lumi PyTorch

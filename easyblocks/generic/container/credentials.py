@@ -82,7 +82,7 @@ class Credentials:
 
 @functools.lru_cache(maxsize=None)
 def compiled() -> List[Pattern[str]]:
-    """Return the compiled patterns; most commands only import them, which took as long as reading a catalogue file."""
+    """Return the compiled patterns; most commands only import them, which took as long as reading a catalog file."""
     return [re.compile(pattern.replace('NAME', NAME), re.MULTILINE) for pattern in PATTERNS]
 
 

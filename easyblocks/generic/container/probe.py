@@ -143,7 +143,7 @@ class ImageProbe:
                         "catalogue)")
         else:
             ways.append("install it without Python (easyblock ContainerInstall with init = 'none'; 'venv: false' and "
-                        "'init: none' in a catalogue): module, binds, wrappers and start-shell work")
+                        "'init: none' in a catalog): module, binds, wrappers and start-shell work")
         raise EasyBuildError("The image %s can't be installed like this: %s. Nothing was copied. Either %s, or %s.",
                              self.image, '; '.join(lacks), *ways)
 

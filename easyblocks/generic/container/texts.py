@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-Rules for values in easyconfigs and catalogues: types, names of packages, names and values of variables, binds; sizes.
+Rules for values in easyconfigs and catalogs: types, names of packages, names and values of variables, binds; sizes.
 
 Doesn't import EasyBuild, because importing it takes longer than running `ebsif list`.
 """

@@ -1,4 +1,4 @@
-"""The catalogue: read, check, search and extend the YAML files of containers and sites."""
+"""The catalog: read, check, search and extend the YAML files of containers and sites."""
 
 import sys
 from types import SimpleNamespace

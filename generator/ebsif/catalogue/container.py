@@ -1,4 +1,4 @@
-"""A container in the catalogue: its record, completed by its family and its site."""
+"""A container in the catalog: its record, completed by its family and its site."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from ebsif.files import is_there
 
 
 class CatalogueError(EbsifError):
-    """A container is not in the catalogue, or its record can't be completed; the message says what is known."""
+    """A container is not in the catalog, or its record can't be completed; the message says what is known."""
 
 
 class RecordError(CatalogueError):
@@ -167,7 +167,7 @@ class Container(Record):
 
     @property
     def is_own(self) -> bool:
-        """Whether the record is in this account's own catalogue."""
+        """Whether the record is in this account's own catalog."""
         return self.path is not None and self.path.is_relative_to(own_catalogue())
 
     @property

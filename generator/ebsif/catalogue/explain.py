@@ -1,4 +1,4 @@
-"""Tell for each value of a container which level of the catalogue it comes from, with file and line."""
+"""Tell for each value of a container which level of the catalog it comes from, with file and line."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -49,7 +49,7 @@ def is_system_package(text: str) -> str:
 
 
 def is_path(text: str) -> str:
-    """Return the name or path of a file or directory if it is the same for all who use the catalogue."""
+    """Return the name or path of a file or directory if it is the same for all who use the catalog."""
     if is_line(text).startswith("~"):
         raise ValueError(f"'{text}' is another directory for each account: write the full path")
     return text
@@ -93,7 +93,7 @@ def statements(value: Any, check: ValidatorFunctionWrapHandler, info: Validation
     ((key, text),) = value.items()
     if key == "file":
         if not info.context:
-            raise ValueError(f"the file '{text}' can only be named in a catalogue, whose site has a directory 'files'")
+            raise ValueError(f"the file '{text}' can only be named in a catalog, whose site has a directory 'files'")
         try:
             lines = (info.context["files"] / str(text)).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Merge the levels of the catalogue as plain values: a site and what it extends, families, records.
+"""Merge the levels of the catalog as plain values: a site and what it extends, families, records.
 
 A level adds to the entries of tables and to some lists of the level below it, and replaces all else. Null takes an
 entry of a table away, except in tables of variables, where it is a value.

@@ -1,4 +1,4 @@
-"""A proposed record of the catalogue, as YAML with guesses marked for review, and why an image can't be added."""
+"""A proposed record of the catalog, as YAML with guesses marked for review, and why an image can't be added."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ class AddingError(EbsifError):
 
 
 class OtherImage(AddingError):
-    """The catalogue has another image of the same name."""
+    """The catalog has another image of the same name."""
 
     status = FOUND
 

@@ -1,4 +1,4 @@
-"""Read the catalogue: the containers of a site, from ``<site>/containers/<Name>.yaml``.
+"""Read the catalog: the containers of a site, from ``<site>/containers/<Name>.yaml``.
 
 A file contains the records of one software and their families. Fields that a record lacks come from its family, then
 from the families that this one extends, then from the site.
@@ -21,7 +21,7 @@ from ebsif.catalogue.yamlfile import document_error, line_of, load
 # How the names of files with records end.
 ENDING = ".yaml"
 
-# The line in a file that extends the file of the same name in the next catalogue.
+# The line in a file that extends the file of the same name in the next catalog.
 EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
@@ -88,8 +88,8 @@ def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> Cat
         raise DocumentError(Problem(path, 1, f"name: '{document.name}' should be the name of the file, {path.stem}"))
     if document.extends and families is None:
         raise DocumentError(Problem(
-            path, line_of(path, "extends"), f"extends: no other catalogue has a file {path.name} for this site "
-            "('extends: true' has to be on a line of its own, in your own catalogue)"))
+            path, line_of(path, "extends"), f"extends: no other catalog has a file {path.name} for this site "
+            "('extends: true' has to be on a line of its own, in your own catalog)"))
     return document
 
 
@@ -152,7 +152,7 @@ def unread(*directories: Path) -> list[Problem]:
         # a site that extends another one may replace its files
         beside = [path for directory in directories if directory.name == last.parent.parent.name
                   for path in [directory / "containers" / last.name] if path not in chain]
-        found += [Problem(path, 1, f"isn't read, because {last} replaces it: name this catalogue before that one")
+        found += [Problem(path, 1, f"isn't read, because {last} replaces it: name this catalog before that one")
                   for path in beside if path.is_file() and extends(path)]
     return found
 
@@ -173,7 +173,7 @@ def files_in(directory: Path) -> list[Path]:
 
 
 def extends(path: Path) -> bool:
-    """Return whether a file of the catalogue extends another one."""
+    """Return whether a file of the catalog extends another one."""
     try:
         return bool(EXTENDS.search(path.read_text(encoding="utf-8", errors="replace")))
     except OSError:  # reported when the file is read
@@ -181,5 +181,5 @@ def extends(path: Path) -> bool:
 
 
 def files(*directories: Path) -> list[Path]:
-    """Return the files of the catalogue in the directories of a site; see `chains`."""
+    """Return the files of the catalog in the directories of a site; see `chains`."""
     return [path for chain in chains(*directories) for path in chain]

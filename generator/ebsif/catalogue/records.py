@@ -1,4 +1,4 @@
-"""Models of a catalogue file: records of containers, and their families."""
+"""Models of a catalog file: records of containers, and their families."""
 
 import re
 from collections.abc import Iterator
@@ -259,12 +259,12 @@ def as_parameter(requirements: Any) -> Any:
 
 
 class CatalogueFile(Model):
-    """A file in the catalogue."""
+    """A file in the catalog."""
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")] = Field(
         description="name of the software, and of its modules")
     extends: StrictBool = Field(
-        False, description="whether the file adds to the one of the same name in the next catalogue, instead of "
+        False, description="whether the file adds to the one of the same name in the next catalog, instead of "
                            "replacing it")
     families: dict[SingleLine, Family] = {}
     containers: list[Record]

@@ -242,7 +242,7 @@ def find_one(containers: Iterable[Container], wanted: str) -> Container:
     Return the one container that a name stands for; see `find`.
 
     Archived and labeled ones come only if there is no other. The name of a software stands for the version in
-    EBSIF_VERSION_<NAME>, else for this account's own record, else for the catalogue's default, else for the newest one
+    EBSIF_VERSION_<NAME>, else for this account's own record, else for the catalog's default, else for the newest one
     (S004-10). Raise CatalogueError, which lists the candidates, if it could be several.
     """
     matches = find(containers, with_version(wanted))

@@ -71,11 +71,11 @@ class Settings:
         return containers
 
     def documents(self, profile: Site) -> list[CatalogueFile]:
-        """Return the files of a site's catalogue, each with the files that it extends."""
+        """Return the files of a site's catalog, each with the files that it extends."""
         return reading.documents(*self.directories_of(profile))
 
     def directories_of(self, profile: Site) -> list[Path]:
-        """Return the directories of a site in all catalogues, with ``containers/``."""
+        """Return the directories of a site in all catalogs, with ``containers/``."""
         return site.directories_of(profile.name, self.directories)
 
     def containers_of(self, names: Iterable[Optional[str]]) -> list[Container]:
@@ -96,12 +96,12 @@ class Settings:
 
     @property
     def own_directories(self) -> list[Path]:
-        """The catalogues that were named or configured: without that of the project, and that of this account."""
+        """The catalogs that were named or configured: without that of the project, and that of this account."""
         return [directory for directory in self.directories if directory not in (site.SITES, site.own_catalogue())]
 
     @property
     def catalogue(self) -> Path:
-        """The catalogue for new records: the first one that is named, or configured and open; else this account's."""
+        """The catalog for new records: the first one that is named, or configured and open; else this account's."""
         own = self.own_directories
         # those of options come first
         is_named = len(own) > len(self.configured[1])
@@ -110,13 +110,13 @@ class Settings:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether the user, or the configuration, has chosen a site or catalogues."""
+        """Whether the user, or the configuration, has chosen a site or catalogs."""
         return bool(self.site_name or self.own_directories)
 
     def options_for(self, name: str, output: bool = False) -> list[str]:
         """Return the options for these settings in another command, with the `output` directory if it needs that."""
         site_name, directories, place = self.configured
-        # with catalogues of one's own, `ebsif check` has another default
+        # with catalogs of one's own, `ebsif check` has another default
         usual = site_name or (None if self.own_directories else site.DEFAULT_SITE)
         words = [] if name == usual else ["--site", name]
         known = {os.path.realpath(one) for one in (*directories, place) if one}
@@ -131,7 +131,7 @@ class Settings:
         return self.catalogue == site.own_catalogue()
 
     def own_site_names(self) -> list[str]:
-        """Return the names of the sites in the user's own catalogues, or of all sites without any."""
+        """Return the names of the sites in the user's own catalogs, or of all sites without any."""
         if not self.own_directories:
             return self.site_names()
         return sorted({path.parent.name for directory in self.own_directories
@@ -150,7 +150,7 @@ def read_settings(site_name: Optional[str] = None, catalogues: Iterable[Path] = 
     """
     Return the settings, of which the arguments override those in the configuration file.
 
-    Raise DocumentError for an invalid file, SiteError for a missing one, or (if `complete`) for a missing catalogue.
+    Raise DocumentError for an invalid file, SiteError for a missing one, or (if `complete`) for a missing catalog.
     """
     path = configuration_path()
     if os.environ.get(CONFIGURATION_VARIABLE) and (path.is_dir() or not os.access(path, os.R_OK)):
@@ -164,7 +164,7 @@ def read_settings(site_name: Optional[str] = None, catalogues: Iterable[Path] = 
     for directory in directories:
         if complete and not directory.is_dir():
             quoted = shlex.quote(str(directory))
-            raise site.SiteError(f"the catalogue {directory} " + (
+            raise site.SiteError(f"the catalog {directory} " + (
                 "is not a directory" if files.is_there(directory) else
                 f"does not exist: create it with `mkdir {quoted}` or `ebsif site init NAME --catalogue {quoted}`"))
     usual_place = beside(path, configured.output) if configured.output else None

@@ -196,7 +196,7 @@ class Site(Model):
     description: SingleLine = Field(description="the machine, in a few words")
     extends: Optional[SingleLine] = Field(
         None, description="name of the site from which this one inherits all fields that it doesn't set, and the "
-                          "containers; its own name means the site of this name in the next catalogue")
+                          "containers; its own name means the site of this name in the next catalog")
     not_inherited: list[Literal["binds", "conflicts", "container_env", "containers", "images", "network_env",
                                 "scheduler"]] = Field(
         [], description="fields that aren't inherited from the extended site; null removes a single entry of a table")
@@ -352,7 +352,7 @@ def chain(name: str, directories: Sequence[Path], strict: bool = False) -> list[
             break
         levels.append(Level(wanted, path, content, searched))
         base = content.get("extends") if isinstance(content, dict) else None
-        # of the same name: that of the next catalogue
+        # of the same name: that of the next catalog
         searched = directories[list(directories).index(path.parent.parent) + 1 :] if base == wanted else directories
         wanted = base if isinstance(base, str) else None
     return levels
@@ -362,7 +362,7 @@ def no_site(name: str, level: Level, is_there: bool, directories: Sequence[Path]
     """Return the error for a profile that extends a site that isn't there, or itself."""
     known = ", ".join(one for one in names(directories) if one != level.name) or "none"
     reason = "the site extends itself" if is_there else \
-        f"no other catalogue has a site '{name}' (known: {known})" if name == level.name else \
+        f"no other catalog has a site '{name}' (known: {known})" if name == level.name else \
         f"there is no site '{name}' (known: {known})"
     return DocumentError(Problem(level.path, line_of(level.path, "extends"), f"extends: {reason}"))
 

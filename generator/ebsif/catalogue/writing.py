@@ -1,4 +1,4 @@
-"""Write new records into a file of the catalogue."""
+"""Write new records into a file of the catalog."""
 
 import re
 import tempfile

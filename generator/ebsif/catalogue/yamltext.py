@@ -1,4 +1,4 @@
-"""Write YAML in the style of the catalogue: blocks for long strings, short lists and tables on one line."""
+"""Write YAML in the style of the catalog: blocks for long strings, short lists and tables on one line."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ TABLE, LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes YAML in the catalogue's dialect: every scalar is a string, so versions need no quotes."""
+    """Writes YAML in the catalog's dialect: every scalar is a string, so versions need no quotes."""
 
     yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
 

@@ -1,1 +1,1 @@
-"""Check a catalogue and its easyconfigs."""
+"""Check a catalog and its easyconfigs."""

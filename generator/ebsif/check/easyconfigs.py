@@ -60,7 +60,7 @@ def literals(text: str) -> dict[str, Any]:
 
 
 def differences(container: Container, text: str) -> Iterator[str]:
-    """Yield differences between EasyBuild's values and the catalogue's, and values that EasyBuild refuses."""
+    """Yield differences between EasyBuild's values and the catalog's, and values that EasyBuild refuses."""
     reading = "EasyBuild does not read what was rendered"
     # first, so that an error in EasyBuild's configuration is not reported for a container
     framework.session()

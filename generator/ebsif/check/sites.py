@@ -1,4 +1,4 @@
-"""Check the catalogues of sites and their easyconfigs; each problem becomes a finding with file and line."""
+"""Check the catalogs of sites and their easyconfigs; each problem becomes a finding with file and line."""
 
 import contextlib
 import re
@@ -76,7 +76,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, options:
     """
     Yield findings on all containers of a site and their easyconfigs, which are in a directory.
 
-    `options` name site, catalogue and directory, for messages. Easyconfigs without a record are reported if all records
+    `options` name site, catalog and directory, for messages. Easyconfigs without a record are reported if all records
     could be read (`is_complete`). `quick` leaves out what needs EasyBuild: parameters, style. With `images` their
     checksums are compared, with `deep` their contents.
     """
@@ -124,7 +124,7 @@ def check(containers: Sequence[Container], output: Path, profile: Site, options:
         for path in rendering.left_over(wanted, output, profile):
             place = places.get(path.name)
             text = f"its place is {place.parent} now: run {command}, which moves it" if place else \
-                "is no longer in the catalogue: remove it"
+                "is no longer in the catalog: remove it"
             yield Finding(ERROR, path.stem, text, str(path))
     if reader and valid:
         yield from check_style(valid)
@@ -185,6 +185,6 @@ def check_easyconfig(container: Container, path: Path, text: str, finding: Creat
         yield finding(ERROR, f"{path} can't be read: {error}")
         return
     if there != text:
-        yield finding(ERROR, f"{path} differs from the catalogue: run {command}, or change the catalogue")
+        yield finding(ERROR, f"{path} differs from the catalog: run {command}, or change the catalog")
     if len(text.splitlines()) > LONG and not (container.stages or "binds" in container.not_inherited):
         yield finding(WARNING, f"{path} has {len(text.splitlines())} lines, which is hard to read")

@@ -8,12 +8,12 @@ arguments; ``run(options)`` does the work and returns the exit status.
 # A module is loaded only when it is used: some libraries take longer to load than a command to run.
 HEADINGS = {
     "choose a container": {
-        "list": "list the containers in the catalogue, or your own modules",
+        "list": "list the containers in the catalog, or your own modules",
         "show": "show what is in a container or an image",
         "diff": "compare two containers or installations",
     },
     "use it": {
-        "install": "install a container of the catalogue as a module",
+        "install": "install a container of the catalog as a module",
         "extend": "add your own Python packages on top of a container",
         "upgrade": "move an extension to a newer container",
         "remove": "remove a module that you have installed",
@@ -32,11 +32,11 @@ HEADINGS = {
     },
     "run a site": {
         "site": "create a profile for your site",
-        "add": "add an image to the catalogue",
-        "scan": "find images that the catalogue lacks, and add them",
-        "import": "import existing easyconfigs into the catalogue",
-        "render": "write the easyconfigs of the catalogue",
-        "check": "check the catalogue and its easyconfigs",
+        "add": "add an image to the catalog",
+        "scan": "find images that the catalog lacks, and add them",
+        "import": "import existing easyconfigs into the catalog",
+        "render": "write the easyconfigs of the catalog",
+        "check": "check the catalog and its easyconfigs",
         "installed": "list installed modules and report problems",
         "docs": "build web pages for choosing a container",
         "reframe": "write checks of the modules for ReFrame",

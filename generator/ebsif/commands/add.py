@@ -1,15 +1,15 @@
-"""Add an image to the catalogue: inspect it, write its record, render its easyconfig.
+"""Add an image to the catalog: inspect it, write its record, render its easyconfig.
 
 The image is a SIF file, or is in a registry, an OCI layout or on a server. In these cases, the record has
 its source with the digest, and `eb` fetches it. With a directory, all SIF files below it are added, with SHA256 and
 packages from NAME.md, NAME.sha256 and NAME.json beside them.
 
-Without a site's catalogue that you can write to (--catalogue, or as configured), the record goes into your own,
+Without a site's catalog that you can write to (--catalogue, or as configured), the record goes into your own,
 ~/.local/share/ebsif/catalogue, where all commands find it. The module then uses the image where it is, unless record
 or site set `image`, and `ebsif install` installs it.
 
 The file name determines the family. At a terminal, you are asked for missing values. Guesses are marked with 'review'
-in the record. If there is an error, nothing is written. If the image is in the catalogue already, nothing changes; the
+in the record. If there is an error, nothing is written. If the image is in the catalog already, nothing changes; the
 exit status is 1 if its SHA256 differs from the record.
 """
 
@@ -65,7 +65,7 @@ def configure(parser: ArgumentParser) -> None:
                         help="fetch an image that is not here into this directory, and look into it (by default, it is "
                              "fetched only if no family has such images, into EasyBuild's source path)")
     parser.add_argument("--name", help="name of the software, for its first image")
-    parser.add_argument("--family", help="name of a family in the catalogue")
+    parser.add_argument("--family", help="name of a family in the catalog")
     parser.add_argument("--version", help="version of the software, if neither the file name nor the image has it")
     parser.add_argument("--moving", action="store_true", help="accept an image in a directory whose links move")
     add_dry_run(parser, "only show what would be written")
@@ -169,16 +169,16 @@ def identified(path: Path, known: list[Container]) -> inspection.Inspection:
 
 
 def check_known(known: list[Container], found: inspection.Inspection) -> None:
-    """Say that an image is in the catalogue already; raise OtherImage if it isn't that of the records."""
+    """Say that an image is in the catalog already; raise OtherImage if it isn't that of the records."""
     wrong = next((one for one in known if same_image(one, found) is False), None)
     if wrong:
         differs = "" if found.source else f" has the SHA256 {wrong.sha256}, this file has {found.sha256}"
         begin = "If" if found.source else "Give this one another name; or, if"
         fields = as_yaml(adding.identity_of(found), 4)
-        raise OtherImage(f"{wrong.file_name} is in the catalogue already, and is another image there: {wrong.module} "
+        raise OtherImage(f"{wrong.file_name} is in the catalog already, and is another image there: {wrong.module} "
                          f"in {wrong.place}{differs}. {begin} it replaces the earlier one, correct these "
                          "fields of the record, run `ebsif render`, and install the module again", fields)
-    print(f"{known[0].file_name} is in the catalogue already: {known[0].module}, in {known[0].place}"
+    print(f"{known[0].file_name} is in the catalog already: {known[0].module}, in {known[0].place}"
           + ("" if found.source or any(one.sha256 for one in known) else
              "; the record has no sha256, so the content was not compared"))
 
@@ -218,7 +218,7 @@ def require_found(container: Container, path: Path) -> None:
 
 
 def install_command(settings: Settings, what: str, *more: str) -> str:
-    """Return the command that installs modules of the catalogue, with more options of eb."""
+    """Return the command that installs modules of the catalog, with more options of eb."""
     words = ["ebsif", "install", what, *settings.options_for(settings.site().name)]
     return shlex.join([*words, "--", *more] if more else words)
 

@@ -1,11 +1,11 @@
-"""Check the catalogue of a site and its easyconfigs.
+"""Check the catalog of a site and its easyconfigs.
 
-It validates the YAML, and looks for duplicate modules, easyconfigs that differ from the catalogue, parameters that
+It validates the YAML, and looks for duplicate modules, easyconfigs that differ from the catalog, parameters that
 EasyBuild or the easyblocks refuse, missing and replaced images, mistakes in requirements, guesses that nobody has
 reviewed, and violations of EasyBuild's code style. Each finding has a file, a line and a remedy. The exit status is 1
 if there are errors (with --strict, also for warnings).
 
-Without --site, it checks all sites of your own catalogue (--catalogue, or in this directory). Without a catalogue of
+Without --site, it checks all sites of your own catalog (--catalogue, or in this directory). Without a catalog of
 your own, it checks the site `local`, which comes with ebsif.
 
 With --schema, print the JSON Schema of a kind of file instead, for completion and checks in an editor.
@@ -33,7 +33,7 @@ EXAMPLES = """\
   ebsif check --site lumi --deep               # also look into the images
   ebsif check --all-sites --format github      # annotate files in a workflow
   ebsif check --schema containers > containers.json
-  # then make this the first line of a file in the catalogue:
+  # then make this the first line of a file in the catalog:
   #   # yaml-language-server: $schema=containers.json
 """
 
@@ -41,7 +41,7 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
-    add_all_sites(parser, "check all sites of your own catalogues or, without any, the sites that come with ebsif")
+    add_all_sites(parser, "check all sites of your own catalogs or, without any, the sites that come with ebsif")
     add_strict(parser)
     parser.add_argument("--quick", action="store_true",
                         help="skip the checks that need EasyBuild (parameters, style)")
@@ -94,11 +94,11 @@ def run(options: Namespace) -> int:
 
 
 def with_catalogue_here(settings: Settings) -> Settings:
-    """Return settings with the catalogue in this directory, if there is one, and no site or catalogue is chosen."""
+    """Return settings with the catalog in this directory, if there is one, and no site or catalog is chosen."""
     here = dataclasses.replace(settings, directories=(Path(), *settings.directories))
     if settings.is_chosen or not here.own_site_names():
         return settings
-    output.note(f"checking the catalogue in this directory: {', '.join(here.own_site_names())}")
+    output.note(f"checking the catalog in this directory: {', '.join(here.own_site_names())}")
     return here
 
 

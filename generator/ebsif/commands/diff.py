@@ -1,7 +1,7 @@
-"""Compare two containers, installed or in the catalogue: image, components, packages, binds, variables.
+"""Compare two containers, installed or in the catalog: image, components, packages, binds, variables.
 
 It compares only what is recorded for both: all packages for an installation, the main components for a container in the
-catalogue. The exit status is 0 if they are the same, 1 if they differ, 3 if one of them can't be read.
+catalog. The exit status is 0 if they are the same, 1 if they differ, 3 if one of them can't be read.
 """
 
 import json

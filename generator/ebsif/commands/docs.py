@@ -1,7 +1,7 @@
 """Build web pages for choosing a container: a table that can be searched, and a page for each.
 
 The pages are static: open index.html in a browser, or copy the directory to a web server. Containers that are installed
-here are shown with all their packages, others with the components in the catalogue.
+here are shown with all their packages, others with the components in the catalog.
 """
 
 from argparse import ArgumentParser, Namespace

@@ -68,7 +68,7 @@ def run(options: Namespace) -> int:
 
 
 def examine_machine(options: Namespace) -> list[Finding]:
-    """Return the findings on the machine; if a site is chosen, also on its catalogue and images."""
+    """Return the findings on the machine; if a site is chosen, also on its catalog and images."""
     settings = settings_of(options)
     if not settings.is_chosen:
         return doctor.examine([])

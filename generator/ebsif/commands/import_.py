@@ -1,6 +1,6 @@
-"""Import hand-written easyconfigs of containers into the catalogue.
+"""Import hand-written easyconfigs of containers into the catalog.
 
-Prints a file for the catalogue, with a family and records, or writes a file for each software with --output. The report
+Prints a file for the catalog, with a family and records, or writes a file for each software with --output. The report
 on standard error lists what the easyblock does anyway, what became data, comments, and what is left to you, with line
 numbers. EasyBuild's parser executes the easyconfigs, as eb does. The exit status is 0 if everything was imported, 1 if
 something is left to you, 3 if one of the files is not the easyconfig of a container.
@@ -47,7 +47,7 @@ def run(options: Namespace) -> int:
             for name in names]
     to_file = options.output and options.output.suffix in (".yaml", ".yml") and not options.output.is_dir()
     if len(made) > 1 and (to_file or not options.output):
-        raise ImportingError("these are easyconfigs of several names, and the catalogue has a file for each "
+        raise ImportingError("these are easyconfigs of several names, and the catalog has a file for each "
                              f"({', '.join(names)}): choose a directory, -o DIRECTORY")
     if options.output:
         write({options.output if to_file else options.output / f"{file.name}.yaml": file.text for file in made})

@@ -1,10 +1,10 @@
-"""Install containers of the catalogue as modules, with EasyBuild, which needs no configuration for that.
+"""Install containers of the catalog as modules, with EasyBuild, which needs no configuration for that.
 
-The easyconfig is rendered from the record in the catalogue of the site, or in your own (`ebsif add IMAGE`). The module
+The easyconfig is rendered from the record in the catalog of the site, or in your own (`ebsif add IMAGE`). The module
 goes where EasyBuild is configured to install, by default ~/.local/easybuild; the last line of the output loads it. If
 the module is there, there is nothing to do.
 
-With --all, everything that has no module is installed, except what is archived: of the catalogue of your site
+With --all, everything that has no module is installed, except what is archived: of the catalog of your site
 (--catalogue, or as configured) if you can write to it, else of your own. What can't be installed is reported, and the
 others are installed.
 """
@@ -24,7 +24,7 @@ EXAMPLES = """\
   ebsif install PyTorch                      # your own record of this name, else the default of the site
   ebsif install PyTorch/2.7.0 -- --prefix=$HOME/modules
   ebsif install --all                        # what has no module yet
-  ebsif install --all --rebuild              # and what has changed in the catalogue
+  ebsif install --all --rebuild              # and what has changed in the catalog
 """
 
 MORE = ("EB_OPTION", "options of eb")
@@ -37,7 +37,7 @@ def configure(parser: ArgumentParser) -> None:
                                         "a name"))
     parser.add_argument("--all", action="store_true", help="install all containers that have no module yet")
     parser.add_argument("--rebuild", action="store_true", help="install existing modules again; with --all, only "
-                        "modules that have changed in the catalogue since")
+                        "modules that have changed in the catalog since")
     add_output(parser, "directory for the easyconfigs (default: ~/.local/share/ebsif/easyconfigs)", overwrite=False)
     add_dry_run(parser, "only print the easyconfigs")
     parser.add_argument("--json", action="store_true", help="print the results as JSON, each module in one line")
@@ -71,6 +71,6 @@ def install_all(containers: list[Container], request: Request) -> int:
         except (EbsifError, OSError) as error:
             output.error(f"{container.module_or_version}: {message_of(error)}")
             status = FAILED
-    output.hint(f"{output.format_count(len(containers), 'container')} in the catalogue, {done} "
+    output.hint(f"{output.format_count(len(containers), 'container')} in the catalog, {done} "
                 f"{'would be installed' if request.dry_run else 'installed now'}")
     return status

@@ -2,7 +2,7 @@
 
 Each module is listed with its size on disk, its image, its user software, and the modules that use its image. The
 image is compared with the record by size and time, with --verify also by SHA256. If a site is chosen, modules are
-compared with its catalogue. The exit status is 1 if there are errors, with --strict also for warnings.
+compared with its catalog. The exit status is 1 if there are errors, with --strict also for warnings.
 
 With --has, list the modules that have a package; the exit status is 1 if none has it.
 
@@ -194,10 +194,10 @@ def whose(image: ImageState) -> str:
 
 
 def catalogue_of(options: Namespace) -> Optional[report.Catalogue]:
-    """Return the catalogue to compare with (Catalogue), None if no site is chosen."""
+    """Return the catalog to compare with (Catalog), None if no site is chosen."""
     settings = settings_of(options)
     if not settings.is_chosen:
-        output.note("not compared with a catalogue (use --site)")
+        output.note("not compared with a catalog (use --site)")
         return None
     profile = settings.site()
     return report.Catalogue(profile.name, settings.containers(profile), settings.output,

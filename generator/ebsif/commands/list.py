@@ -1,4 +1,4 @@
-"""List the containers in the catalogue of a site, newest first, and which of them are installed here.
+"""List the containers in the catalog of a site, newest first, and which of them are installed here.
 
 With --mine, list the container modules that you have installed, newest first, with what they extend, the space that
 removing them would free, and their state. Their names are those to type; --json has the whole ones, too.
@@ -85,7 +85,7 @@ def run(options: Namespace) -> int:
              one.site.name][:number] for one in containers])
     is_searched = bool(wanted or options.names or hidden)
     if not containers:
-        output.note(f"no container is known to have {', '.join(options.has)}; the catalogue lists the main components "
+        output.note(f"no container is known to have {', '.join(options.has)}; the catalog lists the main components "
                     "only (`ebsif extend CONTAINER --add NAME` adds a Python package)" if wanted else
                     "no container matches" if is_searched else
                     "there are no containers yet: add an image with `ebsif add`")
@@ -106,7 +106,7 @@ def keywords(container: Container, wanted: list["Requirement"]) -> list[str]:
 def print_mine(options: Namespace, settings: Settings) -> int:
     """Print the installations of this account; return 0, or 1 if none has the names."""
     if options.has or options.all_sites or options.archived:
-        raise UsageError("--mine lists installed modules: --has, --all-sites and --archived are for the catalogue")
+        raise UsageError("--mine lists installed modules: --has, --all-sites and --archived are for the catalog")
     from ebsif.installed import report
 
     rows = report.mine(settings.containers(settings.site()), options.names)

@@ -58,7 +58,7 @@ def names_of(options: argparse.Namespace) -> "Names":
 
 
 def chosen(options: argparse.Namespace) -> tuple[Optional[str], Sequence[Path]]:
-    """Return the site and the catalogues that options name."""
+    """Return the site and the catalogs that options name."""
     return getattr(options, "site", None), getattr(options, "catalogue", ())
 
 
@@ -73,7 +73,7 @@ def add_name(parser: argparse.ArgumentParser, name: str, what: str, only_install
 
 
 def add_names(parser: argparse.ArgumentParser, default: str = "all") -> None:
-    """Add the argument for any number of containers in the catalogue."""
+    """Add the argument for any number of containers in the catalog."""
     offer(complete, parser.add_argument("names", metavar="CONTAINER", nargs="*",
                                         help=f"NAME, NAME/VERSION or a part of a name (default: {default})"))
 

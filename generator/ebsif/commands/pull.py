@@ -1,6 +1,6 @@
 """Make a module from an environment that `ebsif push` has put into a registry or an OCI layout directory.
 
-If the environment's image is here, in a module or in the catalogue, the user software of the new module is identical to
+If the environment's image is here, in a module or in the catalog, the user software of the new module is identical to
 the original. If not, the command writes the lock, and prints how to install the same versions on another image. The
 login for the registry is the container runtime's (`apptainer registry login`).
 

@@ -1,11 +1,11 @@
-"""Write checks for ReFrame: do the modules in the catalogue work on the nodes of the site?
+"""Write checks for ReFrame: do the modules in the catalog work on the nodes of the site?
 
 For each container that isn't archived, they check four things: Python imports the packages, in the recorded versions;
 commands and wrappers run in the image; each rank on a node has a GPU of its own; ranks on two nodes do an all-reduce,
 started with the module's run script (with GPUs, the bandwidth is reported). The modules must be installed and on
 MODULEPATH.
 
-Run the command again when the catalogue has changed. It doesn't need ReFrame.
+Run the command again when the catalog has changed. It doesn't need ReFrame.
 """
 
 from argparse import ArgumentParser, Namespace

@@ -1,4 +1,4 @@
-"""Write the easyconfigs for the catalogue of a site. Only files that change are written.
+"""Write the easyconfigs for the catalog of a site. Only files that change are written.
 
 A record that can't be rendered, or that has the same module as another one, is reported with its file and line; the
 others are still written, and the exit status is 1. So is an easyconfig that a person has written, or edited since it
@@ -91,7 +91,7 @@ def run(options: Namespace) -> int:
         # what is kept is reported above
         wanted += [refusal.path for refusal in kept.values()]
         for path in rendering.left_over(wanted, settings.output, profile):
-            output.error(f"{path} is no longer in the catalogue: remove it, or remove its first line to keep it")
+            output.error(f"{path} is no longer in the catalog: remove it, or remove its first line to keep it")
     if not options.diff:
         output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
                     + (f"{states['moved']} moved, " if states["moved"] else "")

@@ -1,4 +1,4 @@
-"""Compare the catalogue with the available images, and propose records for new ones.
+"""Compare the catalog with the available images, and propose records for new ones.
 
 It looks into the image directories of the profile and of families, and asks registries for their tags. No image is
 fetched. SHA256 and packages come from the files beside an image (NAME.md or NAME.sha256, NAME.json). Proposed records
@@ -31,7 +31,7 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
-    parser.add_argument("--write", action="store_true", help="write the proposed records into the catalogue")
+    parser.add_argument("--write", action="store_true", help="write the proposed records into the catalog")
     add_json(parser)
 
 
@@ -78,7 +78,7 @@ class Change:
 
 
 def changes(comparison: Comparison) -> dict[Path, Change]:
-    """Return the changes of the catalogue by file; those that can't be written become findings."""
+    """Return the changes of the catalog by file; those that can't be written become findings."""
     found: dict[Path, Change] = {}
     for entry in comparison.entries:
         found.setdefault(entry.path, Change(extended=entry.extended)).proposals.append(entry.proposal)
@@ -106,7 +106,7 @@ def print_next_step(comparison: Comparison, is_written: bool) -> None:
     what = output.format_count(len(comparison.entries), "new record") if comparison.entries else ""
     words = comparison.settings.options_for(comparison.profile.name)
     if not (what or comparison.findings):
-        output.hint(f"the catalogue of {comparison.profile.name} has all images")
+        output.hint(f"the catalog of {comparison.profile.name} has all images")
     elif what and is_written:
         steps = [["install", "--all"]] if comparison.settings.is_for_account else [["render"], ["check", "--deep"]]
         commands = " && ".join(shlex.join(["ebsif", *command, *words]) for command in steps)

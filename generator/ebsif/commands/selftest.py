@@ -2,7 +2,7 @@
 
 A module is made for IMAGE, which has to contain Python, where it is. The module is installed, loaded, packed, extended
 by a package, started as two ranks in a job, ended by a signal, unloaded and removed. Without IMAGE, the image of the
-newest installed module is used, else one of the catalogue. The SHA256 of the image is computed, which takes longer for
+newest installed module is used, else one of the catalog. The SHA256 of the image is computed, which takes longer for
 a large one.
 
 Everything is written below one directory, which jobs must be able to read, and removed at the end. If a step fails,
@@ -83,7 +83,7 @@ def show(test: selftest.SelfTest, outcomes: Sequence[selftest.Outcome], as_json:
 
 
 def find_image(names: Names, text: str) -> Path:
-    """Return the image with a name; without one, that of the newest installed module, else one of the catalogue."""
+    """Return the image with a name; without one, that of the newest installed module, else one of the catalog."""
     if text:
         return names.image(text)
     installed = map(imagestate.path_of, places.newest_first(names.installations))

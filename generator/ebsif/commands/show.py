@@ -55,7 +55,7 @@ def configure(parser: ArgumentParser) -> None:
     add_settings(parser)
     add_name(parser, "name", "an image or a container")
     parser.add_argument("--explain", action="store_true",
-                        help="show each value of a container of the catalogue, with the file and line it comes from")
+                        help="show each value of a container of the catalog, with the file and line it comes from")
     image = parser.add_argument_group("for an image")
     image.add_argument("--no-checksum", action="store_true",
                        help="don't compute the SHA256, which reads the whole file")
@@ -118,7 +118,7 @@ def look(source: ImageSource, options: Namespace) -> inspection.Inspection:
 def print_origins(container: Optional[Container], options: Namespace) -> int:
     """Print where each value of a container comes from; return 0. Raise NamingError if no record has it."""
     if not container:
-        raise NamingError(f"the catalogue has no {options.name or 'record of the loaded module'}, so there is nothing "
+        raise NamingError(f"the catalog has no {options.name or 'record of the loaded module'}, so there is nothing "
                           "to explain")
     rows = explain(container, settings_of(options))
     if options.json:
@@ -135,7 +135,7 @@ def shorten(value: str) -> str:
 
 
 def record_and_installation(names: Names, text: Optional[str]) -> tuple[Optional[Container], Any]:
-    """Return the record in the catalogue and the installation of a module, one of which may be None."""
+    """Return the record in the catalog and the installation of a module, one of which may be None."""
     thing = names.find(text)
     if isinstance(thing, Path):
         raise NamingError(f"{thing} is no image: `ebsif diff` compares easyconfigs and locks")
@@ -145,7 +145,7 @@ def record_and_installation(names: Names, text: Optional[str]) -> tuple[Optional
 
 
 def lines_of_installation(installation: Installation) -> Iterator[tuple[str, object]]:
-    """Yield (name, value) for each line about an installed module that the catalogue doesn't have."""
+    """Yield (name, value) for each line about an installed module that the catalog doesn't have."""
     record = current.record_of(installation)
     yield shown(installation), ""
     if installation.base:

@@ -60,7 +60,7 @@ def run(options: Namespace) -> int:
     names = request.names
     path = names.easyconfig(options.easyconfig)
     if not isinstance(path, Path):
-        raise ExtendingError(f"{options.easyconfig} is a container in the catalogue, not an extension: use "
+        raise ExtendingError(f"{options.easyconfig} is a container in the catalog, not an extension: use "
                              "`ebsif extend` on the newer one")
     stages, name, _ = compare.extension_of(path, options.module)
     container = system.joined(bases.container_of(names.find(options.module), names),

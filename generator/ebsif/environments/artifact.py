@@ -125,7 +125,7 @@ def read(repository: Repository) -> Artifact:
     if manifest.artifact_type != KIND:
         is_image = manifest.sif or manifest.is_index
         raise ArtifactError(f"{repository.reference} is not an environment that `ebsif push` has written" + (
-            f": an image? `ebsif add {repository.reference}` adds it to the catalogue" if is_image else ""))
+            f": an image? `ebsif add {repository.reference}` adds it to the catalog" if is_image else ""))
     place = f"the lock in {repository.reference}"
     try:
         record = Record.parse(repository.read(part(manifest, LOCK, repository)))

@@ -1,4 +1,4 @@
-"""What an extension can be made of that is not in the catalogue: an easyconfig, or an installation."""
+"""What an extension can be made of that is not in the catalog: an easyconfig, or an installation."""
 
 import re
 from pathlib import Path
@@ -96,7 +96,7 @@ def without_extension(container: Container, installation: Installation) -> Conta
 
 
 def container_of(found: Found, names: Names) -> Container:
-    """Return the container that was found: one of the catalogue, else that of an installation or easyconfig."""
+    """Return the container that was found: one of the catalog, else that of an installation or easyconfig."""
     if isinstance(found, Container):
         return found
     if isinstance(found, Installation):

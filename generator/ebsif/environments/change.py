@@ -171,7 +171,7 @@ def packages_of(installation: Installation) -> dict[str, Package]:
 
 
 def base_of(installation: Installation, names: Names, site: Site) -> Optional[Container]:
-    """Return the container that an extension extends: of the catalogue or installed; None if it's gone."""
+    """Return the container that an extension extends: of the catalog or installed; None if it's gone."""
     with contextlib.suppress(EbsifError):
         # not another module whose name begins with that of the base
         found = names.exact(installation.base) if installation.base else None

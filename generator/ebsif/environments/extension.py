@@ -129,7 +129,7 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
     if wanted and not container.venv:
         has_commands_only = [stage.get("name") for stage in stages_of(wanted)] == [COMMANDS]
         what = "can't have --post or --verify" if has_commands_only else "can't be extended"
-        raise ExtendingError(f"{container.module} {what}: it has no user software ('venv' in the catalogue, the "
+        raise ExtendingError(f"{container.module} {what}: it has no user software ('venv' in the catalog, the "
                              "easyblock ContainerVenv in an easyconfig)")
     check_names(name, date)
     lines = wanted
@@ -287,7 +287,7 @@ def no_image(container: Container) -> ExtendingError:
 
 
 def known_image(container: Container) -> Image:
-    """Return what the catalogue, or the record of an installation, says about the image of a container."""
+    """Return what the catalog, or the record of an installation, says about the image of a container."""
     packages = selection.components_of(container)
     python = packages.pop("python", None)
     digest = container.sha256
@@ -300,5 +300,5 @@ def known_image(container: Container) -> Image:
             python = record.versions.get("python", python)
             packages.update(record.image_versions)
             break
-    # the catalogue may say just 3
+    # the catalog may say just 3
     return Image(python if re.fullmatch(r"\d+(\.\d+)+", python or "") else None, packages, digest)

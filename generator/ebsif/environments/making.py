@@ -2,7 +2,7 @@
 Make a module, for every command that does: write its easyconfig, show what pip would do, or let eb install it.
 
 A command asks for that with a Request. What is made is an Extension (`ebsif extend`, `upgrade`, `pull`), or a container
-of the catalogue (`ebsif install`).
+of the catalog (`ebsif install`).
 """
 
 import contextlib
@@ -211,7 +211,7 @@ def require_free_name(names: Names, extension: Extension, there: Sequence[Instal
         there_already = names.installed_as(short)
         is_of_name = there_already and there_already.extension and there_already.extension[0] == name
         if is_in_catalogue or (there_already and not is_of_name):
-            raise ExtendingError(f"{short} is another module, {'of the catalogue' if is_in_catalogue else 'installed'}"
+            raise ExtendingError(f"{short} is another module, {'of the catalog' if is_in_catalogue else 'installed'}"
                                  f", so it can't be the name of this extension: choose another --name than {name}")
 
 
@@ -319,7 +319,7 @@ def install_command(arguments: Sequence[str], again: bool = False) -> str:
     return shlex.join(["ebsif", *words])
 
 
-# --- containers of the catalogue
+# --- containers of the catalog
 
 
 @dataclass(frozen=True)

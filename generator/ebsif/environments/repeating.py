@@ -35,7 +35,7 @@ class MissingImageError(RepeatingError):
 
     def __init__(self, problem: str):
         """Add what to do."""
-        super().__init__(f"{problem}: get that file, and `ebsif add` it to the catalogue; or give the container that "
+        super().__init__(f"{problem}: get that file, and `ebsif add` it to the catalog; or give the container that "
                          "has it: ebsif extend CONTAINER --from-lock ...")
         self.problem = problem
 
@@ -90,7 +90,7 @@ def is_pin(line: str) -> bool:
 
 
 def base_of(record: Record, containers: list[Container], site: Site) -> Container:
-    """Return the container with the image in a record: of the catalogue, else installed. Raise MissingImageError."""
+    """Return the container with the image in a record: of the catalog, else installed. Raise MissingImageError."""
     image, module = record.image, module_of(record)
     installed = [one for one in places.everything() if has_image(one, image)]
     named = {name for one in installed for name in (shown(one), one.base) if name}
@@ -107,7 +107,7 @@ def base_of(record: Record, containers: list[Container], site: Site) -> Containe
             if container.venv:
                 return container
     raise MissingImageError(f"the image {image.file} of {module} is neither in an installed module nor in the "
-                            f"catalogue (its SHA256 is {image.sha256})")
+                            f"catalog (its SHA256 is {image.sha256})")
 
 
 def has_image(installation: Installation, image: ImageRecord) -> bool:

@@ -111,7 +111,7 @@ def check_combinations(wish: Wish) -> None:
 
 
 def find_base(wish: Wish) -> Union[Installation, Container]:
-    """Return what is to be extended: the installation of a module, unless it's just a container of the catalogue."""
+    """Return what is to be extended: the installation of a module, unless it's just a container of the catalog."""
     names = wish.request.names
     for option, words in wish.lists.items():
         # a package may be called like a container, so with a loaded module, only a version tells
@@ -145,7 +145,7 @@ def require_packages(wish: Wish, found: str, extended: Optional[str] = None) -> 
 
 
 def on_container(wish: Wish, container: Container) -> Optional[Extension]:
-    """Return an extension of a container, of the catalogue or an easyconfig; None if the person doesn't go on."""
+    """Return an extension of a container, of the catalog or an easyconfig; None if the person doesn't go on."""
     name = wish.name or NAME
     container = system.added(container, wish.apt, wish.allow_upgrade)
     wanted = extensions.with_commands(wanted_packages(wish, container), wish.properties)

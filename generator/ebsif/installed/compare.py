@@ -1,4 +1,4 @@
-"""Compare two containers, installed or in the catalogue: their content, and what their modules do."""
+"""Compare two containers, installed or in the catalog: their content, and what their modules do."""
 
 import shlex
 from pathlib import Path
@@ -28,7 +28,7 @@ class ComparingError(EbsifError):
 
 
 def facts(found: Found) -> Facts:
-    """Return the facts about a container of the catalogue, an installation, an easyconfig or a saved lock."""
+    """Return the facts about a container of the catalog, an installation, an easyconfig or a saved lock."""
     if isinstance(found, Installation):
         return facts_of_installation(found)
     if isinstance(found, Path):

@@ -68,7 +68,7 @@ def examine(modules: Sequence[str]) -> list[Finding]:
 
 
 def examine_site(profile: Site, containers: list[Container]) -> list[Finding]:
-    """Return the findings on the catalogue of a site and on each of its image directories."""
+    """Return the findings on the catalog of a site and on each of its image directories."""
     images = profile.images
     root = Path(os.environ.get(images.root_variable or "") or images.root or "/")
     findings = [Finding(OK, "site", f"{profile.name}: {output.format_count(len(containers), 'container')}")]

@@ -1,9 +1,9 @@
 """
-Resolve the name that a person types: to an installed module, a container of the catalogue, or a file.
+Resolve the name that a person types: to an installed module, a container of the catalog, or a file.
 
 There is one list of names, and one rule for every command: the whole name; the name of an extension, which is its
 newest one; the name of a software, which is its newest version that is not archived; NAME/VERSION; a part of a name.
-What is installed comes before the catalogue. Without a name, the loaded module is meant.
+What is installed comes before the catalog. Without a name, the loaded module is meant.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,10 +39,10 @@ class NamingError(EbsifError):
 
 
 class Names:
-    """The names that a command understands; catalogue and installations are read when they are needed."""
+    """The names that a command understands; catalog and installations are read when they are needed."""
 
     def __init__(self, site_name: Optional[str] = None, catalogues: Iterable[Path] = ()):
-        """Keep the site and the catalogues that a user has chosen; see `read_settings`."""
+        """Keep the site and the catalogs that a user has chosen; see `read_settings`."""
         self.chosen = (site_name, tuple(catalogues))
         self.said: set[str] = set()
 
@@ -58,12 +58,12 @@ class Names:
 
     @cached_property
     def containers(self) -> list[Container]:
-        """The catalogue of the chosen site."""
+        """The catalog of the chosen site."""
         return self.settings.containers(self.site)
 
     @cached_property
     def recorded(self) -> list[Container]:
-        """The catalogue; empty if it can't be read, for names of what is installed."""
+        """The catalog; empty if it can't be read, for names of what is installed."""
         try:
             return self.containers
         except EbsifError:
@@ -175,12 +175,12 @@ class Names:
             raise selection.UnknownName(f"{missing}{error}{also}") from None
         if container.name.lower() == str(text).lower():
             number = sum(one.name == container.name and not one.archived for one in self.containers)
-            self.say_once(f"'{text}' is {container.module_or_version} of the catalogue" + (
+            self.say_once(f"'{text}' is {container.module_or_version} of the catalog" + (
                 f", which has {number} versions (`ebsif list {container.name}`)" if number > 1 else ""))
         return container
 
     def require_known_version(self, text: str) -> None:
-        """Raise UnknownName if a name is that of a software which is installed, but not in the catalogue."""
+        """Raise UnknownName if a name is that of a software which is installed, but not in the catalog."""
         name, _, version = text.partition("/")
         there = [one for one in self.installations if places.software(one).lower() == name.lower()]
         if there and not any(one.name.lower() == name.lower() for one in self.containers):
@@ -202,7 +202,7 @@ class Names:
             return exact
         installed = [one for one in self.named(selection.with_version(text)) if isinstance(one, Installation)]
         if not installed and "/" in text:
-            # perhaps an alias, which only the catalogue knows
+            # perhaps an alias, which only the catalog knows
             records = (one for name, one in selection.named(self.recorded) if plain(name) == plain(text))
             installed = list(filter(None, (self.installed_as(one.module_or_version) for one in records)))
         return self.one_of(text, installed) if installed else None
@@ -222,22 +222,22 @@ class Names:
         return current[0]
 
     def is_archived(self, module: Installation) -> bool:
-        """Return whether a module is archived: hidden, or archived in the catalogue."""
+        """Return whether a module is archived: hidden, or archived in the catalog."""
         record = self.record_of(module)
         return "/." in module.module or bool(record and record.archived)
 
     def record_of(self, module: Installation) -> Optional[Container]:
-        """Return the record of an installed module in the catalogue; None if it has none, as extensions."""
+        """Return the record of an installed module in the catalog; None if it has none, as extensions."""
         name = module.recorded_name or shown(module)
         return next((one for one in self.recorded if one.module_or_version == name), None)
 
     def exact(self, module: Optional[str]) -> Union[Container, Installation, None]:
-        """Return what is called exactly like a module, installed or in the catalogue; None if there is nothing."""
+        """Return what is called exactly like a module, installed or in the catalog; None if there is nothing."""
         return (self.installed_as(module) if module else None) or next(
             (one for one in self.recorded if one.module_or_version == module), None)
 
     def installed_or_file(self, text: Optional[str]) -> Union[Installation, Path]:
-        """Return the installation or file with a name; see `find`. What only the catalogue has is an error."""
+        """Return the installation or file with a name; see `find`. What only the catalog has is an error."""
         here = self.here(text)
         if not here:
             # asking EasyBuild takes longer
@@ -248,7 +248,7 @@ class Names:
         wanted = str(text)
         records = self.named(selection.with_version(wanted))
         if records:
-            raise NamingError(f"{records[0].module} is in the catalogue, but not installed here (to install it: "
+            raise NamingError(f"{records[0].module} is in the catalog, but not installed here (to install it: "
                               f"`ebsif install {records[0].module}`)")
         if wanted.endswith(SUFFIXES):
             raise NamingError(f"the file {wanted} does not exist, and no module of that name is installed here")
@@ -265,12 +265,12 @@ class Names:
         return module
 
     def container(self, text: Optional[str]) -> Container:
-        """Return the container in the catalogue with a name; see `find`. Raise an EbsifError if it has none."""
+        """Return the container in the catalog with a name; see `find`. Raise an EbsifError if it has none."""
         thing = self.find(text)
         if isinstance(thing, Installation):
             thing = self.record_of(thing) or selection.find_one(self.containers, shown(thing))
         if isinstance(thing, Path):
-            raise NamingError(f"{thing} is a file: give a container in the catalogue (`ebsif list`)")
+            raise NamingError(f"{thing} is a file: give a container in the catalog (`ebsif list`)")
         return thing
 
     def easyconfig(self, text: Optional[str]) -> Union[Path, str]:
@@ -382,6 +382,6 @@ def file_of(text: str) -> Union[Installation, Path, None]:
 
 
 def catalogue_name(installation: Installation) -> str:
-    """Return how the catalogue calls a module, or the base of an extension; naming schemes may call it otherwise."""
+    """Return how the catalog calls a module, or the base of an extension; naming schemes may call it otherwise."""
     name = installation.recorded_name or shown(installation)
     return newest.NAMED.sub("", name) if installation.extension else name

@@ -231,7 +231,7 @@ def age(installation: Installation, date: str = "") -> tuple:
     """
     Return the sort key of an installation among those of its software, the newest one last.
 
-    Extensions of a name come in the order of their dates. `date` is that in the record of the catalogue.
+    Extensions of a name come in the order of their dates. `date` is that in the record of the catalog.
     """
     name, own_date = installation.extension or ("", "")
     version = (installation.base or shown(installation)).rpartition("/")[2]
@@ -324,7 +324,7 @@ def known(directories: Iterable[Path], name: Optional[str] = None) -> list[Insta
 
 
 def of_container(container: Container) -> Optional[Installation]:
-    """Return the installation of a container of the catalogue, without reading all modules of a large system."""
+    """Return the installation of a container of the catalog, without reading all modules of a large system."""
     return next((one for name in container.modules for one in known(directories_of_modules(), name)), None)
 
 

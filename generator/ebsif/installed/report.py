@@ -1,4 +1,4 @@
-"""What is known of installations: image, user software, disk space, place in the catalogue, and what is wrong."""
+"""What is known of installations: image, user software, disk space, place in the catalog, and what is wrong."""
 
 import os
 import shlex
@@ -75,7 +75,7 @@ class Match:
 
 def reports(installations: Sequence[Installation], verify: bool = False,
             catalogue: "Optional[Catalogue]" = None) -> tuple[list[Report], int]:
-    """Return a report on each installation, compared with a catalogue if one is given, and the bytes on disk of all."""
+    """Return a report on each installation, compared with a catalog if one is given, and the bytes on disk of all."""
     made: list[Report] = []
     with Steps() as steps:
         steps.begin("examining installations", important=False,
@@ -240,16 +240,16 @@ def files_in(root: Path) -> dict[tuple[int, int], int]:
     return inside
 
 
-# --- comparison with the catalogue
+# --- comparison with the catalog
 
 class Catalogue:
-    """The catalogue of a site, for comparing installations with it."""
+    """The catalog of a site, for comparing installations with it."""
 
     def __init__(self, site: str, containers: Sequence[Container], output: Path, options: Sequence[str] = ()):
         """
         Index the containers of a site by module.
 
-        `output` is the directory of its easyconfigs; `options` are those of `ebsif` that name site, catalogue and
+        `output` is the directory of its easyconfigs; `options` are those of `ebsif` that name site, catalog and
         directory.
         """
         self.site = site
@@ -258,16 +258,16 @@ class Catalogue:
         self.containers = {one.module_or_version: one for one in containers}
 
     def compare(self, installation: Installation) -> Iterator[Finding]:
-        """Yield findings on the place of an installation in the catalogue."""
+        """Yield findings on the place of an installation in the catalog."""
         name, module = catalogue_name(installation), installation.module
         base = name if installation.extension else None
         container, what = self.containers.get(name), f"its base {base}" if base else "it"
         if not container:
             gone = not base and rendered_for(installation) == self.site
             yield Finding(WARNING if gone else NOTE, module, (
-                f"the catalogue of {self.site} has no valid record of it anymore: put the record back or correct it "
+                f"the catalog of {self.site} has no valid record of it anymore: put the record back or correct it "
                 "(`ebsif check`), or remove the module"
-                if gone else f"{what} is not in the catalogue of {self.site}"))
+                if gone else f"{what} is not in the catalog of {self.site}"))
             return
         if container.archive_message:
             yield Finding(NOTE, module, f"{what} is archived: {container.archive_message}" if base else
@@ -276,7 +276,7 @@ class Catalogue:
             yield from self.check_easyconfig(installation, container)
 
     def check_easyconfig(self, installation: Installation, container: Container) -> Iterator[Finding]:
-        """Yield a finding if an installation was made from another easyconfig than the catalogue has now."""
+        """Yield a finding if an installation was made from another easyconfig than the catalog has now."""
         try:
             wanted = literals(easyconfig.render(container))
         except CatalogueError as error:
@@ -287,18 +287,18 @@ class Catalogue:
         differing = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
         if differing:
             yield Finding(WARNING, installation.module,
-                          f"its easyconfig is out of date: it differs from the catalogue in {', '.join(differing)}; "
+                          f"its easyconfig is out of date: it differs from the catalog in {', '.join(differing)}; "
                           f"run `{shlex.join(['ebsif', 'render', *self.options])}`, then `eb --rebuild "
                           f"{for_eb(container, self.output)}`")
 
     def never_installed(self, installations: Iterable[Installation]) -> list[str]:
-        """Return the modules in the catalogue that are not installed, without archived ones."""
+        """Return the modules in the catalog that are not installed, without archived ones."""
         there = {catalogue_name(one) for one in installations if not one.extension}
         return [module for module, one in self.containers.items() if module not in there and not one.archived]
 
 
 def rendered_for(installation: Installation) -> Optional[str]:
-    """Return the site for whose catalogue the easyconfig of an installation was rendered, else None."""
+    """Return the site for whose catalog the easyconfig of an installation was rendered, else None."""
     path = installation.easyconfig
     if not path:
         return None

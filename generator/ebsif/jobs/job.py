@@ -137,7 +137,7 @@ def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Op
     """
     Return a batch script that runs a Python program in the container of a module.
 
-    `catalogues` are the options that name the user's own catalogues, for the record of the run; `use` is the directory
+    `catalogues` are the options that name the user's own catalogs, for the record of the run; `use` is the directory
     of the module if a new shell may not search there, and `file` where the script will be. Raise JobError if the
     request is impossible.
     """
@@ -214,7 +214,7 @@ def comment(request: Request, gpus: int) -> str:
 
 
 def arguments(request: Request, site: Site, catalogues: Sequence[str] = ()) -> list[str]:
-    """Return the arguments of ``ebsif job`` that make this request, with the options for catalogues."""
+    """Return the arguments of ``ebsif job`` that make this request, with the options for catalogs."""
     words = [request.module, "--site", site.name, *catalogues]
     for field in fields(Request)[2:]:
         value = getattr(request, field.name)

@@ -1,1 +1,1 @@
-"""Convert hand-written easyconfigs to records of the catalogue."""
+"""Convert hand-written easyconfigs to records of the catalog."""

@@ -1,4 +1,4 @@
-"""Write imported easyconfigs to a file of the catalogue: records, and a family for them."""
+"""Write imported easyconfigs to a file of the catalog: records, and a family for them."""
 
 import re
 from collections import Counter
@@ -25,7 +25,7 @@ WORD = re.compile(r"([A-Za-z]+)-(v?)([0-9][\w.+]*?|(?<=hash-)[0-9a-f]+)(?=-|\.s(
 
 
 class File:
-    """A catalogue file for the easyconfigs of one name; whatever doesn't fit into it is left to the user."""
+    """A catalog file for the easyconfigs of one name; whatever doesn't fit into it is left to the user."""
 
     def __init__(self, name: str, imported: list[Imported], site: Site):
         """Put the easyconfigs into a new family."""
@@ -55,7 +55,7 @@ class File:
         table = self.records[place] if of_record else self.family if kind == "families" else {}
         if field == "version" or field not in table:
             where = self.imported[place if of_record else 0].path
-            raise EbsifError(f"{where}: this can't be in the catalogue: {field or kind}: {reason}")
+            raise EbsifError(f"{where}: this can't be in the catalog: {field or kind}: {reason}")
         value = table.pop(field)
         for result in [self.imported[place]] if of_record else self.imported:
             result.leave(1, f"{field} = {shortened(value)}: {reason}")
@@ -80,7 +80,7 @@ def usual_values(name: str, site: Site) -> dict[str, Any]:
 
 
 def ordered(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record or family with its fields in the catalogue's usual order."""
+    """Return a record or family with its fields in the catalog's usual order."""
     order = [*OF_RECORD, *Record.model_fields]
     return {key: record[key] for key in sorted(record, key=order.index)}
 

@@ -92,12 +92,12 @@ def parsed(path: Path) -> dict[str, Any]:
 
 
 def check_types(path: Path, values: dict[str, Any]) -> None:
-    """Raise ImportingError for values of the wrong type, or for a name that is not allowed in the catalogue."""
+    """Raise ImportingError for values of the wrong type, or for a name that is not allowed in the catalog."""
     try:
         is_version_part(values["name"])
         is_version_part(values["version"])
     except ValueError as error:
-        raise ImportingError(f"{path}: the catalogue can't have this name or version: {error}") from None
+        raise ImportingError(f"{path}: the catalog can't have this name or version: {error}") from None
     for name, (kind, items) in TYPES.items():
         value = values.get(name) or kind()
         if not isinstance(value, kind) or not all(isinstance(item, items) for item in value):

@@ -1,4 +1,4 @@
-"""What an easyconfig gives for the catalogue, and a report on every part of it."""
+"""What an easyconfig gives for the catalog, and a report on every part of it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +99,7 @@ def is_data(value: object) -> bool:
 
 
 def as_strings(value: Any) -> Any:
-    """Return a value with its numbers as strings, as in the catalogue."""
+    """Return a value with its numbers as strings, as in the catalog."""
     if isinstance(value, dict):
         return {key: as_strings(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Import an easyconfig in today's style, which installs a container with shell commands, as a record of the catalogue.
+"""Import an easyconfig in today's style, which installs a container with shell commands, as a record of the catalog.
 
 EasyBuild's own parser reads it. Every part ends up in one of three lists: what the easyblock does anyway, data of the
 record, and what is left to the user, with its line.

@@ -1,1 +1,1 @@
-"""What is made for others from catalogue and modules: pages, checks for ReFrame, apps for Open OnDemand."""
+"""What is made for others from catalog and modules: pages, checks for ReFrame, apps for Open OnDemand."""

@@ -1,1 +1,1 @@
-"""Render easyconfigs from the catalogue."""
+"""Render easyconfigs from the catalog."""

@@ -1,4 +1,4 @@
-"""Render a container in the catalogue as an easyconfig."""
+"""Render a container in the catalog as an easyconfig."""
 
 import os
 import re
@@ -24,7 +24,7 @@ from ebsif.templating import environment
 WIDTH = 120
 
 
-HEADER = "# Rendered by ebsif from the catalogue of the site {site}: change it there, or copy it (eb --copy-ec)."
+HEADER = "# Rendered by ebsif from the catalog of the site {site}: change it there, or copy it (eb --copy-ec)."
 
 
 # Values that the easyblocks have without the parameter; empty values are left out anyway.
@@ -43,7 +43,7 @@ USUAL_NAMES = {"cuda": "CUDA", "deepspeed": "DeepSpeed", "rocm": "ROCm", "tensor
 SHORT = 80
 
 # Stands above the sources if no checksum follows.
-NO_SHA256 = "SHA256 unknown: the record in the catalogue has none"
+NO_SHA256 = "SHA256 unknown: the record in the catalog has none"
 
 # Where a long shell text is broken: after each command, and if one is too long, preferably after && and ||.
 COMMAND_ENDS = re.compile(r";(?: then| do| else)? (?!then |do |else |\})")

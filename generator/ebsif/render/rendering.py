@@ -15,7 +15,7 @@ from ebsif.catalogue.site import Site
 from ebsif.render import easyconfig
 
 # The first line of a rendered easyconfig, which names the site.
-RENDERED = re.compile(r"# Rendered by ebsif from the catalogue of the site (\S+):")
+RENDERED = re.compile(r"# Rendered by ebsif from the catalog(?:ue)? of the site (\S+):")
 
 # The digests of the easyconfigs as they were written, in the directory of easyconfigs.
 WRITTEN = ".ebsif-render"
@@ -78,7 +78,7 @@ def other_place(container: Container, output: Path) -> Path:
 def below_letter(container: Container) -> Path:
     """Return the path of an easyconfig below EasyBuild's folders of letters."""
     name = container.easyconfig_name
-    # the catalogue refuses such names, but no file must ever be written outside the directory
+    # the catalog refuses such names, but no file must ever be written outside the directory
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
         raise CatalogueError(f"'{name}' is not a valid name for an easyconfig")
     return Path(container.name[0].lower(), container.name, name)
@@ -143,7 +143,7 @@ def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
             before, now = RENDERED.match(text), RENDERED.match(one.text)
             # without a digest (from a checkout) its first line says that a file was rendered
             if not before or written.get(str(path.relative_to(output))) not in (None, files.digest(path)):
-                found[one.path] = Refusal(path, "was written or edited by a person", "move the change to the catalogue")
+                found[one.path] = Refusal(path, "was written or edited by a person", "move the change to the catalog")
             elif now and before[1] != now[1]:
                 found[one.path] = Refusal(path, f"is the easyconfig of the site {before[1]}", "choose another "
                                           "directory with -o, in which {site} stands for the site")

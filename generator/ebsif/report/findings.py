@@ -1,4 +1,4 @@
-"""Findings of checks on catalogues, easyconfigs, images and machines: what they are, how they look, what they mean."""
+"""Findings of checks on catalogs, easyconfigs, images and machines: what they are, how they look, what they mean."""
 
 import json
 import re

@@ -1,1 +1,1 @@
-"""Compare the catalogue of a site with the available images: in directories, in registries and on web servers."""
+"""Compare the catalog of a site with the available images: in directories, in registries and on web servers."""

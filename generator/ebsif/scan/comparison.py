@@ -1,4 +1,4 @@
-"""Compare the catalogue of a site with the images in directories, and propose records for those it doesn't have."""
+"""Compare the catalog of a site with the images in directories, and propose records for those it doesn't have."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ class Stated(NamedTuple):
 @dataclass
 class Comparison:
     """
-    The comparison of the containers of a site, and the files of its catalogue, with images.
+    The comparison of the containers of a site, and the files of its catalog, with images.
 
     It collects `entries`, the proposed records, and `findings`, what else differs.
     """
@@ -88,7 +88,7 @@ class Comparison:
     def say_unadded(self, error: Exception, subject: str = "", path: str = "") -> None:
         """Say why an image can't be added; a record that has to be completed by hand is shown as it is in a file."""
         text, record = (error.message, error.record) if isinstance(error, AddingError) else (str(error), "")
-        self.findings.append(Finding(WARNING, subject, f"is not in the catalogue, and can't be added: {text}", path, 0,
+        self.findings.append(Finding(WARNING, subject, f"is not in the catalog, and can't be added: {text}", path, 0,
                                      record))
 
     def say_of(self, level: str, container: Container, text: str) -> None:
@@ -97,7 +97,7 @@ class Comparison:
                                      container.line_of()))
 
     def compare(self, survey: Survey) -> None:
-        """Compare the catalogue with the images in directories."""
+        """Compare the catalog with the images in directories."""
         self.findings += survey.findings
         recorded = list(self.containers)
         # a link that a record names is meant
@@ -116,7 +116,7 @@ class Comparison:
     def propose(self, path: Path) -> None:
         """Propose the record of an image; if that is impossible, say why."""
         if not fits(self.documents, path.name):
-            self.say(WARNING, "is not in the catalogue, and no family has images with such names: start one "
+            self.say(WARNING, "is not in the catalog, and no family has images with such names: start one "
                      f"with `ebsif add {shlex.quote(str(path))} --name NAME`, or add the name to 'ignored' of 'images'",
                      path)
             return
@@ -198,7 +198,7 @@ class Comparison:
         stated = stated_beside(target)
         sha256 = next((one.sha256 for one in records if one.sha256), stated and stated.sha256)
         digest = f"SHA256 {sha256}" if sha256 else "its SHA256 is not recorded"
-        module = f", of {records[0].module}" if records else ", which is not in the catalogue"
+        module = f", of {records[0].module}" if records else ", which is not in the catalog"
         self.say(NOTE, f"is a link to {target}{module} ({digest}). The link can change, so records use the file",
                  link)
 

@@ -48,14 +48,14 @@ class Survey:
 
 
 def images_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Images]:
-    """Return where a site and the families in its catalogue have images."""
+    """Return where a site and the families in its catalog have images."""
     found = [profile.images, *(document.family_values(family)["images"] for document in documents
                                for family in document.families)]
     return [one for one in found if one]
 
 
 def places_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Place]:
-    """Return the directories with images of a site and of the families in its catalogue, each once."""
+    """Return the directories with images of a site and of the families in its catalog, each once."""
     return list(dict.fromkeys(Place(str(Path(one.root or "/") / directory.path), directory.stability)
                               for one in images_of(profile, documents) for directory in one.directories))
 

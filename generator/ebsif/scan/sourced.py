@@ -69,7 +69,7 @@ def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optiona
     if known and is_of_family and not whole:
         return Sourced(known.source, known.named(name), known.programs)
     if not (named or is_of_family or source.repository):
-        raise AddingError(f"no family of the catalogue has images named like {name}: start one with "
+        raise AddingError(f"no family of the catalog has images named like {name}: start one with "
                           "--name NAME")
     return fetched(known.source if known else source, name, folder, known)
 

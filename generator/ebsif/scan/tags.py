@@ -1,4 +1,4 @@
-"""Compare the catalogue of a site with the tags in registries (see `Comparison` for directories)."""
+"""Compare the catalog of a site with the tags in registries (see `Comparison` for directories)."""
 
 from typing import Optional
 
@@ -38,7 +38,7 @@ def repositories(comparison: Comparison) -> Repositories:
 
 
 def compare(comparison: Comparison, known: Repositories) -> None:
-    """Compare the catalogue with repositories; user and password in variables are only for a single registry."""
+    """Compare the catalog with repositories; user and password in variables are only for a single registry."""
     if len({place.host for place in known}) > 1 and drop_variables():
         output.note("several registries are asked: user and password in variables (DOCKER_PASSWORD ...) are sent to "
                     "none of them, only logins of `apptainer registry login` are used")

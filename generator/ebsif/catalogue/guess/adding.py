@@ -1,4 +1,4 @@
-"""Turn an image into a record of the catalogue, from its name and content; guesses are marked for review."""
+"""Turn an image into a record of the catalog, from its name and content; guesses are marked for review."""
 
 import re
 import time
@@ -86,9 +86,9 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
         raise AddingError(f"no family '{family}' has images named like {image.file_name}: choose another one, or leave "
                           "it out and give a --name")
     guess = name or guess_name(image.file_name, [document.name for document in documents])
-    name = name or ask("Name of the software (no family of the catalogue has images with such a name)", guess) or guess
+    name = name or ask("Name of the software (no family of the catalog has images with such a name)", guess) or guess
     if not name:
-        raise AddingError(f"no family of the catalogue has images named like {image.file_name}: start one with "
+        raise AddingError(f"no family of the catalog has images named like {image.file_name}: start one with "
                           "--name NAME")
     same_name = next((document for document in documents if document.name == name and document.containers), None)
     if same_name and (own is None or name in own):
@@ -97,7 +97,7 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
 
 
 def guess_name(file_name: str, known: Iterable[str]) -> Optional[str]:
-    """Return the likely name of the software in an image: the first word of the file name, as catalogues spell it."""
+    """Return the likely name of the software in an image: the first word of the file name, as catalogs spell it."""
     spelled = {name.lower(): name for name in [*(path.stem for path in site.SITES.glob("*/containers/*.yaml")), *known]}
     words = re.match(r"[A-Za-z]+(?:[-_][A-Za-z]+)*", file_name.partition(".")[0])
     # the longest beginning that is a name
@@ -107,9 +107,9 @@ def guess_name(file_name: str, known: Iterable[str]) -> Optional[str]:
 
 
 def check_file_name(name: str) -> None:
-    """Raise AddingError if a file can't have its name in the catalogue."""
+    """Raise AddingError if a file can't have its name in the catalog."""
     if PLACEHOLDER.search(name) or CONTROL.search(name):
-        raise AddingError(f"'{escape(name)}' can't be the name of an image in the catalogue, which takes words in "
+        raise AddingError(f"'{escape(name)}' can't be the name of an image in the catalog, which takes words in "
                           "braces for placeholders, and lines without control characters: give the file another name")
 
 

@@ -174,8 +174,8 @@ def origin(inspection: Inspection, site: Site, containers: Sequence[Container]) 
     """Return a Finding on whether the image was made for the site."""
     modules = [one.module for one in containers if one.file_name == Path(inspection.resolved).name]
     if modules:
-        return Finding(OK, "image", f"in the catalogue of {site.name}: {', '.join(modules)}")
-    return Finding(NOTE, "image", f"not in the catalogue of {site.name}: an image that is fast on one machine may be "
+        return Finding(OK, "image", f"in the catalog of {site.name}: {', '.join(modules)}")
+    return Finding(NOTE, "image", f"not in the catalog of {site.name}: an image that is fast on one machine may be "
                    "slow on another, so run a benchmark on two nodes first")
 
 

@@ -80,7 +80,7 @@ class Image:
                    for values in self.marker_environments}
         if len(results) > 1 and not self.python:
             raise RequirementsError(f"{path}: '{marker}' depends on the Python of the image, whose version is not "
-                                    "known: extend a container of the catalogue, or use a requirements.txt")
+                                    "known: extend a container of the catalog, or use a requirements.txt")
         return any(results)
 
 

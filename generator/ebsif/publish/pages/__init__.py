@@ -1,1 +1,1 @@
-"""Browsable pages of the catalogue."""
+"""Browsable pages of the catalog."""

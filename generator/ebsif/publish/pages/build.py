@@ -1,4 +1,4 @@
-"""Build web pages about the containers of sites, from the catalogue and the records of installations."""
+"""Build web pages about the containers of sites, from the catalog and the records of installations."""
 
 import json
 import re

@@ -96,7 +96,7 @@ class Page:
     @property
     def components(self) -> dict[str, str]:
         """
-        The components in the catalogue that aren't listed among the packages.
+        The components in the catalog that aren't listed among the packages.
 
         The software itself is in the heading, and a word such as full is no version.
         """

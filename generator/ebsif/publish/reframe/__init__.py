@@ -1,1 +1,1 @@
-"""Checks for ReFrame, made from a catalogue: files/ is what ReFrame reads, writing.py adds the data."""
+"""Checks for ReFrame, made from a catalog: files/ is what ReFrame reads, writing.py adds the data."""

@@ -32,7 +32,7 @@ def write(site: Site, containers: Sequence[Container], partitions: Sequence[str]
                            f"{' and '.join(LAUNCHERS)}")
     modules = {one.module: module_data(one) for one in containers if not one.archived}
     if not modules:
-        raise ReframeError(f"no container to check in the catalogue of {site.name}: archived ones are left out")
+        raise ReframeError(f"no container to check in the catalog of {site.name}: archived ones are left out")
     data = {"site": site_data(site, partitions or [None]), "modules": modules}
     with files.filled(place, "reframe", overwrite) as made:
         shutil.copytree(FILES, made, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)

@@ -158,7 +158,7 @@ document.addEventListener("DOMContentLoaded", () => {
     }
     const command = document.createElement("code");
     command.textContent = "ebsif extend CONTAINER --add PACKAGE";
-    return [...parts, "The catalogue lists only the main components. This adds a Python package to a container: ", command];
+    return [...parts, "The catalog lists only the main components. This adds a Python package to a container: ", command];
   };
 
   const show = () => {
