@@ -17,7 +17,7 @@ import textwrap
 from ebsif import version
 from ebsif.commands import COMMANDS, FIRST_STEPS, HEADINGS, MOVED, STATUSES
 from ebsif.errors import FAILED, EbsifError, UsageError
-from ebsif.parsing import DOCUMENTATION, Parser, wrapped
+from ebsif.parsing import DOCUMENTATION, Parser, Store, wrapped
 
 # typing takes longer to import than the help to print
 TYPE_CHECKING = False
@@ -76,6 +76,8 @@ def complete() -> None:
     except ImportError:
         # it was there when `ebsif completion` was run; a Tab key can't explain anything
         sys.exit(FAILED)
+    # completions may depend on the values of other options, such as --site
+    argcomplete.safe_actions.add(Store)
     words = os.environ.get("COMP_LINE", "").split()
     parser = Parser(prog="ebsif")
     commands = parser.add_subparsers()
