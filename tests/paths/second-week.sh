@@ -9,6 +9,7 @@ ebsif extend Example/1.0 -r requirements.txt --name mine
 ebsif extend mine --add byhand -o .
 ebsif extend mine --add byhand 2>&1 | tee printed
 ebsif list --mine
+ebsif run mine -- python -c 'import byhand; print("nothing loaded", byhand.__file__)'
 ebsif extend mine --replace packaging==25.0 --check
 # Environment Modules finds modules by their names only
 module spider byhand || module avail Example

@@ -58,6 +58,8 @@ def check_the_first_week(said, mine):
     assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
     assert f"the commands of {mine} hide the machine's own: unload the module" in said
     assert "\nebsif: mine has these packages already: nothing to do" in said
+    # N-02
+    assert re.search(r"^nothing loaded /user-software/\S+/byhand.py$", said, re.MULTILINE)
     # N-01
     assert len(re.findall(r"^load it with: (?:module use /\S+ && )?module load Example/mine$", said, re.MULTILINE)) == 4
     assert re.search(r"^name +extends +size.*\nmine +Example/1.0-writable ", said, re.MULTILINE)

@@ -209,6 +209,15 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
     assert said.err.endswith(f"\ninstall it with: ebsif {' '.join(words)} --rebuild\n")
 
 
+def test_names_that_are_misspelled():
+    """Docs D1: of a package that nobody has, similar names are said; a known one lacks only the version."""
+    text = "pip failed in stage 'a': none of the searched indexes has a suitable version of {}. Check the spelling"
+    for name, similar in (("einopss", "einops"), ("pytroch", "torch"), ("transfomers", "transformers")):
+        assert plan.with_similar_names(text.format(name)) == text.format(f"{name} (did you mean {similar}?)")
+    for name in ("einops", "einops>=9", "x/y", "qwertyuiop"):
+        assert plan.with_similar_names(text.format(name)) == text.format(name)
+
+
 def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, capsys):
     """E-11, docs D6: of many packages only one may be new, so the verdict counts the others; also those of the base."""
     rich = plan.Addition("rich", "15.0", "asked for")

@@ -435,7 +435,8 @@ def install(path: Path, again: bool, more: list[str], variables: Optional[Mappin
         if not done.is_explained:
             done.print_program()
         lock = LOCKED.fullmatch(done.reason)
-        raise InUseError(places.locked(place.module, Path(lock[1]))) if lock else ExtendingError(done.message)
+        raise InUseError(places.locked(place.module, Path(lock[1]))) if lock else \
+            ExtendingError(plan.with_similar_names(done.message))
     if place.file.exists():
         there = installed_from(path)
         if not done.skipped:

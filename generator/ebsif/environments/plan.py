@@ -18,10 +18,13 @@ from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import as_parameter
 from ebsif.eb import framework, running
 from ebsif.environments.extension import ExtendingError, no_image, sources
+from ebsif.packages.formats import condafile
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
 from ebsif.report import output
 
+# of container/diagnosis.py
+MISSING = re.compile(r"has a suitable version of (?P<name>[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)(?=[. ;,])")
 REASONS = ("asked for", "dependency")
 SEE_WARNING = " (but see the warning above)"
 
@@ -114,6 +117,13 @@ def written(folder: str, name: str, where: str = "stages/*/") -> list[str]:
         raise ExtendingError(str(error)) from None
 
 
+def with_similar_names(reason: str) -> str:
+    """Return why pip failed, with names of packages that resemble one that doesn't exist."""
+    missing = MISSING.search(reason)
+    similar = condafile.similar_to(missing["name"]) if missing else None
+    return reason.replace(missing[0], f"{missing[0]} (did you mean {similar}?)", 1) if missing and similar else reason
+
+
 def problem(done: running.Result, container: Container, folder: str) -> str:
     """Return why requirements can't be installed; raise ExtendingError if it isn't because of the requirements."""
     text = "\n".join([*done.program, done.error])
@@ -128,7 +138,7 @@ def problem(done: running.Result, container: Container, folder: str) -> str:
         done.print_program()
     if not (is_of_system or is_of_requirements):
         raise ExtendingError(reason or done.message)
-    return reason
+    return with_similar_names(reason)
 
 
 def show_packages(plan: Plan) -> None:

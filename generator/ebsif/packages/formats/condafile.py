@@ -1,5 +1,6 @@
 """Read Conda's environment.yml: its pip section, and its Conda packages under the names that they have for pip."""
 
+import difflib
 import gzip
 import re
 from collections import defaultdict
@@ -120,6 +121,16 @@ def pip_name_of(name: str) -> Optional[str]:
         return EXCEPTIONS[name]
     line = re.search(rf"^{re.escape(name)}(?: (\S+))?$", table(), re.MULTILINE)
     return (line[1] or normal_name(name)) if line and line[1] != "-" else None
+
+
+def similar_to(name: str) -> Optional[str]:
+    """Return the name for pip of the package whose name is most like a misspelled one; None if the name is known."""
+    lines = (line.split() for line in table().splitlines() if not line.startswith("#") and not line.endswith(" -"))
+    known = {words[0]: words[-1] for words in lines}
+    if normal_name(name) in {*known, *map(normal_name, known.values())}:
+        return None
+    closest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8)
+    return known[closest[0]] if closest else None
 
 
 @lru_cache
