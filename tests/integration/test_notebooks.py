@@ -31,7 +31,7 @@ def outputs(path):
 @pytest.fixture(scope="module")
 def executed(workbench):
     """The notebook after the commands of the documentation have run it on the host."""
-    workbench.load(HOST.replace("mine", MODULE), load=False)
+    workbench.load(HOST.replace("install lab", f"install {MODULE}"), load=False)
     return workbench.folder / "executed.ipynb"
 
 
