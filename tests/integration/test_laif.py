@@ -212,6 +212,7 @@ def test_an_environment_of_python_3_13(place, tmp_path):
     shown = "env -0 | grep -zvE '^(_|OLDPWD|__LMOD|_ModuleTable|BASH_FUNC|PS1)[^=]*=' | sort -z | md5sum"
     output = place.output(OCI, f"""
         make-venv '{env}' 2>/dev/null || exit
+        module unload Laif
         {shown}
         source '{env}/bin/activate'
         pip install --user byhand 2>&1 | grep 'hint: leave out'

@@ -215,7 +215,7 @@ def test_an_installation_without_its_variables(installed_once, tmp_path, name):
         easyconfig = site.prefix / "Example-1.0-squashed.eb"
         result = site.eb("--module-only", "--force", easyconfig, check=False)
         assert result.returncode
-        assert "reinstall it with `eb --rebuild`" in result.stdout + result.stderr
+        assert "Install it again, as a whole: `eb --rebuild`" in result.stdout + result.stderr
 
 
 def test_plain_singularity_exec_sees_the_squashfs(installed_once):
@@ -608,7 +608,7 @@ def test_a_directory_with_programs_of_somebody_else(scratch, tmp_path):
         trap "rm $CONTAINERROOT/bin/container-*" EXIT
         cd {theirs}
         container-exec true; container-run true; container-runtime version; start-shell -c true; list-packages
-        make-venv {own}; source {own}/bin/activate; pip --version; python -I -c ''; deactivate
+        (make-venv {own}; source {own}/bin/activate; pip --version; python -I -c ''; deactivate)
         $CONTAINERROOT/bin/with-module true; $CONTAINERROOT/interpreter/python -I -c ''; $RUNSCRIPTS/get-master a
         for program in 'pip --version' list-packages 'conda-python-distributed -I -c 1' remove-caches; do
             singularity exec $SIF $program

@@ -40,7 +40,8 @@ local function container()
                 fail(runtime .. name .. " has a line break: modules tools run the rest of it. Unset it.")
             end
         end
-        for runtime, other in pairs({APPTAINER = lists.SINGULARITY, SINGULARITY = lists.APPTAINER}) do
+        for _, runtimes in ipairs({{"APPTAINER", "SINGULARITY"}, {"SINGULARITY", "APPTAINER"}}) do
+            local runtime, other = runtimes[1], lists[runtimes[2]]
             local is_copied = loading and items ~= "" and lists[runtime] == "" and other ~= ""
             -- Lmod drops the slash, which means the same
             local copy = (other .. separator):gsub("image%-src=/" .. separator, "image-src=" .. separator)
