@@ -93,8 +93,8 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     image_packages = {name: one[name][1] for one in seen for name in one if not one.in_user_software(name)}
     installed = {normal_name(one.name) for one in added}
     there = sorted((names_in(stages) & image_packages.keys()) - installed - before.keys())
-    return Plan(added, [(name, image_packages[name]) for name in there], len(set(before) - installed),
-                system[0] if system else LayerRecord(), artifacts=artifacts_in(items), warned=done.warned)
+    return Plan(added, [(name, image_packages[name]) for name in there], before=len(set(before) - installed),
+                system=system[0] if system else LayerRecord(), artifacts=artifacts_in(items), warned=done.warned)
 
 
 def additions(items: Iterable[dict]) -> list[Addition]:
