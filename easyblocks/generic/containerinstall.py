@@ -33,7 +33,7 @@ from .container.masks import Masks
 from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, program
 from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, installed_meanwhile, lock, names_of_others
 from .container.modulerc import without_dot
-from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source, check_parameters
+from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record.installation import InstallRecord, correct_binds, versions_used
 from .container.pip import PIP_CACHE, STAGES
@@ -44,9 +44,9 @@ from .container.settings import MODULE_CONF, constant, path_lines, variable_line
 from .container.record.lockfile import IMAGE_CENTRAL, LAYER
 from .container.image.installed import InstalledImage, InstalledImages
 from .container.spec import SET_ENVIRONMENT, ContainerSpec
-from .container.system.packages import CHECK_VARIABLE, REPORT
+from .container.system.packages import CHECK_VARIABLE, REPORT, SystemPackages
 from .container.tables import INIT_CONDA, INIT_CONDA_INJECTED
-from .container.trial import Trial
+from .container.trial import TrialResult, try_out
 from .container.usersoftware import DIRECTORY
 from .container.venv import REUSE_VARIABLE, Venv
 from .container.written import printable
@@ -77,6 +77,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     SPEC = ContainerSpec
     # made by steps, each before those that need it
     masks: Masks
+    system: SystemPackages
     container: Container
     probe: ImageProbe
 
@@ -94,10 +95,13 @@ class ContainerInstall(Reinstall, EasyBlock):
         with exit_status(EasyBuildExit.EASYCONFIG_ERROR):
             check_easyconfig(self.cfg)
             with self.cfg.allow_unresolved_templates():
-                check_parameters(self.SPEC.from_easyconfig(self.cfg), self.tcl_in_lmod)
+                self.SPEC.check(self.SPEC.values_in(self.cfg), self.tcl_in_lmod)
+        self.record = InstallRecord()
+        # made once in each step
         self.known_spec: Optional[ContainerSpec] = None
         self.known_image: Optional[Image] = None
-        self.record = InstallRecord()
+        # of the installation that is there, with --module-only and --sanity-check-only
+        self.existing_record: Optional[InstallRecord] = None
         # made by steps
         self.venv: Optional[Venv] = None
         self.image_file: Optional[OpenImage] = None
@@ -114,7 +118,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def spec(self) -> ContainerSpec:
         """What follows from the easyconfig in the current step."""
         if self.known_spec is None:
-            self.known_spec = self.SPEC.from_easyconfig(self.cfg)
+            self.known_spec = self.SPEC(self.SPEC.values_in(self.cfg))
         return self.known_spec
 
     def update_config_template_run_step(self) -> None:
@@ -124,9 +128,11 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def find_record(self) -> InstallRecord:
         """Return the record of this installation; with --module-only the record of the existing installation."""
-        if not self.record and os.path.exists(self.lock_path):
-            return InstallRecord.from_file(self.lock_path)
-        return self.record
+        if self.record:
+            return self.record
+        if self.existing_record is None and os.path.exists(self.lock_path):
+            self.existing_record = InstallRecord.from_file(self.lock_path)
+        return self.existing_record or self.record
 
     def warn(self, text: Optional[str]) -> None:
         """Print a warning, unless the text is empty."""
@@ -170,7 +176,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             else:
                 names.append(DIRECTORY)
                 # nothing stays of a check
-                if not self.is_check:
+                if not self.is_check():
                     print_msg("the user software of this attempt is removed; what pip has printed is in %s",
                               os.path.join(self.builddir, STAGES), log=self.log)
         for name in names:
@@ -189,11 +195,11 @@ class ContainerInstall(Reinstall, EasyBlock):
         # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
         kwargs['skip_checksums'] = True
         # searched after the directory of the easyconfig
-        self.robot_path = list(self.robot_path or []) + self.spec.central_directories
+        self.robot_path = list(self.robot_path or []) + self.spec.central_directories()
         instructions = self.cfg['download_instructions']
         if instructions and self.spec.image_dirs:
             # with instructions, EasyBuild doesn't list where it has searched (L-01)
-            instructions += "\nSearched: %s" % ', '.join(self.spec.central_directories)
+            instructions += "\nSearched: %s" % ', '.join(self.spec.central_directories())
         image = self.find_image()
         path = image.shared_path() or (self.fetch_image(self.spec.source) if self.spec.source else None)
         changed = {'download_instructions': instructions}
@@ -223,7 +229,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             folder = os.path.join(source_paths()[0], letter_dir_for(self.name), self.name)
             # a module that looks for its image in a central directory gets it there
             found = os.path.join(
-                self.spec.central_directories[0] if self.spec.image == IMAGE_CENTRAL else folder, name)
+                self.spec.central_directories()[0] if self.spec.image == IMAGE_CENTRAL else folder, name)
             wanted = self.find_image().wanted
             fetch(source, found, wanted.checksum, wanted.striping, again)
         check_note(found, source)
@@ -258,11 +264,12 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Check that the required programs are available, and set up the container."""
         super().prepare_step(*args, **kwargs)
         # now templates are resolved
-        check_parameters(self.spec, self.tcl_in_lmod)
-        self.masks = self.spec.masks
+        self.SPEC.check(self.SPEC.values_in(self.cfg), self.tcl_in_lmod)
+        self.masks = Masks(self.spec.masked_paths)
+        self.system = SystemPackages(self.spec.system_packages)
         for text in self.spec.all_warnings:
             self.warn(text)
-        keep_out_of_report(self.private_variables)
+        keep_out_of_report(self.private_variables())
         if self.dry_run:
             return
         self.check_names()
@@ -280,11 +287,13 @@ class ContainerInstall(Reinstall, EasyBlock):
             keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
             self.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
         self.check_renaming()
-        self.container = Container(Runtime(), self.image_file.path, self.builddir, **self.spec.container_settings)
+        binds, optional_binds = self.spec.current_binds()
+        self.container = Container(Runtime(), self.image_file.path, self.builddir,
+                                   dict(self.spec.container_environment, **self.spec.image_environment),
+                                   self.spec.image_search_path, binds, optional_binds)
 
-    @property
     def private_variables(self) -> List[str]:
-        """Variables that may have secrets: credentials, and what the caller names for installations."""
+        """Return variables that may have secrets: credentials, and what the caller names for installations."""
         return Credentials.find_variables(self.initial_environ) + named_variables(self.initial_environ)
 
     def check_names(self, is_done: bool = False) -> None:
@@ -314,15 +323,17 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Start the image, and decide what depends on its contents: masks, host libraries."""
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.spec.image_name)
-            if self.spec.system:
-                dry_run_msg("Adding packages of its system: %s\n" % ', '.join(self.spec.system.names))
+            if self.system:
+                dry_run_msg("Adding packages of its system: %s\n" % ', '.join(self.system.names))
             return
-        if self.spec.system:
+        if self.system:
             self.add_system_packages()
         if self.masks:
             self.masks.apply(self.container)
         # fails for truncated files and files of another type
-        self.probe = ImageProbe.inspect(self.container, self.spec.image_name, self.venv)
+        venv = self.venv
+        self.probe = ImageProbe.inspect(self.container, self.spec.image_name, venv.creation_command() if venv else [],
+                                        [venv.bind()] if venv else [])
         self.leave_out_constraints()
         # without a name, $WITH_CONDA of the image decides which one is activated by hand
         if self.spec.init == INIT_CONDA_INJECTED or (self.spec.init in INIT_CONDA and self.cfg['conda_env']):
@@ -350,24 +361,22 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Add packages of the image's system as a layer, which all that follows sees (V-04)."""
         target = os.path.join(self.builddir, LAYER)
         changed = os.environ.get(REUSE_VARIABLE)
-        layer = self.spec.system.kept(InstalledImage(changed), self.container.image, target) if changed else None
+        layer = self.system.kept(InstalledImage(changed), self.container.image, target) if changed else None
         if not layer:
-            layer = self.spec.system.add(self.container, target, only_check=self.only_checks_system)
+            layer = self.system.add(self.container, target, only_check=self.only_checks_system())
         if layer.sha256:
             self.container.overlays.append(target)
         self.record.system_layer = layer
         # for `ebsif extend --check`
         write_file(os.path.join(self.builddir, REPORT), json.dumps(layer.content))
 
-    @property
     def is_check(self) -> bool:
-        """Whether this only checks what would be installed (`ebsif extend --check`), and leaves nothing behind."""
+        """Return whether this only checks what would be installed (`ebsif extend --check`), and leaves nothing."""
         return CHECK_VARIABLE in os.environ
 
-    @property
     def only_checks_system(self) -> bool:
-        """Whether a check needs no packages of the system, because nothing is built on them."""
-        return self.is_check
+        """Return whether a check needs no packages of the system, because nothing is built on them."""
+        return self.is_check()
 
     def build_step(self) -> None:
         """Record what the installation consists of; there is nothing to build."""
@@ -398,26 +407,26 @@ class ContainerInstall(Reinstall, EasyBlock):
         super().test_step()
         if self.dry_run:
             return
-        trial = self.try_out(wrapped_programs(self.wrappers, self.spec.scripts))
-        for text in trial.warnings:
+        trial = self.try_out(wrapped_programs(self.wrappers(), self.spec.scripts))
+        for text in trial.warnings():
             self.warn(text)
-        wrong = trial.broken_wrappers + self.failed_imports(trial)
+        wrong = trial.broken_wrappers() + self.failed_imports(trial)
         if wrong:
             # who has typed that knows it
             more = [] if build_option('ignore_test_failure') else [nevertheless()]
             raise EasyBuildError('%s', '\n'.join(wrong + more))
 
-    def try_out(self, programs: List[str]) -> Trial:
-        """Start programs in the container (Trial). Derived easyblocks extend this."""
-        return Trial(self.container.run, programs)
+    def try_out(self, programs: List[str]) -> TrialResult:
+        """Start programs in the container. Derived easyblocks extend this."""
+        return try_out(self.container.run, programs)
 
-    def failed_imports(self, trial: Trial) -> List[str]:
+    def failed_imports(self, trial: TrialResult) -> List[str]:
         """Return which packages can't be imported. Derived easyblocks extend this."""
         return []
 
     def install_step(self) -> None:
         """Copy the image and install the scripts."""
-        install_scripts(self.spec, self.installdir)
+        install_scripts(self.spec.scripts, self.installdir)
         if self.dry_run:
             dry_run_msg("Copying the image to %s\n" % os.path.join(self.installdir, self.spec.image_name))
             return
@@ -453,17 +462,15 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def install_wrappers(self) -> None:
         """Install the wrappers: commands that run a program in the container."""
-        self.record.wrappers = sorted(set(self.wrappers + self.added_wrappers))
+        self.record.wrappers = sorted(set(self.wrappers() + self.added_wrappers()))
         install_wrappers(self.record.wrappers, self.installdir)
 
-    @property
     def added_wrappers(self) -> List[str]:
-        """Names of wrappers besides those of the easyconfig. Derived easyblocks extend this."""
+        """Return the names of wrappers besides those of the easyconfig. Derived easyblocks extend this."""
         return []
 
-    @property
     def wrappers(self) -> List[str]:
-        """Names of the wrappers that the easyconfig asks for."""
+        """Return the names of the wrappers that the easyconfig asks for."""
         if self.all_programs is None:
             self.all_programs = self.programs() if self.spec.wraps_all else []
         return sorted(set(self.spec.wrapped + self.all_programs))
@@ -497,9 +504,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.log.info("Skipping the RPATH sanity check for a container image")
         return []
 
-    @property
     def module_file(self) -> ModuleFile:
-        """The help and the settings of the module file."""
+        """Return the help and the settings of the module file."""
         return ModuleFile(self.spec, self.find_record(), self.short_mod_name)
 
     def make_module_description(self) -> str:
@@ -510,7 +516,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         own, which `module keyword` searches. Before them is what has to come before EasyBuild's `conflict`.
         """
         usage = [self.cfg['usage']] if self.cfg['usage'] else []
-        text = '\n\n'.join(usage + self.module_file.help_sections)
+        text = '\n\n'.join(usage + self.module_file().help_sections)
         description = self.cfg['description']
         if self.spec.image_packages:
             description += "\nIn the image: %s." % ', '.join(
@@ -528,7 +534,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:
         """Add the packages in the container, as (name, version), so that `module spider PACKAGE` finds the module."""
-        return super().make_extension_list(*args, **kwargs) + self.module_file.listed_packages
+        return super().make_extension_list(*args, **kwargs) + self.module_file().listed_packages
 
     def make_module_dep(self, *args: Any, **kwargs: Any) -> str:
         """Add the modules that conflict with this one to the dependencies."""
@@ -575,8 +581,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Write the settings of the module, unless there is no installation (--module-only)."""
         if not os.path.isdir(self.installdir):
             return
-        lines = list(self.module_file.lines()) + variable_lines(
-            self.cfg['modextravars'], not self.tcl_in_lmod)
+        lines = list(self.module_file().lines()) + variable_lines(self.cfg['modextravars'], not self.tcl_in_lmod)
         lines += [('conflict', name) for name in self.spec.conflicts]
         lines += [('needs', dep['short_mod_name']) for dep in self.cfg.dependencies(runtime_only=True)]
         lines += path_lines(self.installdir, SEARCH_PATHS, self.cfg['modextrapaths'])

@@ -28,7 +28,7 @@ from .container.runtime import host_variables
 from .container.spec import CONSTRAINTS, OVERRIDES, VenvSpec
 from .container.schedulers import SCHEDULERS
 from .container.stages import Stage, find_mistakes
-from .container.trial import Trial, asked_for
+from .container.trial import TrialResult, try_out
 from .container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
 from .container.usersoftware import set_file_times, share_files
 from .container.venv import Reuse, Venv
@@ -100,16 +100,14 @@ class ContainerVenv(ContainerInstall):
                                  exit_code=EasyBuildExit.MISSING_SOURCES)
         return found or path
 
-    @property
     def stages(self) -> List[Stage]:
         """The stages of user software, in the order of installation."""
         repeated = self.find_repeated()
         return Stage.from_parameter(repeated.stages if repeated else self.spec.requirements)
 
-    @property
     def stages_for_pip(self) -> List[Stage]:
-        """The stages that pip installs: none of them if user software is taken from a SquashFS file."""
-        return [] if squashfs_of(self.spec.requirements) else self.stages
+        """Return the stages that pip installs: none of them if user software is taken from a SquashFS file."""
+        return [] if squashfs_of(self.spec.requirements) else self.stages()
 
     def find_record(self) -> InstallRecord:
         """Return the record; with --module-only that of the existing installation, with its current packages (E-08)."""
@@ -127,8 +125,8 @@ class ContainerVenv(ContainerInstall):
         """Also check for the local files that requirements name."""
         super().fetch_step(*args, **kwargs)
         self.fetch_squashfs()
-        for stage in self.stages_for_pip:
-            for path in stage.local_paths:
+        for stage in self.stages_for_pip():
+            for path in stage.local_paths():
                 if not os.path.exists(path):
                     self.warn("stage '%s' needs %s, which is not on this machine: it must be in the image, or an "
                               "earlier stage must create it" % (stage.name, path))
@@ -151,7 +149,7 @@ class ContainerVenv(ContainerInstall):
 
     def needed_files(self) -> List[str]:
         """Names of required files besides the image."""
-        return super().needed_files() + [name for stage in self.stages_for_pip for name in stage.patches]
+        return super().needed_files() + [name for stage in self.stages_for_pip() for name in stage.patches]
 
     # no type hints of the arguments: easybuild-easyblocks has a test that looks for this text
     def prepare_step(self, *args, **kwargs) -> None:
@@ -160,7 +158,8 @@ class ContainerVenv(ContainerInstall):
         if self.dry_run or build_option('module_only'):
             return
         self.check_heavy_stages()
-        if any(stage.patches for stage in self.stages_for_pip) and not which('patch', log_ok=False, on_error='ignore'):
+        has_patches = any(stage.patches for stage in self.stages_for_pip())
+        if has_patches and not which('patch', log_ok=False, on_error='ignore'):
             raise EasyBuildError("patch not found on PATH, but a stage has 'patches': install it, or run eb on a node "
                                  "that has it.", exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
         missing = [name for name in ('mksquashfs', 'unsquashfs') if not which(name, log_ok=False, on_error='ignore')]
@@ -168,14 +167,13 @@ class ContainerVenv(ContainerInstall):
             raise EasyBuildError("%s not found on PATH: install the package squashfs-tools, or run eb on a node that "
                                  "has it.", ' and '.join(missing), exit_code=EasyBuildExit.MISSING_SYSTEM_DEPENDENCY)
 
-    @property
     def private_variables(self) -> List[str]:
-        """Variables that may have secrets, those that stages name for pip included."""
-        return super().private_variables + [name for stage in self.stages_for_pip for name in stage.variables]
+        """Return variables that may have secrets, those that stages name for pip included."""
+        return super().private_variables() + [name for stage in self.stages_for_pip() for name in stage.variables()]
 
     def check_heavy_stages(self) -> None:
         """Refuse heavy stages on login nodes (S003-02): outside of jobs, on machines with a batch system."""
-        heavy = [stage.name for stage in self.stages_for_pip if stage.heavy]
+        heavy = [stage.name for stage in self.stages_for_pip() if stage.heavy]
         names = [job for one in SCHEDULERS.values() for job, _ in one.steps] + [HEAVY_HERE_VARIABLE]
         allowed = any(os.environ.get(name) for name in names)
         submit = any(which(one.submit[0], log_ok=False, on_error='ignore') for one in SCHEDULERS.values())
@@ -193,10 +191,9 @@ class ContainerVenv(ContainerInstall):
             self.venv = Venv(self.container, folder, self.spec.venv)
         super().configure_step()
 
-    @property
     def only_checks_system(self) -> bool:
-        """Whether a check needs no packages of the system, on which stages may be built."""
-        return super().only_checks_system and not self.stages
+        """Return whether a check needs no packages of the system, on which stages may be built."""
+        return super().only_checks_system() and not self.stages()
 
     def build_step(self) -> None:
         """Check that the venv sees the packages of the image, and install the requirements."""
@@ -207,13 +204,13 @@ class ContainerVenv(ContainerInstall):
         image_packages, repeated = self.probe.packages, self.find_repeated()
         if repeated:
             repeated.check_repeatable(image_packages.pins, with_files=not self.squashfs_to_take)
-        self.log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *self.probe.creation)
-        packages = self.venv.make(self.probe)
+        self.log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *self.probe.other)
+        packages = self.venv.make(image_packages, self.probe.other)
         # a venv may have a pip of its own; what ensurepip adds to it (with old Pythons setuptools) may change, too
         image = packages.select(lambda name: name != 'pip' and packages[name] == image_packages.get(name))
         pins = repeated.pins if repeated else lockfile.versions_in(self.spec.constraints)
         self.pip = pip = Pip(self.venv, self.builddir, image, pins, self.spec.keep_packages)
-        for text in find_mistakes(self.stages_for_pip, image_packages, pip_version(packages)):
+        for text in find_mistakes(self.stages_for_pip(), image_packages, pip_version(packages)):
             self.warn(text)
         packages, missing = self.start_user_software(pip, pins, packages)
         for stage in missing:
@@ -241,7 +238,7 @@ class ContainerVenv(ContainerInstall):
         dry_run_msg("Making the venv %s in the container\n" % self.spec.venv)
         if self.squashfs_to_take:
             dry_run_msg("Taking user software from %s\n" % self.squashfs_to_take)
-        for stage in self.stages_for_pip:
+        for stage in self.stages_for_pip():
             dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
 
     def start_user_software(self, pip: Pip, pins: Dict[str, str],
@@ -252,13 +249,13 @@ class ContainerVenv(ContainerInstall):
         Return what is installed, and the stages that are left to pip. ``pins`` are versions that pip may install, by
         name; ``packages`` is what is installed in the empty venv.
         """
-        taken, missing = self.squashfs_to_take, self.stages_for_pip
+        taken, missing = self.squashfs_to_take, self.stages_for_pip()
         if taken:
             trace_msg("taking the user software of the lock from %s" % os.path.basename(taken))
             self.venv.unpack(taken)
             pip.artifacts.update((self.find_repeated() or InstallRecord()).artifacts)
             return self.venv.packages(), missing
-        reuse = Reuse(self.stages, pins, self.record.system_layer.requested)
+        reuse = Reuse(self.stages(), pins, self.record.system_layer.requested)
         if pip.fill or not reuse.is_possible(self.container.image, self.spec.venv_name):
             return packages, missing
         self.venv.unpack(reuse.squashfs)
@@ -273,12 +270,12 @@ class ContainerVenv(ContainerInstall):
         self.record.artifacts = pip.artifacts
         self.record.venv_name = self.spec.venv_name
         self.record.venv_environment = self.venv.environment
-        self.record.stages = [stage.record for stage in self.stages]
+        self.record.stages = [stage.record for stage in self.stages()]
         self.record.venv_packages = packages.select(packages.in_user_software).pins
         self.record.replaced = packages.replaced_in(pip.image)
         self.record.local_files = {
             path: compute_checksum(path, CHECKSUM_TYPE_SHA256)
-            for stage in self.stages_for_pip for path in stage.local_paths + self.patch_files(stage)
+            for stage in self.stages_for_pip() for path in stage.local_paths() + self.patch_files(stage)
             if os.path.isfile(path)}
 
     def install_stage(self, pip: Pip, stage: Stage, before: Packages, is_last: bool) -> Packages:
@@ -310,25 +307,25 @@ class ContainerVenv(ContainerInstall):
         """Find the patches of a stage, next to the easyconfig or on EasyBuild's source path."""
         return [self.obtain_file(name) for name in stage.patches]
 
-    def try_out(self, programs: List[str]) -> Trial:
+    def try_out(self, programs: List[str]) -> TrialResult:
         """Also import what was asked for, in the same container."""
         packages = self.installed_packages
         # those that stay as they are were imported when they were installed
-        request = asked_for(self.stages, packages, self.pip, self.kept_packages)
-        if request['names']:
-            trace_msg("importing %s" % ', '.join(request['names']))
-        run = functools.partial(self.pip.run_active, self.stages_for_pip)
-        return Trial(run, programs, self.venv.python, request if request['names'] or request['older'] else None,
-                     gpu_of(packages, self.spec.gpu) or '')
+        request = self.pip.asked_for(self.stages(), packages, self.kept_packages)
+        if request.names:
+            trace_msg("importing %s" % ', '.join(request.names))
+        run = functools.partial(self.pip.run_active, self.stages_for_pip())
+        return try_out(run, programs, self.venv.python, request if request.names or request.older else None,
+                       gpu_of(packages, self.spec.gpu) or '')
 
-    def failed_imports(self, trial: Trial) -> List[str]:
+    def failed_imports(self, trial: TrialResult) -> List[str]:
         """Return which packages can't be imported, why, and what to do."""
-        return trial.failed_imports(self.stages)
+        return trial.failed_imports(self.stages())
 
     def install_additions(self) -> None:
         """Install user software: as a SquashFS file if there are requirements, else as a directory."""
         target = os.path.join(self.installdir, DIRECTORY)
-        stages = self.stages
+        stages = self.stages()
         if self.dry_run:
             dry_run_msg("Installing user software as %s\n" % (target + '.squashfs' if stages else target))
             return
@@ -348,7 +345,7 @@ class ContainerVenv(ContainerInstall):
             copy_dir(self.venv.folder, target, symlinks=True)
             # copying the mode drops the set-gid bit inherited from the parent directory
             share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))
-        constraints = self.pip.user_constraints
+        constraints = self.pip.user_constraints()
         overrides = ["%s ; python_version < '0'" % line.split('==')[0] for line in constraints]
         for name, lines in ((CONSTRAINTS, constraints), (OVERRIDES, overrides)):
             write_readable(os.path.join(self.installdir, name), ''.join(line + '\n' for line in lines))
@@ -366,7 +363,8 @@ class ContainerVenv(ContainerInstall):
         """
         path = next(before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present())
         try:
-            packages = self.venv.packages(user_software=path) if self.venv else Packages()
+            packages = Venv(self.container, path, self.venv.path, self.venv.environment).packages() if self.venv \
+                else Packages()
         except (EasyBuildError, RunShellCmdError):
             # another path of the venv, or its Python is not in this image
             return False
@@ -387,9 +385,8 @@ class ContainerVenv(ContainerInstall):
                    '-p', str(self.cfg.parallel)]
         self.venv.squash(command, os.path.join(self.installdir, SQUASHFS))
 
-    @property
     def added_wrappers(self) -> List[str]:
-        """Names of the programs of what was asked for, which become commands of the module (V-06)."""
+        """Return the names of the programs of what was asked for, which become commands of the module (V-06)."""
         return [name for name in self.asked_programs if name not in self.spec.commands]
 
     def programs(self) -> List[str]:

@@ -283,7 +283,7 @@ def test_user_software_of_somebody_else():
         tool.parent.chmod(0o777)
         subprocess.run(["mksquashfs", software, squashfs, "-quiet"], check=True)
         (build / "user-software").mkdir(parents=True)
-        container = SimpleNamespace(environment=dict(os.environ))
+        container = SimpleNamespace(environment=lambda: dict(os.environ))
         venv = Venv(container, str(build / "user-software"), "/user-software/venv/x")
         with attacking(look_for_set_user_id, build, found):
             for _ in range(5):

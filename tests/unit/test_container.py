@@ -97,9 +97,8 @@ def packages(*seen):
     ("", "its Python ended with exit status 139, and without a message")])
 def test_a_venv_that_can_not_be_created(venv, errors, said):
     """E-09: the error has what the image's Python printed, or its exit status if it printed nothing."""
-    probe = types.SimpleNamespace(creation=CommandResult(139, "", errors))
     with pytest.raises(EasyBuildError, match=re.escape(f"created in the container: {said}") + "\\Z"):
-        venv.make_empty(probe)
+        venv.make(packages(), CommandResult(139, "", errors))
 
 
 @pytest.mark.parametrize(("image", "said"), [
@@ -151,17 +150,16 @@ def test_a_module_from_values():
 def test_a_venv_that_does_not_see_the_image(container, venv):
     """house 2.3, S001-20: packages it doesn't see are added with a .pth file; if that fails, nothing is installed."""
     image = ("numpy", "2.0", "/opt/lib")
-    probe = types.SimpleNamespace(packages=packages(image), image="x.sif")
     folder = Path(venv.folder + PURELIB[len("/user-software"):])
     folder.mkdir(parents=True)
     container.seen = [[PIP]]
-    probe.creation = CommandResult(0, f"program\n{container.next_packages()}", "")
+    created = CommandResult(0, f"program\n{container.next_packages()}", "")
     container.seen = [[PIP, image]]
-    assert set(venv.make(probe)) == {"pip", "numpy"}
+    assert set(venv.make(packages(image), created)) == {"pip", "numpy"}
     assert (folder / "image-packages.pth").read_text() == "/opt/lib\n"
     container.seen = [[PIP]]
     with pytest.raises(EasyBuildError, match="does not see 1 of the 1 packages of the image"):
-        venv.make(probe)
+        venv.make(packages(image), created)
 
 
 def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):

@@ -6,15 +6,16 @@ import os
 import re
 import tempfile
 import types
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 from easybuild.base import exceptions
 from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.framework import with_build_option
-from easybuild.easyblocks.generic.container.parameters import check_easyconfig, check_parameters
+from easybuild.easyblocks.generic.container.parameters import check_easyconfig
 from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind
 from easybuild.easyblocks.generic.container.spec import NO_USER_BASE, ContainerSpec, VenvSpec
+from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.tables import CACHES
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
@@ -65,7 +66,7 @@ def test_the_specification_declares_its_fields(spec):
     assert set(fields) == {"name", "version", "sources", *spec.PARAMETERS}
     # their default follows from the name
     for name in set(spec.PARAMETERS) - {"conda_env", "venv_name"}:
-        may_be_none = fields[name] is Any or type(None) in get_args(fields[name])
+        may_be_none = fields[name] is object or type(None) in get_args(fields[name])
         assert may_be_none == (spec.PARAMETERS[name].default is None), name
 
 
@@ -89,7 +90,7 @@ def test_requirement_lines_are_kept_byte_for_byte(easyblock, lines):
     assume(not any(part.strip().startswith(("-e", "--editable")) for line in lines for part in line.splitlines()))
     # EasyBuild's templates (%(name)s) are resolved as in every parameter; a lone % is not a template
     lines = [line.replace("%(", "% (") for line in lines]
-    stages = easyblock(f"requirements = {lines!r}").stages
+    stages = easyblock(f"requirements = {lines!r}").stages()
     expected = "".join(line + "\n" for line in lines)
     assert [stage.requirements for stage in stages] == ([expected] if expected.strip() else [])
 
@@ -97,7 +98,7 @@ def test_requirement_lines_are_kept_byte_for_byte(easyblock, lines):
 @pytest.mark.parametrize("block", ["\na\nb\n\n", "\na\nb\n", "\na\nb", "a\nb"])
 def test_a_block_ends_in_a_newline(easyblock, block):
     """S002-47: with or without an empty line or newline at the end, the last requirement is a line of its own."""
-    (stage,) = easyblock(f"requirements = {block!r}").stages
+    (stage,) = easyblock(f"requirements = {block!r}").stages()
     text = stage.requirements
     assert text.split() == ["a", "b"]
     assert text.endswith("b\n") or text.endswith("b\n\n")
@@ -106,7 +107,7 @@ def test_a_block_ends_in_a_newline(easyblock, block):
 @pytest.mark.parametrize("nothing", ["None", "''", "'\\n\\n'", "[]", "['']"])
 def test_no_requirements(easyblock, nothing):
     """None, an empty block and an empty list all mean that there are no requirements."""
-    assert easyblock(f"requirements = {nothing}").stages == []
+    assert easyblock(f"requirements = {nothing}").stages() == []
 
 
 @pytest.mark.parametrize(
@@ -171,6 +172,11 @@ def test_the_environment_for_each_kind_of_image(easyblock):
         assert spec.container_environment["PYTHONUSERBASE"].startswith("/dev/null/")
 
 
+def lines_of(block):
+    """Return what the module of an easyblock's container decides from."""
+    return list(block.module_file().lines())
+
+
 # what users, schedulers and libraries set
 READ_FOR_CACHES = {
     "EBSIF_NODE_LOCAL", "FLUX_ENCLOSING_ID", "FLUX_JOB_ID", "PALS_APID", "PBS_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID",
@@ -182,7 +188,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     one = easyblock("init = 'image'\ncontainer_env = {'PIP_USER': None, 'WITH_VENV': 'mine', 'OWN': 1}")
     spec = one.spec
     # at the start of the file, where set-environment.sh looks for them
-    assert list(one.module_file.lines())[:9] == [
+    assert lines_of(one)[:9] == [
         ("start", "PYTHONNOUSERSITE=1"), ("start", f"PYTHONUSERBASE={NO_USER_BASE}"), ("start", "WITH_CONDA=true"),
         ("start", "WITH_CONDA_VENV=true"), ("start_file", "PIP_CONSTRAINT=/runscripts/image-constraints.txt"),
         ("start_file", "UV_OVERRIDE=/runscripts/image-overrides.txt"), ("start_drop", "PYTHONHOME"),
@@ -206,7 +212,7 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("one_container = 'both'", "'one_container': unknown value 'both' (known: refuse, replace)"),
         ("image_root = '${A B:-/a}'", "'image_root': 'A B' can't be the name of an environment variable"),
         ("conda_env = 'opt/conda'", "'conda_env' should be the name of a Conda environment, or DIRECTORY/envs/NAME"),
-        ("binds = ['?relative']", "'binds': 'relative' should be source[:target[:options]], with full paths"),
+        ("binds = ['?relative']", "'binds': '?relative' should be source[:target[:options]], with full paths"),
         ("scheduler = 'slrum'", "'scheduler': unknown value 'slrum' (known: slurm, pbs"),
         ("network_env = ['A=b']", "'network_env' should be a dictionary of variables"),
         ("network_env = {'A': 'b\\nunset PATH'}", "the value of A should be one line"),
@@ -280,7 +286,7 @@ ODD_STAGES = [
 def check(block):
     """Check an easyconfig as the easyblock does when it is created."""
     check_easyconfig(block.cfg)
-    check_parameters(ContainerVenv.SPEC.from_easyconfig(block.cfg))
+    VenvSpec.check(VenvSpec.values_in(block.cfg))
 
 
 def test_every_value_is_accepted_or_the_parameter_named(easyblock, monkeypatch):
@@ -435,6 +441,19 @@ def test_the_easyconfig_is_read_once_per_step(easyblock):
     assert [first.binds for first, _ in seen] == [["/build/one"], ["/build/two"]]
 
 
+def test_stages_are_parsed_once(easyblock, monkeypatch):
+    """wing.md 2: however often steps ask for the stages, each is made once, and nothing can be written into it."""
+    made, make = [], Stage.__init__
+    monkeypatch.setattr(Stage, "__init__", lambda stage, *values: made.append(stage) or make(stage, *values))
+    block = easyblock("requirements = [{'requirements': 'einops'}, {'name': 'two', 'requirements': 'rich'}]")
+    for _ in range(3):
+        VenvSpec.check(VenvSpec.values_in(block.cfg))
+        stages = block.stages()
+    assert stages == made
+    with pytest.raises(AttributeError, match="can't be changed"):
+        stages[0].no_build_isolation = True
+
+
 def test_a_missing_runtime_has_an_exit_status_of_its_own(monkeypatch, tmp_path):
     """easybuild, upstream's suites: the status tells, too, that something must be installed on the system."""
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -450,15 +469,15 @@ def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
     block.record.venv_environment = {"PYTHONPATH": "/user-software/lib:/site"}
     # an entry point's values are only added
     block.record.entry_point_environment = {"CONDA_SHLVL": "2", "PYTHONNOUSERSITE": "0", "FROM_IMAGE": "1"}
-    lines = [line for line in block.module_file.lines() if line[0] in ("where", "default")]
+    lines = [line for line in lines_of(block) if line[0] in ("where", "default")]
     assert lines == [
         ("where", "user_software *ENV_PYTHONPATH /user-software/lib:/site"),
         ("where", "user_software *ENV_VIRTUAL_ENV /user-software/venv/example"),
         ("where", "user_software *ENV_VIRTUAL_ENV_PROMPT mine"),
         *(("default", f"*ENV_{name} {value}") for name, value in sorted(own.items())), ("default", "*ENV_FROM_IMAGE 1")]
     # commands of the module have something to activate
-    assert ("set", "EBSIF_ACTIVATE 1") in block.module_file.lines()
-    assert ("set", "EBSIF_ACTIVATE 1") not in easyblock("init = 'image'").module_file.lines()
+    assert ("set", "EBSIF_ACTIVATE 1") in lines_of(block)
+    assert ("set", "EBSIF_ACTIVATE 1") not in lines_of(easyblock("init = 'image'"))
 
 
 def test_files_with_one_name_are_refused(easyblock):

@@ -140,7 +140,8 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
     monkeypatch.setattr(EasyBlock, "sanity_check_step", lambda *_, **__: None)
 
     class Checked(containerinstall.ContainerInstall):
-        spec, initial_environ, dry_run = ContainerSpec({"name": "a", "init": "none"}), {}, False
+        spec, initial_environ = ContainerSpec({"name": "a", "version": "1", "sources": [], "init": "none"}), {}
+        dry_run = False
 
         def __init__(self, name, record):
             self.installdir, self.record = str(family / name), record

@@ -10,7 +10,6 @@ from easybuild.easyblocks.generic.container.packages import Packages
 from easybuild.easyblocks.generic.container.pip import BASH, FILL_VARIABLE, Pip
 from easybuild.easyblocks.generic.container.runtime import host_variables
 from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.container.trial import asked_for
 from easybuild.tools.build_log import EasyBuildError
 from support import make_archive
 
@@ -25,7 +24,7 @@ class RecordedPip(Pip):
         super().__init__(SimpleNamespace(python="python"), str(folder), Packages(numpy=("numpy", "2.0", "/image")), {})
         self.commands = []
 
-    def run(self, stage, arguments, **where):
+    def run(self, stage, arguments, extra, **_):
         """Record a command."""
         self.commands.append(arguments)
 
@@ -67,10 +66,11 @@ def test_variables_of_modules():
 
 def test_only_what_is_new_is_imported(configuration, tmp_path):
     """E-03, F-10: packages of an earlier installation that stay as they are were imported then."""
-    request = asked_for([stage_of("einops", "rich>=13", "tqdm")], installed(einops="0.8", rich="14.0", tqdm="4.67"),
-                        RecordedPip(tmp_path), {"einops": "0.8", "rich": "13.9"})
-    assert request["names"] == ["rich", "tqdm"]
-    assert request["lines"] == {"rich": "rich>=13", "tqdm": "tqdm"}
+    request = RecordedPip(tmp_path).asked_for(
+        [stage_of("einops", "rich>=13", "tqdm")], installed(einops="0.8", rich="14.0", tqdm="4.67"),
+        {"einops": "0.8", "rich": "13.9"})
+    assert request.names == ["rich", "tqdm"]
+    assert request.lines == {"rich": "rich>=13", "tqdm": "tqdm"}
 
 
 def test_no_index_also_holds_for_pip_itself(configuration, tmp_path):
@@ -83,7 +83,7 @@ def test_no_index_also_holds_for_pip_itself(configuration, tmp_path):
 def test_a_source_that_patches_can_not_apply_to(tmp_path):
     """wing D8: an archive with two entries at the top is refused with the reason."""
     class Downloading(RecordedPip):
-        def run(self, stage, arguments, **where):
+        def run(self, stage, arguments, extra):
             make_archive(Path(self.folder(stage)) / "source/odd-1.0.tar.gz", ".", {"a.py": "", "b.py": ""})
 
     stage = stage_of("odd", patches=["a.patch"])

@@ -52,10 +52,11 @@ def stage(**properties):
         ({}, []),
     ],
 )
-def test_properties_become_options_of_pip(properties, options):
+def test_properties_become_options_of_pip(tmp_path, properties, options):
     """Each property becomes one option, its value one word."""
     made = stage(**properties)
-    assert made.pip_options + made.pip_index_options == options
+    pip, _ = fake_pip(tmp_path)
+    assert pip.build_options(made) + made.pip_options() + made.pip_index_options() == options
 
 
 class FakeContainer:
@@ -242,7 +243,7 @@ def test_local_files_are_found():
         ],
         find_links=["/f/g", "https://example.org/h"],
     )
-    assert made.local_paths == ["/a/x.whl", "/b/y.whl", "/c/z.git", "/d/wheels", "/e", "/f/g"]
+    assert made.local_paths() == ["/a/x.whl", "/b/y.whl", "/c/z.git", "/d/wheels", "/e", "/f/g"]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ def test_local_files_are_found():
 def test_paths_as_pip_reads_them(line, path, monkeypatch):
     """S003-09, defects B7, A1: indented, with @ and blanks, in options and variables: visible in the container."""
     monkeypatch.setenv("WHEELS", "/of/variable")
-    assert stage(requirements=line).local_paths == ([path] if path else [])
+    assert stage(requirements=line).local_paths() == ([path] if path else [])
 
 
 def test_paths_in_included_files(tmp_path):
@@ -278,7 +279,7 @@ def test_paths_in_included_files(tmp_path):
     (tmp_path / "deep/more.txt").write_text(f"-f /srv/b --no-index\n-r {tmp_path}/deep.txt\n-c ../pins.txt\n-r lost\n")
     (tmp_path / "pins.txt").write_text("a==1\n")
     found = [str(tmp_path / name) for name in ("deep.txt", "deep/more.txt", "pins.txt", "deep/lost")]
-    assert stage(requirements=f"-r {tmp_path}/deep.txt").local_paths == [
+    assert stage(requirements=f"-r {tmp_path}/deep.txt").local_paths() == [
         found[0], "/srv/a/aaa.whl", found[1], "/srv/b", *found[2:]]
 
 

@@ -9,7 +9,6 @@ import types
 import pytest
 from easybuild.easyblocks.generic.container import overlay
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
-from easybuild.easyblocks.generic.container.parameters import check_parameters
 from easybuild.easyblocks.generic.container.record.lockfile import LAYER, ImageRecord, LayerRecord, Record
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.easyblocks.generic.container.system import layer as layers
@@ -29,9 +28,10 @@ GIT = LayerRecord(requested=["git", "libssl3", "vim", "mail-agent"], packages=["
                   upgraded={"libssl3": ["3.0.1", "3.0.2"]}, sha256="0" * 64, debs={"git": "1" * 64})
 
 
-def spec(value):
-    """Return the specification of a container with a value of the parameter."""
-    return ContainerSpec({"name": "x", "version": "1", "sources": ["x.sif"], "system_packages": value})
+def check(value):
+    """Check an easyconfig with a value of the parameter."""
+    defaults = {name: parameter.default for name, parameter in ContainerSpec.PARAMETERS.items()}
+    ContainerSpec.check({**defaults, "name": "x", "version": "1", "sources": ["x.sif"], "system_packages": value})
 
 
 @pytest.mark.parametrize("value", [
@@ -41,14 +41,14 @@ def spec(value):
 def test_what_is_no_name(value):
     """V-04: values are data: options, paths, patterns and what apt understands besides names are refused."""
     with pytest.raises(EasyBuildError, match="'system_packages': not a name of a package: '"):
-        check_parameters(spec(value))
+        check(value)
 
 
 @pytest.mark.parametrize("value", ["vim", {"package": ["vim"]}, [1], {"packages": "vim"}, None, 3])
 def test_what_has_another_type(value):
     """V-04: the message shows both forms."""
     with pytest.raises(EasyBuildError, match=r"should be a list of names, or \{'packages': \[\.\.\.\], 'allow_upgr"):
-        check_parameters(spec(value))
+        check(value)
 
 
 @pytest.mark.parametrize("value", [
@@ -56,8 +56,8 @@ def test_what_has_another_type(value):
     {"packages": ["modern"], "allow_upgrade": ["libssl3"]}])
 def test_what_is_a_name(value):
     """V-04: names as Debian's policy allows them, with versions that have epochs and tildes."""
-    check_parameters(spec(value))
-    assert bool(spec(value).system) == bool(value)
+    check(value)
+    assert bool(SystemPackages(value)) == bool(value)
 
 
 def test_the_catalogue_has_the_same_rule():

@@ -9,7 +9,7 @@ Find and mask credentials in texts that others can read: easyconfigs (EasyBuild 
 """
 import functools
 import re
-from typing import Any, Dict, List, Pattern
+from typing import Dict, List, Pattern
 
 REMEDY = "Others can read the easyconfig and the installation. Give pip the credential in a private file " \
     "(PIP_CONFIG_FILE, NETRC), or write ${NAME} in its place in a requirement line or URL, and set that variable " \
@@ -45,7 +45,7 @@ class Credentials:
     """Finds and masks credentials in texts and variables."""
 
     @staticmethod
-    def find(value: Any, name: str = '') -> List[str]:
+    def find(value: object, name: str = '') -> List[str]:
         """
         Return a description of each credential in a value of an easyconfig, masked.
 
@@ -66,7 +66,7 @@ class Credentials:
                 if is_secret(*match.group('secret', 'before'))]
 
     @staticmethod
-    def mask(value: Any) -> str:
+    def mask(value: object) -> str:
         """Return a value as text with masked credentials."""
         text = str(value)
         for pattern in compiled():

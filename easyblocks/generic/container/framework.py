@@ -15,6 +15,7 @@ import signal
 from contextlib import contextmanager
 from typing import Any, Iterable, Iterator, List
 
+from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.version import VERSION
@@ -32,15 +33,16 @@ class AnyExit:
 
 try:
     from easybuild.tools.build_log import EasyBuildExit
-    from easybuild.tools.run import RunShellCmdError, run_shell_cmd
+    from easybuild.tools.run import RunShellCmdError, RunShellCmdResult, run_shell_cmd
     IS_OLD = False
 except ImportError:
     IS_OLD = True
-    EasyBuildExit, RunShellCmdError, run_shell_cmd = AnyExit(), None, None
+    # names to import; nothing is run
+    globals().update(EasyBuildExit=AnyExit(), RunShellCmdError=None, RunShellCmdResult=None, run_shell_cmd=None)
 
-__all__ = ['EasyBuildExit', 'RunShellCmdError', 'exit_status', 'keep_out_of_report', 'plain_errors',
-           'refuse_old_easybuild', 'run_shell_cmd', 'set_search_paths', 'stopped_by_hangup', 'with_build_option',
-           'with_parameters']
+__all__ = ['EasyBuildExit', 'RunShellCmdError', 'RunShellCmdResult', 'exit_status', 'keep_out_of_report',
+           'plain_errors', 'refuse_old_easybuild', 'run_shell_cmd', 'set_search_paths', 'stopped_by_hangup',
+           'with_build_option', 'with_parameters']
 
 # eb's own value of the option for variables that aren't in reports, once it was changed here
 REPORT_FILTER: List[Any] = []
@@ -54,7 +56,7 @@ def refuse_old_easybuild() -> None:
 
 
 @contextmanager
-def exit_status(code: Any) -> Iterator[None]:
+def exit_status(code: int) -> Iterator[None]:
     """Set the exit status (EasyBuildExit) of errors that don't have a specific one."""
     try:
         yield
@@ -85,7 +87,7 @@ def plain_errors() -> Iterator[None]:
 
 
 @contextmanager
-def with_parameters(easyconfig: Any, **values: Any) -> Iterator[None]:
+def with_parameters(easyconfig: EasyConfig, **values: object) -> Iterator[None]:
     """Temporarily change parameters of an easyconfig."""
     before = {name: easyconfig.get_ref(name) for name in values}
     try:
@@ -98,7 +100,7 @@ def with_parameters(easyconfig: Any, **values: Any) -> Iterator[None]:
 
 
 @contextmanager
-def with_build_option(name: str, value: Any) -> Iterator[None]:
+def with_build_option(name: str, value: object) -> Iterator[None]:
     """Temporarily change an option of eb."""
     before = update_build_option(name, value)
     try:

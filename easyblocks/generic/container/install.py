@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, Collection, Iterable, Iterator, List
+from typing import Callable, Collection, Iterable, Iterator, List, Mapping
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
@@ -142,11 +142,11 @@ def write_whole(path: str, text: str) -> None:
 
 # --- scripts and wrappers
 
-def install_scripts(spec: Any, installdir: str) -> None:
-    """Install the scripts of a ContainerSpec."""
+def install_scripts(scripts: Mapping[str, str], installdir: str) -> None:
+    """Install scripts: their paths in the installation, each with its source file."""
     # every module binds it, even if it is empty
     mkdir(os.path.join(installdir, 'runscripts'), parents=True)
-    for name, script in spec.scripts.items():
+    for name, script in scripts.items():
         copy_readable(os.path.join(FILES, script), os.path.join(installdir, name), 0o755)
 
 

@@ -31,6 +31,15 @@ MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
 REFUSED = ('/dev', '/proc', '/sys') + MODULE_DIRECTORIES
 
 
+def mask_problem(path: str) -> Optional[str]:
+    """Return why a path can't be masked or used as a replacement, or None."""
+    problem = path_problem(path)
+    if not problem and is_in_any(path, REFUSED):
+        problem = "that directory doesn't belong to the image; to remove files in /user-software, use a command " \
+                  "in 'post' of a stage"
+    return problem and "can't be used: %s" % problem
+
+
 class Masks:
     """
     The masks of an image: path patterns, each with the path of a replacement, or None to hide the matches.
@@ -47,21 +56,6 @@ class Masks:
     def __bool__(self) -> bool:
         """Return whether there are any masks."""
         return bool(self.patterns)
-
-    def check(self) -> None:
-        """Refuse patterns and replacements that can't be used."""
-        for path in list(self.patterns) + [path for path in self.patterns.values() if path is not None]:
-            self.check_path(path)
-
-    @staticmethod
-    def check_path(path: str) -> None:
-        """Refuse a path that can't be masked or used as a replacement."""
-        problem = path_problem(path)
-        if not problem and is_in_any(path, REFUSED):
-            problem = "that directory doesn't belong to the image; to remove files in /user-software, use a command " \
-                      "in 'post' of a stage"
-        if problem:
-            raise EasyBuildError("Easyconfig parameter 'masked_paths': '%s' can't be used: %s", path, problem)
 
     @property
     def record(self) -> Dict[str, Any]:
@@ -105,7 +99,9 @@ class Masks:
             self.folders[path] = mode
         for line in lines_after('mask', result.output):
             number, _, path = line.partition(' ')
-            self.check_path(path)
+            problem = mask_problem(path)
+            if problem:
+                raise EasyBuildError("Easyconfig parameter 'masked_paths': '%s' %s", path, problem)
             if not re.match(r'[0-9]+\Z', number) or int(number) >= len(patterns):
                 raise Unfit("The image has found a file for a pattern that isn't in 'masked_paths': %s" % escape(line))
             if path not in self.found[patterns[int(number)]]:

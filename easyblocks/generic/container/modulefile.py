@@ -15,6 +15,7 @@ from typing import List, Tuple
 from .record import lockfile
 from .parameters import LISTED_PACKAGES
 from .install import FILES
+from .masks import Masks
 from .settings import ModuleSettings
 from .requirements import package_lines, package_name
 from .tables import CONSTRAINT_VARIABLES, INIT_CONDA_MANUAL
@@ -91,9 +92,9 @@ class ModuleFile(ModuleSettings):
             sections.append("The image's own constraints for pip and uv are not used (%s)." % ', '.join(names))
         if self.record.system_layer.requested:
             sections.append("System packages added: %s." % self.record.system_layer.summary)
-        if spec.masks:
+        if spec.masked_paths:
             sections.append('\n'.join(['Files of the image that are masked in the container:'] +
-                                      [' - ' + line for line in spec.masks.lines]))
+                                      [' - ' + line for line in Masks(spec.masked_paths).lines]))
         if self.record.replaced:
             sections.append('\n'.join(["Packages of the image that are replaced:"] + [
                 " - " + text for text in self.record.replacements]))

@@ -8,13 +8,13 @@
 The easyconfig parameters of the two easyblocks: a row for each, with its default value, what it is for, and its check.
 
 Checks are made before anything is done, when values may still contain unresolved templates. Each error names the
-parameter, the value and the valid ones. A check gets the value and the ContainerSpec, and returns what is wrong (the
-rest of a sentence that begins "Easyconfig parameter 'name'"), or None.
+parameter, the value and the valid ones.
 """
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
+from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import nub
 
@@ -23,13 +23,15 @@ from .framework import EasyBuildExit
 from .image.source import ImageSource, source_name
 from .install import NEEDED_ON_HOST
 from .record.lockfile import IMAGE_CENTRAL, IMAGE_KINDS, IMAGE_OWN
+from .masks import mask_problem
 from .requirements import lock_of
 from .schedulers import SCHEDULERS
 from .stages import Stage
+from .system.packages import SystemPackages
 from .tables import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KINDS, INIT_NONE, NODE, STRIPING
 from .tables import place_problem, template_problem
-from .texts import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, is_of_kind
-from .texts import bind_problem, parse_binds, value_problem, variable_problem
+from .texts import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, Setting, is_of_kind
+from .texts import bind_problem, parse_binds, root_parts, value_problem, variable_problem, with_value
 from .written import is_command
 
 # Conditions for binding a library of the host into the container.
@@ -71,7 +73,27 @@ FORMER = {
     'one_container_per_node': "remove it; each rank starts its own container.",
 }
 
-Check = Callable[[Any, Any], Optional[str]]
+# Returns what is wrong with a value (the rest of a sentence that begins "Easyconfig parameter 'name'"), or None.
+Check = Callable[[Any], Optional[str]]
+# The same for an item of a list, or a key of a dictionary (the rest of a sentence that begins with the item).
+ItemCheck = Callable[[str], Optional[str]]
+
+
+class Compared(NamedTuple):
+    """What values of other parameters are compared with."""
+
+    name: str
+    bind_file: Optional[str]
+    container_env: Dict[str, Setting]
+    gpu: Optional[str]
+    image_dirs: List[str]
+    image_root: Optional[str]
+    # whether there is user software; the scripts that can have more names; the variables that the module sets, and why
+    has_venv: bool
+    scripts: List[str]
+    module_decides: Dict[str, str]
+    # whether Lmod will read a module in Tcl
+    tcl_in_lmod: bool
 
 
 class Parameter:
@@ -80,48 +102,54 @@ class Parameter:
     KINDS = {bool: FLAG, list: TEXTS, dict: VARIABLES}
 
     def __init__(self, default: Any, text: str, kind: Optional[str] = None, choices: Sequence[Optional[str]] = (),
-                 check: Optional[Check] = None) -> None:
+                 each: Optional[ItemCheck] = None, check: Optional[Check] = None,
+                 compare: Optional[Callable[[Any, Compared], Optional[str]]] = None) -> None:
         """
-        Store default value, description, kind, all possible values if there is a fixed set, and a check of its own.
+        Store default value, description, kind, all possible values if there is a fixed set, and the checks.
 
         The kind is the type of values; it follows from the default value unless it is given. None as default value
-        allows None.
+        allows None. `each` checks single items, `check` a value, `compare` a value with those of other parameters.
         """
         self.default = default
         self.text = text
         self.kind = self.KINDS.get(type(default), TEXT) if kind is None else kind
         self.choices = choices
+        self.each = each
         self.check = check
+        self.compare = compare
 
-    def type_problem(self, value: Any) -> Optional[str]:
+    def type_problem(self, value: object) -> Optional[str]:
         """Return what is wrong with the type of a value, or None."""
         is_default = value is None and self.default is None
         if self.kind == OTHER or is_default or is_of_kind(value, self.kind):
             return None
         return " should be %s, found: %s" % (self.kind, Credentials.mask(value))
 
-    def value_problem(self, value: Any, spec: Any) -> Optional[str]:
+    def value_problem(self, value: Any, compared: Compared) -> Optional[str]:
         """Return what is wrong with a value of the right type, or None."""
         if self.choices and value not in self.choices:
             return ": unknown value '%s' (known: %s)" % (value, ', '.join(one for one in self.choices if one))
-        return self.check(value, spec) if self.check else None
+        return (self.check and self.check(value)) or (self.each and self.item_problem(value, self.each)) or \
+            (self.compare and self.compare(value, compared)) or None
+
+    @staticmethod
+    def item_problem(items: Iterable[str], each: ItemCheck) -> Optional[str]:
+        """Return what is wrong with the first item for which that is the case."""
+        problems = ((item, each(item)) for item in ([items] if isinstance(items, str) else items))
+        return next((": '%s' %s" % (item, problem) for item, problem in problems if problem), None)
 
 
-def check_parameters(spec: Any, tcl_in_lmod: bool = False) -> None:
-    """
-    Check all parameters of a ContainerSpec; the first invalid value raises EasyBuildError.
+def check_types(parameters: Mapping[str, Parameter], values: Mapping[str, object]) -> None:
+    """Raise EasyBuildError for the first value that has a wrong type; `values` also has the sources."""
+    for name, parameter in sorted(parameters.items()):
+        refuse(name, parameter.type_problem(values[name]))
+    refuse('sources', sources_problem(values['sources']))
 
-    ``tcl_in_lmod``: whether Lmod will read a module in Tcl.
-    """
-    parameters = sorted(spec.PARAMETERS.items())
-    for name, parameter in parameters:
-        refuse(name, parameter.type_problem(getattr(spec, name)))
-    refuse('sources', sources_problem(spec.sources))
-    for name, parameter in parameters:
-        refuse(name, parameter.value_problem(getattr(spec, name), spec))
-    for name, value in sorted(spec.own_environment.items()):
-        problem = value_problem(value, tcl_in_lmod)
-        refuse('container_env', problem and ": the value of %s %s: %r" % (name, problem, value))
+
+def check_values(parameters: Mapping[str, Parameter], values: Mapping[str, object], compared: Compared) -> None:
+    """Raise EasyBuildError for the first invalid value; all have the right type."""
+    for name, parameter in sorted(parameters.items()):
+        refuse(name, parameter.value_problem(values[name], compared))
 
 
 def refuse(name: str, problem: Optional[str]) -> None:
@@ -133,7 +161,7 @@ def refuse(name: str, problem: Optional[str]) -> None:
 # --- the parts of an easyconfig that are not parameters of our easyblocks
 
 
-def check_easyconfig(cfg: Any) -> None:
+def check_easyconfig(cfg: EasyConfig) -> None:
     """Raise EasyBuildError for credentials, and for what EasyBuild allows but makes no sense for containers."""
     # the raw text includes comments, what is written the variables of the easyconfig
     written = cfg.parser.get_config_dict()
@@ -176,7 +204,7 @@ def check_easyconfig(cfg: Any) -> None:
                              "the installation. To build elsewhere, use 'eb --buildpath'.")
 
 
-def sources_problem(sources: Any) -> Optional[str]:
+def sources_problem(sources: object) -> Optional[str]:
     """Check that each source has a file name, in one of EasyBuild's formats."""
     names = [source_name(source) for source in sources] if isinstance(sources, (list, tuple)) else [None]
     if all(isinstance(name, str) for name in names):
@@ -184,139 +212,89 @@ def sources_problem(sources: Any) -> Optional[str]:
     return " should be a list with the name of an image (a SIF file), found: %s" % sources
 
 
-def check_one_source(sources: Sequence[Any]) -> None:
+def check_one_source(sources: Sequence[object]) -> None:
     """Raise EasyBuildError unless the easyconfig parameter 'sources' names one image, as soon as one is needed."""
     if len(sources) != 1:
         raise EasyBuildError("Easyconfig parameter 'sources' must name exactly one image (a SIF file), found %d",
                              len(sources), exit_code=EasyBuildExit.EASYCONFIG_ERROR)
 
 
-# --- checks of single parameters
+# --- checks of items
 
 
-def aliases_problem(aliases: Iterable[str], _spec: Any) -> Optional[str]:
-    """Check that additional versions are valid names of module files, like the version itself."""
-    return first(": '%s' can't be the version of a module (letters, digits and _ . + - only)" % alias
-                 for alias in aliases if not re.match(r'[A-Za-z0-9][A-Za-z0-9_.+-]*\Z', alias))
+def alias_problem(alias: str) -> Optional[str]:
+    """Return why a text can't be the version of a module, as an alias is."""
+    return None if re.match(r'[A-Za-z0-9][A-Za-z0-9_.+-]*\Z', alias) else \
+        "can't be the version of a module (letters, digits and _ . + - only)"
 
 
-def binds_problem(binds: Iterable[str], _spec: Any) -> Optional[str]:
-    """Check the syntax of binds, which may be marked as optional."""
-    return first(": '%s' %s" % (bind, bind_problem(bind))
-                 for kind in parse_binds(binds) for bind in kind if bind_problem(bind))
+def bind_line_problem(line: str) -> Optional[str]:
+    """Return what is wrong with a line with a bind, which may be marked as optional."""
+    return next(filter(None, (bind_problem(bind) for kind in parse_binds([line]) for bind in kind)), None)
 
 
-def bind_file_default_problem(lines: Iterable[str], spec: Any) -> Optional[str]:
-    """Check the binds that replace a missing 'bind_file'."""
-    if lines and not spec.bind_file:
-        return " has binds for where 'bind_file' doesn't exist: set that too, or use 'binds'"
-    return binds_problem(lines, spec)
+def constraint_problem(line: str) -> Optional[str]:
+    """Return why a line is no exact version."""
+    return None if re.match(r'[\w.-]+==[^\s;,*]+\Z', line) else "should be a name and an exact version, name==version"
 
 
-def library_binds_problem(binds: Dict[str, str], _spec: Any) -> Optional[str]:
-    """Check the syntax of binds and their conditions."""
-    if not all(value in LIBRARY_BINDS for value in binds.values()):
-        return " should be a dictionary of bind mounts, each with '%s', found: %s" % (
-            "' or '".join(LIBRARY_BINDS), binds)
-    return first(": '%s' %s" % (bind, bind_problem(bind)) for bind in binds if bind_problem(bind))
+def image_dir_problem(path: str) -> Optional[str]:
+    """Return why a path can't lead to images: no shell expands it."""
+    return "is not expanded, write the full path (or use 'image_root' for a directory named by a variable)" \
+        if path.startswith(('$', '~')) else None
 
 
-def name_problem(name: Optional[str], _spec: Any) -> Optional[str]:
-    """Check that a name is one of an environment variable."""
-    return ": '%s' %s" % (name, variable_problem(name)) if name and variable_problem(name) else None
+def wrapper_problem(name: str) -> Optional[str]:
+    """Return why a program of the container can't be a command of the module."""
+    return "would hide the host's, which commands and job scripts need to start the container. Leave it out; " \
+        "start-shell opens a shell in the container." if name in NEEDED_ON_HOST else None
 
 
-def container_env_problem(variables: Dict[str, Any], spec: Any) -> Optional[str]:
-    """Check names of variables in the container; whether their values reach it depends on the modules tool."""
-    return first(name_problem(name, spec) for name in variables) or first(
-        ": %s is set by the module: %s" % (name, spec.MODULE_DECIDES[name])
-        for name in variables if name in spec.MODULE_DECIDES)
-
-
-def network_env_problem(variables: Dict[str, Any], spec: Any) -> Optional[str]:
-    """Check names and values of variables that scripts of bash read as lines."""
-    return first(name_problem(name, spec) for name in variables) or first(
-        ": the value of %s should be one line, without blanks at its ends, or None to unset it, found: %r"
-        % (name, value) for name, value in variables.items()
-        if value is not None and not re.match(r'\S(.*\S)?\Z', str(value))) or backslash_problem(variables)
+# --- checks of values
 
 
 def backslash_problem(variables: Dict[str, Any]) -> Optional[str]:
     """Check the ends of values that modules set as they are: EasyBuild asks modules tools for Python's statements."""
-    return first(": the value of %s ends with a backslash, so EasyBuild can't load the module with Environment Modules"
+    return next((": the value of %s ends with a backslash, so EasyBuild can't load the module with Environment Modules"
                  % name for name, value in variables.items()
-                 if str(value['value'] if isinstance(value, dict) else value).endswith('\\'))
+                 if str(value['value'] if isinstance(value, dict) else value).endswith('\\')), None)
 
 
-def cache_variables_problem(variables: Dict[str, Optional[str]], spec: Any) -> Optional[str]:
-    """Check names of variables, and the places of their caches."""
-    return first(name_problem(name, spec) for name in sorted(variables)) or first(
-        ": '%s' %s" % (place, place_problem(place)) for _, place in sorted(variables.items())
-        if place is not None and place_problem(place))
+def cache_variables_problem(variables: Dict[str, Optional[str]]) -> Optional[str]:
+    """Check the places of caches."""
+    return Parameter.item_problem([place for place in variables.values() if place is not None], place_problem)
 
 
-def cache_directories_problem(templates: Iterable[str], _spec: Any) -> Optional[str]:
-    """Check directories with variables."""
-    return first(": '%s' %s" % (template, template_problem(template)) for template in templates
-                 if template_problem(template))
+def conda_env_problem(name: Optional[str]) -> Optional[str]:
+    """Check the path of a Conda environment."""
+    if not name or '/' not in name or CONDA_ENVIRONMENT.match(name):
+        return None
+    return " should be the name of a Conda environment, or DIRECTORY/envs/NAME, found: %s" % name
 
 
-def entry_point_problem(path: Optional[str], _spec: Any) -> Optional[str]:
+def definition_files_problem(paths: Iterable[str]) -> Optional[str]:
+    """Check that definition files have different names, since they are kept in one directory."""
+    names = [os.path.basename(path) for path in paths]
+    return next((" has more than one file named %s: all are kept in one directory. Rename all but one." % name
+                 for name in names if names.count(name) > 1), None)
+
+
+def entry_point_problem(path: Optional[str]) -> Optional[str]:
     """Check the path of a program of the image."""
     if not path or re.match(r'/[A-Za-z0-9_.+/-]+\Z', path):
         return None
     return " should be the full path of a program of the image (letters, digits and _ . + - only), found: %s" % path
 
 
-def conda_env_problem(_value: Optional[str], spec: Any) -> Optional[str]:
-    """Check the path of a Conda environment."""
-    if '/' not in spec.conda_env or CONDA_ENVIRONMENT.match(spec.conda_env):
-        return None
-    return " should be the name of a Conda environment, or DIRECTORY/envs/NAME, found: %s" % spec.conda_env
-
-
-def gpu_mpi_library_problem(library: Optional[str], spec: Any) -> Optional[str]:
-    """Check that the library for GPU-aware MPI matches the kind of GPU."""
-    if not library:
-        return None
-    if spec.gpu not in GPU_KINDS:
-        return " needs the parameter 'gpu' (known: %s)" % ', '.join(sorted(GPU_KINDS))
-    wanted = GPU_KINDS[spec.gpu].mpi_library
-    if not library.startswith('/') or not os.path.basename(library).startswith(wanted):
-        return ": for the GPU kind '%s' it should be the full path of a %s, found: %s" % (spec.gpu, wanted, library)
-    if 'LD_PRELOAD' in spec.container_env:
-        return " is loaded with LD_PRELOAD, and 'container_env' has a value for that: add the library there instead"
-    return None
-
-
-def image_problem(image: str, spec: Any) -> Optional[str]:
-    """Check that a module that uses a central image knows where it is."""
-    if image == IMAGE_CENTRAL and not spec.image_dirs:
-        return " is '%s', so 'image_dirs' must say where the image is" % IMAGE_CENTRAL
-    return None
-
-
-def image_dirs_problem(paths: Iterable[str], spec: Any) -> Optional[str]:
-    """Check that directories are full paths or below 'image_root'; no shell expands them."""
-    # paths that begin with a template are checked once it has a value
-    for path in [path for path in paths if not path.startswith('%')]:
-        if path.startswith(('$', '~')):
-            return ": '%s' is not expanded, write the full path (or use 'image_root' for a directory named by a " \
-                "variable)" % path
-        if not path.startswith('/') and not spec.image_root:
-            return ": '%s' is not a full path, and 'image_root' is not set" % path
-    return None
-
-
-def image_root_problem(_value: Optional[str], spec: Any) -> Optional[str]:
+def image_root_problem(text: Optional[str]) -> Optional[str]:
     """Check the directory, and the variable that may name another one."""
-    variable, path = spec.image_root_parts
+    variable, path = root_parts(text)
     if path and not path.startswith(('/', '%')):
-        return " should be a full path, or ${NAME:-DIRECTORY} with one, found: %s" % spec.image_root
-    return name_problem(variable, spec)
+        return " should be a full path, or ${NAME:-DIRECTORY} with one, found: %s" % text
+    return variable and Parameter.item_problem([variable], variable_problem)
 
 
-def image_source_problem(text: Optional[str], _spec: Any) -> Optional[str]:
+def image_source_problem(text: Optional[str]) -> Optional[str]:
     """Check where the image can be fetched from, as soon as templates in it have a value."""
     if not text or re.search(r'%\(', text):
         return None
@@ -330,77 +308,124 @@ def image_source_problem(text: Optional[str], _spec: Any) -> Optional[str]:
         text, text)
 
 
-def masks_problem(_value: Any, spec: Any) -> Optional[str]:
-    """Check the patterns and the replacements."""
-    spec.masks.check()
-    return None
+def library_binds_problem(binds: Dict[str, str]) -> Optional[str]:
+    """Check the conditions of binds."""
+    return None if all(value in LIBRARY_BINDS for value in binds.values()) else \
+        " should be a dictionary of bind mounts, each with '%s', found: %s" % ("' or '".join(LIBRARY_BINDS), binds)
 
 
-def system_packages_problem(_value: Any, spec: Any) -> Optional[str]:
-    """Check the names of packages of the image's system."""
-    problem: Optional[str] = spec.system.problem
-    return problem
+def masked_paths_problem(masks: Union[List[str], Dict[str, Optional[str]]]) -> Optional[str]:
+    """Check the replacements of masked files."""
+    replacements = masks.values() if isinstance(masks, dict) else []
+    return Parameter.item_problem([path for path in replacements if path is not None], mask_problem)
 
 
-def definition_files_problem(paths: Iterable[str], _spec: Any) -> Optional[str]:
-    """Check that definition files have different names, since they are kept in one directory."""
-    names = [os.path.basename(path) for path in paths]
-    return first(" has more than one file named %s: all are kept in one directory. Rename all but one." % name
-                 for name in names if names.count(name) > 1)
+def network_env_problem(variables: Dict[str, Setting]) -> Optional[str]:
+    """Check values of variables that scripts of bash read as lines."""
+    for name, value in with_value(variables).items():
+        if not re.match(r'\S(.*\S)?\Z', value):
+            return ": the value of %s should be one line, without blanks at its ends, or None to unset it, found: %r" \
+                % (name, variables[name])
+    return backslash_problem(variables)
 
 
-def script_names_problem(names: Dict[str, str], spec: Any) -> Optional[str]:
-    """Check that additional script names refer to existing scripts in the same directory."""
-    known = [script for script in spec.SCRIPTS + spec.PYTHON_SCRIPTS + spec.NAMED_SCRIPTS
-             if script.startswith(('bin/', 'runscripts/'))]
-    return first(": '%s' can't be another name of '%s' (known, in the same directory: %s)" % (
-        new, script, ', '.join(known)) for new, script in names.items()
-        if script not in known or os.path.dirname(new) != os.path.dirname(script)
-        or not is_command(os.path.basename(new)))
+def own_modules_problem(name: Optional[str]) -> Optional[str]:
+    """Check the name of a variable."""
+    return name and Parameter.item_problem([name], variable_problem)
 
 
-def wrappers_problem(wrappers: Any, _spec: Any) -> Optional[str]:
-    """Check that wrappers have valid names, and don't hide programs that are needed on the host."""
-    names = wrappers if isinstance(wrappers, (list, tuple)) else [wrappers] if wrappers == WRAPPERS_ALL else [None]
-    if not all(isinstance(name, str) and is_command(name) for name in names):
-        return " should be '%s' or a list of program names, found: %s" % (WRAPPERS_ALL, wrappers)
-    return first(": '%s' would hide the host's, which commands and job scripts need to start the container. Leave it "
-                 "out; start-shell opens a shell in the container." % name for name in names if name in NEEDED_ON_HOST)
-
-
-def init_problem(init: str, spec: Any) -> Optional[str]:
-    """Check that an image with user software has a Python."""
-    if spec.venv and init == INIT_NONE:
-        return " is '%s': an image without Python can't have a venv. Use the easyblock ContainerInstall for it." % init
-    return None
-
-
-def requirements_problem(requirements: Any, _spec: Any) -> Optional[str]:
+def requirements_problem(requirements: object) -> Optional[str]:
     """Check the stages (their errors name the stage), or the lock to repeat."""
-    if not isinstance(requirements, dict):
-        Stage.from_parameter(requirements)
-    elif not lock_of(requirements):
+    if isinstance(requirements, dict) and not lock_of(requirements):
         return ": a dictionary should be {'lock': FILE}, the record of the installation to repeat, and may have its " \
             "user software, 'squashfs': FILE; found: %s" % Credentials.mask(requirements)
+    return None if isinstance(requirements, dict) else Stage.problem(requirements)
+
+
+def system_packages_problem(value: object) -> Optional[str]:
+    """Check the names of packages of the image's system."""
+    return SystemPackages(value).problem
+
+
+def wrappers_problem(wrappers: object) -> Optional[str]:
+    """Check that wrappers have valid names."""
+    names = wrappers if isinstance(wrappers, (list, tuple)) else [wrappers] if wrappers == WRAPPERS_ALL else [None]
+    return None if all(isinstance(name, str) and is_command(name) for name in names) else \
+        " should be '%s' or a list of program names, found: %s" % (WRAPPERS_ALL, wrappers)
+
+
+# --- comparisons with other values
+
+
+def bind_file_default_problem(lines: List[str], compared: Compared) -> Optional[str]:
+    """Check that there is a 'bind_file', whose absence these binds are for."""
+    return " has binds for where 'bind_file' doesn't exist: set that too, or use 'binds'" \
+        if lines and not compared.bind_file else None
+
+
+def container_env_problem(variables: Dict[str, Setting], compared: Compared) -> Optional[str]:
+    """Check that the module doesn't set the variables itself, and whether their values reach the container."""
+    for name in variables:
+        if name in compared.module_decides:
+            return ": %s is set by the module: %s" % (name, compared.module_decides[name])
+    for name, value in sorted(with_value(variables).items()):
+        problem = value_problem(value, compared.tcl_in_lmod)
+        if problem:
+            return ": the value of %s %s: %r" % (name, problem, value)
     return None
 
 
-def constraints_problem(lines: Iterable[str], _spec: Any) -> Optional[str]:
-    """Check that constraints are exact versions."""
-    return first(": '%s' should be a name and an exact version, name==version" % line
-                 for line in lines if not re.match(r'[\w.-]+==[^\s;,*]+\Z', line))
-
-
-def venv_name_problem(_value: Optional[str], spec: Any) -> Optional[str]:
-    """Check the name of the venv, which may be the default value."""
-    if re.match(r'[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]\Z', spec.venv_name):
+def gpu_mpi_library_problem(library: Optional[str], compared: Compared) -> Optional[str]:
+    """Check that the library for GPU-aware MPI matches the kind of GPU."""
+    if not library:
         return None
-    return ": '%s' can't be the name of a venv (one directory: letters, digits, '_', '.', '+' and '-')" % spec.venv_name
+    if compared.gpu not in GPU_KINDS:
+        return " needs the parameter 'gpu' (known: %s)" % ', '.join(sorted(GPU_KINDS))
+    wanted = GPU_KINDS[compared.gpu].mpi_library
+    if not library.startswith('/') or not os.path.basename(library).startswith(wanted):
+        return ": for the GPU kind '%s' it should be the full path of a %s, found: %s" % (
+            compared.gpu, wanted, library)
+    if 'LD_PRELOAD' in compared.container_env:
+        return " is loaded with LD_PRELOAD, and 'container_env' has a value for that: add the library there instead"
+    return None
 
 
-def first(problems: Iterable[Optional[str]]) -> Optional[str]:
-    """Return the first problem, None if there is none."""
-    return next((problem for problem in problems if problem), None)
+def image_problem(image: str, compared: Compared) -> Optional[str]:
+    """Check that a module that uses a central image knows where it is."""
+    return " is '%s', so 'image_dirs' must say where the image is" % IMAGE_CENTRAL \
+        if image == IMAGE_CENTRAL and not compared.image_dirs else None
+
+
+def image_dirs_problem(paths: List[str], compared: Compared) -> Optional[str]:
+    """Check that directories are full paths, or below 'image_root'; those that begin with a template may become one."""
+    return next((": '%s' is not a full path, and 'image_root' is not set" % path
+                 for path in paths if not path.startswith(('/', '%')) and not compared.image_root), None)
+
+
+def init_problem(init: str, compared: Compared) -> Optional[str]:
+    """Check that an image with user software has a Python."""
+    return " is '%s': an image without Python can't have a venv. Use the easyblock ContainerInstall for it." % init \
+        if compared.has_venv and init == INIT_NONE else None
+
+
+def script_names_problem(names: Dict[str, str], compared: Compared) -> Optional[str]:
+    """Check that additional script names refer to existing scripts in the same directory."""
+    return next((": '%s' can't be another name of '%s' (known, in the same directory: %s)" % (
+        new, script, ', '.join(compared.scripts)) for new, script in names.items()
+        if script not in compared.scripts or os.path.dirname(new) != os.path.dirname(script)
+        or not is_command(os.path.basename(new))), None)
+
+
+def venv_name_problem(name: Optional[str], compared: Compared) -> Optional[str]:
+    """Check the name of the venv, which may be the default value."""
+    name = name or default_name(compared.name)
+    return None if re.match(r'[A-Za-z0-9_.+-]*[A-Za-z0-9_+-]\Z', name) else \
+        ": '%s' can't be the name of a venv (one directory: letters, digits, '_', '.', '+' and '-')" % name
+
+
+def default_name(software: str) -> str:
+    """Return the name of an environment that the easyconfig doesn't name."""
+    return software.lower()
 
 
 # --- the parameters
@@ -409,25 +434,27 @@ def first(problems: Iterable[Optional[str]]) -> Optional[str]:
 CONTAINER_PARAMETERS = {
     'aliases': Parameter(
         [], "Additional versions under which the module can be loaded; a hidden module can always be loaded without "
-        "the dot", check=aliases_problem),
+        "the dot", each=alias_problem),
     'bind_file': Parameter(
         None, "File with more bind mounts, one per line, read when the module is loaded ('?' marks optional ones)"),
     'bind_file_default': Parameter(
         [], "Lines to use where 'bind_file' doesn't exist (default: the module can't be loaded there)",
-        check=bind_file_default_problem),
+        each=bind_line_problem,
+        compare=bind_file_default_problem),
     'binds': Parameter(
         [], "Bind mounts, source[:target[:options]]; loading fails if a source doesn't exist, unless the bind begins "
-        "with '?'", check=binds_problem),
+        "with '?'", each=bind_line_problem),
     'cache_variables': Parameter(
         {}, "Places of more caches (job/NAME, step/NAME, project/NAME), by the variable that libraries read; None "
-        "leaves a variable alone", VARIABLES_OR_NONE, check=cache_variables_problem),
+        "leaves a variable alone", VARIABLES_OR_NONE, each=variable_problem,
+        check=cache_variables_problem),
     'conda_env': Parameter(
         None, "Conda environment in the image: its name in %s, or its full path (default: name in lower case)"
         % os.path.join(CONDA_ROOT, 'envs'), check=conda_env_problem),
     'conflicts': Parameter([], "Modules that can't be loaded together with this one"),
     'container_env': Parameter(
         {}, "Environment variables to set in the container; None unsets a variable there", SETTINGS_OR_NONE,
-        check=container_env_problem),
+        each=variable_problem, compare=container_env_problem),
     'definition_files': Parameter(
         [], "Files that the image was built from, kept in share/docker-defs", check=definition_files_problem),
     'entry_point': Parameter(
@@ -439,16 +466,17 @@ CONTAINER_PARAMETERS = {
         True, "Use the runtime's option for this kind of GPU (--rocm, --nv), which puts libraries of the host before "
         "the image's"),
     'gpu_mpi_library': Parameter(
-        None, "Library that makes MPI GPU-aware (GTL), used where it exists", check=gpu_mpi_library_problem),
+        None, "Library that makes MPI GPU-aware (GTL), used where it exists", compare=gpu_mpi_library_problem),
     'gpu_visibility': Parameter(
         None, "GPUs that each rank of a distributed run sees: %s (default for ROCm: its own)"
         % ', '.join(GPU_VISIBILITY), choices=(None,) + GPU_VISIBILITY),
     'image': Parameter(
         IMAGE_OWN, "The module's image: its 'own' copy, the 'central' one in 'image_dirs', or a 'reference' to the "
-        "image of another module", choices=IMAGE_KINDS, check=image_problem),
+        "image of another module", choices=IMAGE_KINDS, compare=image_problem),
     'image_dirs': Parameter(
         [], "Directories with copies of the image, searched in this order if the module has no copy; relative ones are "
-        "below 'image_root'", check=image_dirs_problem),
+        "below 'image_root'", each=image_dir_problem,
+        compare=image_dirs_problem),
     'image_packages': Parameter(
         {}, "Python packages that the image must have, with their versions, and python itself; the description of the "
         "module lists them"),
@@ -460,10 +488,11 @@ CONTAINER_PARAMETERS = {
         "with its digest", check=image_source_problem),
     'init': Parameter(
         INIT_IMAGE, "How the image's Python environment is activated: %s" % ', '.join(INIT_KINDS), choices=INIT_KINDS,
-        check=init_problem),
+        compare=init_problem),
     'library_binds': Parameter(
         {}, "Host libraries to bind, each 'if_missing' (the image has no library of that name) or 'if_newer' (it has "
-        "none, or an older one)", check=library_binds_problem),
+        "none, or an older one)", each=bind_problem,
+        check=library_binds_problem),
     'listed_packages': Parameter(
         'user_software', "Python packages that the module lists as extensions: %s" % ', '.join(LISTED_PACKAGES),
         choices=tuple(LISTED_PACKAGES)),
@@ -472,28 +501,28 @@ CONTAINER_PARAMETERS = {
         "it to the file system"),
     'masked_paths': Parameter(
         [], "Files of the image to hide in the container (list of patterns), or to replace (dictionary of patterns and "
-        "replacements)", LISTED, check=masks_problem),
+        "replacements)", LISTED, each=mask_problem, check=masked_paths_problem),
     'network_env': Parameter(
         {}, "Environment variables for the site's network; None unsets a variable in the container", SETTINGS_OR_NONE,
-        check=network_env_problem),
+        each=variable_problem, check=network_env_problem),
     'node_caches': Parameter(
         NODE, "Directories on the node for caches that only a job needs: the first one that can be used, with "
-        "variables as ${NAME}", check=cache_directories_problem),
+        "variables as ${NAME}", each=template_problem),
     'one_container': Parameter(
         REFUSE, "What loading does if another container module is loaded: %s" % ', '.join(ONE_CONTAINER),
         choices=ONE_CONTAINER),
     'own_modules': Parameter(
         None, "The image has its own modules: programs start without the host's modules. Name of a variable that lists "
-        "further variables to keep, separated by commas", check=name_problem),
+        "further variables to keep, separated by commas", check=own_modules_problem),
     'project_caches': Parameter(
         [], "Directories on project storage for caches that are kept: the first one that can be used, with variables "
-        "as ${NAME}", check=cache_directories_problem),
+        "as ${NAME}", each=template_problem),
     'scheduler': Parameter(
         None, "Scheduler whose variables distributed runs read: %s (default: any launcher's)" % ', '.join(SCHEDULERS),
         choices=[None] + list(SCHEDULERS)),
     'script_names': Parameter(
         {}, "Additional names of commands and run scripts (new name: existing name, both as bin/NAME or "
-        "runscripts/NAME)", check=script_names_problem),
+        "runscripts/NAME)", compare=script_names_problem),
     'signature_keys': Parameter(
         [], "Files of the public keys that may sign the image; without such a signature, it isn't installed"),
     'support_level': Parameter(None, "How this container is supported, for the help of the module"),
@@ -504,7 +533,7 @@ CONTAINER_PARAMETERS = {
     'warnings': Parameter([], "Texts to show at installation and in the help of the module"),
     'wrappers': Parameter(
         [], "Programs of the container and run scripts that become commands of the module (list of names), '%s' for "
-        "the programs of the venv" % WRAPPERS_ALL, OTHER, check=wrappers_problem),
+        "the programs of the venv" % WRAPPERS_ALL, OTHER, each=wrapper_problem, check=wrappers_problem),
     'wrappers_load': Parameter(
         False, "Wrappers and other commands of the module work without the loaded module (called by their path): they "
         "set up its environment themselves"),
@@ -513,7 +542,7 @@ CONTAINER_PARAMETERS = {
 VENV_PARAMETERS = {
     'constraints': Parameter(
         [], "Exact versions (name==version) of packages that pip may install, for example the versions of an "
-        "earlier installation", check=constraints_problem),
+        "earlier installation", each=constraint_problem),
     'keep_packages': Parameter(
         [], "Packages of the image that requirements can't replace, besides those that are compiled or built for the "
         "machine"),
@@ -522,5 +551,5 @@ VENV_PARAMETERS = {
         "(dictionaries), {'lock': FILE} to repeat an installation, or {'lock': FILE, 'squashfs': FILE} to take its "
         "user software as well", OTHER, check=requirements_problem),
     'venv_name': Parameter(
-        None, "Name of the venv in /user-software/venv (default: name in lower case)", check=venv_name_problem),
+        None, "Name of the venv in /user-software/venv (default: name in lower case)", compare=venv_name_problem),
 }

@@ -12,24 +12,25 @@ import json
 import os
 import re
 import shlex
-from typing import Any, Collection, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, List, Optional, Sequence, Set, Tuple, cast
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import apply_patch, extract_file, mkdir, remove_file
 from easybuild.tools.utilities import nub, trace_msg
 
 from .diagnosis import NOTHING_FOUND, Diagnosis
-from .framework import RunShellCmdError
+from .framework import RunShellCmdError, RunShellCmdResult
 from .packages import (
     BUILD_TOOLS, Need, Packages, artifacts_in, constraint_lines, digest_of, gpu_of, pip_version)
 from .remedies import how_to_replace
 from .requirements import package_name
-from .runtime import escape_bind, inject_variables
+from .runtime import Option, escape_bind, inject_variables
 from .install import read_program, sh_command
 from .stages import Stage
 from .texts import normal_name
+from .trial import ImportRequest
 from .usersoftware import FILE_TIME
-from .venv import Variables, Venv
+from .venv import NOTHING, Extra, Variables, Venv
 from .written import read_written, write_seen
 
 # Directory for a wheel of every package that is installed; set by `ebsif extend --wheelhouse`.
@@ -53,6 +54,9 @@ FILE = re.compile(r'^ *(?:Processing|Downloading|Using cached) (?:.*/)?([\w.]+)-
 
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
 
+# A package in pip's report.
+Reported = Dict[str, Any]
+
 
 class Pip:
     """
@@ -74,6 +78,8 @@ class Pip:
         self.replaced: Set[str] = set()
         # packages of which pip has looked at several versions, by normalized name
         self.looked_at: Set[str] = set()
+        # names of stages whose builds turned out to need packages that are there
+        self.not_isolated: Set[str] = set()
         # exact versions to install, by name; empty to let pip choose
         self.pins = pins
         # file name and SHA256 of each file that pip installed, by normalized package name; empty with pip before 22.2
@@ -90,33 +96,33 @@ class Pip:
         stage, and `processes` how many compile bytecode in the container of pip, unless commands come later. If
         anything fails, the message of EasyBuildError names the stage and says what to do.
         """
-        where: Dict[str, Any] = {'environment': self.environment(stage, variables or {}), 'binds': self.binds(stage)}
-        self.run_commands(stage, 'pre', **where)
+        extra = Extra(self.environment(stage, variables or {}), self.binds(stage))
+        self.run_commands(stage, 'pre', extra)
         if stage.upgrade_pip:
             arguments = ['install', '--upgrade', 'pip', '-c', self.write_constraints(stage)]
-            self.run(stage, arguments + self.index_options(stage), **where)
+            self.run(stage, arguments + self.index_options(stage), extra)
         packages = None
         if stage.requirements:
             upgraded = self.venv.packages() if stage.pre or stage.upgrade_pip else before
             processes = None if stage.post or stage.verify else processes
-            packages = self.install_requirements(stage, patches, pip_version(upgraded), processes, **where)
-        self.run_commands(stage, 'post', **where)
-        self.run_commands(stage, 'verify', **where)
+            packages = self.install_requirements(stage, patches, pip_version(upgraded), processes, extra)
+        self.run_commands(stage, 'post', extra)
+        self.run_commands(stage, 'verify', extra)
         if packages is None or stage.post or stage.verify:
             packages = self.venv.packages()
         if self.fill and packages.added_since(before):
-            self.fill_wheelhouse(stage, packages.added_since(before), **where)
+            self.fill_wheelhouse(stage, packages.added_since(before), extra)
         self.check_nothing_replaced(stage, packages)
         return packages
 
     def install_requirements(self, stage: Stage, patches: Sequence[str], version: str, processes: Optional[int],
-                             **where: Any) -> Packages:
+                             extra: Extra = NOTHING) -> Packages:
         """Install the requirements of a stage with pip, which has the given version; return the packages then."""
         if re.search(r'\bgit\+', stage.requirements):
-            self.check_git(stage, **where)
+            self.check_git(stage, extra)
         requirements = stage.requirements
         if patches:
-            requirements = self.patched_source(stage, patches, **where) + '\n'
+            requirements = self.patched_source(stage, patches, extra) + '\n'
         folder = self.folder(stage)
         self.write(os.path.join(folder, 'requirements.txt'), requirements)
         number = len(stage.requirement_list)
@@ -125,12 +131,13 @@ class Pip:
         trace_msg("installing %s with pip %s" % (what, version))
         # bytecode is compiled once, after all stages, and by several processes
         arguments = ['install', '--no-compile', '-r', os.path.join(folder, 'requirements.txt'),
-                     '-c', self.write_constraints(stage)] + stage.pip_options + self.index_options(stage)
+                     '-c', self.write_constraints(stage)] + self.build_options(stage) + stage.pip_options()
+        arguments += self.index_options(stage)
         if version_tuple(version) >= (22, 2):
             arguments += ['--report', os.path.join(folder, REPORT)]
         for name, program in (('list.py', 'installed-packages.py'), ('compile.py', 'compile-bytecode.py')):
             self.write(os.path.join(folder, name), read_program(program))
-        self.run(stage, arguments, afterwards=(folder, str(processes or ''), str(FILE_TIME)), **where)
+        self.run(stage, arguments, extra, afterwards=(folder, str(processes or ''), str(FILE_TIME)))
         self.record_artifacts(stage)
         return Packages.from_output(read_written(os.path.join(folder, 'packages.txt'), self.work_dir))
 
@@ -149,36 +156,38 @@ class Pip:
         wanted = {normal_name(name): (name, version) for name, version in self.pins.items()}
         free = self.replaced.union(wanted, map(normal_name, stage.allow_replace))
         lines = self.image.select(lambda name: name in self.bound and name not in free).constraints
-        lines += [need.on + need.versions for need in self.limits if need.on not in free]
+        lines += [need.on + need.versions for need in self.limits() if need.on not in free]
         path = os.path.join(self.folder(stage), 'constraints.txt')
         self.write(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
         return path
 
-    @property
     def limits(self) -> List[Need]:
-        """What packages that can't be replaced require of the others: no other version of these may break them."""
+        """Return what packages that can't be replaced require of the others: versions of these may not break them."""
         return [need for need in self.image.needed_by(self.bound) if need.versions and need.fits]
 
-    @property
     def reasons(self) -> Dict[str, str]:
-        """Why packages of the image can't have any other version, or not every one, by normalized name."""
-        limits = {need.on: self.image.text_of(need) for need in self.limits if need.on in self.image}
+        """Return why packages of the image can't have any other version, or not every one, by normalized name."""
+        limits = {need.on: self.image.text_of(need) for need in self.limits() if need.on in self.image}
         return dict(limits, **self.bound)
 
-    @property
     def user_constraints(self) -> List[str]:
-        """Constraints that protect the packages of the image when users run pip or uv."""
+        """Return constraints that protect the packages of the image when users run pip or uv."""
         return self.image.select(lambda name: name in self.bound and name not in BUILD_TOOLS).constraints
+
+    def build_options(self, stage: Stage) -> List[str]:
+        """Return pip's options for how packages of a stage are built."""
+        return ['--no-build-isolation'] if stage.no_build_isolation or stage.name in self.not_isolated else []
 
     def index_options(self, stage: Stage) -> List[str]:
         """Return pip's options for indexes and other package sources."""
         # also for pip itself, and for questions to the index
         no_index = [option for option in stage.options if option == '--no-index']
-        if not stage.variables:
-            return stage.pip_index_options + no_index
+        places = stage.pip_index_options()
+        if not stage.variables():
+            return places + no_index
         # pip only expands variables in files, and keeps their values out of its log
         path = os.path.join(self.folder(stage), 'places.txt')
-        pairs = zip(*[iter(stage.pip_index_options)] * 2)
+        pairs = zip(*[iter(places)] * 2)
         self.write(path, ''.join('%s %s\n' % (option, shlex.quote(place)) for option, place in pairs))
         return ['-r', path] + no_index
 
@@ -186,8 +195,8 @@ class Pip:
         """Variables of a stage for the container; the runtime itself must not see them."""
         environment = dict(QUIET, **variables)
         environment['PIP_CACHE_DIR'] = os.environ.get('PIP_CACHE_DIR') or os.path.join(self.work_dir, PIP_CACHE)
-        environment.update({name: os.environ[name] for name in stage.variables if name in os.environ})
-        environment.update(inject_variables(stage.env_of_modules))
+        environment.update({name: os.environ[name] for name in stage.variables() if name in os.environ})
+        environment.update(inject_variables(stage.env_of_modules()))
         return environment
 
     def binds(self, stage: Stage) -> List[str]:
@@ -197,13 +206,14 @@ class Pip:
             # otherwise pip would create it inside the container, and it would be lost
             mkdir(cache, parents=True)
         # a path that doesn't exist here may be in the image; if not, pip reports it
-        paths = [path for path in stage.local_paths + [self.fill, cache]
+        paths = [path for path in stage.local_paths() + [self.fill, cache]
                  if path and os.path.exists(path)]
         folders = nub(path if os.path.isdir(path) else os.path.dirname(path) for path in paths)
         own = [os.environ[name] for name in OWN_FILES if os.path.isfile(os.environ.get(name, ''))]
         return [escape_bind(path) for path in folders + own]
 
-    def run(self, stage: Stage, arguments: List[str], afterwards: Tuple[str, ...] = ('', '', ''), **where: Any) -> None:
+    def run(self, stage: Stage, arguments: List[str], extra: Extra,
+            afterwards: Tuple[str, ...] = ('', '', '')) -> None:
         """
         Run pip for a stage, then list packages and compile bytecode (see run-logged.sh); explain why pip fails.
 
@@ -217,21 +227,21 @@ class Pip:
         log = os.path.join(folder, 'pip.log')
         shown = ' '.join(['pip'] + arguments).replace(folder + os.sep, '') + '\n\t[output in %s]' % log
         try:
-            done = self.venv.run(sh_command('run-logged.sh', log, *afterwards + tuple(self.command + arguments)),
-                                 shown=shown, **where)
+            done = self.venv.run(sh_command('run-logged.sh', log, *afterwards + tuple(self.command + arguments)), extra,
+                                 shown=shown)
         except RunShellCmdError as err:
             pins = {normal_name(name) for name in self.pins}
             output = err.output or ''
             first = Diagnosis(output)
-            if not stage.no_build_isolation and self.has_module(first.missing_module, **where):
+            if not self.build_options(stage) and self.has_module(first.missing_module, extra):
                 trace_msg("building %s again without isolation: it needs %s, which is there (to save the first "
                           "attempt: 'no_build_isolation')" % (first.package, first.missing_module))
-                stage.no_build_isolation = True
-                self.run(stage, arguments[:1] + stage.build_options + arguments[1:], afterwards, **where)
+                self.not_isolated.add(stage.name)
+                self.run(stage, arguments[:1] + self.build_options(stage) + arguments[1:], extra, afterwards)
                 return
-            logged = self.log_of(log, arguments, **where) if NOTHING_FOUND in output else ''
-            diagnosis = Diagnosis(output, logged, pins, self.reasons, gpu_of(self.image),
-                                  functools.partial(self.newest, stage, where), self.image)
+            logged = self.log_of(log, arguments, extra) if NOTHING_FOUND in output else ''
+            diagnosis = Diagnosis(output, logged, pins, self.reasons(), gpu_of(self.image),
+                                  functools.partial(self.newest, stage, extra), self.image)
             package = " (while processing %s)" % diagnosis.package if diagnosis.package else ''
             text = diagnosis.text
             raise EasyBuildError("pip failed in stage '%s'%s%s", stage.name, package, ': ' + text if text else
@@ -240,64 +250,63 @@ class Pip:
         names = [name for name, _ in files]
         self.looked_at.update(name for name in names if names.count(name) > 1)
 
-    def has_module(self, name: str, **where: Any) -> bool:
+    def has_module(self, name: str, extra: Extra) -> bool:
         """Return whether a module can be imported in the venv, from the image or user software."""
         code = 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)'
-        return bool(name) and self.venv.run([self.venv.python, '-c', code, name], fail_on_error=False,
-                                            **where).exit_code == 0
+        return bool(name) and self.venv.run([self.venv.python, '-c', code, name], extra,
+                                            fail_on_error=False).exit_code == 0
 
-    def newest(self, stage: Stage, where: Dict[str, Any], wanted: Dict[str, str]) -> Dict[str, str]:
+    def newest(self, stage: Stage, extra: Extra, wanted: Dict[str, str]) -> Dict[str, str]:
         """Return the newest versions of packages (by normalized name) that specifications allow; asks pip."""
         path = os.path.join(self.folder(stage), 'newest.json')
         arguments = ['install', '--dry-run', '--quiet', '--no-deps', '--ignore-installed', '--only-binary', ':all:',
                      '--report', path] + self.index_options(stage) + [name + wanted[name] for name in sorted(wanted)]
         # without constraints of the image, which keep another version
-        where = dict(where, environment=dict(where['environment'], PIP_CONSTRAINT=''))
-        self.venv.run(self.command + arguments, fail_on_error=False, **where)
+        extra = extra._replace(environment=dict(extra.environment, PIP_CONSTRAINT=''))
+        self.venv.run(self.command + arguments, extra, fail_on_error=False)
         text = read_written(path, self.work_dir)
         found = [item['metadata'] for item in json.loads(text)['install']] if text else []
         return {normal_name(one['name']): one['version'] for one in found}
 
-    def run_active(self, stages: List[Stage], command: List[str], **kwargs: Any) -> Any:
+    def run_active(self, stages: List[Stage], command: List[str], **options: Option) -> RunShellCmdResult:
         """Run a command with the venv active, which can ask the indexes of stages for packages."""
-        names = [name for stage in stages for name in stage.variables if name in os.environ]
+        names = [name for stage in stages for name in stage.variables() if name in os.environ]
         environment = dict(QUIET, **{name: os.environ[name] for name in names})
-        return self.venv.run(command, environment=self.venv.activated(environment),
-                             binds=nub([bind for stage in stages for bind in self.binds(stage)]), **kwargs)
+        binds = nub([bind for stage in stages for bind in self.binds(stage)])
+        return self.venv.run(command, Extra(self.venv.activated(environment), binds), **options)
 
-    def log_of(self, log: str, arguments: List[str], **where: Any) -> str:
+    def log_of(self, log: str, arguments: List[str], extra: Extra = NOTHING) -> str:
         """Run pip again, with its own log, and return that: only there pip says why an index has no packages."""
-        self.venv.run(self.command + arguments + ['--log', log], fail_on_error=False, **where)
+        self.venv.run(self.command + arguments + ['--log', log], extra, fail_on_error=False)
         return read_written(log, self.work_dir)
 
-    def run_commands(self, stage: Stage, step: str, environment: Variables, binds: List[str]) -> None:
+    def run_commands(self, stage: Stage, step: str, extra: Extra) -> None:
         """Run the commands of a stage in the container, with the venv active; bash runs strings."""
-        environment = self.venv.activated(environment)
+        extra = extra._replace(environment=self.venv.activated(extra.environment))
         for command in getattr(stage, step):
             arguments = BASH + [command] if isinstance(command, str) else list(command)
             try:
-                self.venv.run(arguments, environment=environment, binds=binds, shown=arguments[-1] if isinstance(
-                    command, str) else ' '.join(arguments))
+                self.venv.run(arguments, extra, shown=command if isinstance(command, str) else ' '.join(command))
             except RunShellCmdError as err:
                 meaning = Diagnosis((err.output or '') + (err.stderr or '')).library
                 raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sSee its "
                                      "output above or in the log.", stage.name, step, err.exit_code, command, meaning)
 
-    def check_git(self, stage: Stage, **where: Any) -> None:
+    def check_git(self, stage: Stage, extra: Extra) -> None:
         """Stop before starting pip if a requirement needs git, but the image has none."""
-        git = self.venv.run(['git', '--version'], fail_on_error=False, **where)
+        git = self.venv.run(['git', '--version'], extra, fail_on_error=False)
         if git.exit_code != 0:
             raise EasyBuildError("Stage '%s' has a requirement from a git repository, but git is missing in the image. "
                                  "Use a release from an index, or a wheel built elsewhere.", stage.name)
 
-    def patched_source(self, stage: Stage, patches: Sequence[str], **where: Any) -> str:
+    def patched_source(self, stage: Stage, patches: Sequence[str], extra: Extra = NOTHING) -> str:
         """Fetch the source of the only requirement of a stage, patch it, and return its requirement line (S004-12)."""
         (line,) = stage.requirement_list
         source = os.path.join(self.folder(stage), 'source')
         mkdir(source, parents=True)
         arguments = ['download', '--no-deps', '--dest', source, '-c', self.write_constraints(stage), '--no-binary',
                      package_name(line)]
-        self.run(stage, arguments + stage.build_options + self.index_options(stage) + [line], **where)
+        self.run(stage, arguments + self.build_options(stage) + self.index_options(stage) + [line], extra)
         if len(os.listdir(source)) != 1:
             raise EasyBuildError("Stage '%s' has patches, but pip downloads no source for %s. Patch a directory of "
                                  "yours before the installation.", stage.name, line)
@@ -316,16 +325,16 @@ class Pip:
         extras = re.match(r'[\w.-]+\s*(\[[^\]]*\])', line)
         return directory + (extras.group(1) if extras else '')
 
-    def report(self, stage: Stage) -> List[Dict[str, Any]]:
+    def report(self, stage: Stage) -> List[Reported]:
         """Return what pip reports as installed in a stage, or planned; nothing before pip 22.2."""
         text = read_written(os.path.join(self.folder(stage), REPORT), self.work_dir)
-        return json.loads(text)['install'] if text else []
+        return cast(List[Reported], json.loads(text)['install']) if text else []
 
     def record_artifacts(self, stage: Stage) -> None:
         """Record the files that pip reports as installed, with their SHA256."""
         self.artifacts.update(artifacts_in(self.report(stage)))
 
-    def fill_wheelhouse(self, stage: Stage, added: Packages, **where: Any) -> None:
+    def fill_wheelhouse(self, stage: Stage, added: Packages, extra: Extra = NOTHING) -> None:
         """
         Put a wheel of every package that a stage has added into the directory of `ebsif extend --wheelhouse`.
 
@@ -343,7 +352,7 @@ class Pip:
         trace_msg("putting %d wheels into %s" % (len(lines), self.fill))
         # pip has a wheel of what it has built for the installation in its cache
         arguments = ['wheel', '--no-deps', '--wheel-dir', self.fill, '-r', path]
-        self.run(stage, arguments + stage.build_options + self.index_options(stage), **where)
+        self.run(stage, arguments + self.build_options(stage) + self.index_options(stage), extra)
 
     def check_nothing_replaced(self, stage: Stage, packages: Packages) -> None:
         """
@@ -361,13 +370,41 @@ class Pip:
                                      how_to_replace([name], self.bound, {name: version}))
             del self.bound[name]
 
+    def asked_for(self, stages: List[Stage], packages: Packages, tried: Dict[str, str]) -> ImportRequest:
+        """
+        Return which packages to import: those that stages ask for, of the packages that Python sees.
+
+        `tried` are versions of packages that were imported before, by normalized name.
+        """
+        lines: Dict[str, str] = {}
+        options: Dict[str, List[str]] = {}
+        for stage in stages:
+            long_options = [line for line in stage.requirements.splitlines() if line.startswith('--')]
+            names = [(package_name(line), line) for line in stage.requirement_list]
+            # packages that a path or URL names
+            names += [(normal_name(item['metadata']['name']), '') for item in self.report(stage)
+                      if item.get('requested')]
+            for name, line in names:
+                if name in packages and not lines.get(name) and packages[name][1] != tried.get(name):
+                    is_free = '/' not in line and name not in map(normal_name, self.pins)
+                    lines[name] = re.split(r'\s--', line)[0] if is_free else ''
+                    options[name] = self.index_options(stage) + shlex.split(' '.join(long_options)) \
+                        if lines[name] else []
+        older = sorted(name for name in self.looked_at if name in packages and packages.in_user_software(name))
+        everywhere = [option for stage in stages for option in self.index_options(stage)] if older else []
+        return ImportRequest(
+            names=sorted(lines), lines={name: line for name, line in lines.items() if line},
+            options=dict(dict.fromkeys(older, everywhere), **{
+                name: words for name, words in options.items() if words}),
+            kept=self.reasons(), older=older)
+
 
 def version_tuple(version: str) -> Tuple[int, ...]:
     """Return the leading numbers of a version, for comparisons."""
     return tuple(int(number) for number in re.split(r'[^\d.]', version)[0].split('.') if number)
 
 
-def reference_to(item: Dict[str, Any]) -> str:
+def reference_to(item: Reported) -> str:
     """Return the requirement line for exactly the file, commit or directory of an item of pip's report."""
     download = item['download_info']
     place = download['url']

@@ -11,7 +11,7 @@ installation needs.
 import json
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
@@ -41,7 +41,7 @@ PACKAGE_URL = re.compile(r'pkg:(pypi|conda|deb|rpm|apk)/')
 
 
 class CommandResult(NamedTuple):
-    """The result of a command that ran in a container with other commands, like EasyBuild's RunShellCmdResult."""
+    """The result of a command that ran in the container in which an image was inspected."""
 
     exit_code: int
     output: str
@@ -51,8 +51,8 @@ class CommandResult(NamedTuple):
 class ImageProbe:
     """The output of sh/probe-image.sh for an image."""
 
-    # the result of the command that creates a venv, if there was one
-    creation: CommandResult
+    # the result of the other command that ran in the same container, if there was one
+    other: CommandResult
 
     def __init__(self, image: str, output: str, errors: str = '') -> None:
         """Parse the standard output and the standard error of the script; messages name the image."""
@@ -69,7 +69,7 @@ class ImageProbe:
         except Unfit as err:
             self.listing, self.python, self.errors = '', {}, [str(err)]
         # the part of the record on the packages of the system and of Conda
-        self.inventory: Dict[str, Any] = {}
+        self.inventory: Dict[str, Dict[str, Any]] = {}
         self.labels: Dict[str, str] = {}
         # paths of Conda environments with Python
         self.environments: List[str] = []
@@ -77,12 +77,13 @@ class ImageProbe:
         self.constraints: Dict[str, str] = {}
 
     @classmethod
-    def inspect(cls, container: Container, image: str, venv: Optional[Any] = None) -> 'ImageProbe':
+    def inspect(cls, container: Container, image: str, other: Sequence[str] = (),
+                binds: Sequence[str] = ()) -> 'ImageProbe':
         """
         Start a container and inspect its image, which messages name.
 
-        A Venv is created in the same container, because starting another container takes longer; see `Venv.make`.
-        Stops if the disk is full.
+        Another command runs in the same container, with these binds, because starting a second one takes longer. Stops
+        if the disk is full.
         """
         folder = os.path.join(container.work_dir, 'image-databases')
         remove_dir(folder)
@@ -90,10 +91,10 @@ class ImageProbe:
         # of the image: the others come from the easyconfig or from whoever installs
         names = [name for name in CONSTRAINT_VARIABLES
                  if name not in container.variables and name not in named_variables(os.environ)]
-        command = sh_command('probe-image.sh', folder, '', ' '.join(names), *venv.creation_command if venv else [])
+        command = sh_command('probe-image.sh', folder, '', ' '.join(names), *other)
         try:
-            output = (venv or container).run(command, stdin=read_program('installed-packages.py'), split_stderr=True,
-                                             limited=True)
+            output = container.run(command, binds, stdin=read_program('installed-packages.py'), split_stderr=True,
+                                   limited=True)
         except RunShellCmdError as err:
             if STOPPED in (err.stderr or ''):
                 raise EasyBuildError("The image %s can't be inspected: its programs don't end, or print without "
@@ -103,18 +104,18 @@ class ImageProbe:
             raise EasyBuildError("No shell (sh) can be started in the image %s. Nothing was copied. Images without "
                                  "one run with the runtime alone: %s exec IMAGE PROGRAM", image,
                                  os.path.basename(container.runtime.path))
-        found = cls(image, output.output, output.stderr)
+        found = cls(image, output.output, output.stderr or '')
         found.inventory, found.labels = read_inventory(folder), read_labels(folder)
         found.environments = read(folder, 'environments').splitlines()
         variables = [line.partition('\t') for line in read(folder, 'variables').splitlines()]
         found.constraints = {name: escape(value) for name, _, value in variables if name in names}
-        if venv:
+        if other:
             status = read(folder, 'status').strip()
             if not status:
                 raise EasyBuildError("The image %s was inspected, but the result can't be written to %s: the disk is "
                                      "full, a quota is used up, or containers can't write there. Free some space, or "
                                      "choose another build directory (EASYBUILD_BUILDPATH).", image, container.work_dir)
-            found.creation = CommandResult(int(status), read(folder, 'output'), read(folder, 'errors'))
+            found.other = CommandResult(int(status), read(folder, 'output'), read(folder, 'errors'))
         return found
 
     @property
@@ -203,7 +204,7 @@ def why_no_venv(python: Dict[str, Any]) -> str:
 
 # --- databases of packages
 
-def read_inventory(folder: str) -> Dict[str, Any]:
+def read_inventory(folder: str) -> Dict[str, Dict[str, Any]]:
     """Return the packages of an image that fit for the record, from the databases that probe-image.sh has copied."""
     packages = {'deb': dpkg_packages(read(folder, 'dpkg')), 'apk': apk_packages(read(folder, 'apk')),
                 'rpm': [line for line in package_lines(read(folder, 'rpm')) if not line.startswith('gpg-pubkey==')]}
@@ -320,7 +321,7 @@ def check_entry_point(container: Container, entry_point: str) -> None:
     if result.output != ''.join('[%s]' % argument for argument in arguments):
         raise EasyBuildError("Easyconfig parameter 'entry_point': %s does not run a given program with the same "
                              "arguments. Use the program that it starts itself, or leave 'entry_point' out. "
-                             "Its output: %s", entry_point, (result.output + result.stderr).strip() or 'none')
+                             "Its output: %s", entry_point, (result.output + (result.stderr or '')).strip() or 'none')
 
 
 def entry_point_environment(container: Container, entry_point: str, tcl_in_lmod: bool) -> Dict[str, str]:

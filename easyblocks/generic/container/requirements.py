@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 from contextlib import suppress
-from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple, Union
 from urllib.parse import unquote
 
 from .texts import normal_name
@@ -43,60 +43,62 @@ LOCAL = re.compile(r"""
 # --- forms of the parameter
 
 
-def requirement_text(value: Union[str, Sequence[str], None]) -> str:
-    """Return requirements as the text of a requirements.txt, ending in a newline; empty if there are none."""
-    value = value or ''
-    if not isinstance(value, str):
-        value = ''.join('%s\n' % line for line in value)
-    if not value.strip():
+# What describes a stage in an easyconfig; container/stages.py checks it.
+Properties = Dict[str, Any]
+
+
+def requirement_text(value: object) -> str:
+    """Return requirements (text, or its lines) as the text of a requirements.txt, ending in a newline unless empty."""
+    text = ''.join('%s\n' % line for line in value) if isinstance(value, (list, tuple)) else str(value or '')
+    if not text.strip():
         return ''
     # the file for pip ends in a newline even if the parameter doesn't
-    return value if value.endswith('\n') else value + '\n'
+    return text if text.endswith('\n') else text + '\n'
 
 
-def are_stages(value: Any) -> bool:
+def are_stages(value: object) -> bool:
     """Return whether a value is a list of stages."""
     return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
-def lock_of(value: Any) -> Optional[str]:
+def lock_of(value: object) -> Optional[str]:
     """Return the lock file of the installation to repeat, None if the value has another form."""
-    is_lock = isinstance(value, dict) and set(value) in ({'lock'}, {'lock', 'squashfs'}) and \
-        all(isinstance(name, str) for name in value.values())
-    return value['lock'] if is_lock else None
+    if not isinstance(value, dict) or set(value) not in ({'lock'}, {'lock', 'squashfs'}):
+        return None
+    return value['lock'] if all(isinstance(name, str) for name in value.values()) else None
 
 
-def squashfs_of(value: Any) -> Optional[str]:
+def squashfs_of(value: object) -> Optional[str]:
     """Return the SquashFS file with the user software of the installation to repeat, None without one."""
-    return value.get('squashfs') if lock_of(value) else None
+    return value.get('squashfs') if isinstance(value, dict) and lock_of(value) else None
 
 
-def stages_of(value: Any) -> List[Dict[str, Any]]:
+def stages_of(value: object) -> List[Properties]:
     """
     Return the properties of each stage that a value describes, without checking them.
 
     A string or a list of lines is one stage; without requirements there is none. For a lock file there are none: they
     are in the file.
     """
-    if are_stages(value):
+    if isinstance(value, (list, tuple)) and are_stages(value):
         return [dict(stage) for stage in value]
     if not isinstance(value, (str, list, tuple)) or not requirement_text(value):
         return []
     return [{'name': 'requirements', 'requirements': value}]
 
 
-def stages_or_lines(value: Any) -> List[Any]:
+def stages_or_lines(value: object) -> Union[List[Properties], List[str]]:
     """Return the stages if the value is a list of stages (list of dict), else its lines (list of str)."""
     return stages_of(value) if are_stages(value) else lines_of(value)
 
 
-def lines_of(value: Any) -> List[str]:
+def lines_of(value: object) -> List[str]:
     """Return the requirement lines of all stages, without blank lines."""
     text = ''.join(requirement_text(stage.get('requirements')) for stage in stages_of(value))
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def package_lines(value: Any) -> List[str]:
+def package_lines(value: object) -> List[str]:
     """Return the lines of all stages that name a package, without comments; of the options, -e does."""
     lines = (re.sub(r'(^|\s)#.*', '', line).strip() for line in lines_of(value))
     return [line for line in lines if line and (not line.startswith('-') or re.match('-e|--editable', line))]

@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 from datetime import datetime
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from easybuild.tools.build_log import EasyBuildError, print_msg, time_str_since
 from easybuild.tools.config import build_path, install_path
@@ -22,7 +22,7 @@ from easybuild.tools.utilities import trace_msg
 
 from . import texts
 from .image import sif
-from .framework import EasyBuildExit, RunShellCmdError, run_shell_cmd
+from .framework import EasyBuildExit, RunShellCmdError, RunShellCmdResult, run_shell_cmd
 from .install import FILES
 from .schedulers import SCHEDULERS
 from .tables import KEPT_OUT, KEPT_OUT_PREFIXES, RUNTIME_PREFIXES, find_runtime
@@ -62,6 +62,10 @@ MOST_PRINTED = 8 * 1024 ** 2  # bytes
 STOPPED = 'ebsif: stopped after '  # what run-limited.sh prints
 
 
+# The value of an option of EasyBuild's run_shell_cmd.
+Option = Union[str, bool, Dict[str, str], None]
+
+
 class Runtime:
     """The container runtime of this machine."""
 
@@ -79,9 +83,9 @@ class Runtime:
         return run_program([self.path, '--version']).output.strip()
 
     def run(self, command: List[str], image: str, home: str, binds: List[str], overlays: Sequence[str] = (),
-            **kwargs: Any) -> Any:
+            **options: Option) -> RunShellCmdResult:
         """
-        Run a command in an image; return its result (see `run_program`, which gets the other arguments).
+        Run a command in an image; return its result (see `run_program`, which gets the options).
 
         ``home`` is the home directory in the container; overlays are SquashFS files, mounted read-only. Raises
         EasyBuildError if the image is damaged or closed to this account, else RunShellCmdError if the command fails.
@@ -93,7 +97,7 @@ class Runtime:
         for overlay in overlays:
             arguments += ['--overlay', overlay + ':ro']
         try:
-            return run_program(arguments + [image] + command, **kwargs)
+            return run_program(arguments + [image] + command, **options)
         except RunShellCmdError as err:
             damage = sif.damage(image, '%s%s' % (err.output, err.stderr))
             if damage:
@@ -104,7 +108,7 @@ class Runtime:
 class Container:
     """A container at install time."""
 
-    def __init__(self, runtime: Any, image: str, work_dir: str, variables: Optional[Dict[str, str]] = None,
+    def __init__(self, runtime: Runtime, image: str, work_dir: str, variables: Optional[Dict[str, str]] = None,
                  search_path: Sequence[str] = (), binds: Sequence[str] = (),
                  optional_binds: Sequence[str] = ()) -> None:
         """
@@ -112,7 +116,7 @@ class Container:
 
         Commands run in ``work_dir``, which has the same path in the container, and contains their home directory and
         their directory for temporary files. ``search_path`` is the start of PATH. Optional binds are made if their
-        source exists. ``runtime`` is a Runtime, or has the same method ``run``.
+        source exists.
         """
         if ':' in work_dir:
             # of --home, which can't escape it
@@ -128,10 +132,9 @@ class Container:
         # SquashFS files to mount over the image
         self.overlays: List[str] = []
 
-    @property
     def environment(self) -> Dict[str, str]:
         """
-        The environment of the runtime and its command.
+        Return the environment of the runtime and its command.
 
         It has the variables of the container, and the caller's variables that this machine needs: the result shouldn't
         depend on the person who runs eb.
@@ -144,8 +147,8 @@ class Container:
         environment.update(inject_variables(injected))
         return environment
 
-    def all_binds(self) -> List[str]:
-        """Return the bind of the working directory, and the binds of the module."""
+    def existing_binds(self) -> List[str]:
+        """Return the bind of the working directory, and the binds of the module; refuse one whose source is missing."""
         missing = [bind for bind in self.binds if not os.path.exists(bind_source(bind))]
         if missing:
             raise EasyBuildError("Required bind mounts don't exist on this machine: %s. Write '?' before them in "
@@ -156,14 +159,14 @@ class Container:
         return [escape_bind(self.work_dir)] + self.binds + optional + ([extra] if extra else [])
 
     def run(self, command: List[str], binds: Sequence[str] = (), environment: Optional[Dict[str, str]] = None,
-            **kwargs: Any) -> Any:
+            **options: Option) -> RunShellCmdResult:
         """Run a command with more binds and variables, without the user's home directory; see Runtime.run."""
         home = os.path.join(self.work_dir, HOME)
         for path in (home, os.path.join(self.work_dir, TEMPORARY)):
             mkdir(path, parents=True)
         return self.runtime.run(
-            command, image=self.image, home=home, binds=self.all_binds() + list(binds), overlays=self.overlays,
-            work_dir=self.work_dir, env=dict(self.environment, **(environment or {})), **kwargs)
+            command, image=self.image, home=home, binds=self.existing_binds() + list(binds), overlays=self.overlays,
+            work_dir=self.work_dir, env=dict(self.environment(), **(environment or {})), **options)
 
 
 def inject_variables(variables: Dict[str, str]) -> Dict[str, str]:
@@ -172,9 +175,10 @@ def inject_variables(variables: Dict[str, str]) -> Dict[str, str]:
             for name, value in variables.items() for prefix in RUNTIME_PREFIXES}
 
 
-def run_program(arguments: List[str], limited: bool = False, shown: str = '', **kwargs: Any) -> Any:
+def run_program(arguments: List[str], limited: Option = False, shown: Option = '',
+                **options: Option) -> RunShellCmdResult:
     """
-    Run a program without a shell; return the result of run_shell_cmd, which gets the other arguments.
+    Run a program without a shell; return the result of run_shell_cmd, which gets the options.
 
     ``shown``: what stands for the program in the trace of eb, as EasyBuild shows its commands; others aren't shown.
 
@@ -188,7 +192,7 @@ def run_program(arguments: List[str], limited: bool = False, shown: str = '', **
     if shown:
         trace_msg("running command:\n\t%s\n\t[started at: %s]" % (shown, start.strftime('%Y-%m-%d %H:%M:%S')))
     try:
-        done = run_shell_cmd(limits + arguments if limited else arguments, use_bash=False, hidden=True, **kwargs)
+        done = run_shell_cmd(limits + arguments if limited else arguments, use_bash=False, hidden=True, **options)
     except RunShellCmdError as err:
         output = (err.output or '') + (err.stderr or '')
         for line in output.strip().splitlines()[-SHOWN_LINES:]:

@@ -64,7 +64,7 @@ from .image.installed import image_places
 from .schedulers import SCHEDULERS
 from .spec import MOUNTERS, SET_ENVIRONMENT, ContainerSpec
 from .tables import ALWAYS, CACHES, CONSTRAINT_VARIABLES, GPU_KINDS, INIT_NONE, OF_COMMANDS, VARIABLES, kept_out
-from .texts import MOUNT_SQUASHFS, parse_binds, plain_error
+from .texts import MOUNT_SQUASHFS, parse_binds, plain_error, with_value
 
 Line = Tuple[str, str]
 
@@ -211,7 +211,7 @@ class ModuleSettings:
         # the last one is on top: masks may hide what is in the layer
         if self.record.system_layer.sha256:
             yield 'overlay', '/%s:ro' % LAYER
-        if spec.masks:
+        if spec.masked_paths:
             yield 'overlay', '/%s:ro' % MASKS
 
     def variables(self) -> Iterator[Line]:
@@ -240,9 +240,8 @@ class ModuleSettings:
             for name, value in sorted(self.record.entry_point_environment.items()):
                 if name not in spec.unset_variables and name not in spec.start_environment:
                     yield 'default', in_container(name, value)
-        for name, value in sorted(spec.network_env.items()):
-            if value is not None:
-                yield 'default', '%s %s' % (name, value)
+        for name, value in sorted(with_value(spec.network_env).items()):
+            yield 'default', '%s %s' % (name, value)
 
     def gpu(self) -> Iterator[Line]:
         """Yield the settings for GPUs, used on nodes that have some; wrappers look again."""

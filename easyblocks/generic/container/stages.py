@@ -14,8 +14,7 @@ import difflib
 import os
 import re
 import shlex
-from types import SimpleNamespace
-from typing import Any, Collection, Dict, Iterator, List, Match
+from typing import Collection, Dict, Iterator, List, Mapping, Match, Optional, Tuple, Union
 
 from easybuild.tools.build_log import EasyBuildError
 
@@ -38,9 +37,17 @@ PIP_DEPENDENT = (
 )
 
 
-class Stage(SimpleNamespace):
+# A command for bash, or the words of one.
+Command = Union[str, List[str]]
+
+
+class StageError(ValueError):
+    """What is wrong with stages: the rest of a sentence that begins "Easyconfig parameter 'requirements'"."""
+
+
+class Stage:
     """
-    Requirements and how to install them.
+    Requirements and how to install them. It can't be changed.
 
     The attributes are the properties in PROPERTIES; a property that the easyconfig doesn't set has an empty value.
     """
@@ -67,11 +74,39 @@ class Stage(SimpleNamespace):
         'verify': (COMMANDS, "commands that must succeed afterwards"),
     }
 
-    EMPTY = {TEXT: '', FLAG: False, TEXTS: [], VARIABLES: {}, LINES: '', COMMANDS: []}
+    EMPTY: Dict[str, object] = {TEXT: '', FLAG: False, TEXTS: [], VARIABLES: {}, LINES: '', COMMANDS: []}
 
-    def __init__(self, properties: Dict[str, Any], number: int) -> None:
+    # the value that was parsed last, as text, and its stages
+    latest: Tuple[str, List['Stage']] = ('', [])
+
+    name: str
+    heavy: bool
+    upgrade_pip: bool
+    no_build_isolation: bool
+    no_deps: bool
+    requirements: str
+    options: List[str]
+    env: Dict[str, str]
+    no_binary: List[str]
+    index_url: str
+    extra_index_url: List[str]
+    find_links: List[str]
+    modules: List[str]
+    patches: List[str]
+    allow_replace: List[str]
+    pre: List[Command]
+    post: List[Command]
+    verify: List[Command]
+    # the requirement lines, without comments, blank lines and options
+    requirement_list: List[str]
+    # the properties that are set, for the lock file
+    record: Dict[str, object]
+
+    def __init__(self, properties: Mapping[str, object], number: int) -> None:
         """Check the properties of a stage with a number from 1; errors name the stage and what is valid."""
-        super().__init__(name='stage %d' % number)
+        # for errors, until the name is known
+        values: Dict[str, object] = {'name': 'stage %d' % number}
+        vars(self).update(values)
         unknown = sorted(str(key) for key in properties if key not in self.PROPERTIES)
         if unknown:
             close = difflib.get_close_matches(unknown[0], self.PROPERTIES, n=1)
@@ -80,12 +115,18 @@ class Stage(SimpleNamespace):
         for key, (kind, _) in self.PROPERTIES.items():
             value = properties.get(key)
             if value is None:
-                value = self.name if key == 'name' else self.EMPTY[kind]
+                value = values.get(key, self.EMPTY[kind])
             elif not is_of_kind(value, kind):
                 self.refuse("property '%s' should be %s, found: %s", key, kind, Credentials.mask(value))
-            setattr(self, key, value)
-        self.requirements = requirement_text(properties.get('requirements'))
+            vars(self)[key] = requirement_text(value) if key == 'requirements' else value
+        vars(self).update(
+            requirement_list=package_lines(self.requirements),
+            record={key: getattr(self, key) for key in self.PROPERTIES if getattr(self, key)})
         self.check_values()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse changes."""
+        raise AttributeError("a stage can't be changed: %s" % name)
 
     def check_values(self) -> None:
         """Refuse values that can't work, or that others should not read."""
@@ -104,49 +145,55 @@ class Stage(SimpleNamespace):
             if variable_problem(key):
                 self.refuse("'%s' %s", key, variable_problem(key))
 
-    def refuse(self, text: str, *values: Any) -> None:
+    def refuse(self, text: str, *values: object) -> None:
         """Raise an error on the easyconfig that names this stage."""
-        raise EasyBuildError("Easyconfig parameter 'requirements', %s: " + text, self.name, *values)
+        raise StageError(", %s: %s" % (self.name, text % values))
 
     @classmethod
-    def from_parameter(cls, value: Any) -> List['Stage']:
+    def from_parameter(cls, value: object) -> List['Stage']:
         """Return the stages of the easyconfig parameter 'requirements' in the order of installation, after checks."""
+        try:
+            return cls.parsed(value)
+        except StageError as err:
+            raise EasyBuildError("Easyconfig parameter 'requirements'%s", err)
+
+    @classmethod
+    def problem(cls, value: object) -> Optional[str]:
+        """Return what is wrong with the easyconfig parameter 'requirements', or None."""
+        try:
+            cls.parsed(value)
+        except StageError as err:
+            return str(err)
+        return None
+
+    @classmethod
+    def parsed(cls, value: object) -> List['Stage']:
+        """Return the stages of a value, which each step of an installation asks for again; or raise StageError."""
+        if cls.latest[0] != repr(value):
+            cls.latest = repr(value), cls.parse(value)
+        return list(cls.latest[1])
+
+    @classmethod
+    def parse(cls, value: object) -> List['Stage']:
+        """Parse and check a value."""
         if not (value is None or is_of_kind(value, LINES) or are_stages(value)):
-            raise EasyBuildError("Easyconfig parameter 'requirements' should be a string or a list of strings (one "
-                                 "stage), or a list of dictionaries (stages), found: %s", Credentials.mask(value))
+            raise StageError(" should be a string or a list of strings (one stage), or a list of dictionaries "
+                             "(stages), found: %s" % Credentials.mask(value))
         stages = [cls(item, number) for number, item in enumerate(stages_of(value), 1)]
         names = [stage.name for stage in stages]
         for name in names:
             if names.count(name) > 1:
-                raise EasyBuildError("Easyconfig parameter 'requirements': two stages are named '%s'", name)
+                raise StageError(": two stages are named '%s'" % name)
         return stages
 
-    @property
-    def record(self) -> Dict[str, Any]:
-        """The properties that are set, for the lock file."""
-        return {key: getattr(self, key) for key in self.PROPERTIES if getattr(self, key)}
-
-    @property
-    def requirement_list(self) -> List[str]:
-        """The requirement lines, without comments, blank lines and options."""
-        return package_lines(self.requirements)
-
-    @property
-    def build_options(self) -> List[str]:
-        """Options for pip that affect how packages are built."""
-        return ['--no-build-isolation'] if self.no_build_isolation else []
-
-    @property
     def pip_options(self) -> List[str]:
-        """Options for pip install that follow from the properties, except those for package sources."""
-        options = self.build_options
-        options += ['--no-deps'] if self.no_deps else []
+        """Return options for pip install that follow from the properties, except for builds and package sources."""
+        options = ['--no-deps'] if self.no_deps else []
         options += ['--no-binary', ','.join(self.no_binary)] if self.no_binary else []
         return options + list(self.options)
 
-    @property
     def pip_index_options(self) -> List[str]:
-        """Options for pip that name indexes and other package sources."""
+        """Return options for pip that name indexes and other package sources."""
         options = ['--index-url', self.index_url] if self.index_url else []
         for url in self.extra_index_url:
             options += ['--extra-index-url', url]
@@ -154,10 +201,9 @@ class Stage(SimpleNamespace):
             options += ['--find-links', source]
         return options
 
-    @property
     def env_of_modules(self) -> Dict[str, str]:
         """
-        The variables of the stage, with ${NAME} replaced by the value that its modules, which are loaded, have set.
+        Return the variables of the stage; ${NAME} is what its modules, which are loaded, have set.
 
         Recipes name directories of the machine in this way: INTEL_MKL_DIR is ${MKLROOT}, for example (S003-11).
         """
@@ -171,14 +217,12 @@ class Stage(SimpleNamespace):
             return self.env
         return {name: re.sub(r'\$\{(\w+)\}', value_of, value) for name, value in self.env.items()}
 
-    @property
     def variables(self) -> List[str]:
-        """Names of the environment variables that pip expands in requirement lines and URLs, from ${NAME}."""
-        return re.findall(r'\$\{([A-Z0-9_]+)\}', self.requirements + ' '.join(self.pip_index_options))
+        """Return the names of the variables that pip expands in requirement lines and URLs, from ${NAME}."""
+        return re.findall(r'\$\{([A-Z0-9_]+)\}', self.requirements + ' '.join(self.pip_index_options()))
 
-    @property
     def local_paths(self) -> List[str]:
-        """Files and directories of this machine in requirement lines and find_links (S003-09)."""
+        """Return the files and directories of this machine in requirement lines and find_links (S003-09)."""
         places = ['--find-links ' + shlex.quote(place) for place in self.find_links]
         return local_paths('\n'.join([self.requirements] + places), os.environ)
 

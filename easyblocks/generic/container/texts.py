@@ -12,7 +12,7 @@ Doesn't import EasyBuild, because importing it takes longer than running `ebsif 
 import errno
 import os
 import re
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 # Types of the values of easyconfig parameters. An easyconfig is Python code, so any value can have any type.
 TEXT = 'a string'
@@ -23,6 +23,8 @@ LINES = 'a string or a list of lines'
 COMMANDS = 'a list of commands, each a string for bash or a list of words'
 SETTINGS_OR_NONE = 'a dictionary of variables, each with a string, a number, or None'
 VARIABLES_OR_NONE = 'a dictionary of strings, or None'
+# of such a dictionary
+Setting = Union[str, int, float, None]
 LISTED = "a list of strings, or a dictionary that maps strings to strings or None"
 
 # Options of a bind that mounts what is in a SquashFS file; without `ro`, the runtime warns at each start. The directory
@@ -51,9 +53,9 @@ def system_names(packages: Iterable[str]) -> List[str]:
 VARIABLE_NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 
 
-def is_of_kind(value: Any, kind: str) -> bool:
+def is_of_kind(value: object, kind: str) -> bool:
     """Return whether a value of an easyconfig has one of the types above."""
-    def texts(values: Any) -> bool:
+    def texts(values: object) -> bool:
         return isinstance(values, (list, tuple)) and all(isinstance(item, str) for item in values)
 
     def table(*kinds: type) -> bool:
@@ -73,6 +75,11 @@ def is_of_kind(value: Any, kind: str) -> bool:
         LISTED: lambda: texts(value) or table(str, type(None)),
     }
     return checks[kind]()
+
+
+def with_value(variables: Mapping[str, Setting]) -> Dict[str, str]:
+    """Return the variables that have a value, as texts; the others are unset."""
+    return {name: str(value) for name, value in variables.items() if value is not None}
 
 
 def plain_error(text: str) -> str:

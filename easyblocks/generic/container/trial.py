@@ -8,53 +8,51 @@
 Try what was installed, in one container: start programs, import the packages that were asked for.
 """
 import json
-import re
-import shlex
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import remedies
 from .builds import package_with, packages_with
-from .packages import Packages
-from .pip import Pip
+from .framework import RunShellCmdResult
 from .requirements import package_name
 from .install import IMPORTS, read_program, sh_command
 from .stages import Stage
 from .texts import normal_name
 
 
-class Trial:
+# A package that can't be imported, as the program IMPORTS prints it.
+Problem = Dict[str, Any]
+
+
+class ImportRequest(NamedTuple):
+    """
+    The input of the program IMPORTS; all names are normalized.
+
+    What to import, the requirement of each name and pip's options for it, why packages of the image are kept, and the
+    names of which pip has looked at several versions.
+    """
+
+    names: List[str]
+    lines: Dict[str, str]
+    options: Dict[str, List[str]]
+    kept: Dict[str, str]
+    older: List[str]
+
+
+class TrialResult:
     """The result of starting programs and importing packages."""
 
-    def __init__(self, run: Callable[..., Any], programs: List[str], python: str = '',
-                 request: Optional[Dict[str, Any]] = None, gpu: str = '') -> None:
-        """
-        Run programs on PATH, and import packages.
-
-        ``run`` runs a command in the container as the module will: ``run`` of a Container, or ``run_active`` of Pip.
-        ``python`` imports what ``asked_for`` returns (request). The container is for a kind of GPU, of which there need
-        not be one here.
-        """
+    def __init__(self, gpu: str = '') -> None:
+        """Begin without any; the container is for a kind of GPU, of which there need not be one here."""
         self.gpu = gpu
         # programs that don't start: name, what is missing ('program', 'interpreter', 'library', 'start'), and which
         self.programs: List[Tuple[str, ...]] = []
         # the output of the program IMPORTS, and its error if it fails
+        self.problems: List[Problem] = []
         self.imports: Dict[str, Any] = {}
         self.failure = ''
-        if not (programs or request):
-            return
-        command = sh_command('try-out.sh', python, json.dumps(request) if request else '', *programs)
-        result = run(command, stdin=read_program(IMPORTS), split_stderr=True)
-        lines = result.output.splitlines()
-        self.programs = [tuple(line.split('\t', 2)) for line in lines if line.count('\t') == 2]
-        if request:
-            try:
-                self.imports = json.loads((lines or [''])[-1].rpartition('imports\t')[2])
-            except ValueError:
-                self.failure = (result.stderr.strip() or 'it says nothing').splitlines()[-1]
 
-    @property
     def broken_wrappers(self) -> List[str]:
-        """What is wrong with programs, on any node."""
+        """Return what is wrong with programs, on any node."""
         missing = ["'%s'" % name for name, what, _ in self.programs if what == 'program']
         texts = {'interpreter': "its interpreter %s is not there", 'start': "%s"}
         found = ["the container has no program named %s" % ' or '.join(missing)] if missing else []
@@ -62,9 +60,8 @@ class Trial:
                   for name, what, which in self.programs if what in texts]
         return ["Easyconfig parameter 'wrappers': %s" % text for text in found]
 
-    @property
     def warnings(self) -> List[str]:
-        """What may work on another node, or was not tried."""
+        """Return what may work on another node, or was not tried."""
         found = ["the program '%s' needs %s, which isn't in the container here: it only starts on nodes that have it"
                  % (name, library) for name, what, library in self.programs if what == 'library']
         found += ["%s can only be imported together with %s, which it doesn't require and which isn't installed: add "
@@ -78,11 +75,6 @@ class Trial:
         slow = self.imports.get('slow')
         return found + (["not tried, because importing takes too long: %s" % ', '.join(slow)] if slow else [])
 
-    @property
-    def problems(self) -> List[Dict[str, Any]]:
-        """Packages that can't be imported here."""
-        return self.imports.get('problems', [])
-
     def failed_imports(self, stages: List[Stage]) -> List[str]:
         """Return what is wrong with packages of stages, and what to do."""
         found = []
@@ -94,7 +86,31 @@ class Trial:
         return found
 
 
-def remedy(problem: Dict[str, Any]) -> str:
+def try_out(run: Callable[..., RunShellCmdResult], programs: List[str], python: str = '',
+            request: Optional[ImportRequest] = None, gpu: str = '') -> TrialResult:
+    """
+    Start programs on PATH, and import packages, in a container for a kind of GPU.
+
+    ``run`` runs a command in the container as the module will: ``run`` of a Container, or ``run_active`` of Pip.
+    ``python`` imports what is requested.
+    """
+    trial = TrialResult(gpu)
+    if not (programs or request):
+        return trial
+    command = sh_command('try-out.sh', python, json.dumps(request._asdict()) if request else '', *programs)
+    result = run(command, stdin=read_program(IMPORTS), split_stderr=True)
+    lines = result.output.splitlines()
+    trial.programs = [tuple(line.split('\t', 2)) for line in lines if line.count('\t') == 2]
+    if request:
+        try:
+            trial.imports = json.loads((lines or [''])[-1].rpartition('imports\t')[2])
+        except ValueError:
+            trial.failure = ((result.stderr or '').strip() or 'it says nothing').splitlines()[-1]
+    trial.problems = trial.imports.get('problems', [])
+    return trial
+
+
+def remedy(problem: Problem) -> str:
     """Return what to do about a problem that the program IMPORTS has found: sentences, then a command to copy."""
     asked, culprit = problem['names'], problem['culprit'] or problem['names'][0]
     packages, module = packages_with(problem['libraries']), package_with(problem['lacks'])
@@ -115,29 +131,3 @@ def remedy(problem: Dict[str, Any]) -> str:
         text += " Or build it here, if the image has a compiler:%s" % remedies.line(
             '--add', problem['build'], '--no-binary %s' % culprit, '--no-build-isolation')
     return text
-
-
-def asked_for(stages: List[Stage], packages: Packages, pip: Pip, tried: Dict[str, str]) -> Dict[str, Any]:
-    """
-    Return the input of the program IMPORTS: the packages that stages ask for, of the Packages that Python sees.
-
-    `tried` are versions of packages that were imported before, by normalized name.
-    """
-    lines: Dict[str, str] = {}
-    options: Dict[str, List[str]] = {}
-    for stage in stages:
-        more = [line for line in stage.requirements.splitlines() if line.startswith('--')]
-        names = [(package_name(line), line) for line in stage.requirement_list]
-        # packages that a path or URL names
-        names += [(normal_name(item['metadata']['name']), '') for item in pip.report(stage) if item.get('requested')]
-        for name, line in names:
-            if name in packages and not lines.get(name) and packages[name][1] != tried.get(name):
-                lines[name] = '' if '/' in line or name in map(normal_name, pip.pins) else re.split(r'\s--', line)[0]
-                options[name] = pip.index_options(stage) + shlex.split(' '.join(more)) if lines[name] else []
-    # of which pip has looked at several versions
-    older = sorted(name for name in pip.looked_at if name in packages and packages.in_user_software(name))
-    everywhere = [option for stage in stages for option in pip.index_options(stage)] if older else []
-    return {'names': sorted(lines), 'lines': {name: line for name, line in lines.items() if line},
-            'options': dict(dict.fromkeys(older, everywhere), **{
-                name: words for name, words in options.items() if words}),
-            'kept': pip.reasons, 'older': older}

@@ -13,7 +13,7 @@ import glob
 import os
 import re
 import tempfile
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import remove_dir
@@ -21,12 +21,13 @@ from easybuild.tools.utilities import nub, trace_msg
 
 from . import builds
 from .diagnosis import Diagnosis
+from .framework import RunShellCmdResult
 from .packages import BUILD_TOOLS, USER_SOFTWARE, Packages
-from .probe import ImageProbe
-from .runtime import SHOWN_LINES, Container, escape_bind, escape_value, inject_variables, run_program
+from .probe import CommandResult
+from .runtime import SHOWN_LINES, Container, Option, escape_bind, escape_value, inject_variables, run_program
 from .install import FILES, NEEDED_ON_HOST, PACKED, ebsif_version, lines_after, read_program, sh_command
 from .image.installed import InstalledImage
-from .requirements import package_name
+from .requirements import Properties, package_name
 from .stages import Stage
 from .tables import RUNTIME_PREFIXES
 from .texts import MOUNT_SQUASHFS, normal_name
@@ -40,12 +41,22 @@ REUSE_VARIABLE = 'EBSIF_REUSE'
 Variables = Dict[str, str]
 
 
+class Extra(NamedTuple):
+    """Variables and binds for one command in a venv, besides those of every command."""
+
+    environment: Variables = {}
+    binds: Sequence[str] = ()
+
+
+NOTHING = Extra()
+
+
 class Venv:
     """A venv in a container, during an installation."""
 
-    def __init__(self, container: Container, folder: str, path: str) -> None:
+    def __init__(self, container: Container, folder: str, path: str, environment: Optional[Variables] = None) -> None:
         """
-        Store the Container, the directory of the host that is /user-software, and the venv's path in the container.
+        Store the container, the directory or SquashFS file that is /user-software, and the venv's path there.
 
         `environment` has the variables that its Python needs in the container.
         """
@@ -53,16 +64,17 @@ class Venv:
         self.folder = folder
         self.path = path
         self.python = os.path.join(path, 'bin', 'python')
-        self.environment: Variables = {}
+        self.environment: Variables = environment or {}
 
-    def run(self, command: List[str], user_software: Optional[str] = None, binds: Iterable[str] = (),
-            environment: Optional[Variables] = None, **kwargs: Any) -> Any:
-        """Run a command in the container with user software bound; by default the directory that is being built."""
-        bind = escape_bind(user_software or self.folder) + ':' + USER_SOFTWARE
-        if user_software and os.path.isfile(user_software):
-            bind += MOUNT_SQUASHFS
-        variables = dict(inject_variables(self.environment), **(environment or {}))
-        return self.container.run(command, binds=[bind] + list(binds), environment=variables, **kwargs)
+    def bind(self) -> str:
+        """Return the bind of user software."""
+        bind = escape_bind(self.folder) + ':' + USER_SOFTWARE
+        return bind + MOUNT_SQUASHFS if os.path.isfile(self.folder) else bind
+
+    def run(self, command: List[str], extra: Extra = NOTHING, **options: Option) -> RunShellCmdResult:
+        """Run a command in the container with user software bound."""
+        variables = dict(inject_variables(self.environment), **extra.environment)
+        return self.container.run(command, binds=[self.bind(), *extra.binds], environment=variables, **options)
 
     def activated(self, environment: Variables) -> Variables:
         """Return variables for a command, and also the variables by which the module activates the venv."""
@@ -73,22 +85,21 @@ class Venv:
             variables[prefix + 'ENV_VIRTUAL_ENV'] = self.path
         return variables
 
-    def packages(self, user_software: Optional[str] = None) -> Packages:
-        """Return the packages that the venv's Python sees, perhaps with other user software (see ``run``)."""
-        result = self.run([self.python, '-'], user_software=user_software, split_stderr=True,
+    def packages(self) -> Packages:
+        """Return the packages that the venv's Python sees."""
+        result = self.run([self.python, '-'], split_stderr=True,
                           stdin=read_program('installed-packages.py'))
         return Packages.from_output(result.output)
 
-    def make(self, probe: ImageProbe) -> Packages:
+    def make(self, image_packages: Packages, creation: CommandResult) -> Packages:
         """
-        Complete the venv that was created when the image was inspected (ImageProbe), and return the packages it sees.
+        Complete the venv that `creation_command` has created, and return the packages it sees.
 
         It has to see every package of the image, or this fails: pip would download gigabytes of packages that the image
         already has, built for other hardware. A venv created with the Python of another venv doesn't see that one's
         packages; a .pth file adds them, after the venv's own (PYTHONPATH would put them before).
         """
-        image_packages = probe.packages
-        packages = at_first = self.make_empty(probe)
+        packages = at_first = self.look_at_empty(creation)
         folder = self.site_packages(packages)
         if image_packages.python_path:
             # PYTHONPATH comes before the venv, so upgrades in the venv would have no effect
@@ -133,27 +144,21 @@ class Venv:
         """Add programs that run the image's programs with the venv's Python."""
         self.run([self.python, '-'], stdin=read_program('image-programs.py'), split_stderr=True)
 
-    @property
     def creation_command(self) -> List[str]:
-        """The command that creates the venv with commands for the image's programs and pip."""
+        """Return the command that creates the venv with commands for the image's programs and pip."""
         make, image_pip, pip, *programs = [read_program(name) for name in (
             'make-venv.py', 'image-pip.py', 'pip', 'image-programs.py', 'installed-packages.py')]
         return ['python3', '-I', '-c', make, self.path, image_pip, pip, '\n'.join(programs)]
 
-    def make_empty(self, probe: ImageProbe) -> Packages:
-        """
-        Look at the venv that was created.
-
-        Returns what its Python sees. If that fails, the message of EasyBuildError says what to do.
-        """
+    def look_at_empty(self, creation: CommandResult) -> Packages:
+        """Return what the Python of the venv that was created sees; if that failed, the error says what to do."""
         trace_msg("creating the venv %s in the container" % self.path)
-        result = probe.creation
-        if result.exit_code:
-            output = (result.output + (result.stderr or '')).strip()
+        if creation.exit_code:
+            output = (creation.output + creation.stderr).strip()
             raise EasyBuildError("The venv can't be created in the container: %s", Diagnosis(output).text or (
                 "its output ends with\n%s" % '\n'.join(output.splitlines()[-SHOWN_LINES:]) if output else
-                "its Python ended with exit status %s, and without a message" % result.exit_code))
-        *programs, packages = result.output.splitlines()
+                "its Python ended with exit status %s, and without a message" % creation.exit_code))
+        *programs, packages = creation.output.splitlines()
         trace_msg("programs of the image that run in the venv: %d" % len(programs))
         return Packages.from_output(packages)
 
@@ -196,7 +201,7 @@ class Venv:
         place = tempfile.mkdtemp(prefix='unpack-', dir=os.path.dirname(self.folder))
         os.symlink(squashfs, os.path.join(place, SQUASHFS))
         run_program(['bash', '-p', os.path.join(FILES, 'bin', 'unmake-squashfs')],
-                    env=dict(self.container.environment, **{USER_SOFTWARE_VARIABLE: place}))
+                    env=dict(self.container.environment(), **{USER_SOFTWARE_VARIABLE: place}))
         remove_dir(self.folder)
         os.rename(os.path.join(place, DIRECTORY), self.folder)
         remove_dir(place)
@@ -208,7 +213,7 @@ class Venv:
         make-squashfs compares the result with the directory; the sanity check mounts it.
         """
         # SIF: to test whether the runtime can mount the result
-        environment = dict(self.container.environment, SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.container.image)
+        environment = dict(self.container.environment(), SOURCE_DATE_EPOCH=str(FILE_TIME), SIF=self.container.image)
         environment.pop(USER_SOFTWARE_VARIABLE, None)
         trace_msg("packing user software into %s" % squashfs)
         result = run_program(command, env=environment)
@@ -235,20 +240,14 @@ class Reuse:
         self.installed = InstalledImage(os.environ.get(REUSE_VARIABLE, ''))
         self.record = self.installed.record
         self.squashfs = os.path.join(self.installed.root, SQUASHFS)
-        self.artifacts: Dict[str, Any] = self.record.artifacts
+        self.artifacts = self.record.artifacts
         self.stages = stages
         self.system = set(system)
         self.pins = {normal_name(name): version for name, version in pins.items()}
-
-    @property
-    def packages(self) -> Dict[str, str]:
-        """Versions of the packages of the earlier installation by normalized name, except for pip."""
-        return {name: version for name, version in self.record.venv_versions.items() if name != 'pip'}
-
-    @property
-    def missing(self) -> List[Stage]:
-        """The stages that the earlier installation doesn't have, or not with these requirements."""
-        return [stage for stage in self.stages if stage.record not in self.record.stages]
+        # versions of the packages of the earlier installation by normalized name
+        self.packages = {name: version for name, version in self.record.venv_versions.items() if name != 'pip'}
+        # stages that the earlier installation doesn't have, or not with these requirements
+        self.missing = [stage for stage in stages if stage.record not in self.record.stages]
 
     def is_possible(self, image: str, venv_name: str) -> bool:
         """Return whether a new installation with this image and this venv can start from the earlier user software."""
@@ -282,7 +281,7 @@ class Reuse:
         return True
 
 
-def added_lines(before: Optional[Dict[str, Any]], stage: Stage) -> Optional[List[str]]:
+def added_lines(before: Optional[Properties], stage: Stage) -> Optional[List[str]]:
     """Return the lines that a stage has in addition to a recorded one, if any; None if anything else is different."""
     if before is None:
         return stage.requirement_list

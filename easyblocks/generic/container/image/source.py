@@ -136,8 +136,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def source_name(source: Any) -> Any:
-    """Return the file name of an item of 'sources', which may be a string, a tuple or a dictionary."""
+def source_name(source: object) -> Optional[str]:
+    """Return the file name of an item of 'sources': a string, a tuple or a dictionary; None if it is anything else."""
     if isinstance(source, dict):
-        return source.get('filename') or source.get('download_filename')
-    return source[0] if isinstance(source, (list, tuple)) and source else source
+        source = source.get('filename') or source.get('download_filename')
+    elif isinstance(source, (list, tuple)) and source:
+        source = source[0]
+    return source if isinstance(source, str) else None

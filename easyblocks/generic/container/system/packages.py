@@ -72,7 +72,7 @@ class Changes(NamedTuple):
 class SystemPackages:
     """The easyconfig parameter 'system_packages': names, and packages of the image that may be upgraded."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         """Store the value, a list of names or a dictionary."""
         settings = value if isinstance(value, dict) else {'packages': value}
         self.names: Any = settings.get('packages')
