@@ -18,8 +18,9 @@ from easybuild.easyblocks import generic
 if os.path.dirname(os.path.realpath(__file__)) not in generic.__path__[:2]:
     generic.__path__.insert(1, os.path.dirname(os.path.realpath(__file__)))
 
-from .container import texts
+from .container import build, texts
 from .container.aliases import other_name, update_modulerc
+from .container.build import Build
 from .container.record import lockfile
 from .container.credentials import Credentials
 from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
@@ -31,15 +32,14 @@ from .container.install import JUPYTER, check_files, copy_readable, install_kern
 from .container.install import install_wrappers, open_to_readers, wrapped_programs
 from .container.masks import Masks
 from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, program
-from .container.modulerc import KNOWN_VARIABLE, aliases_of, date_in, installed_meanwhile, lock, names_of_others
-from .container.modulerc import without_dot
+from .container.modulerc import aliases_of, lock
+from .container.names import check_names
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record.installation import InstallRecord, correct_binds, versions_used
-from .container.pip import PIP_CACHE, STAGES
-from .container.reinstall import OutdatedError, Reinstall, ignored_signals, remove_replaced
+from .container.reinstall import Reinstall, ignored_signals
 from .container.remedies import nevertheless
-from .container.runtime import FOLDERS, Container, Runtime, existing_sources, named_variables, runtime_variables
+from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, constant, path_lines, variable_lines, write_settings
 from .container.record.lockfile import IMAGE_CENTRAL, LAYER
 from .container.image.installed import InstalledImage, InstalledImages
@@ -47,13 +47,12 @@ from .container.spec import SET_ENVIRONMENT, ContainerSpec
 from .container.system.packages import CHECK_VARIABLE, REPORT, SystemPackages
 from .container.tables import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.trial import TrialResult, try_out
-from .container.usersoftware import DIRECTORY
-from .container.venv import REUSE_VARIABLE, Venv
+from .container.venv import REUSE_VARIABLE
 from .container.written import printable
 from easybuild.framework.easyblock import INSTALL_STEP, POSTPROC_STEP, EasyBlock, StopException
 from easybuild.framework.easyconfig.default import CUSTOM
-from easybuild.framework.easyconfig.easyconfig import letter_dir_for
-from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_msg, print_warning
+from easybuild.framework.easyconfig.easyconfig import EasyConfig, letter_dir_for
+from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
 from easybuild.tools.filetools import copy_file, write_file
 from easybuild.tools.modules import Lmod
@@ -75,11 +74,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     """
 
     SPEC = ContainerSpec
-    # made by steps, each before those that need it
-    masks: Masks
-    system: SystemPackages
-    container: Container
-    probe: ImageProbe
+    BUILD = Build
 
     @classmethod
     def extra_options(cls, extra_vars: Optional[Dict[str, List[Any]]] = None) -> Dict[str, List[Any]]:
@@ -88,10 +83,10 @@ class ContainerInstall(Reinstall, EasyBlock):
         options.update((name, [one.default, one.text, CUSTOM]) for name, one in cls.SPEC.PARAMETERS.items())
         return options
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, ec: EasyConfig, logfile: Optional[str] = None) -> None:
         """Check the parameters, before the machine and the image are looked at."""
         refuse_old_easybuild()
-        super().__init__(*args, **kwargs)
+        super().__init__(ec, logfile)
         with exit_status(EasyBuildExit.EASYCONFIG_ERROR):
             check_easyconfig(self.cfg)
             with self.cfg.allow_unresolved_templates():
@@ -102,10 +97,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.known_image: Optional[Image] = None
         # of the installation that is there, with --module-only and --sanity-check-only
         self.existing_record: Optional[InstallRecord] = None
-        # made by steps
-        self.venv: Optional[Venv] = None
-        self.image_file: Optional[OpenImage] = None
-        self.all_programs: Optional[List[str]] = None
+        self.build = self.BUILD()
         # without EasyBuild's CPATH, LIBRARY_PATH ...: nothing on the host compiles against a container or links with it
         set_search_paths(self.module_load_environment, **SEARCH_PATHS)
 
@@ -152,35 +144,13 @@ class ContainerInstall(Reinstall, EasyBlock):
         except StopException:
             raise
         except BaseException:
-            with ignored_signals():
-                self.clean_build(step)
+            if self.builddir and build_option('cleanup_builddir') and not self.dry_run:
+                with ignored_signals():
+                    build.clean(self.builddir, step == INSTALL_STEP, self.is_check())
             raise
         if step == POSTPROC_STEP:
             self.record_files()
         return done
-
-    def clean_build(self, step: str) -> None:
-        """
-        Remove the user software in the build directory, and what programs in the container have left there.
-
-        What pip has printed stays, and so does user software that is complete, but wasn't packed (S002-50).
-        """
-        if self.dry_run or not self.builddir or not build_option('cleanup_builddir'):
-            return
-        user_software = os.path.join(self.builddir, DIRECTORY)
-        names = [PIP_CACHE, LAYER, *FOLDERS]
-        if os.path.isdir(user_software):
-            if step == INSTALL_STEP:
-                print_msg("user software is complete, but not installed; it stays in %s until you remove it or install "
-                          "again", user_software, log=self.log)
-            else:
-                names.append(DIRECTORY)
-                # nothing stays of a check
-                if not self.is_check():
-                    print_msg("the user software of this attempt is removed; what pip has printed is in %s",
-                              os.path.join(self.builddir, STAGES), log=self.log)
-        for name in names:
-            remove_replaced(os.path.join(self.builddir, name))
 
     def record_files(self) -> None:
         """Record the files that are there now: they are no changes by users."""
@@ -189,11 +159,9 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     # --- steps, in EasyBuild's order
 
-    def fetch_step(self, *args: Any, **kwargs: Any) -> None:
+    def fetch_step(self, skip_checksums: bool = False) -> None:
         """Find the image, or fetch it, and find all other required files."""
         check_one_source(self.cfg['sources'])
-        # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
-        kwargs['skip_checksums'] = True
         # searched after the directory of the easyconfig
         self.robot_path = list(self.robot_path or []) + self.spec.central_directories()
         instructions = self.cfg['download_instructions']
@@ -208,7 +176,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             changed.update(sources=[path], checksums=[image.wanted.checksum] if image.wanted.checksum else [])
         with with_parameters(self.cfg, **changed), \
                 with_build_option('force_download', None if path else build_option('force_download')):
-            super().fetch_step(*args, **kwargs)
+            # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
+            super().fetch_step(skip_checksums=True)
         for name in self.needed_files():
             # the easyconfig's download instructions are for the image
             self.obtain_file(name, download_instructions='')
@@ -257,7 +226,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def extract_step(self) -> None:
         """Open the image; there is nothing to unpack."""
         if not self.dry_run:
-            self.image_file = OpenImage(self.src[0]['path'])
+            self.build.image_file = OpenImage(self.src[0]['path'])
 
     # no type hints of the arguments: easybuild-easyblocks has a test that looks for this text
     def prepare_step(self, *args, **kwargs) -> None:
@@ -265,8 +234,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         super().prepare_step(*args, **kwargs)
         # now templates are resolved
         self.SPEC.check(self.SPEC.values_in(self.cfg), self.tcl_in_lmod)
-        self.masks = Masks(self.spec.masked_paths)
-        self.system = SystemPackages(self.spec.system_packages)
+        self.build.masks = Masks(self.spec.masked_paths)
+        self.build.system = SystemPackages(self.spec.system_packages)
         for text in self.spec.all_warnings:
             self.warn(text)
         keep_out_of_report(self.private_variables())
@@ -279,93 +248,76 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.keep(os.path.join(self.installdir, MODULE_CONF))
             self.write_settings()
             return
-        if not self.image_file:
+        if not self.build.image_file:
             raise EasyBuildError("A container can't be installed in part, as with eb --skip: use `eb --rebuild` "
                                  "without it, or `eb --module-only --rebuild` to write the module only.")
         if self.spec.signature_keys:
             # before anything in it is run or copied (R-04)
             keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
-            self.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
+            self.build.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
         self.check_renaming()
         binds, optional_binds = self.spec.current_binds()
-        self.container = Container(Runtime(), self.image_file.path, self.builddir,
-                                   dict(self.spec.container_environment, **self.spec.image_environment),
-                                   self.spec.image_search_path, binds, optional_binds)
+        variables = dict(self.spec.container_environment, **self.spec.image_environment)
+        self.build.container = Container(Runtime(), self.build.image_file.path, self.builddir, variables,
+                                         self.spec.image_search_path, binds, optional_binds)
 
     def private_variables(self) -> List[str]:
         """Return variables that may have secrets: credentials, and what the caller names for installations."""
         return Credentials.find_variables(self.initial_environ) + named_variables(self.initial_environ)
 
     def check_names(self, is_done: bool = False) -> None:
-        """
-        Raise EasyBuildError if the module would take the alias of another one, or leave out what another one has.
-
-        `is_done`: whether the new installation is complete, so that what is known of the earlier one doesn't hold.
-        """
-        folder, module = os.path.dirname(self.mod_filepath), self.short_mod_name
-        for alias, other in names_of_others(folder, module, self.spec.aliases):
-            raise EasyBuildError(
-                "%s is a name of %s, which is installed: remove '%s' from 'aliases' of this easyconfig. If this module "
-                "replaces that one, remove that one first, or add its version to 'aliases', too ('%s')",
-                os.path.join(os.path.dirname(module), alias), other, alias, without_dot(other))
-        known = json.loads(os.environ.get(KNOWN_VARIABLE, 'null'))
-        if known is None:
-            return
-        undated = [alias for alias in self.spec.aliases if date_in(without_dot(module), alias) is not None]
-        version = installed_meanwhile(folder, undated, known, but=without_dot(module) if is_done else '')
-        if version:
-            raise OutdatedError(
-                "Meanwhile, another command has installed %s. This module would come after it, without that one's "
-                "changes, so it isn't installed. Run the command again: it begins with what is there now",
-                os.path.join(os.path.dirname(module), version))
+        """Refuse names of other modules; `is_done`: whether the new installation is complete."""
+        check_names(os.path.dirname(self.mod_filepath), self.short_mod_name, self.spec.aliases, is_done)
 
     def configure_step(self) -> None:
         """Start the image, and decide what depends on its contents: masks, host libraries."""
         if self.dry_run:
             dry_run_msg("Starting the image %s once\n" % self.spec.image_name)
-            if self.system:
-                dry_run_msg("Adding packages of its system: %s\n" % ', '.join(self.system.names))
+            if self.build.system:
+                dry_run_msg("Adding packages of its system: %s\n" % ', '.join(self.build.system.names))
             return
-        if self.system:
+        if self.build.system:
             self.add_system_packages()
-        if self.masks:
-            self.masks.apply(self.container)
+        if self.build.masks:
+            self.build.masks.apply(self.build.container)
         # fails for truncated files and files of another type
-        venv = self.venv
-        self.probe = ImageProbe.inspect(self.container, self.spec.image_name, venv.creation_command() if venv else [],
-                                        [venv.bind()] if venv else [])
+        self.build.probe = self.inspect_image()
         self.leave_out_constraints()
         # without a name, $WITH_CONDA of the image decides which one is activated by hand
         if self.spec.init == INIT_CONDA_INJECTED or (self.spec.init in INIT_CONDA and self.cfg['conda_env']):
-            self.warn(self.probe.check_environment(self.spec.conda_prefix, bool(self.spec.venv)))
+            self.warn(self.build.probe.check_environment(self.spec.conda_prefix, bool(self.spec.venv)))
         if self.spec.has_python:
-            self.probe.check(bool(self.spec.venv))
-        wrong = self.probe.wrong_packages(self.spec.image_packages)
+            self.build.probe.check(bool(self.spec.venv))
+        wrong = self.build.probe.wrong_packages(self.spec.image_packages)
         if wrong:
             # like a failing test: eb --ignore-test-failure goes on
             self.report_test_failure(wrong)
         if self.spec.entry_point:
             self.record.entry_point_environment = entry_point_environment(
-                self.container, self.spec.entry_point, self.tcl_in_lmod)
-        self.record.library_binds = wanted_libraries(self.container, self.spec.library_binds)
-        self.container.optional_binds += self.record.library_binds
+                self.build.container, self.spec.entry_point, self.tcl_in_lmod)
+        self.record.library_binds = wanted_libraries(self.build.container, self.spec.library_binds)
+        self.build.container.optional_binds += self.record.library_binds
+
+    def inspect_image(self) -> ImageProbe:
+        """Start the image, and return what is in it. Derived easyblocks override this."""
+        return ImageProbe.inspect(self.build.container, self.spec.image_name)
 
     def leave_out_constraints(self) -> None:
         """Let pip and uv use the constraints of this installation alone, not those of the image, too (K-04)."""
-        constraints = self.record.image_constraints = self.probe.constraints
+        constraints = self.record.image_constraints = self.build.probe.constraints
         for name, files in sorted(constraints.items()):
             trace_msg("the image sets %s=%s, which is not used" % (name, files))
-        self.container.variables.update(dict.fromkeys(constraints, ''))
+        self.build.container.variables.update(dict.fromkeys(constraints, ''))
 
     def add_system_packages(self) -> None:
         """Add packages of the image's system as a layer, which all that follows sees (V-04)."""
         target = os.path.join(self.builddir, LAYER)
-        changed = os.environ.get(REUSE_VARIABLE)
-        layer = self.system.kept(InstalledImage(changed), self.container.image, target) if changed else None
+        changed, system = os.environ.get(REUSE_VARIABLE), self.build.system
+        layer = system.kept(InstalledImage(changed), self.build.container.image, target) if changed else None
         if not layer:
-            layer = self.system.add(self.container, target, only_check=self.only_checks_system())
+            layer = system.add(self.build.container, target, only_check=self.only_checks_system())
         if layer.sha256:
-            self.container.overlays.append(target)
+            self.build.container.overlays.append(target)
         self.record.system_layer = layer
         # for `ebsif extend --check`
         write_file(os.path.join(self.builddir, REPORT), json.dumps(layer.content))
@@ -387,13 +339,13 @@ class ContainerInstall(Reinstall, EasyBlock):
         earlier = InstalledImage(self.final_installdir).record.easyconfig if self.is_own_copy else None
         self.record.easyconfig = earlier or os.path.realpath(self.cfg.path)
         self.record.made_from = self.find_made_from()
-        self.record.masks = self.masks.record
-        self.record.optional_binds = existing_sources(self.container.optional_binds)
-        packages = self.probe.packages
-        self.warn(packages.warning)
+        self.record.masks = self.build.masks.record
+        self.record.optional_binds = existing_sources(self.build.container.optional_binds)
+        packages = self.build.probe.packages
+        self.warn(packages.warning())
         self.record.image_packages = packages.pins
-        vars(self.record).update(self.probe.inventory)
-        self.record.versions = versions_used(self.container.runtime.version())
+        vars(self.record).update(self.build.probe.inventory)
+        self.record.versions = versions_used(self.build.container.runtime.version())
 
     def find_made_from(self) -> Optional[str]:
         """Return the module of which this one is a change; of one that is installed again, what it was made from."""
@@ -418,7 +370,7 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def try_out(self, programs: List[str]) -> TrialResult:
         """Start programs in the container. Derived easyblocks extend this."""
-        return try_out(self.container.run, programs)
+        return try_out(self.build.container.run, programs)
 
     def failed_imports(self, trial: TrialResult) -> List[str]:
         """Return which packages can't be imported. Derived easyblocks extend this."""
@@ -433,10 +385,10 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.spec.has_python:
             install_kernel(self.installdir, self.short_mod_name)
         # else the step 'prepare' stops
-        assert self.image_file
+        assert self.build.image_file
         image = self.find_image()
-        self.record.image = image.install(self.image_file, self.src[0]['path'], self.installdir)
-        self.record.image.labels = self.probe.labels
+        self.record.image = image.install(self.build.image_file, self.src[0]['path'], self.installdir)
+        self.record.image.labels = self.build.probe.labels
         stale = image.stale_modules(self.record.image.sha256 or '')
         if stale:
             self.warn("The image differs from that of the earlier installation, which these modules use without a copy "
@@ -454,7 +406,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.record.system_layer.sha256:
             self.record.system_layer.image = self.record.image.sha256
             copy_readable(os.path.join(self.builddir, LAYER), os.path.join(self.installdir, LAYER))
-        self.masks.install(self.builddir, self.installdir)
+        self.build.masks.install(self.builddir, self.installdir)
         for name in self.spec.definition_files:
             target = os.path.join(self.installdir, 'share', 'docker-defs', os.path.basename(name))
             copy_file(self.obtain_file(name), target)
@@ -471,9 +423,9 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     def wrappers(self) -> List[str]:
         """Return the names of the wrappers that the easyconfig asks for."""
-        if self.all_programs is None:
-            self.all_programs = self.programs() if self.spec.wraps_all else []
-        return sorted(set(self.spec.wrapped + self.all_programs))
+        if self.build.programs is None:
+            self.build.programs = self.programs() if self.spec.wraps_all else []
+        return sorted(set(self.spec.wrapped + self.build.programs))
 
     def programs(self) -> List[str]:
         """Programs that 'all' stands for. Derived easyblocks override this."""
@@ -499,7 +451,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         kwargs.setdefault('custom_commands', [self.spec.check_command])
         super().sanity_check_step(*args, **kwargs)
 
-    def sanity_check_rpath(self, *args: Any, **kwargs: Any) -> List[str]:
+    def sanity_check_rpath(self, *_: object, **__: object) -> List[str]:
         """Skip the RPATH check: binaries in an image are linked for that image."""
         self.log.info("Skipping the RPATH sanity check for a container image")
         return []
@@ -532,23 +484,23 @@ class ContainerInstall(Reinstall, EasyBlock):
                              whatis=list(map(texts.without_templates, whatis))):
             return beginning(self.module_generator.SYNTAX) + super().make_module_description()
 
-    def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:
+    def make_extension_list(self, formatted: bool = True) -> List[Tuple[str, str]]:
         """Add the packages in the container, as (name, version), so that `module spider PACKAGE` finds the module."""
-        return super().make_extension_list(*args, **kwargs) + self.module_file().listed_packages
+        return super().make_extension_list(formatted) + self.module_file().listed_packages
 
-    def make_module_dep(self, *args: Any, **kwargs: Any) -> str:
+    def make_module_dep(self, unload_info: Optional[Dict[str, List[str]]] = None) -> str:
         """Add the modules that conflict with this one to the dependencies."""
         # EasyBuild has no method for a conflict with another module
         statement = 'conflict("%s")\n' if self.module_generator.SYNTAX == 'Lua' else 'conflict %s\n'
-        return super().make_module_dep(*args, **kwargs) + ''.join(statement % name for name in self.spec.conflicts)
+        return super().make_module_dep(unload_info) + ''.join(statement % name for name in self.spec.conflicts)
 
-    def make_module_extra(self, *args: Any, **kwargs: Any) -> str:
+    def make_module_extra(self, altroot: Optional[str] = None, altversion: Optional[str] = None) -> str:
         """Add the program that sets up the container, and the list of packages."""
         # the program sets constants, of which EasyBuild's statements would expand some
         others = {name: value for name, value in self.cfg.get_ref('modextravars').items()
                   if constant(value, not self.tcl_in_lmod) is None}
         with with_parameters(self.cfg, modextravars=others):
-            extra = super().make_module_extra(*args, **kwargs)
+            extra = super().make_module_extra(altroot, altversion)
         # in EBEXTSLIST<NAME>; with 'extension_name' or 'exts_list', EasyBuild writes them itself
         listed = self.make_extension_list() and not self.cfg.get('extension_name')
         packages = '\n' + self.make_module_extra_extensions() if listed else ''
@@ -587,12 +539,12 @@ class ContainerInstall(Reinstall, EasyBlock):
         lines += path_lines(self.installdir, SEARCH_PATHS, self.cfg['modextrapaths'])
         self.warn(write_settings(self.installdir, lines))
 
-    def permissions_step(self, *args: Any, **kwargs: Any) -> None:
+    def permissions_step(self) -> None:
         """Set permissions as EasyBuild does, but don't extend access to a restricted image."""
         image = os.path.join(self.installdir, self.spec.image_name)
         has_copy = os.path.isfile(image)
         before = os.stat(image).st_mode if has_copy else 0
-        super().permissions_step(*args, **kwargs)
+        super().permissions_step()
         if has_copy:
             group = stat.S_IRWXG if self.group or build_option('group_writable_installdir') else 0
             closed = (stat.S_IRWXG | stat.S_IRWXO) & ~(before | group)

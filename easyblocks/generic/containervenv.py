@@ -11,17 +11,19 @@ import contextlib
 import functools
 import os
 import stat
-from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
+from typing import Dict, Iterator, List, Optional, Tuple, cast
 
 # first, because with --include-easyblocks it makes the package 'container' known
 from .containerinstall import ContainerInstall
 
 from .container.record import lockfile
+from .container.build import VenvBuild
 from .container.framework import EasyBuildExit, RunShellCmdError
 from .container.copying import copy_hashed
 from .container.packages import Packages, gpu_of, pip_version
 from .container.pip import Pip
 from .container.install import NEEDED_ON_HOST, commands_of_host, set_mode, write_readable
+from .container.probe import ImageProbe
 from .container.record.installation import InstallRecord
 from .container.requirements import lock_of, squashfs_of
 from .container.runtime import host_variables
@@ -32,6 +34,7 @@ from .container.trial import TrialResult, try_out
 from .container.usersoftware import DIRECTORY, SQUASHFS, UserSoftware
 from .container.usersoftware import set_file_times, share_files
 from .container.venv import Reuse, Venv
+from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg
 from easybuild.tools.config import build_option
 from easybuild.tools.environment import restore_env
@@ -56,21 +59,14 @@ class ContainerVenv(ContainerInstall):
 
     SPEC = VenvSpec
     has_user_software = True
-    # made by steps, each before those that need it; without the step 'configure', there is no venv
-    venv: Venv
-    pip: Pip
-    installed_packages: Packages
+    BUILD = VenvBuild
+    build: VenvBuild
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, ec: EasyConfig, logfile: Optional[str] = None) -> None:
         """Start without knowledge of the image."""
-        super().__init__(*args, **kwargs)
+        super().__init__(ec, logfile)
         self.record_to_repeat: Optional[InstallRecord] = None
-        self.squashfs_to_take: Optional[str] = None
         self.current_pins: Optional[List[str]] = None
-        # versions of the packages of an earlier installation that were taken as they are, by normalized name
-        self.kept_packages: Dict[str, str] = {}
-        # programs of the packages that were asked for
-        self.asked_programs: List[str] = []
 
     @property
     def spec(self) -> VenvSpec:
@@ -121,9 +117,9 @@ class ContainerVenv(ContainerInstall):
 
     # --- steps
 
-    def fetch_step(self, *args: Any, **kwargs: Any) -> None:
+    def fetch_step(self, skip_checksums: bool = False) -> None:
         """Also check for the local files that requirements name."""
-        super().fetch_step(*args, **kwargs)
+        super().fetch_step(skip_checksums)
         self.fetch_squashfs()
         for stage in self.stages_for_pip():
             for path in stage.local_paths():
@@ -136,15 +132,15 @@ class ContainerVenv(ContainerInstall):
         name = squashfs_of(self.spec.requirements)
         if not name or build_option('module_only'):
             return
-        self.squashfs_to_take = self.obtain_or_keep(name, SQUASHFS)
-        self.check_squashfs(compute_checksum(self.squashfs_to_take, CHECKSUM_TYPE_SHA256))
+        self.build.squashfs = self.obtain_or_keep(name, SQUASHFS)
+        self.check_squashfs(compute_checksum(self.build.squashfs, CHECKSUM_TYPE_SHA256))
 
     def check_squashfs(self, found: str) -> None:
         """Compare the SHA256 of the SquashFS file that becomes user software with the lock."""
         wanted = (self.find_repeated() or InstallRecord()).user_software.get(SQUASHFS)
         if found != wanted:
             raise EasyBuildError("%s is not the user software of the lock: its SHA256 is %s, in the lock it is %s. Get "
-                                 "both files again.", self.squashfs_to_take, found, wanted,
+                                 "both files again.", self.build.squashfs, found, wanted,
                                  exit_code=EasyBuildExit.FAIL_CHECKSUM)
 
     def needed_files(self) -> List[str]:
@@ -182,14 +178,13 @@ class ContainerVenv(ContainerInstall):
                                  "--job-backend=Slurm ...`, or `ebsif job --install EASYCONFIG` with the settings of "
                                  "your site. (On your own machine: %s=1 eb ...)", heavy[0], HEAVY_HERE_VARIABLE)
 
-    def configure_step(self) -> None:
+    def inspect_image(self) -> ImageProbe:
         """Also create the venv, in the container in which the image is inspected."""
-        if not self.dry_run:
-            # bound at /user-software during the installation
-            folder = os.path.join(self.builddir, DIRECTORY)
-            mkdir(folder, parents=True)
-            self.venv = Venv(self.container, folder, self.spec.venv)
-        super().configure_step()
+        # bound at /user-software during the installation
+        folder = os.path.join(self.builddir, DIRECTORY)
+        mkdir(folder, parents=True)
+        venv = self.build.venv = Venv(self.build.container, folder, self.spec.venv)
+        return ImageProbe.inspect(self.build.container, self.spec.image_name, venv.creation_command(), [venv.bind()])
 
     def only_checks_system(self) -> bool:
         """Return whether a check needs no packages of the system, on which stages may be built."""
@@ -201,31 +196,31 @@ class ContainerVenv(ContainerInstall):
         if self.dry_run:
             self.show_build()
             return
-        image_packages, repeated = self.probe.packages, self.find_repeated()
+        image_packages, repeated = self.build.probe.packages, self.find_repeated()
         if repeated:
-            repeated.check_repeatable(image_packages.pins, with_files=not self.squashfs_to_take)
-        self.log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *self.probe.other)
-        packages = self.venv.make(image_packages, self.probe.other)
+            repeated.check_repeatable(image_packages.pins, with_files=not self.build.squashfs)
+        self.log.info("Creating the venv ended with exit status %s and this output:\n%s\n%s", *self.build.probe.other)
+        packages = self.build.venv.make(image_packages, self.build.probe.other)
         # a venv may have a pip of its own; what ensurepip adds to it (with old Pythons setuptools) may change, too
         image = packages.select(lambda name: name != 'pip' and packages[name] == image_packages.get(name))
         pins = repeated.pins if repeated else lockfile.versions_in(self.spec.constraints)
-        self.pip = pip = Pip(self.venv, self.builddir, image, pins, self.spec.keep_packages)
+        self.build.pip = pip = Pip(self.build.venv, self.builddir, image, pins, self.spec.keep_packages)
         for text in find_mistakes(self.stages_for_pip(), image_packages, pip_version(packages)):
             self.warn(text)
         packages, missing = self.start_user_software(pip, pins, packages)
         for stage in missing:
             packages = self.install_stage(pip, stage, packages, is_last=stage is missing[-1])
-        self.installed_packages = packages
+        self.build.packages = packages
         if set(packages.left_out) - set(image_packages.left_out):
-            self.warn(packages.warning)
-        self.asked_programs = self.commands_of_packages(packages)
+            self.warn(packages.warning())
+        self.build.asked_programs = self.commands_of_packages(packages)
         self.record_user_software(pip, packages)
         for text in self.record.replacements:
             self.warn(text)
 
     def commands_of_packages(self, packages: Packages) -> List[str]:
         """Return the programs of what was asked for that become commands; say which don't because the host has them."""
-        found = self.venv.asked_programs(packages)
+        found = self.build.venv.asked_programs(packages)
         left_out = [name for name in commands_of_host(found) if name not in self.spec.wrapped]
         if left_out:
             self.warn("These programs of packages don't become commands of the module, because this machine has "
@@ -236,8 +231,8 @@ class ContainerVenv(ContainerInstall):
     def show_build(self) -> None:
         """Show what ``build_step`` would do."""
         dry_run_msg("Making the venv %s in the container\n" % self.spec.venv)
-        if self.squashfs_to_take:
-            dry_run_msg("Taking user software from %s\n" % self.squashfs_to_take)
+        if self.build.squashfs:
+            dry_run_msg("Taking user software from %s\n" % self.build.squashfs)
         for stage in self.stages_for_pip():
             dry_run_msg("Installing stage '%s' with pip:\n%s" % (stage.name, stage.requirements))
 
@@ -249,27 +244,27 @@ class ContainerVenv(ContainerInstall):
         Return what is installed, and the stages that are left to pip. ``pins`` are versions that pip may install, by
         name; ``packages`` is what is installed in the empty venv.
         """
-        taken, missing = self.squashfs_to_take, self.stages_for_pip()
+        taken, missing = self.build.squashfs, self.stages_for_pip()
         if taken:
             trace_msg("taking the user software of the lock from %s" % os.path.basename(taken))
-            self.venv.unpack(taken)
+            self.build.venv.unpack(taken)
             pip.artifacts.update((self.find_repeated() or InstallRecord()).artifacts)
-            return self.venv.packages(), missing
+            return self.build.venv.packages(), missing
         reuse = Reuse(self.stages(), pins, self.record.system_layer.requested)
-        if pip.fill or not reuse.is_possible(self.container.image, self.spec.venv_name):
+        if pip.fill or not reuse.is_possible(self.build.container.image, self.spec.venv_name):
             return packages, missing
-        self.venv.unpack(reuse.squashfs)
+        self.build.venv.unpack(reuse.squashfs)
         trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(reuse.packages)))
         pip.artifacts.update(reuse.artifacts)
-        self.kept_packages = reuse.packages
-        return self.venv.packages(), reuse.missing
+        self.build.kept_packages = reuse.packages
+        return self.build.venv.packages(), reuse.missing
 
     def record_user_software(self, pip: Pip, packages: Packages) -> None:
         """Record what was installed (Packages), and how."""
-        self.record.versions.update(pip=pip_version(packages), python=self.probe.python['version'])
+        self.record.versions.update(pip=pip_version(packages), python=self.build.probe.python['version'])
         self.record.artifacts = pip.artifacts
         self.record.venv_name = self.spec.venv_name
-        self.record.venv_environment = self.venv.environment
+        self.record.venv_environment = self.build.venv.environment
         self.record.stages = [stage.record for stage in self.stages()]
         self.record.venv_packages = packages.select(packages.in_user_software).pins
         self.record.replaced = packages.replaced_in(pip.image)
@@ -309,13 +304,13 @@ class ContainerVenv(ContainerInstall):
 
     def try_out(self, programs: List[str]) -> TrialResult:
         """Also import what was asked for, in the same container."""
-        packages = self.installed_packages
+        packages = self.build.packages
         # those that stay as they are were imported when they were installed
-        request = self.pip.asked_for(self.stages(), packages, self.kept_packages)
+        request = self.build.pip.asked_for(self.stages(), packages, self.build.kept_packages)
         if request.names:
             trace_msg("importing %s" % ', '.join(request.names))
-        run = functools.partial(self.pip.run_active, self.stages_for_pip())
-        return try_out(run, programs, self.venv.python, request if request.names or request.older else None,
+        run = functools.partial(self.build.pip.run_active, self.stages_for_pip())
+        return try_out(run, programs, self.build.venv.python, request if request.names or request.older else None,
                        gpu_of(packages, self.spec.gpu) or '')
 
     def failed_imports(self, trial: TrialResult) -> List[str]:
@@ -330,22 +325,22 @@ class ContainerVenv(ContainerInstall):
             dry_run_msg("Installing user software as %s\n" % (target + '.squashfs' if stages else target))
             return
         group_writes = bool(build_option('group_writable_installdir'))
-        if self.squashfs_to_take:
+        if self.build.squashfs:
             # it may have changed meanwhile
-            with open(self.squashfs_to_take, 'rb') as squashfs:
+            with open(self.build.squashfs, 'rb') as squashfs:
                 self.check_squashfs(copy_hashed(squashfs, target + '.squashfs', self.spec.lustre_striping))
             set_mode(target + '.squashfs', 0o644)
         elif stages:
-            self.venv.compile_bytecode(self.cfg.parallel)
-            share_files(self.venv.folder, group_writes)
+            self.build.venv.compile_bytecode(self.cfg.parallel)
+            share_files(self.build.venv.folder, group_writes)
             self.squash()
         else:
-            set_file_times(self.venv.folder)
-            share_files(self.venv.folder, group_writes)
-            copy_dir(self.venv.folder, target, symlinks=True)
+            set_file_times(self.build.venv.folder)
+            share_files(self.build.venv.folder, group_writes)
+            copy_dir(self.build.venv.folder, target, symlinks=True)
             # copying the mode drops the set-gid bit inherited from the parent directory
             share_files(target, group_writes, set_gid=bool(os.stat(self.installdir).st_mode & stat.S_ISGID))
-        constraints = self.pip.user_constraints()
+        constraints = self.build.pip.user_constraints()
         overrides = ["%s ; python_version < '0'" % line.split('==')[0] for line in constraints]
         for name, lines in ((CONSTRAINTS, constraints), (OVERRIDES, overrides)):
             write_readable(os.path.join(self.installdir, name), ''.join(line + '\n' for line in lines))
@@ -361,34 +356,34 @@ class ContainerVenv(ContainerInstall):
         It does if its venv is where the module expects it, with the same Python, and sees all packages that the new one
         sees. A directory gets what we add to a venv; a SquashFS file stays as it is.
         """
+        venv = self.build.venv
         path = next(before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present())
         try:
-            packages = Venv(self.container, path, self.venv.path, self.venv.environment).packages() if self.venv \
-                else Packages()
+            packages = Venv(venv.container, path, venv.path, venv.environment).packages()
         except (EasyBuildError, RunShellCmdError):
             # another path of the venv, or its Python is not in this image
             return False
-        if not packages or packages.purelib != self.installed_packages.purelib or \
-                not set(self.installed_packages) <= set(packages):
+        if not packages or packages.purelib != self.build.packages.purelib or \
+                not set(self.build.packages) <= set(packages):
             return False
         now.take_over(before)
         if DIRECTORY in now.present():
-            self.venv.folder = now.path(DIRECTORY)
-            self.venv.add_hints(packages)
-            self.venv.add_pip()
-            self.venv.add_programs()
+            venv.folder = now.path(DIRECTORY)
+            venv.add_hints(packages)
+            venv.add_pip()
+            venv.add_programs()
         return True
 
     def squash(self) -> None:
         """Pack user software with make-squashfs, as users do."""
-        command = [os.path.join(self.installdir, 'bin', 'make-squashfs'), '-r', '-d', self.venv.folder,
+        command = [os.path.join(self.installdir, 'bin', 'make-squashfs'), '-r', '-d', self.build.venv.folder,
                    '-p', str(self.cfg.parallel)]
-        self.venv.squash(command, os.path.join(self.installdir, SQUASHFS))
+        self.build.venv.squash(command, os.path.join(self.installdir, SQUASHFS))
 
     def added_wrappers(self) -> List[str]:
         """Return the names of the programs of what was asked for, which become commands of the module (V-06)."""
-        return [name for name in self.asked_programs if name not in self.spec.commands]
+        return [name for name in self.build.asked_programs if name not in self.spec.commands]
 
     def programs(self) -> List[str]:
         """The programs of the venv, except programs that can't be wrappers."""
-        return [name for name in self.venv.programs() if name not in NEEDED_ON_HOST]
+        return [name for name in self.build.venv.programs() if name not in NEEDED_ON_HOST]

@@ -94,12 +94,12 @@ def test_how_a_conflict_is_explained():
     """V-02, V-03: each kept package with its reason; only what belongs to the machine needs --force."""
     reasons = {"numpy": "compiled", "sympy": "torch 2.7 needs sympy>=1.13.3"}
     text = Diagnosis("    The user requested sympy==1.12\n    The user requested (constraint) sympy>=1.13.3\n", "", (),
-                     reasons).text
+                     reasons).text()
     assert "sympy>=1.13.3 of the image (torch 2.7 needs sympy>=1.13.3) can't be replaced, but: you ask for " \
         "sympy==1.12." in text
     assert "\n    ebsif extend ... --replace sympy==1.12\n" in text
     text = Diagnosis("    x 1.0 depends on numpy<1\n    The user requested (constraint) numpy==2.4\n", "", (),
-                     reasons).text
+                     reasons).text()
     assert "numpy==2.4 of the image (compiled) can't be replaced, but: x 1.0 needs numpy<1." in text
     assert "\n    ebsif extend ... --replace numpy==VERSION --force\n" in text
 
@@ -131,7 +131,7 @@ def test_only_what_matters_of_a_conflict():
     """
     asked = {}
     text = Diagnosis(CONFLICT, reasons={"numpy": "compiled", "torch": "built for this machine (+cpu)"},
-                     newest=lambda wanted: asked.update(wanted) or {"numpy": "1.26.4", "markupsafe": "2.1.5"}).text
+                     newest=lambda wanted: asked.update(wanted) or {"numpy": "1.26.4", "markupsafe": "2.1.5"}).text()
     assert asked == {"numpy": "<2.0,>=1.17.3", "markupsafe": "~=2.0"}
     first, *ways = text.split("\n")
     assert first == (
@@ -145,15 +145,16 @@ def test_only_what_matters_of_a_conflict():
         "ebsif list --has 'markupsafe~=2.0' --has 'numpy<2.0,>=1.17.3' --has torch==2.9.1"]
     many = CONFLICT.replace("    The user requested torch==2.9.1", "".join(
         f"    package-{number} 1.0 depends on numpy<2\n" for number in range(100)))
-    assert re.search(r" needs numpy<2; and \d+ more\. Ask", Diagnosis(many).text)
+    assert re.search(r" needs numpy<2; and \d+ more\. Ask", Diagnosis(many).text())
 
 
 def test_requirements_that_contradict_each_other():
     """E-11, requirement-sets 1: what contradicts what is said, and nothing of the package that pip has read last."""
     found = Diagnosis("Collecting requests\n" + CONFLICT.replace("torch==2.9.1", "torch==2.0.0").replace(
         "    The user requested (constraint)", "    package 1 depends on"))
-    assert found.package == ""
-    assert found.text.startswith("the requirements contradict each other: you ask for torch==2.0.0; gradio 4.2.0 needs")
+    assert found.package() == ""
+    assert found.text().startswith(
+        "the requirements contradict each other: you ask for torch==2.0.0; gradio 4.2.0 needs")
 
 
 @pytest.mark.parametrize(("line", "expected"), [

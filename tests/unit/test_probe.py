@@ -135,7 +135,7 @@ def test_packages_whose_names_are_code():
     assert list(found) == ["numpy"]
     assert [need.on for need in found.needs] == ["c"] == found.compiled
     assert found.left_out == ['a"); os.execute("id 1', "b 1[exec id]", "c 1"]
-    assert Packages.from_listing(description(seen[:1])).warning == ""
+    assert Packages.from_listing(description(seen[:1])).warning() == ""
     record = Record(image_packages=['a"==1', "numpy==2.0"])
     assert ModuleFile(SimpleNamespace(listed_packages="all"), record, "x/1").listed_packages == [("numpy", "2.0")]
 

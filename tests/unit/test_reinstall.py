@@ -541,7 +541,7 @@ def test_files_that_can_not_be_kept(tmp_path):
 def test_directories_that_eb_does_not_need(monkeypatch):
     """E-13: eb --inject-checksums needs none, and works where this account can't create any."""
     called = []
-    monkeypatch.setattr(EasyBlock, "fetch_step", lambda _: called.append("fetch"))
+    monkeypatch.setattr(EasyBlock, "fetch_step", lambda *_: called.append("fetch"))
     monkeypatch.setattr(reinstall, "mkdir", lambda path, parents: called.append("create"))
     monkeypatch.setattr(reinstall, "install_path", str)
     easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
@@ -555,7 +555,7 @@ def test_directories_that_eb_does_not_need(monkeypatch):
 @pytest.mark.usefixtures("configuration")
 def test_what_is_fetched(tmp_path, monkeypatch):
     """G-12: the umask decides who may read what was downloaded; that of installations is another matter."""
-    monkeypatch.setattr(EasyBlock, "fetch_step", lambda _: (tmp_path / "source").touch())
+    monkeypatch.setattr(EasyBlock, "fetch_step", lambda *_: (tmp_path / "source").touch())
     easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
     easyblock.dry_run = True
     umask = os.umask(0o077)

@@ -347,7 +347,7 @@ def test_editable_directories_are_refused(line):
 )
 def test_pips_errors_are_explained(output, expected):
     """S000-08 (git), E9 (certificates), E-12 (hashes), V-05 (compilers); disk, quota, network, index, platform."""
-    text = Diagnosis(output).text
+    text = Diagnosis(output).text()
     assert expected in text if expected else text == ""
 
 
@@ -366,7 +366,7 @@ ERROR: No matching distribution found for x==1+cpu
      "'--find-links DIRECTORY'")])
 def test_the_host_that_can_not_be_reached(before, expected):
     """E-11, requirement-sets 4: it is named, and a mirror of the others isn't advised if these answer."""
-    assert Diagnosis(before + UNREACHABLE).text.startswith(expected)
+    assert Diagnosis(before + UNREACHABLE).text().startswith(expected)
 
 
 @pytest.mark.parametrize(("gpu", "expected"), [
@@ -374,7 +374,7 @@ def test_the_host_that_can_not_be_reached(before, expected):
     ("cuda", "Use a wheel of the package, or an image that has the compiler"), (None, "Use a wheel of the package")])
 def test_a_compiler_for_gpus(gpu, expected):
     """E-11, student 6: no package of the distribution has nvcc, and it doesn't help in an image without CUDA."""
-    text = Diagnosis("OSError: CUDA_HOME environment variable is not set.", gpu=gpu).text
+    text = Diagnosis("OSError: CUDA_HOME environment variable is not set.", gpu=gpu).text()
     assert expected in text and "--apt" not in text
 
 
@@ -420,24 +420,24 @@ def test_programs_that_an_image_invents(tmp_path):
     ("    The user requested torch==2\n    The user requested (constraint) torch==2.13.0+cpu", "")])
 def test_the_package_that_is_the_cause(error, package):
     """E-11: an explanation that names the cause isn't said to be about the last package that pip has read."""
-    assert Diagnosis(f"Collecting einops>=0.8 (from -r requirements.txt)\n{error}\n").package == package
+    assert Diagnosis(f"Collecting einops>=0.8 (from -r requirements.txt)\n{error}\n").package() == package
 
 
 def test_the_image_and_earlier_versions_are_told_apart():
     """E-03: packages of the image may be replaced on purpose, others get another version."""
     output = "    new 1.0 depends on hello>=2\n    The user requested (constraint) hello==1.0\n"
-    assert "hello==1.0 of the image can't be replaced, but: new 1.0 needs hello>=2." in Diagnosis(output).text
-    text = Diagnosis(output, pins={"hello"}).text
+    assert "hello==1.0 of the image can't be replaced, but: new 1.0 needs hello>=2." in Diagnosis(output).text()
+    text = Diagnosis(output, pins={"hello"}).text()
     assert "hello==1.0 is installed now and keeps its version" in text and "ebsif extend ... --add 'hello>=2'" in text
 
 
 def test_constraints_of_the_person_are_not_of_the_image():
     """57-h1.4: what a file of constraints (-c) keeps isn't in the image, and can't be replaced there."""
     output = "    The user requested mine==2\n    The user requested (constraint) mine==1\n"
-    text = Diagnosis(output, image={"numpy"}).text
+    text = Diagnosis(output, image={"numpy"}).text()
     assert text == "mine==1 is a constraint of the requirements (-c), but: you ask for mine==2. Change one of them"
     assert "hello==1.0 of the image can't be replaced" in Diagnosis(output.replace("mine==1", "hello==1.0").replace(
-        "mine==2", "hello==2"), image={"hello"}).text
+        "mine==2", "hello==2"), image={"hello"}).text()
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ def test_constraints_of_the_person_are_not_of_the_image():
 def test_a_library_for_other_gpu_software_is_explained(library, kind):
     """A wheel for another version of ROCm or CUDA: the error at import is explained."""
     output = f"ImportError: {library}: cannot open shared object file: No such file or directory"
-    text = Diagnosis(output).library
+    text = Diagnosis(output).library()
     assert (f"a version of {kind} that the image doesn't have (it needs {library})" in text) if kind else text == ""
 
 
@@ -475,7 +475,7 @@ def test_constraints_are_valid_for_pip():
     expected = [f"{name}=={version}" for name, version in packages if is_legal(name, version)]
     assert constraint_lines([*packages, ("a", None)]) == expected
     image = Packages(gpg=("gpg", "1.16.0-unknown", "/usr"), torch=("torch", "2.7.1+cpu", "/opt"))
-    assert image.constraints == ["torch==2.7.1+cpu"]
+    assert image.constraints() == ["torch==2.7.1+cpu"]
     # the record lists all of them
     assert image.pins == ["gpg==1.16.0-unknown", "torch==2.7.1+cpu"]
 

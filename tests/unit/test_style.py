@@ -39,11 +39,11 @@ def test_mypy():
 # what somebody may mistype in the easyblocks: the file, what is right, what is wrong
 MISSPELLED = [
     ("containerinstall.py", "spec.lustre_striping", "spec.lustre_stripping"),
-    ("containerinstall.py", "self.probe.wrong_packages(", "self.probe.wrong_package("),
+    ("containerinstall.py", "self.build.probe.wrong_packages(", "self.build.probe.wrong_package("),
     ("containerinstall.py", "self.initial_environ)", "self.initial_environment)"),
     ("containervenv.py", "self.final_installdir", "self.final_installdr"),
-    ("containervenv.py", "self.venv.compile_bytecode(", "self.venv.compile_byte("),
-    ("containervenv.py", "self.pip.user_constraints", "self.pip.user_constraint"),
+    ("containervenv.py", "self.build.venv.compile_bytecode(", "self.build.venv.compile_byte("),
+    ("containervenv.py", "self.build.pip.user_constraints", "self.build.pip.user_constraint"),
     ("containervenv.py", "self.spec.keep_packages", "self.spec.kept_packages"),
     ("container/reinstall.py", "self.mod_filepath", "self.module_filepath"),
     ("container/reinstall.py", "self.cfg.rawtxt", "self.cfg.raw_text"),

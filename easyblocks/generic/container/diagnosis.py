@@ -59,6 +59,14 @@ def allows(versions: str, version: str) -> Optional[bool]:
     return None
 
 
+def last_processed(output: str) -> str:
+    """Return the package that pip was processing last; empty if it says none."""
+    before = output.split('error: subprocess-exited-with-error')[0]
+    found = re.findall(r'^\s*(?:Collecting|Processing|Building wheels? for) (?:collected packages: )?(\S+)', before,
+                       re.MULTILINE)
+    return os.path.basename(found[-1].rstrip(',')) if found else ''
+
+
 class Diagnosis:
     """
     The cause of a failure of pip, found in its output with a table of messages and their meaning.
@@ -140,31 +148,41 @@ class Diagnosis:
         normalized names of the packages of the image; None if they aren't known.
         """
         self.output = output
-        self.log = log
         self.pins = pins
         self.reasons = reasons or {}
         self.gpu = gpu
         self.newest = newest
         self.image = image
+        # what to search for meanings: pip's log says why it found nothing
+        self.searched = output + (log if NOTHING_FOUND in output else '')
+        # the package that pip was processing last; empty if it says none
+        self.processed = last_processed(output)
+        # the module that the build of a package can't import; empty if pip failed otherwise
+        failed = re.search(r"error: (?:subprocess-exited-with-error|backend-unavailable).*", output, re.DOTALL)
+        self.missing_module = builds.missing_module(failed.group()) if failed else ''
+        # the constraints that take part in a conflict, as requirements, by normalized name
+        found = re.findall(r'The user requested \(constraint\) (\S+)', output)
+        self.protected = {normal_name(re.split('[=<>!~;]', one)[0]): one for one in sorted(set(found))}
+        # the requirements that take part, without those that the versions of the image meet
+        kept = {name: re.split('===?', one) for name, one in self.protected.items()}
+        self.asked = [one for one in dict.fromkeys(Asked(*groups) for groups in ASKED.findall(output))
+                      if len(kept.get(normal_name(one.on), ())) != 2
+                      or not allows(one.versions, kept[normal_name(one.on)][1])]
+        # what is asked of the kept packages, as one specification each, by normalized name
+        specifications: Dict[str, Dict[str, None]] = {}
+        for one in self.asked:
+            if normal_name(one.on) in self.protected:
+                parts = filter(None, one.versions.split(','))
+                specifications.setdefault(normal_name(one.on), {}).update(dict.fromkeys(parts))
+        self.wanted = {name: ','.join(parts) for name, parts in specifications.items()}
+        self.is_conflict = bool(self.protected or CAUSES.search(output))
 
-    @property
     def package(self) -> str:
-        """The package that pip was processing, if it says that and no other one is the cause; else empty."""
-        if self.conflict or NOTHING_FOUND in self.output:
-            return ''
-        return self.processed
+        """Return the package that pip was processing, if it says that and no other one is the cause; else empty."""
+        return '' if self.is_conflict or NOTHING_FOUND in self.output else self.processed
 
-    @property
-    def processed(self) -> str:
-        """The package that pip was processing last; empty if it says none."""
-        before = self.output.split('error: subprocess-exited-with-error')[0]
-        found = re.findall(r'^\s*(?:Collecting|Processing|Building wheels? for) (?:collected packages: )?(\S+)', before,
-                           re.MULTILINE)
-        return os.path.basename(found[-1].rstrip(',')) if found else ''
-
-    @property
     def library(self) -> str:
-        """An explanation if a GPU library is missing; else empty."""
+        """Return an explanation if a GPU library is missing; else empty."""
         found = re.search(r'\b(lib(?:cu\w+|nv\w+|nccl|amdhip64|hip\w*|hsa\w*|roc\w+|rccl|MIOpen)\.so(?:\.\d+)*): '
                           r'cannot open shared object file', self.output)
         if not found:
@@ -173,23 +191,8 @@ class Diagnosis:
         return ("A package is built for a version of %s that the image doesn't have (it needs %s): use the build for "
                 "the image's GPU software. " % (kind, found.group(1)))
 
-    @property
-    def protected(self) -> Dict[str, str]:
-        """The constraints that take part in a conflict, as requirements, by normalized name."""
-        found = re.findall(r'The user requested \(constraint\) (\S+)', self.output)
-        return {normal_name(re.split('[=<>!~;]', one)[0]): one for one in sorted(set(found))}
-
-    @property
-    def asked(self) -> List[Asked]:
-        """The requirements that take part in a conflict, without those that the versions of the image meet."""
-        found = [Asked(*groups) for groups in ASKED.findall(self.output)]
-        kept = {name: re.split('===?', one) for name, one in self.protected.items()}
-        return [one for one in dict.fromkeys(found) if len(kept.get(normal_name(one.on), ())) != 2
-                or not allows(one.versions, kept[normal_name(one.on)][1])]
-
-    @property
     def contradiction(self) -> str:
-        """The requirements that take part in a conflict in words; many versions of a package count once."""
+        """Return the requirements that take part in a conflict in words; many versions of a package count once."""
         groups: Dict[Tuple[str, str], List[Asked]] = {}
         for one in self.asked:
             groups.setdefault((one.who, normal_name(one.on)), []).append(one)
@@ -198,22 +201,13 @@ class Diagnosis:
         shown = [text for number, text in enumerate(texts) if not number or len('; '.join(texts[:number + 1])) <= MOST]
         return '; '.join(shown) + ("; and %d more" % (len(texts) - len(shown)) if texts[len(shown):] else '')
 
-    @property
-    def wanted(self) -> Dict[str, str]:
-        """What is asked of the kept packages, as one specification each, by normalized name."""
-        found: Dict[str, Dict[str, None]] = {}
-        for one in self.asked:
-            if normal_name(one.on) in self.protected:
-                found.setdefault(normal_name(one.on), {}).update(dict.fromkeys(filter(None, one.versions.split(','))))
-        return {name: ','.join(parts) for name, parts in found.items()}
-
-    @property
     def conflict(self) -> str:
-        """An explanation if requirements conflict with protected packages or with each other; else empty."""
-        protected, why = self.protected, self.contradiction or 'see the output above'
+        """Return an explanation if requirements conflict with protected packages or with each other; else empty."""
+        if not self.is_conflict:
+            return ''
+        protected, why = self.protected, self.contradiction() or 'see the output above'
         if not protected:
-            return "the requirements contradict each other: %s. Change one of them, or leave out its version" % why \
-                if CAUSES.search(self.output) else ''
+            return "the requirements contradict each other: %s. Change one of them, or leave out its version" % why
         names = sorted(name for name in protected if name in self.wanted) or sorted(protected)
         pinned = [name for name in names if name in self.pins]
         if pinned:
@@ -252,14 +246,13 @@ class Diagnosis:
         left = {name: self.wanted[name] for name in names if name not in found and self.wanted.get(name)}
         return dict(found, **(self.newest(left) if self.newest and left else {}))
 
-    @property
     def text(self) -> str:
-        """The cause and what to do about it; empty if the output matches nothing in the table."""
-        return self.conflict or self.machine or self.tool or self.module or self.meaning_in(self.REQUIREMENTS)
+        """Return the cause and what to do about it; empty if the output matches nothing in the table."""
+        return self.conflict() or self.machine() or self.tool() or self.module() or \
+            self.meaning_in(self.REQUIREMENTS)
 
-    @property
     def tool(self) -> str:
-        """An explanation if a build lacks a compiler; else empty."""
+        """Return an explanation if a build lacks a compiler; else empty."""
         for tool in builds.missing_tools(self.output):
             if tool.gpu and self.gpu not in (None, tool.gpu):
                 return ("a build needs %s. The package is for %s, and this image isn't: leave it out, or take an image "
@@ -269,9 +262,8 @@ class Diagnosis:
                 if tool.packages else '')
         return ''
 
-    @property
     def module(self) -> str:
-        """An explanation if a build can't import a module that a package of pip used to have; else empty."""
+        """Return an explanation if a build can't import a module that a package of pip used to have; else empty."""
         package, name = builds.package_with(self.missing_module), re.split('[=<>!~;[]', self.processed)[0]
         if not (package and name):
             return ''
@@ -280,24 +272,15 @@ class Diagnosis:
                 "its own, and this extension on top" % (
                     self.processed, self.missing_module, remedies.line('--add', name), package))
 
-    @property
-    def missing_module(self) -> str:
-        """The module that the build of a package can't import; empty if pip failed otherwise."""
-        failed = re.search(r"error: (?:subprocess-exited-with-error|backend-unavailable).*", self.output, re.DOTALL)
-        return builds.missing_module(failed.group()) if failed else ''
-
-    @property
     def machine(self) -> str:
-        """The problem of the machine or the network, and what to do about it; empty if none is found."""
-        return self.meaning_in(self.MACHINE) or self.network
+        """Return the problem of the machine or the network, and what to do about it; empty if none is found."""
+        return self.meaning_in(self.MACHINE) or self.network()
 
-    @property
     def network(self) -> str:
-        """The hosts that can't be reached, and what to do; empty if none is found."""
-        text = self.searched
-        if not UNREACHABLE.search(text):
+        """Return the hosts that can't be reached, and what to do; empty if none is found."""
+        if not UNREACHABLE.search(self.searched):
             return ''
-        hosts = sorted(set(filter(None, sum(HOST.findall(text), ()))))
+        hosts = sorted(set(filter(None, sum(HOST.findall(self.searched), ()))))
         named = ' and '.join(hosts)
         if hosts and re.search(r'^\s*(?:Downloading|Obtaining dependency|Collecting \S+\n\s+(?:Downloading|Using))',
                                self.output, re.MULTILINE):
@@ -306,11 +289,6 @@ class Diagnosis:
                         named, remedies.line('--add', '--find-links DIRECTORY')))
         return ("there is no network here, or %s can't be reached. Install on a node with network, or set "
                 "PIP_INDEX_URL to a mirror that can be reached" % (named or "that host"))
-
-    @property
-    def searched(self) -> str:
-        """The text to search for meanings: pip's log says why it found nothing."""
-        return self.output + (self.log if NOTHING_FOUND in self.output else '')
 
     def meaning_in(self, table: List[Tuple[str, str]]) -> str:
         """Return the meaning of the first pattern of a table that the output matches; empty if none does."""

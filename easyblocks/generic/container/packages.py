@@ -57,6 +57,9 @@ class Need(NamedTuple):
 DESCRIPTION = {'version': str, 'executable': str, 'prefix': str, 'base_prefix': str, 'purelib': str,
                'environment': dict, 'missing': list, 'packages': list, 'compiled': list, 'needs': list}
 
+# A description that was checked.
+Description = Dict[str, Any]
+
 # Versions that a package requires, as pip's library prints them.
 VERSIONS = re.compile(r'[A-Za-z0-9_.+!*<>=~, -]*\Z')
 
@@ -80,7 +83,7 @@ class Packages(Dict[str, Tuple[str, str, str]]):
     left_out: Collection[str] = ()
 
     @staticmethod
-    def read(text: str) -> Dict[str, Any]:
+    def read(text: str) -> Description:
         """Return the output of share/ebsif/installed-packages.py; Unfit if something else was printed."""
         try:
             seen = ast.literal_eval(text)
@@ -94,27 +97,26 @@ class Packages(Dict[str, Tuple[str, str, str]]):
         return cls.from_listing(cls.read(text))
 
     @classmethod
-    def from_listing(cls, seen: Dict[str, Any]) -> 'Packages':
+    def from_listing(cls, seen: object) -> 'Packages':
         """Return the packages in what that program has found; Unfit if it is something else."""
-        seen = checked_description(seen)
+        described = checked_description(seen)
         packages = cls()
-        packages.python_path = seen['environment']['PYTHONPATH']
-        packages.purelib = seen['purelib']
+        packages.python_path = described['environment']['PYTHONPATH']
+        packages.purelib = described['purelib']
         packages.left_out = []
-        for name, version, directory in seen['packages']:
+        for name, version, directory in described['packages']:
             if is_package(name, version) and directory.isprintable():
                 # Python imports the first one on sys.path
                 packages.setdefault(normal_name(name), (name, version, directory))
             else:
                 packages.left_out.append(shortened('%s %s' % (name, version)))
-        packages.compiled = [name for name in seen['compiled'] if is_package(name, '1')]
-        packages.needs = [Need(*one) for one in seen['needs']
+        packages.compiled = [name for name in described['compiled'] if is_package(name, '1')]
+        packages.needs = [Need(*one) for one in described['needs']
                           if is_package(one[0], '1') and is_package(one[1], '1') and VERSIONS.match(one[2])]
         return packages
 
-    @property
     def warning(self) -> str:
-        """What to say of packages that are left out; empty if there are none."""
+        """Return what to say of packages that are left out; empty if there are none."""
         if not self.left_out:
             return ''
         return "Packages are left out of the module and its record, because their names or versions have characters " \
@@ -214,15 +216,14 @@ class Packages(Dict[str, Tuple[str, str, str]]):
         """The packages as requirement lines, sorted."""
         return ['%s==%s' % self[name][:2] for name in sorted(self)]
 
-    @property
     def constraints(self) -> List[str]:
-        """The packages as lines for a constraints file of pip, sorted."""
+        """Return the packages as lines for a constraints file of pip, sorted."""
         return constraint_lines(self[name][:2] for name in sorted(self))
 
 
-def checked_description(seen: Any) -> Dict[str, Any]:
+def checked_description(seen: object) -> Description:
     """Return what installed-packages.py has printed if its values have the right types; Unfit otherwise."""
-    def is_list(values: Any, *kinds: type) -> bool:
+    def is_list(values: Iterable[object], *kinds: type) -> bool:
         return all(isinstance(one, (list, tuple)) and list(map(type, one)) == list(kinds) for one in values)
 
     if not isinstance(seen, dict) or any(not isinstance(seen.get(key), kind) for key, kind in DESCRIPTION.items()):
@@ -292,29 +293,6 @@ def built_for(name: str, version: str, names: Collection[str] = ()) -> Optional[
     if not kind and CUDA_PACKAGE.match(name) and not (XGBOOST in names and NCCL_PACKAGE.match(name)):
         kind = 'cu'
     return kind or ('rocm' if ROCM_PACKAGE.match(name) else None)
-
-
-def artifacts_in(items: List[Dict[str, Any]]) -> Dict[str, Dict[str, str]]:
-    """
-    Return the files in pip's report, as far as it has their SHA256.
-
-    Each has the name of the file and its SHA256, by normalized package name.
-    """
-    found = {}
-    for item in items:
-        download = item['download_info']
-        digest = digest_of(download)
-        if digest:
-            # not the whole URL, which may contain a password
-            name = download['url'].split('#')[0].split('?')[0].rstrip('/').rsplit('/', 1)[-1]
-            found[normal_name(item['metadata']['name'])] = {'file': name, 'sha256': digest}
-    return found
-
-
-def digest_of(download: Dict[str, Any]) -> str:
-    """Return the SHA256 of a file in pip's report; empty if the report has none."""
-    archive = download.get('archive_info', {})
-    return archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')
 
 
 def pip_version(packages: Packages) -> str:

@@ -21,7 +21,7 @@ from easybuild.tools.utilities import nub, trace_msg
 from .diagnosis import NOTHING_FOUND, Diagnosis
 from .framework import RunShellCmdError, RunShellCmdResult
 from .packages import (
-    BUILD_TOOLS, Need, Packages, artifacts_in, constraint_lines, digest_of, gpu_of, pip_version)
+    BUILD_TOOLS, Need, Packages, constraint_lines, gpu_of, pip_version)
 from .remedies import how_to_replace
 from .requirements import package_name
 from .runtime import Option, escape_bind, inject_variables
@@ -54,7 +54,7 @@ FILE = re.compile(r'^ *(?:Processing|Downloading|Using cached) (?:.*/)?([\w.]+)-
 
 QUIET = {'PIP_NO_INPUT': '1', 'PIP_PROGRESS_BAR': 'off', 'PIP_DISABLE_PIP_VERSION_CHECK': '1'}
 
-# A package in pip's report.
+# A package in pip's report, or what it was installed from.
 Reported = Dict[str, Any]
 
 
@@ -155,7 +155,7 @@ class Pip:
         """Write the constraints that protect the packages of the image, and the pinned versions; return the path."""
         wanted = {normal_name(name): (name, version) for name, version in self.pins.items()}
         free = self.replaced.union(wanted, map(normal_name, stage.allow_replace))
-        lines = self.image.select(lambda name: name in self.bound and name not in free).constraints
+        lines = self.image.select(lambda name: name in self.bound and name not in free).constraints()
         lines += [need.on + need.versions for need in self.limits() if need.on not in free]
         path = os.path.join(self.folder(stage), 'constraints.txt')
         self.write(path, ''.join(line + '\n' for line in lines + constraint_lines(sorted(wanted.values()))))
@@ -172,7 +172,7 @@ class Pip:
 
     def user_constraints(self) -> List[str]:
         """Return constraints that protect the packages of the image when users run pip or uv."""
-        return self.image.select(lambda name: name in self.bound and name not in BUILD_TOOLS).constraints
+        return self.image.select(lambda name: name in self.bound and name not in BUILD_TOOLS).constraints()
 
     def build_options(self, stage: Stage) -> List[str]:
         """Return pip's options for how packages of a stage are built."""
@@ -235,15 +235,15 @@ class Pip:
             first = Diagnosis(output)
             if not self.build_options(stage) and self.has_module(first.missing_module, extra):
                 trace_msg("building %s again without isolation: it needs %s, which is there (to save the first "
-                          "attempt: 'no_build_isolation')" % (first.package, first.missing_module))
+                          "attempt: 'no_build_isolation')" % (first.package(), first.missing_module))
                 self.not_isolated.add(stage.name)
                 self.run(stage, arguments[:1] + self.build_options(stage) + arguments[1:], extra, afterwards)
                 return
             logged = self.log_of(log, arguments, extra) if NOTHING_FOUND in output else ''
             diagnosis = Diagnosis(output, logged, pins, self.reasons(), gpu_of(self.image),
                                   functools.partial(self.newest, stage, extra), self.image)
-            package = " (while processing %s)" % diagnosis.package if diagnosis.package else ''
-            text = diagnosis.text
+            package = " (while processing %s)" % diagnosis.package() if diagnosis.package() else ''
+            text = diagnosis.text()
             raise EasyBuildError("pip failed in stage '%s'%s%s", stage.name, package, ': ' + text if text else
                                  ". See its output above or in the log.")
         files = {(normal_name(name), version) for name, version in FILE.findall(done.output or '')}
@@ -288,7 +288,7 @@ class Pip:
             try:
                 self.venv.run(arguments, extra, shown=command if isinstance(command, str) else ' '.join(command))
             except RunShellCmdError as err:
-                meaning = Diagnosis((err.output or '') + (err.stderr or '')).library
+                meaning = Diagnosis((err.output or '') + (err.stderr or '')).library()
                 raise EasyBuildError("Stage '%s': the command of '%s' failed with exit status %s: %s. %sSee its "
                                      "output above or in the log.", stage.name, step, err.exit_code, command, meaning)
 
@@ -414,3 +414,26 @@ def reference_to(item: Reported) -> str:
     if 'subdirectory' in download:
         parts.append('subdirectory=' + download['subdirectory'])
     return '%s @ %s%s' % (item['metadata']['name'], place.split('#')[0], '#' + '&'.join(parts) if parts else '')
+
+
+def artifacts_in(items: List[Reported]) -> Dict[str, Dict[str, str]]:
+    """
+    Return the files in pip's report, as far as it has their SHA256.
+
+    Each has the name of the file and its SHA256, by normalized package name.
+    """
+    found = {}
+    for item in items:
+        download = item['download_info']
+        digest = digest_of(download)
+        if digest:
+            # not the whole URL, which may contain a password
+            name = download['url'].split('#')[0].split('?')[0].rstrip('/').rsplit('/', 1)[-1]
+            found[normal_name(item['metadata']['name'])] = {'file': name, 'sha256': digest}
+    return found
+
+
+def digest_of(download: Reported) -> str:
+    """Return the SHA256 of a file in pip's report; empty if the report has none."""
+    archive = download.get('archive_info', {})
+    return archive.get('hashes', {}).get('sha256') or archive.get('hash', '').replace('sha256=', '')

@@ -11,7 +11,7 @@ installation needs.
 import json
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option
@@ -19,7 +19,7 @@ from easybuild.tools.filetools import mkdir, remove_dir
 from easybuild.tools.utilities import trace_msg
 
 from .framework import RunShellCmdError
-from .packages import Packages
+from .packages import Description, Packages
 from .install import lines_after, read_program, sh_command
 from .parameters import CONDA_ENVIRONMENT, IF_NEWER
 from .runtime import STOPPED, Container, bind_source, bind_target, named_variables
@@ -38,6 +38,10 @@ SHELL_VARIABLES = ('_', 'OLDPWD', 'PATH', 'PWD', 'SHLVL')
 CONDA_FILE = re.compile(r'(?P<prefix>.*)/conda-meta/(?P<name>[^/]+)-(?P<version>[^/-]+)-[^/-]+\.json\Z')
 # https://github.com/package-url/purl-spec
 PACKAGE_URL = re.compile(r'pkg:(pypi|conda|deb|rpm|apk)/')
+
+
+# The packages of the system and of Conda, for the record.
+Inventory = Dict[str, Union[Dict[str, str], Dict[str, List[str]]]]
 
 
 class CommandResult(NamedTuple):
@@ -69,7 +73,7 @@ class ImageProbe:
         except Unfit as err:
             self.listing, self.python, self.errors = '', {}, [str(err)]
         # the part of the record on the packages of the system and of Conda
-        self.inventory: Dict[str, Dict[str, Any]] = {}
+        self.inventory: Inventory = {}
         self.labels: Dict[str, str] = {}
         # paths of Conda environments with Python
         self.environments: List[str] = []
@@ -185,7 +189,7 @@ class ImageProbe:
                 % (self.image, ', '.join(wrong), more))
 
 
-def why_no_venv(python: Dict[str, Any]) -> str:
+def why_no_venv(python: Description) -> str:
     """Return why a Python can't create a venv, from the output of installed-packages.py; empty if it can."""
     # the image can print anything
     if not re.match(r'\d+(\.\d+)+[a-z0-9.+]*\Z', python['version']):
@@ -204,7 +208,7 @@ def why_no_venv(python: Dict[str, Any]) -> str:
 
 # --- databases of packages
 
-def read_inventory(folder: str) -> Dict[str, Dict[str, Any]]:
+def read_inventory(folder: str) -> Inventory:
     """Return the packages of an image that fit for the record, from the databases that probe-image.sh has copied."""
     packages = {'deb': dpkg_packages(read(folder, 'dpkg')), 'apk': apk_packages(read(folder, 'apk')),
                 'rpm': [line for line in package_lines(read(folder, 'rpm')) if not line.startswith('gpg-pubkey==')]}
@@ -272,7 +276,7 @@ def packages_in_sbom(text: str) -> Dict[str, List[str]]:
     """
     try:
         content = json.loads(text or '{}')
-        found: List[Any] = [
+        found: List[Tuple[Optional[str], object, object]] = [
             (kind, one['name'], one['version'])
             for key, kind in (('apt', 'deb'), ('rpm', 'rpm'), ('apk', 'apk'), ('pip', 'pypi'), ('conda', 'conda'))
             for one in content.get(key) or []]

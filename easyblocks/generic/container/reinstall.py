@@ -14,7 +14,7 @@ import signal
 import stat
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, List
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, List, Optional
 
 from easybuild.framework.easyblock import MODULE_STEP, POSTPROC_STEP, StopException
 from easybuild.tools.build_log import EasyBuildError, print_msg, print_warning
@@ -25,6 +25,7 @@ from easybuild.tools.utilities import trace_msg
 from .framework import EasyBuildExit, exit_status, plain_errors, stopped_by_hangup, with_build_option
 from .record.lockfile import RECORD
 from .install import open_to_readers
+from .names import OutdatedError
 from .usersoftware import DIRECTORY, UserSoftware, free_path, move
 
 # exit statuses of steps whose name is not part of EasyBuild's
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from easybuild.framework.easyblock import EasyBlock as MIXIN
 else:
     MIXIN = object
-
-
-class OutdatedError(EasyBuildError):
-    """A complete installation isn't wanted anymore."""
 
 
 class Reinstall(MIXIN):
@@ -121,14 +118,14 @@ class Reinstall(MIXIN):
                     remove_replaced(self.installdir)
             raise
 
-    def fetch_step(self, *args: Any, **kwargs: Any) -> None:
+    def fetch_step(self, skip_checksums: bool = False) -> None:
         """Fetch files; create the directories that installations share, but not this installation's directory."""
         if build_option('pre_create_installdir') and not self.dry_run:
             # the umask applies to them; it doesn't to the directories below, which later steps create
             for path in (install_path(), self.installdir_mod):
                 mkdir(path, parents=True)
         with with_build_option('pre_create_installdir', False):
-            super().fetch_step(*args, **kwargs)
+            super().fetch_step(skip_checksums)
 
     def remove_module_file(self) -> None:
         """Keep the earlier module, which works until it's rewritten; remove one of another installation directory."""
@@ -137,7 +134,7 @@ class Reinstall(MIXIN):
             super().remove_module_file()
 
     @open_to_readers()
-    def make_installdir(self, *args: Any, **kwargs: Any) -> None:
+    def make_installdir(self, dontcreate: Optional[bool] = None) -> None:
         """Make the installation directory, or one beside it if there is an earlier installation."""
         if not self.dry_run:
             self.tidy_up()
@@ -146,7 +143,7 @@ class Reinstall(MIXIN):
                 trace_msg("the earlier installation stays as it is until the new one is complete")
                 staging, self.directory = self.staging_dir, self.installdir
                 self.change_installdir(staging)
-        super().make_installdir(*args, **kwargs)
+        super().make_installdir(dontcreate)
         self.is_first = not (self.directory or self.dry_run or self.cfg['keeppreviousinstall'])
 
     def tidy_up(self) -> None:

@@ -50,7 +50,7 @@ import errno
 import os
 import re
 from glob import escape, glob
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.utilities import nub
@@ -275,7 +275,7 @@ def in_container(name: str, value: str) -> str:
     return '*ENV_%s %s' % (name, escape_value(value))
 
 
-def constant(value: Any, pushes: bool = True) -> Optional[str]:
+def constant(value: object, pushes: bool = True) -> Optional[str]:
     """
     Return the value of a variable in 'modextravars' if it refers to no other variable, or must not do so.
 
@@ -289,7 +289,7 @@ def constant(value: Any, pushes: bool = True) -> Optional[str]:
     return text if settings.get('resolve_env_vars') is False or '$' not in text else None
 
 
-def variable_lines(variables: Dict[str, Any], pushes: bool = True) -> List[Line]:
+def variable_lines(variables: Mapping[str, object], pushes: bool = True) -> List[Line]:
     """Return lines for 'modextravars': modules set constants, EasyBuild's part of the module file sets the rest."""
     lines = []
     for name, value in variables.items():
@@ -298,11 +298,11 @@ def variable_lines(variables: Dict[str, Any], pushes: bool = True) -> List[Line]
     return lines
 
 
-def path_lines(installdir: str, own: Dict[str, List[str]], extra: Dict[str, Any]) -> List[Line]:
+def path_lines(installdir: str, own: Dict[str, List[str]], extra: Mapping[str, object]) -> List[Line]:
     """Return lines for search paths: `own`, and those in 'modextrapaths' that EasyBuild finds in the installation."""
     lines = [('path', '%s %s' % (name, path)) for name, paths in own.items() for path in paths]
     for name, value in extra.items():
-        options = value if isinstance(value, dict) else {'paths': value}
+        options: Dict[str, Any] = value if isinstance(value, dict) else {'paths': value}
         patterns = [options['paths']] if isinstance(options['paths'], str) else options['paths']
         key = 'path' if options.get('prepend', True) else 'path_append'
         for pattern in patterns:

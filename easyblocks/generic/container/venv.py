@@ -155,7 +155,7 @@ class Venv:
         trace_msg("creating the venv %s in the container" % self.path)
         if creation.exit_code:
             output = (creation.output + creation.stderr).strip()
-            raise EasyBuildError("The venv can't be created in the container: %s", Diagnosis(output).text or (
+            raise EasyBuildError("The venv can't be created in the container: %s", Diagnosis(output).text() or (
                 "its output ends with\n%s" % '\n'.join(output.splitlines()[-SHOWN_LINES:]) if output else
                 "its Python ended with exit status %s, and without a message" % creation.exit_code))
         *programs, packages = creation.output.splitlines()

@@ -69,7 +69,8 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     options.
     """
     # imports EasyBuild
-    from easybuild.easyblocks.generic.container.packages import Packages, artifacts_in
+    from easybuild.easyblocks.generic.container.packages import Packages
+    from easybuild.easyblocks.generic.container.pip import artifacts_in
     from easybuild.easyblocks.generic.container.system.packages import CHECK_VARIABLE, REPORT
 
     stages = stages_of(as_parameter(container.requirements))
@@ -132,9 +133,9 @@ def problem(done: running.Result, container: Container, folder: str) -> str:
     reason = done.reason.removesuffix(" See its output above or in the log.")
     diagnosis = Diagnosis(text, "".join(written(folder, "pip.log")))
     is_of_system = reason.startswith("Easyconfig parameter 'system_packages'")
-    is_of_requirements = re.match(r"pip failed in stage|Stage '", reason) and not diagnosis.machine
+    is_of_requirements = re.match(r"pip failed in stage|Stage '", reason) and not diagnosis.machine()
     # without a known cause, only the output tells
-    if not (is_of_system or (is_of_requirements and diagnosis.text)):
+    if not (is_of_system or (is_of_requirements and diagnosis.text())):
         done.print_program()
     if not (is_of_system or is_of_requirements):
         raise ExtendingError(reason or done.message)
