@@ -7,6 +7,7 @@
 """
 EasyBuild support for installing a container image as a module, implemented as an easyblock.
 """
+import copy
 import json
 import os
 import stat
@@ -92,8 +93,10 @@ class ContainerInstall(Reinstall, EasyBlock):
             with self.cfg.allow_unresolved_templates():
                 self.SPEC.check(self.SPEC.values_in(self.cfg), self.tcl_in_lmod)
         self.record = InstallRecord()
-        # made once in each step
+        # the specification, and the values from which it was made; looked at once in each step, as the image is
         self.known_spec: Optional[ContainerSpec] = None
+        self.spec_values: Dict[str, Any] = {}
+        self.is_spec_current = False
         self.known_image: Optional[Image] = None
         # of the installation that is there, with --module-only and --sanity-check-only
         self.existing_record: Optional[InstallRecord] = None
@@ -108,15 +111,18 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     @property
     def spec(self) -> ContainerSpec:
-        """What follows from the easyconfig in the current step."""
-        if self.known_spec is None:
-            self.known_spec = self.SPEC(self.SPEC.values_in(self.cfg))
+        """What follows from the easyconfig in the current step; made again only if a value has changed."""
+        if not self.is_spec_current or self.known_spec is None:
+            values = self.SPEC.values_in(self.cfg)
+            if self.known_spec is None or values != self.spec_values:
+                self.known_spec, self.spec_values = self.SPEC(values), copy.deepcopy(values)
+            self.is_spec_current = True
         return self.known_spec
 
     def update_config_template_run_step(self) -> None:
         """Resolve more templates before a step; hooks at its beginning may change the easyconfig, too."""
         super().update_config_template_run_step()
-        self.known_spec = self.known_image = None
+        self.is_spec_current, self.known_image = False, None
 
     def find_record(self) -> InstallRecord:
         """Return the record of this installation; with --module-only the record of the existing installation."""

@@ -83,8 +83,8 @@ def pre_fetch_hook(self):
 
 def pre_install_hook(self):
     if '# pack' in self.cfg.rawtxt:
-        squash = self.venv.squash
-        self.venv.squash = lambda command, target: squash([*command, '--', '-no-such-option'], target)
+        squash = self.build.venv.squash
+        self.build.venv.squash = lambda command, target: squash([*command, '--', '-no-such-option'], target)
 
 def module_write_hook(self, filepath, text, *args, **kwargs):
     if filepath.startswith({modules!r}) and '# hook' in self.cfg.rawtxt:
@@ -183,7 +183,7 @@ def test_written_paths_are_final(site, base_image):
 
 APPEND = """
 def pre_install_hook(self, *args, **kwargs):
-    with open(self.image_file.path, 'ab') as image:
+    with open(self.build.image_file.path, 'ab') as image:
         image.write(b'x')
 """
 
