@@ -110,7 +110,7 @@ def check_an_extension_of_an_extension(family):
     kept = family.root(FIRST) / "easybuild" / f"{FIRST.replace('/', '-')}.eb"
     for place in (family.root(FIRST), kept):
         command[2] = str(place)
-        family.site.run([*command[:-1], *options])
+        family.site.run([*command, "-o", ".", *options])
         assert (family.site.work / name).read_text() == text
 
 

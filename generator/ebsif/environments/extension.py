@@ -154,8 +154,7 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
 
 def purpose(container: Container, wanted: Union[Sequence, dict]) -> str:
     """Return the first sentence of the description of an extension: what was added, on which base."""
-    installed = places.known(places.directories_of_modules(), container.module)[:1]
-    own = {name for one in installed if not one.damage for name in names_in(one.record.stages)}
+    own = names_in(stages_of(as_parameter(container.requirements)))
     names = [] if isinstance(wanted, dict) else sorted(names_in(list(wanted)) - own)
     names += system_names(system_of(container.system_packages).packages)
     more = [f"{len(names) - MOST_NAMES} more packages"] if len(names) > MOST_NAMES + 1 else []
