@@ -135,7 +135,8 @@ def short_help(parser: argparse.ArgumentParser) -> str:
     whole = [line for number, line in enumerate(examples)
              if not line.endswith("\\") and not examples[number - 1].endswith("\\")]
     common = [action for group in parser._action_groups if group.title == COMMON for action in group._group_actions]
-    own = [action for action in parser._actions if action.option_strings and action not in common]
+    own = [action for action in parser._actions
+           if action.option_strings and action not in common and action.help != argparse.SUPPRESS]
     tail = ["", "examples:", *[line for line in whole if len(line) <= COLUMNS][:2]]
     tail += ["", *wrapped(f"{COMMON}: {', '.join(names(action) for action in common)}", 4),
              f"`{parser.prog} --help` explains all of them."]

@@ -1,5 +1,6 @@
 """The command line: help, usage errors, doctor."""
 
+import argparse
 import configparser
 import contextlib
 import json
@@ -117,7 +118,8 @@ def test_helps(words, capsys):
     assert printed("help", *words[:-1]) == complete
     assert "docs/" in complete
     if words[:-1]:
-        options = {one for action in parser_of(words[0])._actions for one in action.option_strings}
+        options = {one for action in parser_of(words[0])._actions if action.help != argparse.SUPPRESS
+                   for one in action.option_strings}
         assert {one for one in options if not re.search(rf"(?<!\S){one}\b|/{one}\b", short)} == set()
         # the options of all commands stand at the end
         assert re.search(r"^common options:\n(  .*\n)+\nexamples:$", complete, re.MULTILINE)

@@ -88,10 +88,32 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
     add_name(parser, "module", "what to extend, or the extension to change")
+    # what -h has room for comes first
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-r", "--requirements", metavar="FILE", type=Path, action="append", default=[],
                       help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml (repeatable, "
                            "except for the last two)")
+    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: the name of "
+                                       f"the changed extension, else {NAME})")
+    offer(complete_packages, parser.add_argument(
+        "--add", metavar="PACKAGE", nargs="+", default=[],
+        help="add packages, each a line as in a requirements.txt, or change the version of one that was added earlier, "
+             "or is in the file of -r"))
+    offer(complete_packages, parser.add_argument(
+        "--remove", metavar="PACKAGE", nargs="+", default=[],
+        help="remove packages from an extension, and packages that only they need"))
+    offer(complete_packages, parser.add_argument(
+        "--replace", metavar="PACKAGE==VERSION", nargs="+", default=[],
+        help="install these versions in place of the image's, after showing which packages require other versions, and "
+             "asking for confirmation"))
+    parser.add_argument("--force", action="store_true",
+                        help="with --replace: also replace packages that are compiled or built for the machine")
+    parser.add_argument("--apt", metavar="PACKAGE", nargs="+", default=[],
+                        help="add packages of the image's distribution (Debian, Ubuntu): NAME or NAME=VERSION")
+    parser.add_argument("--remove-apt", metavar="PACKAGE", nargs="+", default=[],
+                        help="remove such packages from an extension")
+    parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", default=[],
+                        help="let --apt replace these packages of the image by other versions (refused otherwise)")
     what.add_argument("--from-venv", metavar="PATH", type=Path,
                       help="install the packages of a virtual environment (a directory or a SquashFS file) with "
                            "their exact versions")
@@ -104,27 +126,6 @@ def configure(parser: ArgumentParser) -> None:
                         help="also install an extra of the project in pyproject.toml or its lock file (repeatable)")
     parser.add_argument("--group", metavar="NAME", action="append", default=[],
                         help="also install a dependency group of that project (repeatable)")
-    offer(complete_packages, parser.add_argument(
-        "--add", metavar="PACKAGE", nargs="+", default=[],
-        help="add packages, each a line as in a requirements.txt, or change the version of one that was added earlier, "
-             "or is in the file of -r"))
-    offer(complete_packages, parser.add_argument(
-        "--remove", metavar="PACKAGE", nargs="+", default=[],
-        help="remove packages from an extension, and packages that only they need"))
-    parser.add_argument("--apt", metavar="PACKAGE", nargs="+", default=[],
-                        help="add packages of the image's distribution (Debian, Ubuntu): NAME or NAME=VERSION")
-    parser.add_argument("--remove-apt", metavar="PACKAGE", nargs="+", default=[],
-                        help="remove such packages from an extension")
-    parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", default=[],
-                        help="let --apt replace these packages of the image by other versions (refused otherwise)")
-    offer(complete_packages, parser.add_argument(
-        "--replace", metavar="PACKAGE==VERSION", nargs="+", default=[],
-        help="install these versions in place of the image's, after showing which packages require other versions, and "
-             "asking for confirmation"))
-    parser.add_argument("--force", action="store_true",
-                        help="with --replace: also replace packages that are compiled or built for the machine")
-    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: the name of "
-                                       f"the changed extension, else {NAME})")
     parser.add_argument("--post", metavar="COMMAND", action="append", default=[],
                         help="a command for bash in the container, after the packages are installed (repeatable)")
     parser.add_argument("--verify", metavar="COMMAND", action="append", default=[],
