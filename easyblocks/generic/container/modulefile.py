@@ -16,6 +16,7 @@ from .record import lockfile
 from .parameters import LISTED_PACKAGES
 from .install import FILES
 from .masks import Masks
+from .modulerc import date_in
 from .settings import ModuleSettings
 from .requirements import package_lines, package_name
 from .tables import CONSTRAINT_VARIABLES, INIT_CONDA_MANUAL
@@ -105,9 +106,10 @@ class ModuleFile(ModuleSettings):
 
     @property
     def short_name(self) -> str:
-        """The shortest name by which the module can be loaded."""
+        """The shortest name that always means this module: the names of an extension without its date move on."""
         name = shown_module(self.module)
-        aliases = [os.path.join(os.path.dirname(name), alias) for alias in self.spec.aliases]
+        folder, version = os.path.split(name)
+        aliases = [os.path.join(folder, alias) for alias in self.spec.aliases if date_in(version, alias) is None]
         return min(aliases + [name], key=len)
 
     @property

@@ -5,7 +5,7 @@
 # as published by the Free Software Foundation v2.
 ##
 """
-The door for what others wrote: an image, a wheel, an artefact, a lock, a directory that others may change.
+The door for what others wrote: an image, a wheel, an artifact, a lock, a directory that others may change.
 
 Here is what a name, a version, a path and a file of theirs may be, before it becomes code of a module, a path, a
 command, a file, or text on a terminal. What doesn't fit is refused (Unfit), or left out and named.

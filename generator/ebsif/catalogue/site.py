@@ -71,7 +71,7 @@ class Images(Model):
     directories: list[ImageDirectory] = Field([], description="directories with images, in search order")
     repositories: list[RepositoryName] = Field(
         [], description="repositories of registries (oras://HOST/PATH, docker://HOST/PATH) in whose tags `ebsif "
-                        "update` looks for new images, besides the repositories of records")
+                        "scan` looks for new images, besides the repositories of records")
     ignored: list[SingleLine] = Field(
         [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif scan` leaves out")
 

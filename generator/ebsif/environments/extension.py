@@ -32,8 +32,8 @@ from ebsif.render import easyconfig
 from ebsif.report import output
 
 TODAY = "%Y%m%d"
-# The beginning of the description of an extension, before that of its base, and how many packages it names.
-ADDITION = re.compile(r"\A.+?,\s+on\s+top\s+of\s+\S+\.\s+", re.DOTALL)
+# The first sentence of the description of an extension, after name and version, and how many packages it names.
+ADDITION = r"\s+with\s.+?,\s+on\s+top\s+of\s+\S+\.\s+"
 MOST_NAMES = 4
 LINE = 100  # of the description
 # The name of a stage that installs nothing.
@@ -141,7 +141,10 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
             raise ExtendingError(f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
                                  f"(properties of a stage: {', '.join(Stage.model_fields)})") from None
     description = container.fill(container.description or container.name).strip()
-    description = f"{purpose(container, wanted)}\n{ADDITION.sub('', description)}"
+    # that of the base is left out
+    addition = re.compile(re.escape(f"{container.name} {container.version}") + ADDITION, re.DOTALL)
+    earlier = addition.match(description)
+    description = f"{purpose(container, wanted)}\n{description[earlier.end() if earlier else 0:]}"
     # the name of the image does not change with that of the module, nor where it is if the site has it
     image = container.site.extension_image if container.image_kind != "central" else "central"
     # the user's module is new and visible, whatever has become of its base

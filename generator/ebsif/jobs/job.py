@@ -146,13 +146,15 @@ def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Op
     gpus = partition.gpus if request.gpus_per_node is None else request.gpus_per_node
     time = request.time or site.scheduler.time
     check(request, site, tasks, gpus, time)
+    # in a comment of the script, a line break would begin a command
+    name = shlex.quote(file) if file.isprintable() else "FILE"
     return render(
         "job", site, request, partition_name, use=use and str(use), tasks=tasks, gpus=gpus, time=time,
         cpus=request.cpus_per_task or partition.cpus_per_task, memory=request.memory or partition.memory,
         masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks], qos=partition.qos, seconds=seconds(time),
         arguments=arguments(request, site, catalogues), comment=comment(request, gpus),
         program=program(request, site, tasks), file=program_file(request.command) or "",
-        stage=request.stage or site.stage, submit=f"{' '.join(scheduler_of(site).submit)} {shlex.quote(file)}",
+        stage=request.stage or site.stage, submit=f"{' '.join(scheduler_of(site).submit)} {name}",
         then="requeue" if request.requeue else "next" if request.segments > 1 else "end",
         timer=timer(request, site, seconds(time)), options="--remove-caches " if site.caches.remove else "",
     )
