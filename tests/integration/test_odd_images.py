@@ -118,7 +118,7 @@ def test_an_incomplete_python(place, small_image):
     shown = subprocess.check_output([Path(sys.prefix) / "bin/ebsif", "show", image], text=True)
     lines = [line.split(None, 1) for line in shown.splitlines()]
     assert ["without", "importlib.metadata, json, venv, ensurepip, pip"] in lines
-    assert inspection.inspect(image, checksum=False).python["version"].startswith("3.")
+    assert inspection.inspect(image, checksum=False).python.version.startswith("3.")
 
 
 def test_a_python_without_pip(place):

@@ -59,6 +59,6 @@ def test_every_command_on_a_page_runs(person):
     said = person.run("bash", "--noprofile", "--norc", "-c", script).stdout
     assert (site.prefix / "eb/software" / Installed.WRITABLE / "user-software.squashfs").is_file()
     for line in ("trained", r".*Example/1.0-writable is already installed.*",
-                 r"ebsif: installed Example/\S+-mine-\d+ .*", r"Jupyter offers Example/\S+-lab as .*",
+                 r"ebsif: installed mine \(Example/\S+-mine-\d+\) .*", r"Jupyter offers Example/\S+-lab as .*",
                  r"Submitted batch job \d+"):
         assert re.search(f"^{line}$", said, re.MULTILINE), (line, said)

@@ -21,7 +21,8 @@ def run_pip():
         sys.exit("list-packages: the Python of this container has no pip, so its options can't be used: leave out %s"
                  % ' '.join(sys.argv[1:]))
     else:
-        sys.exit("list-packages: the Python of this container is too old to list its packages without pip")
+        sys.exit("list-packages: the Python of this container can't list its packages: it has no pip, and is older "
+                 "than 3.8 or incomplete")
 
 
 def place_of(distribution):
