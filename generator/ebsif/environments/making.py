@@ -333,7 +333,13 @@ class Wanted:
     def has_changed(self) -> bool:
         """Whether the record has changed since the installation, whose easyconfig EasyBuild keeps."""
         kept = self.there.easyconfig if self.there else None
-        return kept is not None and kept.read_text(encoding="utf-8", errors="replace") != self.rendered.text
+        return kept is not None and without_comments(kept.read_text(encoding="utf-8", errors="replace")) != \
+            without_comments(self.rendered.text)
+
+
+def without_comments(text: str) -> list[str]:
+    """Return the lines of an easyconfig but those that are comments, whose words may differ between versions of ebsif."""
+    return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 def look(container: Container, request: Request) -> Wanted:
