@@ -163,7 +163,10 @@ def purpose(container: Container, wanted: Union[Sequence, dict]) -> str:
     more = [f"{len(names) - MOST_NAMES} more packages"] if len(names) > MOST_NAMES + 1 else []
     listed = names[:MOST_NAMES] + more if more else names
     what = " and ".join(filter(None, [", ".join(listed[:-1]), *listed[-1:]])) or "packages of a user"
-    base = f"{container.name}/{container.aliases[0]}" if container.aliases else container.module
+    # the names of an extension without its date move to later ones
+    lasting = [alias for alias in container.aliases
+               if modulerc.date_in(container.full_version, alias) is None]
+    base = f"{container.name}/{lasting[0]}" if lasting else container.module
     start, end = f"{container.name} {container.version} with {what},", f"on top of {base}."
     return start + (" " if len(start) + len(end) < LINE else "\n") + end
 

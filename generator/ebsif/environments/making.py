@@ -338,7 +338,7 @@ class Wanted:
 
 
 def without_comments(text: str) -> list[str]:
-    """Return the lines of an easyconfig but those that are comments, whose words may differ between versions of ebsif."""
+    """Return the lines of an easyconfig without comments, whose words may differ between versions of ebsif."""
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
