@@ -36,7 +36,8 @@ def test_the_demo_shows_the_session(demo):
     # E-10: those of eb in a line each
     assert "building and installing" not in output
     # between them are also warnings, of a slow network for example
-    steps_of_eb = r"^  installing packages +\d.* added\n(.*\n)*  writing the module +\d+ s\n(.*\n)*  the log is /.*\.log$"
+    steps_of_eb = (r"^  installing packages +\d.* added\n(.*\n)*  writing the module +\d+ s\n(.*\n)*"
+                   r"  the log is /.*\.log$")
     assert f"{MODULE} is already installed" in output or re.search(steps_of_eb, output, re.MULTILINE), output
     for shown in ("$ module load PyTorch/", "$ printenv SIF", "$ printenv APPTAINER_BINDPATH", "$ start-shell -c"):
         assert shown in output
