@@ -61,7 +61,7 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     said = ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "--",
                  *theirs.eb_options)
     module = "Example/1.0-writable-theirs-1"
-    assert f" module load {module}\n" in said.stderr, said.stdout + said.stderr
+    assert " module load Example/theirs\n" in said.stderr, said.stdout + said.stderr
     copy = theirs.prefix / "eb/software" / module
     assert (copy / "user-software.squashfs").read_bytes() == (root / "user-software.squashfs").read_bytes()
     again = json.loads((copy / "share/ebsif/lock.json").read_text())
@@ -81,8 +81,11 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     # EasyBuild's copy of the easyconfig needs neither file
     theirs.eb(copy / "easybuild" / f"{squashfs.stem}.eb", "--rebuild")
     assert (copy / "user-software.squashfs").read_bytes() == (root / "user-software.squashfs").read_bytes()
+    # what the installation needed goes, what was asked for with -o stays
+    kept = sorted(theirs.work.iterdir())
     ebsif(theirs, "remove", "theirs", "--yes")
-    assert not list(theirs.work.iterdir())
+    assert sorted(theirs.work.iterdir()) == kept
+    assert not list((theirs.home / ".local/share/ebsif").rglob("*theirs*"))
 
 
 def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):

@@ -97,5 +97,5 @@ def test_commands_heed_the_configuration_of_the_site(lumi, wheels, base_image):
     assert f"eb finds those in {lumi.easyconfigs} by name" in said
     assert "error: " not in said
     assert re.search(r"\[ \] \S+ \(module: Example/1\.0-other-\d+\)$", said, re.MULTILINE)
-    assert re.search(r"^Example/1\.0-mine-\d+ +Example/1\.0 ", said, re.MULTILINE)
+    assert re.search(r"^mine +Example/1\.0 ", said, re.MULTILINE)
     assert "1 module checked: nothing is wrong" in said

@@ -128,7 +128,10 @@ def test_a_module_from_values():
     record.stages, record.venv_packages = [{"name": "a", "requirements": "hello"}], ["hello==1.0", "more==2", "pip==1"]
     assert "Packages that were added to the image: hello 1.0, and 1 more." in made.help_sections
     named = ModuleFile(spec(aliases=["1.0-writable-mine", "mine"]), record, "Example/1.0-writable-mine-20261128")
-    assert any(text.startswith("`ebsif show Example/mine` prints") for text in named.help_sections)
+    # its names without a date will mean later modules
+    assert any(text.startswith("`ebsif show Example/1.0-writable-mine-20261128`") for text in named.help_sections)
+    named = ModuleFile(spec(aliases=["1.0-demo"]), record, "Example/1.0-writable-mine-20261128")
+    assert any(text.startswith("`ebsif show Example/1.0-demo` prints") for text in named.help_sections)
     record.stages, record.venv_packages = [], ["hello==1.0"]
     with_venv = ModuleFile(spec(VenvSpec, **values), record, "Example/1.0")
     lines = [" ".join(line) for line in with_venv.lines()]

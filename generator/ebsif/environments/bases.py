@@ -90,9 +90,9 @@ def of_installation(installation: Installation, site: Site) -> Container:
 
 
 def without_extension(container: Container, installation: Installation) -> Container:
-    """Return the container of an extension with the version suffix of the one that it extends."""
+    """Return the container of an extension with the version suffix of the one that it extends, without requirements."""
     end = "-".join(["", *(installation.extension or ())])
-    return container.replace(suffix=container.versionsuffix.removesuffix(end))
+    return container.replace(suffix=container.versionsuffix.removesuffix(end), requirements=None)
 
 
 def container_of(found: Found, names: Names) -> Container:

@@ -157,15 +157,17 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
 
 def purpose(container: Container, wanted: Union[Sequence, dict]) -> str:
     """Return the first sentence of the description of an extension: what was added, on which base."""
-    own = names_in(stages_of(as_parameter(container.requirements)))
+    installed = places.known(places.directories_of_modules(), container.module)[:1]
+    own = {name for one in installed if not one.damage for name in names_in(one.record.stages)}
+    # also of a base that is no module here, but a directory or an easyconfig
+    own |= names_in(stages_of(as_parameter(container.requirements)))
     names = [] if isinstance(wanted, dict) else sorted(names_in(list(wanted)) - own)
     names += system_names(system_of(container.system_packages).packages)
     more = [f"{len(names) - MOST_NAMES} more packages"] if len(names) > MOST_NAMES + 1 else []
     listed = names[:MOST_NAMES] + more if more else names
     what = " and ".join(filter(None, [", ".join(listed[:-1]), *listed[-1:]])) or "packages of a user"
     # the names of an extension without its date move to later ones
-    lasting = [alias for alias in container.aliases
-               if modulerc.date_in(container.full_version, alias) is None]
+    lasting = [alias for alias in container.aliases if modulerc.date_in(container.full_version, alias) is None]
     base = f"{container.name}/{lasting[0]}" if lasting else container.module
     start, end = f"{container.name} {container.version} with {what},", f"on top of {base}."
     return start + (" " if len(start) + len(end) < LINE else "\n") + end
