@@ -1,7 +1,7 @@
 """Give a new venv commands for pip; run by the Python of the image or, if the venv has a pip of its own, by the venv's.
 
 `python -m pip` of the venv runs the image's pip, which it sees like all packages of the image, and which installs into
-the venv. The image's commands pip run the image's Python, so the venv gets its own. The exit status is 3 if the image
+the venv. The image's commands pip run the image's Python, so the venv gets its own. The exit status is 1 if the image
 has no pip that is complete and new enough, or lacks setuptools although ensurepip would install it.
 
 Usage: python3 - VENV SCRIPT. SCRIPT is the text of the command pip.
@@ -12,7 +12,6 @@ import shlex
 import sys
 from importlib.util import find_spec
 
-NOT_HERE = 3
 # the first pip with --report
 OLDEST = (22, 2)
 # the first Python whose ensurepip doesn't install setuptools
@@ -51,7 +50,7 @@ def main(venv, script):
             # before pip 19.3, which keeps its own commands
             return 0
     elif not is_usable():
-        return NOT_HERE
+        return 1
     for name in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
         path = os.path.join(venv, "bin", name)
         with open(path, "w") as command:
