@@ -166,6 +166,7 @@ def not_in(newest: Installation, older: Sequence[Installation]) -> dict[Installa
     record = current.record_of(newest)
     there = {*record.image_versions, *record.venv_versions, *system_names(record.system_layer.requested)}
     found = {}
+    taken_along = set(ownfiles.of(newest)) if older else set()
     for one in older:
         if one.damage:
             continue
@@ -174,9 +175,9 @@ def not_in(newest: Installation, older: Sequence[Installation]) -> dict[Installa
         if one.recorded_name not in ancestors:
             wanted |= now.intersection(names_in(one.record.stages))
             wanted |= set(system_names(one.record.system_layer.requested))
-        files = set(ownfiles.of(one)).difference(ownfiles.of(newest))
-        if wanted - there or files:
-            found[one] = sorted(wanted - there) + sorted(files)
+        own = set(ownfiles.of(one)) - taken_along
+        if wanted - there or own:
+            found[one] = sorted(wanted - there) + sorted(own)
     return found
 
 
