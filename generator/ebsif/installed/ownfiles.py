@@ -84,9 +84,11 @@ def times_of_packages(folder: Path, packages: Path, times: dict[str, str]) -> di
     found = {}
     for info in venv.metadata_in(packages):
         record = info / "RECORD"
-        for row in csv.reader(venv.text_of(record).splitlines()):
-            path = os.path.normpath(packages.relative_to(folder) / row[0]) if row else ""
-            found[path] = times.get(str(record.relative_to(folder)), "")
+        # files that a damaged list doesn't name count as added by hand
+        with contextlib.suppress(csv.Error):
+            for row in csv.reader(venv.text_of(record).splitlines()):
+                path = os.path.normpath(packages.relative_to(folder) / row[0]) if row else ""
+                found[path] = times.get(str(record.relative_to(folder)), "")
     return found
 
 
