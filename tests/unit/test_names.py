@@ -594,8 +594,8 @@ def test_an_extension_elsewhere_is_no_earlier_one(prefix, monkeypatch, tmp_path,
     assert "there is no earlier one" in capsys.readouterr().err
     theirs, stat = prefix.install(MINE), Path.stat
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "stat", lambda path, **how: SimpleNamespace(st_uid=0, st_mode=0o40755) if path == theirs
-                      else stat(path, **how))
+        patch.setattr(Path, "stat", lambda path, **how: SimpleNamespace(
+            st_uid=os.getuid() + 1, st_mode=0o40755) if path == theirs else stat(path, **how))
         assert not names().older(names().installation(str(root)))
     shutil.rmtree(theirs)
     (prefix.modules / f"{MINE}.lua").unlink()

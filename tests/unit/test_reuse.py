@@ -86,9 +86,11 @@ def test_everything_else_must_be_the_same(earlier, tmp_path, monkeypatch):
 
 def test_user_software_of_another_account(earlier, tmp_path, monkeypatch):
     """P-04: root doesn't unpack it, because devices in it would come along."""
-    squashfs = tmp_path / "earlier/user-software.squashfs"
-    if not os.getuid():
-        os.chown(squashfs, 12345, -1)
-    assert earlier() == ([] if os.getuid() else None)
-    monkeypatch.setattr(os, "getuid", lambda: 0)
-    assert earlier() is None
+    squashfs, stat = str(tmp_path / "earlier/user-software.squashfs"), os.stat
+    theirs = [*stat(squashfs)]
+    theirs[4] = 12345
+    monkeypatch.setattr(os, "stat", lambda path, **how: os.stat_result(theirs) if path == squashfs
+                        else stat(path, **how))
+    for account, stages in ((12345, []), (0, None)):
+        monkeypatch.setattr(os, "getuid", lambda account=account: account)
+        assert earlier() == stages

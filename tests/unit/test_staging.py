@@ -94,7 +94,7 @@ def test_several_tasks_of_a_node_copy_at_once(node, tmp_path):
     place, _ = node.plan()
     # each has copied, or has looked at the SHA256, before the first one renames
     (tmp_path / "bin").mkdir()
-    waiting = f'#!/bin/bash\n/usr/bin/${{0##*/}} "$@"\nstatus=$?\ntouch {tmp_path}/"${{0##*/}}-$PPID"\n' \
+    waiting = f'#!/bin/bash\nPATH=${{PATH#*:}} "${{0##*/}}" "$@"\nstatus=$?\ntouch {tmp_path}/"${{0##*/}}-$PPID"\n' \
         f'until (($(ls {tmp_path} | grep -c "^${{0##*/}}-") >= 3)); do sleep 0.02; done\nexit "$status"\n'
     for step, names in ((["--copy"], ("cp", "sha256sum")), (["--check"], ("sha256sum",))):
         for path in (*tmp_path.glob("bin/*"), *tmp_path.glob("cp-*"), *tmp_path.glob("sha256sum-*")):
