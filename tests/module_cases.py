@@ -117,7 +117,7 @@ CASES = [
     Case("where something is", settings="where ./none A 1\nwhere user_software B 2\nwhere / C  3\n",
          loaded={"C": " 3"}),
     # S003-14: wrappers and kernels leave it out
-    Case("variables of the host", {"PYTHONSTARTUP": "/none", "KEPT": "x"},
+    Case("variables of the host", {"PYTHONSTARTUP": "/none", "KEPT": "x"}, "set EBSIF_UNSET PYTHONSTARTUP NONE\n",
          loaded={"PYTHONSTARTUP": "/none"}),
     # PATH is compared between the programs
     Case("a program that mounts images", settings="mounter true\nmounter no-such-program\n",

@@ -30,7 +30,7 @@ def spawn(folder):
     (theirs / "python").chmod(0o755)
     shpc = singularity_hpc(folder)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SIF": str(root / "image.sif"), "CONTAINERROOT": str(root),
-                   "EBSIF_GPU": "--rocm /dev/kfd", "EBSIF_LOADED_MODULE": "Example/1.0", "EBSIF_UNSET": "PYTHONPATH",
+                   "EBSIF_GPU": "--rocm /dev/kfd", "EBSIF_LOADED_MODULE": "Example/1.0",
                    # set in every user's shell; without it bash asks the system for it
                    "HOME": str(folder), "PWD": str(folder), "SHELL": "/bin/bash", "USER": "user"}
 

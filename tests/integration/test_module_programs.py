@@ -21,7 +21,6 @@ image ./image.sif
 image_remedy Ask somebody.
 bind ./share/ebsif/module.conf:/share/ebsif/module.conf:ro
 search_path /runscripts
-set EBSIF_UNSET PYTHONSTARTUP NONE
 """
 
 

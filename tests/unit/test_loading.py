@@ -24,7 +24,7 @@ def install(folder, name, *lines):
     (folder / "interpreter/python").chmod(0o755)
     (folder / "a.sif").touch()
     text = [("module", name), ("suffix", "MINE"), ("image", "./a.sif"), ("bind", "./runscripts:/runscripts"),
-            ("search_path", "/runscripts"), ("path", "PATH bin"), ("set", "EBSIF_UNSET PYTHONPATH"), *lines]
+            ("search_path", "/runscripts"), ("path", "PATH bin"), *lines]
     (folder / MODULE_CONF).write_text("".join(f"{key} {value}\n" for key, value in text))
     return folder
 
@@ -87,8 +87,7 @@ def test_binds_of_a_kernel(root, runtime, tmp_path, name):
     assert binds(APPTAINER_BINDPATH="/one") == binds(SINGULARITY_BINDPATH="/one") == expected("/one")
     assert binds(APPTAINER_BINDPATH="/one", SINGULARITY_BINDPATH="/two") == [expected("/one"), expected("/two")]
     # the module is loaded, and one or both have been changed since
-    loaded = {"EBSIF_LOADED_MODULE": "Mine/1.0", "CONTAINERROOT": str(root), "SIF": str(root / "a.sif"),
-              "EBSIF_UNSET": "PYTHONPATH"}
+    loaded = {"EBSIF_LOADED_MODULE": "Mine/1.0", "CONTAINERROOT": str(root), "SIF": str(root / "a.sif")}
     for first, second in ((f"{own},/x", f"{own},/x"), (f"{own},/x", ""), ("", f"{own},/x")):
         assert binds(**loaded, **dict(zip(both, (first, second)))) == expected("/x")
     # those of another module, to which the person has added; its installation is gone
@@ -97,20 +96,6 @@ def test_binds_of_a_kernel(root, runtime, tmp_path, name):
     theirs = {**dict.fromkeys(both, f"/one,{other}/runscripts:/runscripts,/other,/two"), **dict.fromkeys(
         [f"EBSIF_ADDED_{one}" for one in both], f"{other}/runscripts:/runscripts,/other")}
     assert binds(**loaded, **theirs) == expected("/one", "/two")
-
-
-def test_a_module_loaded_before_an_installation_that_keeps_variables_out(tmp_path, runtime):
-    """S003-14: without what keeps the host's variables out of the container, a module counts as loaded before."""
-    variables = {"EBSIF_LOADED_MODULE": "Mine/1.0", "PYTHONPATH": "/host"}
-    for loads in (True, False):
-        root = install(tmp_path / str(loads), "Mine/1.0", *([("wrappers_load", "yes")] if loads else []))
-        variables.update(CONTAINERROOT=str(root), SIF=str(root / "a.sif"))
-        for command in (kernel(root), [root / "bin/container-exec", "true"]) if loads else [kernel(root)]:
-            assert "PYTHONPATH" not in runtime.run(*command, "x", **variables)[0]
-    said = subprocess.run([root / "bin/container-exec", "true"], capture_output=True, text=True, check=False,
-                          env={"PATH": f"{runtime.folder}/apptainer", **variables})
-    assert (said.returncode, said.stdout) == (1, "")
-    assert "the module was installed again after it was loaded here: reload it" in said.stderr
 
 
 def test_a_kernel_of_an_editor(root, runtime):

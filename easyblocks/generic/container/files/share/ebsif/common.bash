@@ -118,8 +118,8 @@ explain_missing() {
         "load the module of this container first (SIF or CONTAINERROOT is not set), or put $with_module before the command"
     [[ "$CONTAINERROOT" -ef "$ebsif_root" ]] ||
         refuse 1 "this command belongs to the installation $root, but the loaded module is the one of $CONTAINERROOT"
-    # as modules written by hand and earlier releases leave them
-    [[ -n "${EBSIF_UNSET:-}" ]] ||
+    # as modules written by hand leave them
+    [[ -n "${EBSIF_LOADED_MODULE:-}" ]] ||
         refuse 1 "the module was installed again after it was loaded here: reload it (module unload NAME; module load NAME)"
     [[ -f "$SIF" ]] ||
         refuse 1 "the image $SIF is missing: reload the module ($ebsif_reload) to use the site's copy, if there is one"

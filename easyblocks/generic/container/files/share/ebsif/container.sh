@@ -298,7 +298,7 @@ ebsif_main() {
         ebsif_split "$ebsif_line"
         ebsif_conf[$ebsif_name]+=${ebsif_conf[$ebsif_name]:+$'\n'}$ebsif_value
     done <"$ebsif_root/share/ebsif/module.conf" || return
-    if [[ "$2" == load && "${CONTAINERROOT:-}" -ef "$ebsif_root" && -n "${EBSIF_UNSET:-}" && -f "${SIF:-}" &&
+    if [[ "$2" == load && "${CONTAINERROOT:-}" -ef "$ebsif_root" && -n "${EBSIF_LOADED_MODULE:-}" && -f "${SIF:-}" &&
         -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]] && ebsif_is_mounted; then
         return 0
     fi

@@ -10,7 +10,7 @@ for ebsif_runtime in apptainer singularity ''; do
 done
 [[ "$1" != --find ]] || return 0
 # shellcheck source=/dev/null  # common.bash, which sources this
-[[ -n "$ebsif_runtime" && "${CONTAINERROOT:-}" -ef "$ebsif_root" && -f "${SIF:-}" && "${EBSIF_UNSET:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]] || { source "$ebsif_root/share/ebsif/common.bash" && load_or_explain "$@"; }
+[[ -n "$ebsif_runtime" && "${CONTAINERROOT:-}" -ef "$ebsif_root" && -f "${SIF:-}" && "${EBSIF_LOADED_MODULE:-}" && -e "${EBSIF_MOUNTED_USER_SOFTWARE:-$SIF}" ]] || { source "$ebsif_root/share/ebsif/common.bash" && load_or_explain "$@"; }
 [[ "$1" != --check ]] || return 0
 if [[ -n "${EBSIF_PYTHON_RANKS:-}${EBSIF_ACTIVATE:-}" ]]; then
     # shellcheck source=/dev/null
