@@ -161,11 +161,11 @@ ebsif_wait_for() {
     "$@" <&0 &
     ebsif_process=$!
     ((ebsif_signals == 0)) || ebsif_pass_on || :
-    # a signal interrupts wait
+    # a signal interrupts wait, and bash may report it once more when its trap has run already
     while
         ebsif_before=$ebsif_signals ebsif_status=0
         wait "$ebsif_process" || ebsif_status=$?
-        ((ebsif_signals > ebsif_before))
+        ((ebsif_signals > ebsif_before)) || { ((ebsif_status > 128)) && kill -0 "$ebsif_process" 2>/dev/null; }
     do :; done
     return "$ebsif_status"
 }
