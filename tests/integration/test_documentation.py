@@ -87,7 +87,8 @@ def test_the_commands_for_extending_by_hand(clone):
 
     S002-32, S002-26, S002-28: without requirements: writable, pip install by hand, squash, reload, unsquash.
     """
-    first, second = blocks("docs/using.md")
+    first, second, without_loading = blocks("docs/using.md")
+    assert run(f"source .demo/env.sh\n{without_loading}", clone).endswith("2.13.0+cpu\n")
     module = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
     origins = "; ".join(f'print(importlib.util.find_spec(\\"{name}\\").origin)' for name in ("einops", "torch"))
     output = run(f"""
