@@ -73,8 +73,13 @@ def pip(command, *arguments, python=sys.executable):
 
 def everything(folder):
     """Return all paths below a folder; without bytecode of eb's `python -O`, which pip doesn't remove."""
-    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts
-            and (not path.is_dir() or [name.name for name in path.iterdir()] != ["__pycache__"])}
+    paths = set(folder.rglob("*"))
+    bytecode = {path for path in paths if "__pycache__" in path.parts}
+    others = {path for path in paths - bytecode if not path.is_dir()}
+    # directories that are left for bytecode only
+    above = {parent for path in bytecode for parent in path.parents} - {
+        parent for path in others for parent in path.parents}
+    return paths - bytecode - above
 
 
 @pytest.mark.nightly
