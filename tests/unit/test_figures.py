@@ -75,7 +75,9 @@ def test_the_figures_of_the_readme():
              for who in ("hand-written recipe", "ebsif")]
     text = " ".join(readme.split())
     assert f"installing PyTorch with two packages takes {times[1]} instead of {times[0]} on two CPUs" in text
-    ours = found["extension of the installed example", "ebsif"]["note"].partition(" on disk")[0]
+    theirs, ours = (found["extension of the installed example", who]["note"].partition(" on disk")[0]
+                    for who in ("hand-written recipe", "ebsif"))
+    assert f"a second copy of the image ({theirs} in the demo, " in readme
     assert f"one file with only the packages ({ours}) |" in readme
     lengths = {path.name: path.read_text().count("\n") for path in (CHECKOUT / "easyconfigs").rglob("*.eb")}
     assert "an easyconfig of about 50 lines" in readme and 40 <= sorted(lengths.values())[len(lengths) // 2] <= 60
