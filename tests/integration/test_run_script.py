@@ -315,6 +315,9 @@ def test_accelerate_on_another_number_of_nodes(rank):
     assert "accelerate was given --num_machines=2, but Slurm has started it on 1: " in start("--num_machines=2", **one)
     assert starts in start("--num_machines=2", **two)
     assert starts in start(**two)
+    # the program's own options
+    assert starts in start("--num_machines=2", "--no_python", "./t", "--num_machines", "8", **two)
+    assert starts in start("--num_machines=2", "./t", "--num_machines=8", **two)
     # a loop over nodes with ranks of its own
     assert starts in start("--num_machines=2", "--machine_rank=1")
 
