@@ -165,7 +165,10 @@ class ContainerVenv(ContainerInstall):
 
     def private_variables(self) -> List[str]:
         """Return variables that may have secrets, those that stages name for pip included."""
-        return super().private_variables() + [name for stage in self.stages_for_pip() for name in stage.variables()]
+        # what the easyconfig repeats may be gone when only the module is written again
+        stages = Stage.from_parameter(self.find_record().stages) if build_option('module_only') else \
+            self.stages_for_pip()
+        return super().private_variables() + [name for stage in stages for name in stage.variables()]
 
     def check_heavy_stages(self) -> None:
         """Refuse heavy stages on login nodes (S003-02): outside of jobs, on machines with a batch system."""

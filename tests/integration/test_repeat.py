@@ -69,6 +69,12 @@ def test_an_exact_repeat(original, index):
     for key in ("stages", "venv_packages", "image_packages", "user_software"):
         assert again[key] == lock(original)[key], key
     assert squashfs(original, "-again-1") == squashfs(original)
+    # to write the module again, nothing needs the lock that is repeated
+    (kept,) = (original.prefix / "eb/software/Example/1.0-again-1/easybuild").glob("*.eb")
+    damaged = original.sources / re.search(r"'lock': '([^']+)'", kept.read_text())[1]
+    damaged.write_text("{}")
+    original.eb("--module-only", "--force", kept)
+    damaged.unlink()
 
     shutil.copy(original.prefix / "mine.json", original.prefix / "again.json")
     path = original.easyconfig(TEXT + "requirements = {'lock': 'again.json'}\n", suffix="-again")
