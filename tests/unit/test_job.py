@@ -308,6 +308,10 @@ def test_the_result_for_programs(tmp_path, capsys):
         assert (said["module"], said["file"], said["jobs"]) == ("M/1", file, [])
         assert f"Submit with: sbatch {name}\n" in said["script"]
     assert place.read_text() == said["script"]
+    # the name is part of a comment, which a line break would end
+    assert cli.main(["job", "M/1", "-o", str(tmp_path / "x\ntouch y"), "--", "t.py"]) == 0
+    (script,) = tmp_path.glob("x*")
+    assert "Submit with: sbatch FILE\n" in script.read_text() and "touch y" not in script.read_text()
 
 
 def test_a_catalogue_that_is_named_twice(tmp_path, monkeypatch, capsys):

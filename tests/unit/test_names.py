@@ -889,6 +889,19 @@ def test_what_an_extension_says_of_itself(extension):
     assert many.startswith("PyTorch 2.13.0 with a, b, c, d and 3 more packages, on top")
 
 
+def test_what_the_base_says_of_itself(extension, tmp_path):
+    """Docs F1: the description of the base stays, whatever is on top of what in it."""
+    folder = tmp_path / "sites/local/containers"
+    folder.mkdir(parents=True)
+    (folder / "Own.yaml").write_text(
+        "name: Own\nfamilies:\n  own: {homepage: https://example.org/, file: own.sif, suffix: -base, venv: true,\n"
+        "        description: 'JAX for everybody. It has Flax, on top of ROCm. Use it with care.'}\n"
+        "containers:\n  - {family: own, version: 1.0}\n")
+    values, _ = extension.extend("Own/1.0", "--catalogue", str(tmp_path / "sites"), "--add", "einops", "--name", "new")
+    assert " ".join(values["description"].split()).endswith(
+        "with einops, on top of Own/1.0-base. JAX for everybody. It has Flax, on top of ROCm. Use it with care.")
+
+
 def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys):
     """E-03: one command without a file; a new module; other versions only of what is named and what that needs."""
     values, _ = extension.extend("mine", "--add", "lightly", "greeting")

@@ -140,11 +140,6 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
             first = error.errors()[0]
             raise ExtendingError(f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
                                  f"(properties of a stage: {', '.join(Stage.model_fields)})") from None
-    description = container.fill(container.description or container.name).strip()
-    # that of the base is left out
-    addition = re.compile(re.escape(f"{container.name} {container.version}") + ADDITION, re.DOTALL)
-    earlier = addition.match(description)
-    description = f"{purpose(container, wanted)}\n{description[earlier.end() if earlier else 0:]}"
     # the name of the image does not change with that of the module, nor where it is if the site has it
     image = container.site.extension_image if container.image_kind != "central" else "central"
     # the user's module is new and visible, whatever has become of its base
@@ -152,7 +147,17 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
         container.warnings
     return container.replace(
         file=container.file_name, image=image, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
-        description=description, aliases=[f"{container.full_version}-{name}", name], archived=None, warnings=warnings)
+        description=describe(container, wanted), aliases=[f"{container.full_version}-{name}", name], archived=None,
+        warnings=warnings)
+
+
+def describe(container: Container, wanted: Union[Sequence, dict]) -> str:
+    """Return the description of an extension: its purpose, then what the base says of itself."""
+    text = container.fill(container.description or container.name).strip()
+    # of a base that is an extension, too, the purpose is left out
+    addition = re.compile(re.escape(f"{container.name} {container.version}") + ADDITION, re.DOTALL)
+    earlier = addition.match(text)
+    return f"{purpose(container, wanted)}\n{text[earlier.end() if earlier else 0:]}"
 
 
 def purpose(container: Container, wanted: Union[Sequence, dict]) -> str:

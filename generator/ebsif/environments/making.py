@@ -93,9 +93,7 @@ class Request:
 
     def command_with(self, option: str) -> str:
         """Return the command with one more option, before those of eb."""
-        words = list(self.words)
-        words.insert(words.index("--") if "--" in words else len(words), option)
-        return shlex.join(["ebsif", *words])
+        return command_with(self.words, option)
 
 
 class InUseError(ExtendingError):
@@ -314,9 +312,13 @@ def nothing_to_do(installation: Installation, state: str = "has these packages a
 def install_command(arguments: Sequence[str], again: bool = False) -> str:
     """Return the command that installs what one with --check has checked, perhaps in place of a module."""
     words = [word for word in arguments if word != "--check"]
-    if again:
-        words.insert(words.index("--") if "--" in words else len(words), "--rebuild")
-    return shlex.join(["ebsif", *words])
+    return command_with(words, *(["--rebuild"] if again else []))
+
+
+def command_with(arguments: Sequence[str], *options: str) -> str:
+    """Return a command of ebsif with more options, before those of eb."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return shlex.join(["ebsif", *arguments[:end], *options, *arguments[end:]])
 
 
 # --- containers of the catalog
