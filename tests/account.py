@@ -72,17 +72,27 @@ def use_variables(person):
     """Set the variables that a login of the account sets, and let git read the checkout of somebody else."""
     for name in [name for name in os.environ if name.startswith("XDG_")]:
         del os.environ[name]
-    os.environ |= {"HOME": person.pw_dir, "USER": person.pw_name, "LOGNAME": person.pw_name, "SHELL": person.pw_shell,
-                   "PATH": ":".join(one for one in os.environ["PATH"].split(":") if os.access(one, os.X_OK)),
-                   "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+    os.environ |= {
+        "HOME": person.pw_dir,
+        "USER": person.pw_name,
+        "LOGNAME": person.pw_name,
+        "SHELL": person.pw_shell,
+        "PATH": ":".join(one for one in os.environ["PATH"].split(":") if os.access(one, os.X_OK)),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
 
 
 def check_access():
     """End the tests if the account can't read the checkout."""
     for path in (__file__, sys.executable, os.curdir):
         if not os.access(path, os.R_OK):
-            pytest.exit(f"tests run as the account {NAME}, which can't read {Path(path).absolute()}: run scripts/test, "
-                        "which copies the checkout", 2)
+            pytest.exit(
+                f"tests run as the account {NAME}, which can't read {Path(path).absolute()}: run scripts/test, "
+                "which copies the checkout",
+                2,
+            )
 
 
 def can_be_root():
@@ -122,6 +132,7 @@ def as_starter():
 @contextlib.contextmanager
 def in_group(number):
     """Be a member of a group, also in programs that are started here."""
+
     def join(groups):
         os.seteuid(0)
         os.setgroups(groups)

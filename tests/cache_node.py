@@ -30,9 +30,18 @@ class Node:
 
     def write(self, **parameters):
         """Let the script have what the installation of an easyconfig with these parameters has in module.conf."""
-        settings = ModuleSettings(spec(
-            **{"node_caches": [str(self.local)], "project_caches": [f"{self.folder}/${{PROJECT}}/${{USER}}/caches"],
-               "gpu": "rocm", **parameters}), Record(), "")
+        settings = ModuleSettings(
+            spec(
+                **{
+                    "node_caches": [str(self.local)],
+                    "project_caches": [f"{self.folder}/${{PROJECT}}/${{USER}}/caches"],
+                    "gpu": "rocm",
+                    **parameters,
+                }
+            ),
+            Record(),
+            "",
+        )
         self.table = "".join(f"{key} {value}\n" for key, value in settings.caches()).removeprefix("cache_reads ")
 
     def run(self, home=None, uid=None, groups=(), before=(), **variables):
@@ -45,8 +54,14 @@ class Node:
         # what the image sets doesn't count
         image = {"HOME": str(home or self.home), **dict.fromkeys(["PATH", "user", *names], "/of/the/image")}
         command = [*before, *self.shell, self.scripts / "find-caches", str(account_id), self.table]
-        result = subprocess.run(command, capture_output=True, text=True, check=True,
-                                env={**image, "ebsif_caller": "\n".join(caller)}, **account)
+        result = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**image, "ebsif_caller": "\n".join(caller)},
+            **account,
+        )
         return dict(line.split("=", 1) for line in result.stdout.splitlines()), result.stderr
 
     def caches(self, uid=None):
@@ -58,15 +73,25 @@ class Node:
         found, said = self.run()
         assert found == {"EBSIF_JOB_CACHES": ""}
         assert said.startswith(
-            f"ebsif: caches can't be in {self.caches()}: another account owns it or can exchange it, or it is a link\n")
+            f"ebsif: caches can't be in {self.caches()}: another account owns it or can exchange it, or it is a link\n"
+        )
         assert list(theirs.iterdir()) == []
         self.caches().rename(tempfile.mkdtemp(dir=self.folder) + "/taken")
 
 
 def spec(**parameters):
     """Return what Caches reads of a specification."""
-    return SimpleNamespace(**{"node_caches": ["/tmp"], "project_caches": [], "cache_variables": {}, "gpu": None,
-                              "init": "image", "scheduler": None, **parameters})
+    return SimpleNamespace(
+        **{
+            "node_caches": ["/tmp"],
+            "project_caches": [],
+            "cache_variables": {},
+            "gpu": None,
+            "init": "image",
+            "scheduler": None,
+            **parameters,
+        }
+    )
 
 
 @pytest.fixture(params=["dash", "bash"])

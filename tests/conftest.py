@@ -19,8 +19,18 @@ settings.register_profile("same", derandomize=True)
 settings.register_profile("search", derandomize=False)
 settings.load_profile("same")
 
-pytest_plugins = ["easybuild_configuration", "parts", "cache_node", "fault_report", "prefixes",
-                  "registry", "site_easybuild", "ssh_server", "training", "workbench"]
+pytest_plugins = [
+    "easybuild_configuration",
+    "parts",
+    "cache_node",
+    "fault_report",
+    "prefixes",
+    "registry",
+    "site_easybuild",
+    "ssh_server",
+    "training",
+    "workbench",
+]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -35,8 +45,10 @@ def pytest_sessionstart(session):
 def pytest_runtest_setup(item):
     """Let only unit tests run as root, where the account is missing."""
     if os.geteuid() == 0 and "unit" not in item.path.parts:
-        pytest.fail(f"tests of what people do don't run as root, but as the account {account.NAME}: create it "
-                    "(scripts/test does)")
+        pytest.fail(
+            f"tests of what people do don't run as root, but as the account {account.NAME}: create it "
+            "(scripts/test does)"
+        )
 
 
 @pytest.fixture

@@ -22,8 +22,14 @@ OF_EB = {"PYTHONOPTIMIZE": "1", "FANCYLOGGER_IGNORE_MPI4PY": "1"}
 @functools.cache
 def server():
     """Return the process that forks for each command (Popen); it ends with this one."""
-    process = subprocess.Popen([sys.executable, "-O", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-O", __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        start_new_session=True,
+    )
     atexit.register(process.stdin.close)
     return process
 
@@ -36,8 +42,14 @@ def run_eb(arguments, cwd, env, one_stream=False):
     os.umask(umask)
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder, name)) for name in ("output", "errors")]
-        request = {"arguments": arguments, "cwd": str(cwd), "paths": paths, "one_stream": one_stream, "umask": umask,
-                   "environment": {name: str(value) for name, value in env.items()}}
+        request = {
+            "arguments": arguments,
+            "cwd": str(cwd),
+            "paths": paths,
+            "one_stream": one_stream,
+            "umask": umask,
+            "environment": {name: str(value) for name, value in env.items()},
+        }
         process = server()
         try:
             print(json.dumps(request), file=process.stdin, flush=True)
@@ -72,7 +84,7 @@ def preload():
         os.write(writer, " ".join(names).encode())
         os._exit(0)
     os.close(writer)
-    with open(reader) as names:  # noqa: PTH123
+    with open(reader) as names:
         for name in names.read().split():
             __import__(name)
     os.waitpid(child, 0)
@@ -88,8 +100,10 @@ def become_eb(arguments, cwd, paths, one_stream, umask, environment):
     for number, path in enumerate([os.devnull, paths[0], paths[0] if one_stream else paths[1]]):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), number)
     sys.stdin = open(0)  # noqa: SIM115
-    sys.stdout, sys.stderr = (io.TextIOWrapper(open(number, "wb", 0), write_through=True)  # noqa: SIM115, PTH123
-                              for number in (1, 2))
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(open(number, "wb", 0), write_through=True)  # noqa: SIM115
+        for number in (1, 2)
+    )
     # like python -m
     sys.path[0] = cwd
     from easybuild import main

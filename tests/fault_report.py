@@ -131,4 +131,5 @@ def table(summary):
     widths = [max(map(len, column)) for column in zip(("", *COLUMNS), *rows)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
-        for row in [("", *COLUMNS), *rows])
+        for row in [("", *COLUMNS), *rows]
+    )

@@ -13,8 +13,11 @@ from easybuild.easyblocks.generic.container.image.sif import DESCRIPTOR, HEADER
 # a file that looks like an image
 BEGIN = HEADER.size + DESCRIPTOR.size
 DATA = os.urandom(300_000 - BEGIN)
-SIF = HEADER.pack(bytes(32), b"SIF_MAGIC", b"", b"", 0, 0, 0, 1, HEADER.size, DESCRIPTOR.size, BEGIN, len(DATA)) + \
-    DESCRIPTOR.pack(0x4004, True, 1, 0, 0, BEGIN, len(DATA), len(DATA), 0, 0, 0, 0, b"", b"") + DATA
+SIF = (
+    HEADER.pack(bytes(32), b"SIF_MAGIC", b"", b"", 0, 0, 0, 1, HEADER.size, DESCRIPTOR.size, BEGIN, len(DATA))
+    + DESCRIPTOR.pack(0x4004, True, 1, 0, 0, BEGIN, len(DATA), len(DATA), 0, 0, 0, 0, b"", b"")
+    + DATA
+)
 
 SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 
@@ -50,10 +53,18 @@ class Files:
     def push(self, repository, tag, data, layer=SIF_LAYER):
         """Add an image to the registry, as `apptainer push` does; return the digests of its manifest and its blob."""
         blob = digest_of(data)
-        manifest = json.dumps({
-            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": {"mediaType": "application/vnd.sylabs.sif.config.v1+json", "digest": digest_of(b"{}"), "size": 2},
-            "layers": [{"mediaType": layer, "digest": blob, "size": len(data)}]}).encode()
+        manifest = json.dumps(
+            {
+                "schemaVersion": 2,
+                "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "config": {
+                    "mediaType": "application/vnd.sylabs.sif.config.v1+json",
+                    "digest": digest_of(b"{}"),
+                    "size": 2,
+                },
+                "layers": [{"mediaType": layer, "digest": blob, "size": len(data)}],
+            }
+        ).encode()
         self.content[f"/v2/{repository}/blobs/{blob}"] = data
         for reference in (tag, digest_of(manifest)):
             self.content[f"/v2/{repository}/manifests/{reference}"] = manifest
@@ -96,7 +107,7 @@ def serve_files():
                 # the client may be killed meanwhile
                 with suppress(OSError):
                     while files.held and not files.held.wait(1):
-                        self.wfile.write(data[number:number + 1])
+                        self.wfile.write(data[number : number + 1])
                         number += 1
                 self.close_connection = True
 

@@ -30,12 +30,18 @@ def add_image(folder, root, tag=None):
     folder.mkdir(exist_ok=True)
     (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     layer = layer_of(root)
-    config = {"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/usr/bin:/bin"]},
-              "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}}
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Env": ["PATH=/usr/bin:/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
     manifest = {
-        "schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json",
+        "schemaVersion": 2,
+        "mediaType": f"{OCI}.manifest.v1+json",
         "config": {"mediaType": f"{OCI}.config.v1+json", **add_blob(folder, json.dumps(config).encode())},
-        "layers": [{"mediaType": f"{OCI}.layer.v1.tar+gzip", **add_blob(folder, gzip.compress(layer, mtime=0))}]}
+        "layers": [{"mediaType": f"{OCI}.layer.v1.tar+gzip", **add_blob(folder, gzip.compress(layer, mtime=0))}],
+    }
     entry = {"mediaType": manifest["mediaType"], **add_blob(folder, json.dumps(manifest).encode())}
     if tag:
         entry["annotations"] = {"org.opencontainers.image.ref.name": tag}

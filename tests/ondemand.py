@@ -13,5 +13,10 @@ print ERB.new(STDIN.read, trim_mode: "-").result(context.instance_eval { binding
 
 def render(path, **attributes):
     """Return a template with these attributes, rendered by Ruby."""
-    return subprocess.run(["ruby", "-rerb", "-rostruct", "-rjson", "-e", RENDER, json.dumps(attributes)],
-                          input=path.read_text(), capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["ruby", "-rerb", "-rostruct", "-rjson", "-e", RENDER, json.dumps(attributes)],
+        input=path.read_text(),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout

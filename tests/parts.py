@@ -71,8 +71,12 @@ def quick_errors():
         patch.setattr("easybuild.base.exceptions.get_callers_logger", lambda: None)
         for name in ("_getCallingFunctionName", "_getCallingClassName", "getRootLoggerName"):
             patch.setattr(f"easybuild.base.fancylogger.{name}", lambda *_, **__: fancylogger.OPTIMIZED_ANSWER)
-        patch.setattr("easybuild.base.exceptions.inspect", types.SimpleNamespace(
-            currentframe=inspect.currentframe, getouterframes=functools.partial(inspect.getouterframes, context=0)))
+        patch.setattr(
+            "easybuild.base.exceptions.inspect",
+            types.SimpleNamespace(
+                currentframe=inspect.currentframe, getouterframes=functools.partial(inspect.getouterframes, context=0)
+            ),
+        )
         yield
 
 
@@ -101,11 +105,17 @@ def pytorch_image():
 @pytest.fixture(scope="session")
 def small_image():
     """A function that returns the path of an image in scripts/images, after building it if it is not cached."""
+
     @functools.cache
     def get(variant):
         with as_root():
-            made = subprocess.run([CHECKOUT / "scripts" / "build-example-image", "--variant", variant], text=True,
-                                  capture_output=True, check=False, stdin=subprocess.DEVNULL)
+            made = subprocess.run(
+                [CHECKOUT / "scripts" / "build-example-image", "--variant", variant],
+                text=True,
+                capture_output=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
         assert made.returncode == 0, made.stderr[-3000:]
         return Path(made.stdout.strip())
 
@@ -116,8 +126,22 @@ def small_image():
 def root_of_busybox(small_image, tmp_path_factory):
     """A directory (Path) with the files of an image: busybox."""
     root = tmp_path_factory.mktemp("root")
-    subprocess.run(["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", small_image("busybox"),
-                    "cp", "-a", "/bin", "/mnt"], check=True)
+    subprocess.run(
+        [
+            "apptainer",
+            "--silent",
+            "exec",
+            "--no-home",
+            "--bind",
+            f"{root}:/mnt",
+            small_image("busybox"),
+            "cp",
+            "-a",
+            "/bin",
+            "/mnt",
+        ],
+        check=True,
+    )
     return root
 
 
@@ -126,8 +150,13 @@ def easybuild_wheels():
     """A function that returns the wheels of a version of EasyBuild, which are downloaded once."""
 
     def get(version):
-        made = subprocess.run([CHECKOUT / "scripts" / "easybuild-wheels", version], text=True, capture_output=True,
-                              check=False, stdin=subprocess.DEVNULL)
+        made = subprocess.run(
+            [CHECKOUT / "scripts" / "easybuild-wheels", version],
+            text=True,
+            capture_output=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
         assert made.returncode == 0, made.stderr[-3000:]
         return sorted(Path(made.stdout.strip()).glob("*.whl"))
 
@@ -188,8 +217,11 @@ class Installed:
         """Install them, or write module files for a copy of what another modules tool has installed."""
         self.site = site
         self.wheels = wheels
-        self.shared = install_once(site.prefix.parent.name, site, lambda: (
-            self.write_modules(installed) if installed else self.install(base_image)))
+        self.shared = install_once(
+            site.prefix.parent.name,
+            site,
+            lambda: self.write_modules(installed) if installed else self.install(base_image),
+        )
 
     def copy(self, folder, *modules):
         """Return a new site in a folder with copies of both modules or of some, for tests that change them."""
@@ -271,8 +303,9 @@ def demo(tmp_path_factory):
             # as the owner of the checkout, who has changed the project since, or has it installed as links
             with as_starter():
                 subprocess.run(["scripts/setup-venv"], cwd=CHECKOUT, check=True)
-            made = subprocess.run(["make", "demo"], cwd=CHECKOUT, capture_output=True, text=True, check=False,
-                                  stdin=subprocess.DEVNULL)
+            made = subprocess.run(
+                ["make", "demo"], cwd=CHECKOUT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            )
             assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
             said.write_text(json.dumps([made.stdout, made.stderr]))
     return subprocess.CompletedProcess("make demo", 0, *json.loads(said.read_text()))
@@ -304,6 +337,7 @@ def install_once(tmp_path_factory):
 @pytest.fixture(scope="session")
 def installations(prefix, base_image, wheels, install_once):
     """A function that installs the two modules for a modules tool and syntax, once for all processes."""
+
     @functools.cache
     def get(name):
         site = Site(prefix / name / "site", TOOLS[name](), Path(sys.prefix))
@@ -350,10 +384,18 @@ def browser(tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
     # without WebGL, whose results aren't in screenshots here, pages draw with SVG
-    for argument in ("headless", "disable-gpu", "disable-3d-apis", "disable-quic", "no-first-run",
-                     "disable-background-networking", "disable-component-update", "disable-sync",
-                     "window-size=1400,1000",
-                     f"user-data-dir={tmp_path_factory.mktemp('browser')}"):
+    for argument in (
+        "headless",
+        "disable-gpu",
+        "disable-3d-apis",
+        "disable-quic",
+        "no-first-run",
+        "disable-background-networking",
+        "disable-component-update",
+        "disable-sync",
+        "window-size=1400,1000",
+        f"user-data-dir={tmp_path_factory.mktemp('browser')}",
+    ):
         options.add_argument(f"--{argument}")
     if os.geteuid() == 0:
         options.add_argument("--no-sandbox")
@@ -368,6 +410,7 @@ def focused(browser):
     browser.switch_to.active_element.send_keys("\ue004")
     element = browser.switch_to.active_element
     style = browser.execute_script(
-        "const style = getComputedStyle(arguments[0]); return [style.outlineStyle, style.outlineWidth]", element)
+        "const style = getComputedStyle(arguments[0]); return [style.outlineStyle, style.outlineWidth]", element
+    )
     assert style == ["solid", "3px"], element.get_attribute("outerHTML")
     return element

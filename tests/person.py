@@ -49,8 +49,7 @@ class Person:
                 self.environment[f"EASYBUILD_{name.upper().replace('-', '_')}"] = value or "1"
         # /etc/profile may start Lmod
         init = site.tool.init if site.tool.name == "Lmod" else f"unset BASH_ENV ${{!LMOD_*}}\n{site.tool.init}"
-        (site.home / ".bash_profile").write_text(
-            PROFILE.format(init=init, venv=site.venv, modules=site.modules))
+        (site.home / ".bash_profile").write_text(PROFILE.format(init=init, venv=site.venv, modules=site.modules))
         if not has_catalogue:
             return
         (site.home / ".config/ebsif").mkdir(parents=True)
@@ -76,5 +75,10 @@ class Person:
 
     def in_shell(self, script, check=True):
         """Run a script in a new login shell; return the CompletedProcess."""
-        return self.site.run(["bash", "--login", "-c", script], check, APPTAINER_BIND=self.wheels, **self.environment,
-                             **wheel_settings(self.wheels))
+        return self.site.run(
+            ["bash", "--login", "-c", script],
+            check,
+            APPTAINER_BIND=self.wheels,
+            **self.environment,
+            **wheel_settings(self.wheels),
+        )

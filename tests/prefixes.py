@@ -70,11 +70,23 @@ class Prefix:
         (root / "a.sif").write_bytes(bytes(5000))
         for package in packages:
             self.add(root, *package.split("=="))
-        (root / "share/ebsif/lock.json").write_text(json.dumps({
-            "module": {"name": name, "version": version.split("-")[0], "versionsuffix": version[version.index("-"):]},
-            "image": {"file": "a.sif", "sha256": "0" * 64}, "image_packages": ["numpy==2.0"], "artifacts": {},
-            "venv_packages": list(packages), "stages": stages_in(text),
-            **record}))
+        (root / "share/ebsif/lock.json").write_text(
+            json.dumps(
+                {
+                    "module": {
+                        "name": name,
+                        "version": version.split("-")[0],
+                        "versionsuffix": version[version.index("-") :],
+                    },
+                    "image": {"file": "a.sif", "sha256": "0" * 64},
+                    "image_packages": ["numpy==2.0"],
+                    "artifacts": {},
+                    "venv_packages": list(packages),
+                    "stages": stages_in(text),
+                    **record,
+                }
+            )
+        )
         self.write_module(module, root, lua)
         return root
 
@@ -82,8 +94,11 @@ class Prefix:
         """Write the module file of an installation."""
         file = self.modules / (f"{module}.lua" if lua else module)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f'local root = "{root}"\nput("CONTAINERROOT", root .. "")\n' if lua else
-                        f"#%Module\nset root {root}\nsetenv CONTAINERROOT $root\n")
+        file.write_text(
+            f'local root = "{root}"\nput("CONTAINERROOT", root .. "")\n'
+            if lua
+            else f"#%Module\nset root {root}\nsetenv CONTAINERROOT $root\n"
+        )
 
     @staticmethod
     def add(root, name, version):

@@ -41,8 +41,13 @@ class Registry:
         log = place / "log"
         with log.open("w") as output:
             self.process = subprocess.Popen(
-                [part("EBSIF_TEST_REGISTRY"), "serve", place / "configuration.yaml"], stdin=subprocess.DEVNULL,
-                stdout=output, stderr=output, env={"OTEL_TRACES_EXPORTER": "none"}, start_new_session=True)
+                [part("EBSIF_TEST_REGISTRY"), "serve", place / "configuration.yaml"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={"OTEL_TRACES_EXPORTER": "none"},
+                start_new_session=True,
+            )
         until = time.monotonic() + 300
         while not (found := re.search(r"listening on (127\.0\.0\.1:\d+)", log.read_text())):
             if self.process.poll() is not None or time.monotonic() > until:
@@ -116,7 +121,7 @@ class Forwarding(http.server.BaseHTTPRequestHandler):
             self.server.ranges.append(self.headers.get("Range", ""))
             if self.server.left:
                 self.server.left -= 1
-                content = content[:self.server.after]
+                content = content[: self.server.after]
         self.send_response(answer.status)
         for name, value in answer.getheaders():
             self.send_header(name, value)

@@ -44,7 +44,7 @@ moduleclass = 'tools'
 # eb recognizes loaded modules by such a variable
 TOOLS_MODULE = 'setenv("EBROOTSITEMINTOOLS", "/")\n'
 # written into eb by LUMI's easyconfig of EasyBuild
-OVERWRITES = 'export PYTHONPATH={path}\n'
+OVERWRITES = "export PYTHONPATH={path}\n"
 
 
 class SiteEasyBuild(Site):
@@ -56,17 +56,23 @@ class SiteEasyBuild(Site):
         self.appl = self.prefix / "appl"
         self.easyblocks, self.easyconfigs = self.appl / "easyblocks", self.appl / "easyconfigs"
         self.catalogue_of_modules = self.appl / "modules"
-        for name, text in {"easyblocks/generic/sitetarball.py": EASYBLOCK, "easyconfigs/h/hello/hello-1.0.eb": PLAIN,
-                           "naming/site_flatmns.py": SCHEME, "modules/site-tools/1.0.lua": TOOLS_MODULE,
-                           "easybuild.cfg": "[override]\nallow-loaded-modules=EasyBuild,site-tools\n"}.items():
+        for name, text in {
+            "easyblocks/generic/sitetarball.py": EASYBLOCK,
+            "easyconfigs/h/hello/hello-1.0.eb": PLAIN,
+            "naming/site_flatmns.py": SCHEME,
+            "modules/site-tools/1.0.lua": TOOLS_MODULE,
+            "easybuild.cfg": "[override]\nallow-loaded-modules=EasyBuild,site-tools\n",
+        }.items():
             path = self.appl / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         for number, directory in easybuild.items():
             path = self.catalogue_of_modules / f"EasyBuild-user/{number}.lua"
             path.parent.mkdir(exist_ok=True)
-            path.write_text("".join(f"setenv({name!r}, {str(value)!r})\n" for name, value in self.settings.items())
-                            + f"prepend_path('PATH', '{directory}/bin')\n")
+            path.write_text(
+                "".join(f"setenv({name!r}, {str(value)!r})\n" for name, value in self.settings.items())
+                + f"prepend_path('PATH', '{directory}/bin')\n"
+            )
 
     @property
     def settings(self):
@@ -120,8 +126,10 @@ def unpack_at(folder, wheels):
 @pytest.fixture(scope="session")
 def easybuild_of_site(tmp_path_factory, easybuild_wheels):
     """The directories of EasyBuild 5 and EasyBuild 4 (dict), neither of which has the easyblocks."""
-    return {number: unpack_at(tmp_path_factory.mktemp(f"EasyBuild-{number}"), easybuild_wheels(release))
-            for number, release in (("5", version("easybuild-framework")), ("4", OLD))}
+    return {
+        number: unpack_at(tmp_path_factory.mktemp(f"EasyBuild-{number}"), easybuild_wheels(release))
+        for number, release in (("5", version("easybuild-framework")), ("4", OLD))
+    }
 
 
 @pytest.fixture

@@ -94,10 +94,20 @@ class Cluster:
             (self.place / name).mkdir()
         self.start_munge()
         ports = free_ports(1 + len(ALL_NODES))
-        self.configuration.write_text(CONFIGURATION.format(
-            host=socket.gethostname(), port=ports[0], first_job=first_job(), place=self.place, cpus=CPUS,
-            memory=MEMORY, gpus=GPUS, nodes=",".join(NODES), all_nodes=",".join(ALL_NODES),
-            node_ports=",".join(map(str, ports[1:]))))
+        self.configuration.write_text(
+            CONFIGURATION.format(
+                host=socket.gethostname(),
+                port=ports[0],
+                first_job=first_job(),
+                place=self.place,
+                cpus=CPUS,
+                memory=MEMORY,
+                gpus=GPUS,
+                nodes=",".join(NODES),
+                all_nodes=",".join(ALL_NODES),
+                node_ports=",".join(map(str, ports[1:])),
+            )
+        )
         for index in range(GPUS):
             (self.place / f"gpu{index}").touch()
         gpus = f"NodeName={','.join(ALL_NODES)} Name=gpu File={self.place}/gpu[0-{GPUS - 1}]\n"
@@ -114,15 +124,34 @@ class Cluster:
     def start_node(self, name):
         """Start the daemon of a node."""
         self.nodes[name] = self.daemon(
-            "unshare", "--mount", "--propagation", "slave", "sh", "-c", WITH_LOCAL, "sh", self.local,
-            "slurmd", "-D", "-f", self.configuration, "-N", name)
+            "unshare",
+            "--mount",
+            "--propagation",
+            "slave",
+            "sh",
+            "-c",
+            WITH_LOCAL,
+            "sh",
+            self.local,
+            "slurmd",
+            "-D",
+            "-f",
+            self.configuration,
+            "-N",
+            name,
+        )
 
     @as_root()
     def on(self, name, *command):
         """Return the output of a command that sees the files of a node."""
         return subprocess.run(
-            ["nsenter", f"--target={self.nodes[name].pid}", "--mount", *map(str, command)], check=True,
-            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300).stdout
+            ["nsenter", f"--target={self.nodes[name].pid}", "--mount", *map(str, command)],
+            check=True,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        ).stdout
 
     @as_root()
     def kill_node(self, name, ranks):
@@ -148,9 +177,11 @@ class Cluster:
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 variables = (folder / "environ").read_bytes().split(b"\0")
-                if f"SLURM_JOB_ID={job}".encode() in variables and \
-                        any(variable.startswith(b"SLURM_STEP_ID=") for variable in variables) and \
-                        command(parent(folder.name)).startswith("slurmstepd"):
+                if (
+                    f"SLURM_JOB_ID={job}".encode() in variables
+                    and any(variable.startswith(b"SLURM_STEP_ID=") for variable in variables)
+                    and command(parent(folder.name)).startswith("slurmstepd")
+                ):
                     found.append(int(folder.name))
         return found
 
@@ -175,17 +206,35 @@ class Cluster:
             shutil.chown(path, "munge", "munge")
         # below a directory of the account that runs the tests, which it would refuse
         self.daemon(
-            "munged", "--force", "--foreground", f"--socket={place}/socket", f"--key-file={place}/key",
-            f"--pid-file={place}/pid", f"--log-file={place}/log", f"--seed-file={place}/seed", account="munge")
+            "munged",
+            "--force",
+            "--foreground",
+            f"--socket={place}/socket",
+            f"--key-file={place}/key",
+            f"--pid-file={place}/pid",
+            f"--log-file={place}/log",
+            f"--seed-file={place}/seed",
+            account="munge",
+        )
         self.wait_for((place / "socket").exists)
 
     def daemon(self, *command, account="root"):
         """Start a daemon in the foreground, so that it can be stopped as a child process."""
         path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
         with (self.place / "daemons.log").open("a") as log:
-            self.processes.append(subprocess.Popen(
-                [str(word) for word in command], env={"PATH": path}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, user=account, group=account, extra_groups=[]))
+            self.processes.append(
+                subprocess.Popen(
+                    [str(word) for word in command],
+                    env={"PATH": path},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    user=account,
+                    group=account,
+                    extra_groups=[],
+                )
+            )
         return self.processes[-1]
 
     def wait_for(self, condition, seconds=300):
@@ -199,8 +248,14 @@ class Cluster:
     def slurm(self, *command):
         """Return the output of a Slurm command."""
         return subprocess.run(
-            [str(word) for word in command], env={**os.environ, **self.environment}, capture_output=True, text=True,
-            check=False, stdin=subprocess.DEVNULL, timeout=300).stdout
+            [str(word) for word in command],
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        ).stdout
 
     @as_root()
     def stop(self):

@@ -60,8 +60,13 @@ class Ssh:
         libraries = ":".join(map(str, program.parents[2].glob("usr/lib/*-linux-*")))
         with (place / "log").open("w") as log, as_root():
             self.process = subprocess.Popen(
-                ["unshare", "--mount", "sh", "-ec", START, "sh", place, program], stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, start_new_session=True, env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": libraries})
+                ["unshare", "--mount", "sh", "-ec", START, "sh", place, program],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": libraries},
+            )
         until = time.monotonic() + 300
         while "Server listening" not in (place / "log").read_text():
             assert self.process.poll() is None and time.monotonic() < until, (place / "log").read_text()

@@ -26,15 +26,21 @@ def tracked(*patterns):
     """Return the files of the project that match a pattern, including those not committed yet."""
     output = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *patterns],
-        cwd=CHECKOUT, capture_output=True, text=True, check=True,
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     return [CHECKOUT / name for name in output.split("\0") if name and (CHECKOUT / name).is_file()]
 
 
 def blocks(name, language="bash"):
     """Return the blocks of code in a document, in order, without those that are marked as not run."""
-    found = re.findall(rf"^(<!-- not run: [^>]*-->\n)?```{language}\n(.*?)^```", (CHECKOUT / name).read_text(),
-                       re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        rf"^(<!-- not run: [^>]*-->\n)?```{language}\n(.*?)^```",
+        (CHECKOUT / name).read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
     return [text for mark, text in found if not mark]
 
 
@@ -115,23 +121,34 @@ class Site:
         if command[0] == "ebsif" and self.can_fork(environment):
             result = run_ebsif(command[1:], cwd or self.work, variables)
         else:
-            result = subprocess.run([str(word) for word in command], cwd=cwd or self.work, capture_output=True,
-                                    text=True, stdin=subprocess.DEVNULL, timeout=timeout, check=False, env=variables)
+            result = subprocess.run(
+                [str(word) for word in command],
+                cwd=cwd or self.work,
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                timeout=timeout,
+                check=False,
+                env=variables,
+            )
         if check and result.returncode:
             raise AssertionError(f"{command} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
         return result
 
     def can_fork(self, environment):
         """Return whether a Python that has started can run a command with these variables as a new one would."""
-        return str(self.venv) == sys.prefix and not any(
-            name.startswith(("PYTHON", "EB_")) for name in environment)
+        return str(self.venv) == sys.prefix and not any(name.startswith(("PYTHON", "EB_")) for name in environment)
 
     @property
     def eb_options(self):
         """The options that make eb install only in this site."""
         options = [
-            f"--prefix={self.prefix}/eb", f"--sourcepath={self.sources}", f"--modules-tool={self.tool.name}",
-            f"--module-syntax={self.tool.syntax}", "--disable-rpath", "--output-style=basic",
+            f"--prefix={self.prefix}/eb",
+            f"--sourcepath={self.sources}",
+            f"--modules-tool={self.tool.name}",
+            f"--module-syntax={self.tool.syntax}",
+            "--disable-rpath",
+            "--output-style=basic",
         ]
         if os.getuid() == 0:
             options.append("--allow-use-as-root-and-accept-consequences")
@@ -244,10 +261,14 @@ def make_sdist(folder, name, needs):
 
 def make_native_sdist(folder, name, compiler):
     """Write a source distribution that starts a compiler while it's built."""
-    backend = BACKEND.format(name=name, needs="subprocess").replace("import packaging\n", "").replace(
-        "def build_wheel(folder, *_):", f"def build_wheel(folder, *_):\n    subprocess.run([{compiler!r}])")
-    make_archive(Path(folder) / f"{name}-1.0.tar.gz", f"{name}-1.0",
-                 {**project_files(name, "subprocess"), "backend.py": backend})
+    backend = (
+        BACKEND.format(name=name, needs="subprocess")
+        .replace("import packaging\n", "")
+        .replace("def build_wheel(folder, *_):", f"def build_wheel(folder, *_):\n    subprocess.run([{compiler!r}])")
+    )
+    make_archive(
+        Path(folder) / f"{name}-1.0.tar.gz", f"{name}-1.0", {**project_files(name, "subprocess"), "backend.py": backend}
+    )
 
 
 def make_archive(path, top, files):
@@ -273,8 +294,9 @@ def with_terminal(words, environment, folder, lines=()):
     """Do the same with a command and its arguments; the output has the escape sequences, too."""
     lines = list(lines)
     terminal, other_end = pty.openpty()
-    process = subprocess.Popen(words, env=environment, cwd=folder, stdin=other_end, stdout=other_end,
-                               stderr=other_end, start_new_session=True)
+    process = subprocess.Popen(
+        words, env=environment, cwd=folder, stdin=other_end, stdout=other_end, stderr=other_end, start_new_session=True
+    )
     os.close(other_end)
     output = b""
     try:
@@ -289,8 +311,16 @@ def with_terminal(words, environment, folder, lines=()):
 def description(packages=(), **values):
     """Return what installed-packages.py prints about a Python with these packages, as a dictionary."""
     texts = dict.fromkeys(("executable", "prefix", "base_prefix", "purelib"), "")
-    return {"version": "3.11.2", "environment": {"PYTHONPATH": ""}, "missing": [], "compiled": [], "needs": [], **texts,
-            "packages": list(packages), **values}
+    return {
+        "version": "3.11.2",
+        "environment": {"PYTHONPATH": ""},
+        "missing": [],
+        "compiled": [],
+        "needs": [],
+        **texts,
+        "packages": list(packages),
+        **values,
+    }
 
 
 def wheel_digest(text):

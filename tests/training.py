@@ -99,7 +99,8 @@ class Training:
         """Run a bash script with the module loaded."""
         # PATH lets the nodes find the runtime, but not the tests' programs
         return self.site.bash(
-            f"module load {MODULE} || exit 99\n{script}", check, **self.cluster.environment, **environment)
+            f"module load {MODULE} || exit 99\n{script}", check, **self.cluster.environment, **environment
+        )
 
     def batch(self, name, script, *options):
         """Submit a batch script, wait until it ends, return (exit status, output)."""
@@ -107,7 +108,8 @@ class Training:
         path.write_text(script)
         output = self.site.work / f"{name}.out"
         result = self.site.bash(
-            f"sbatch --wait --output={output} {' '.join(options)} {path}", check=False, **self.cluster.environment)
+            f"sbatch --wait --output={output} {' '.join(options)} {path}", check=False, **self.cluster.environment
+        )
         return result.returncode, output.read_text() if output.exists() else result.stderr
 
 
@@ -115,7 +117,9 @@ def install(site, image, wheels):
     """Install the module with eb from the image with PyTorch, which is not copied, and add a package by hand."""
     easyconfig = site.easyconfig(
         f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\ninit = 'conda-injected'\n"
-        "conda_env = 'pytorch'\nwrappers = ['torchrun']\n", name="Training")
+        "conda_env = 'pytorch'\nwrappers = ['torchrun']\n",
+        name="Training",
+    )
     site.eb(easyconfig)
     (site.work / "train.py").write_text(TRAIN.read_text())
     (site.work / "sites/bound").mkdir(parents=True)

@@ -20,13 +20,17 @@ def kept(name, load, packages):
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir()
             binds = subprocess.run([CHECKOUT / "scripts/install-binds"], capture_output=True, text=True, check=True)
-            load(f"""
+            load(
+                f"""
                 set -e
                 unmake-squashfs
                 module reload
                 start-shell -c 'pip install --quiet {" ".join(packages)}'
                 make-squashfs
                 rm -r "$EBSIF_USER_SOFTWARE/user-software"
-            """, EBSIF_USER_SOFTWARE=new, APPTAINER_BIND=binds.stdout.strip())
+            """,
+                EBSIF_USER_SOFTWARE=new,
+                APPTAINER_BIND=binds.stdout.strip(),
+            )
             new.rename(folder)
     return folder

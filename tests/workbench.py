@@ -27,8 +27,10 @@ class Workbench:
     def __init__(self, folder, cluster, ssh, image):
         """Have the packages, for an image (Path)."""
         self.folder, self.cluster, self.ssh = folder, cluster, ssh
-        self.own = {name: str(folder / name.lower()) for name in (
-            "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR")}
+        self.own = {
+            name: str(folder / name.lower())
+            for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR")
+        }
         key = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:8]
         self.software = None
         self.software = kept(f"workbench-{image.parent.name}-{key}", self.load, PACKAGES)
@@ -39,8 +41,14 @@ class Workbench:
     def environment(self, **more):
         """Return the variables of a fresh shell of the person, and more."""
         own = {"EBSIF_USER_SOFTWARE": self.software} if self.software else {}
-        return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": os.environ["HOME"], "LC_ALL": "C.UTF-8", **self.own,
-                **self.cluster.environment, **{name: str(value) for name, value in {**own, **more}.items()}}
+        return {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": os.environ["HOME"],
+            "LC_ALL": "C.UTF-8",
+            **self.own,
+            **self.cluster.environment,
+            **{name: str(value) for name, value in {**own, **more}.items()},
+        }
 
     def command(self, script, load=True):
         """Return the command (list) that runs a script, with the module loaded."""
@@ -56,8 +64,16 @@ class Workbench:
 
     def load(self, script, check=True, load=True, **more):
         """Run a script, with the module loaded unless `load` is False; return the CompletedProcess."""
-        result = subprocess.run(self.command(script, load), env=self.environment(**more), cwd=self.folder, check=False,
-                                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=1700)
+        result = subprocess.run(
+            self.command(script, load),
+            env=self.environment(**more),
+            cwd=self.folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=1700,
+        )
         assert not check or result.returncode == 0, result.stdout + result.stderr
         return result
 
@@ -66,8 +82,15 @@ class Workbench:
         """Run a script with the module loaded while a test does something else; end it in the end. Yields a Job."""
         output = self.folder / "running.out"
         with output.open("w") as out:
-            process = subprocess.Popen(self.command(script), env=self.environment(**more), cwd=self.folder,
-                                       stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            process = subprocess.Popen(
+                self.command(script),
+                env=self.environment(**more),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
         try:
             yield Job(output, process)
         finally:
@@ -96,8 +119,12 @@ class Workbench:
         ports = free_ports(len(wanted))
         for before, port in zip(wanted, ports):
             command = command.replace(f"-L {before}:", f"-L {port}:")
-        process = subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, start_new_session=True,
-                                   env={"PATH": f"{self.ssh.path}:/usr/bin:/bin"})
+        process = subprocess.Popen(
+            shlex.split(command),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env={"PATH": f"{self.ssh.path}:/usr/bin:/bin"},
+        )
         try:
             for port in ports:
                 until_it_works(lambda one=port: check_that_somebody_listens(one), process)
@@ -115,6 +142,7 @@ class Job:
 
     def printed(self, pattern):
         """Wait until it has printed something; return the match."""
+
         def search():
             found = re.search(pattern, self.output.read_text(), re.MULTILINE)
             if not found:
@@ -145,6 +173,7 @@ def check_that_somebody_listens(port):
 
 def fetch(url):
     """Return the text at a URL, once its server is ready."""
+
     def read():
         with urllib.request.urlopen(url, timeout=300) as answer:
             return answer.read().decode()

@@ -60,8 +60,9 @@ def main():
     asked = Asked()
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     rank = dist.get_rank()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if torch.cuda.is_available() else \
-        torch.device("cpu")
+    device = (
+        torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if torch.cuda.is_available() else torch.device("cpu")
+    )
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(8, 1).to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -90,8 +91,13 @@ def main():
         time.sleep(options.pause)
         stop = asked.anywhere(device)
         if rank == 0 and (stop or step % 50 == 0 or step == options.steps):
-            save(options.checkpoint, model=model.module.state_dict(), optimizer=optimizer.state_dict(), step=step,
-                 first=first)
+            save(
+                options.checkpoint,
+                model=model.module.state_dict(),
+                optimizer=optimizer.state_dict(),
+                step=step,
+                first=first,
+            )
     # no rank may leave before the file is complete
     dist.barrier()
     if rank == 0:

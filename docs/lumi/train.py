@@ -50,8 +50,9 @@ def main():
 
     node = os.environ.get("SLURMD_NODENAME", platform.node())
     # in one piece: ranks share the output
-    sys.stdout.write(f"rank {rank} of {ranks} on {node}: {len(samples)} samples, "
-                     f"loss {losses[0]:.4f} -> {losses[-1]:.4f}\n")
+    sys.stdout.write(
+        f"rank {rank} of {ranks} on {node}: {len(samples)} samples, loss {losses[0]:.4f} -> {losses[-1]:.4f}\n"
+    )
     # nobody leaves while another still talks; the model holds the process group, and goes first
     dist.barrier()
     del model, optimizer, loss

@@ -10,8 +10,14 @@ from manual import build
 def main() -> int:
     """Build the pages and say where they are."""
     parser = argparse.ArgumentParser(prog="scripts/docs", description="Build the project's own web pages.")
-    parser.add_argument("-o", "--output", metavar="DIRECTORY", type=Path, default=build.CHECKOUT / ".demo/docs",
-                        help="directory for the pages (default: .demo/docs)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIRECTORY",
+        type=Path,
+        default=build.CHECKOUT / ".demo/docs",
+        help="directory for the pages (default: .demo/docs)",
+    )
     directory = parser.parse_args().output
     try:
         number = build.build(directory)

@@ -30,9 +30,15 @@ COPIED = (".png", ".svg", ".json", ".txt", ".ipynb")
 HEADING = re.compile(r'<h[1-6](?: id="([^"]*)")?>(.*?)</h[1-6]>', re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
 # The navigation at the top of each page.
-LINKS = [("Install", "install.html"), ("Users", "for-users.html"), ("Administrators", "for-administrators.html"),
-         ("EasyBuild developers", "for-easybuild.html"), ("Decision makers", "adopting.html"),
-         ("Reference", "reference/commands.html"), ("Troubleshooting", "troubleshooting.html")]
+LINKS = [
+    ("Install", "install.html"),
+    ("Users", "for-users.html"),
+    ("Administrators", "for-administrators.html"),
+    ("EasyBuild developers", "for-easybuild.html"),
+    ("Decision makers", "adopting.html"),
+    ("Reference", "reference/commands.html"),
+    ("Troubleshooting", "troubleshooting.html"),
+]
 
 
 class ManualError(Exception):
@@ -80,8 +86,9 @@ class Manual:
         contents = self.contents()
         copied = {path for path in self.linked if PurePosixPath(path).suffix in COPIED}
         pages = [page for _, some in contents for page in some]
-        beside = {page.address: (before, after)
-                  for before, page, after in zip([None, *pages], pages, [*pages[1:], None])}
+        beside = {
+            page.address: (before, after) for before, page, after in zip([None, *pages], pages, [*pages[1:], None])
+        }
         pages += [self.listing(path) for path in sorted(self.linked - copied)]
         for path in copied:
             copy(CHECKOUT / path, directory / path)
@@ -89,11 +96,26 @@ class Manual:
             copy(HERE / "templates" / name, directory / name)
         layout.copy_static(directory)
         for page in pages:
-            layout.write(directory, page.address, page.template, packages=["manual"], title=page.title, brand="ebsif",
-                         links=LINKS, contents=contents, page=page,
-                         beside=beside.get(page.address, (None, None)), version=version(), **page.values)
-        found = [section for _, some in contents for page in some
-                 for section in sections(page, (directory / page.address).read_text(encoding="utf-8"))]
+            layout.write(
+                directory,
+                page.address,
+                page.template,
+                packages=["manual"],
+                title=page.title,
+                brand="ebsif",
+                links=LINKS,
+                contents=contents,
+                page=page,
+                beside=beside.get(page.address, (None, None)),
+                version=version(),
+                **page.values,
+            )
+        found = [
+            section
+            for _, some in contents
+            for page in some
+            for section in sections(page, (directory / page.address).read_text(encoding="utf-8"))
+        ]
         script = f"window.sections = {json.dumps(found, indent=0)};\n"
         (directory / "search-index.js").write_text(script, encoding="utf-8")
         return len(pages)
@@ -104,9 +126,15 @@ class Manual:
         made.update((name, self.document(name)) for name in self.files if self.is_document(name))
         sections = yaml.safe_load((HERE / "contents.yaml").read_text(encoding="utf-8"))
         exact = {pattern for patterns in sections.values() for pattern in patterns}
-        found = {title: [name for pattern in patterns for name in made
-                         if name == pattern or (name not in exact and fnmatch.fnmatch(name, pattern))]
-                 for title, patterns in sections.items()}
+        found = {
+            title: [
+                name
+                for pattern in patterns
+                for name in made
+                if name == pattern or (name not in exact and fnmatch.fnmatch(name, pattern))
+            ]
+            for title, patterns in sections.items()
+        }
         # documents that nobody has put into the contents come last
         found[list(found)[-1]] += sorted(set(made).difference(*found.values()))
         return [(title, [made[name] for name in names]) for title, names in found.items()]
@@ -132,7 +160,7 @@ class Manual:
         path, hash_, anchor = link.partition("#")
         if "://" in link or not path:
             return link
-        target = os.path.normpath(os.path.join(os.path.dirname(name), path))  # noqa: PTH118, PTH120 within the project
+        target = os.path.normpath(os.path.join(os.path.dirname(name), path))
         if not (CHECKOUT / target).exists() or target.startswith(".."):
             raise ManualError(f"{name} links to {link}, which does not exist")
         if not self.is_document(target):
@@ -163,8 +191,12 @@ def sections(page: Page, text: str) -> Iterator[dict[str, str]]:
     main = text.partition('<main id="content" tabindex="-1">')[2].partition('<nav class="beside"')[0]
     headings = list(HEADING.finditer(main))
     for heading, end in zip(headings, [*(one.start() for one in headings[1:]), len(main)]):
-        yield {"title": page.title, "heading": plain(heading[2]), "text": plain(main[heading.end():end]),
-               "address": f"{page.address}#{heading[1]}" if heading[1] else page.address}
+        yield {
+            "title": page.title,
+            "heading": plain(heading[2]),
+            "text": plain(main[heading.end() : end]),
+            "address": f"{page.address}#{heading[1]}" if heading[1] else page.address,
+        }
 
 
 def plain(text: str) -> str:

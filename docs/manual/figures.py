@@ -65,8 +65,7 @@ def compared(some: list[dict[str, Any]]) -> str:
     for task, against in TABLE:
         for row in some:
             if (row["benchmark"], row["against"]) == (task, against) and row["contender"] != "ebsif, no imports":
-                theirs = next(one["seconds"] for one in some
-                              if (one["benchmark"], one["contender"]) == (task, against))
+                theirs = next(one["seconds"] for one in some if (one["benchmark"], one["contender"]) == (task, against))
                 lines.append(f"| {task} | {against} | {in_units(theirs)} | {in_units(row['seconds'])} |")
     return "\n".join(lines)
 
@@ -74,9 +73,13 @@ def compared(some: list[dict[str, Any]]) -> str:
 def targets(some: list[dict[str, Any]]) -> str:
     """Return how many targets are reached, and a list in Markdown of those that are missed."""
     reached = [row["reached"] for row in some if row["target"]]
-    lines = [f"- {row['benchmark']}{'' if row['contender'] == 'ebsif' else ': ' + row['contender']}: "
-             f"{in_units(row['difference'], '+')} against {row['against']}, a ratio of {row['ratio']:.3f} "
-             f"(target: {row['target']})" for row in some if row["target"] and not row["reached"]]
+    lines = [
+        f"- {row['benchmark']}{'' if row['contender'] == 'ebsif' else ': ' + row['contender']}: "
+        f"{in_units(row['difference'], '+')} against {row['against']}, a ratio of {row['ratio']:.3f} "
+        f"(target: {row['target']})"
+        for row in some
+        if row["target"] and not row["reached"]
+    ]
     return "\n".join([f"{reached.count(True)} targets are reached, {reached.count(False)} are missed:", "", *lines])
 
 
@@ -89,8 +92,10 @@ def groups(plot: Plot, some: list[dict[str, Any]]) -> Iterator[tuple[str, dict[s
 
 def picture(plot: Plot, some: list[dict[str, Any]]) -> str:
     """Return a plot as SVG."""
-    shown = [(task, [(name, row["seconds"], in_units(row["seconds"]), bool(row["against"]))
-                     for name, row in bars.items()]) for task, bars in groups(plot, some)]
+    shown = [
+        (task, [(name, row["seconds"], in_units(row["seconds"]), bool(row["against"])) for name, row in bars.items()])
+        for task, bars in groups(plot, some)
+    ]
     longest = max(seconds for _, bars in shown for _, seconds, _, _ in bars)
     return environment("manual", html=True).get_template("plot.svg.j2").render(plot=plot, groups=shown, longest=longest)
 
@@ -98,8 +103,10 @@ def picture(plot: Plot, some: list[dict[str, Any]]) -> str:
 def block(name: str, runs: list[record.Run]) -> str:
     """Return the content of a block of the page."""
     if name == "runs":
-        return "\n".join(f"- {place}: " + "; ".join(str(run) for run in runs if run.place == place)
-                         for place in dict.fromkeys(run.place for run in runs))
+        return "\n".join(
+            f"- {place}: " + "; ".join(str(run) for run in runs if run.place == place)
+            for place in dict.fromkeys(run.place for run in runs)
+        )
     if name == "table":
         return compared(rows(runs))
     if name == "targets":

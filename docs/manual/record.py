@@ -39,8 +39,10 @@ class Run:
     def place(self) -> str:
         """The machine, in a line."""
         machine = self.machine
-        return (f"{machine['processor']}, {machine['cpus']} CPUs, {machine['memory']} GB, {machine['file system']}, "
-                f"Linux {machine['kernel']}, Python {machine['python']}, {machine['runtime']}")
+        return (
+            f"{machine['processor']}, {machine['cpus']} CPUs, {machine['memory']} GB, {machine['file system']}, "
+            f"Linux {machine['kernel']}, Python {machine['python']}, {machine['runtime']}"
+        )
 
     def __str__(self) -> str:
         """Describe what was measured when, in a line."""
@@ -56,8 +58,10 @@ def read(checkout: Path = CHECKOUT) -> list[Run]:
 def add(run: Run, checkout: Path = CHECKOUT):
     """Add a run to the record; it replaces the earlier results of the same benchmarks."""
     measured = {row["name"] for row in run.results}
-    kept = [dataclasses.replace(one, results=[row for row in one.results if row["name"] not in measured])
-            for one in read(checkout)]
+    kept = [
+        dataclasses.replace(one, results=[row for row in one.results if row["name"] not in measured])
+        for one in read(checkout)
+    ]
     runs = [dataclasses.asdict(one) for one in [*kept, run] if one.results]
     (checkout / FILE).write_text(json.dumps({"runs": runs}, indent=1) + "\n", encoding="utf-8")
 
@@ -65,14 +69,22 @@ def add(run: Run, checkout: Path = CHECKOUT):
 def here(results: list[dict[str, Any]], load: Optional[float], place: Path) -> Run:
     """Return a run on this machine, of this commit, with files at a place."""
     commit = output("git", "describe", "--always", "--dirty", "--exclude=*")
-    processor = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                      if line.startswith("model name")), platform.machine())
+    processor = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
     machine = {
-        "processor": processor, "cpus": os.cpu_count(),
+        "processor": processor,
+        "cpus": os.cpu_count(),
         "memory": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
         "file system": output("df", "--output=fstype", str(place.resolve())).split()[-1],
         # without what a distribution or a provider adds
-        "kernel": ".".join(platform.release().split(".")[:2]), "python": platform.python_version(),
+        "kernel": ".".join(platform.release().split(".")[:2]),
+        "python": platform.python_version(),
         "runtime": output("apptainer", "--version").replace(" version", ""),
     }
     if load is not None:

@@ -62,12 +62,25 @@ def pages() -> dict[str, Page]:
     made = {"reference/commands": commands(), "reference/parameters": parameters()}
     made.update((f"reference/commands/{name}", command(name)) for name in cli.COMMANDS)
     for address, name, title, text in (
-            ("reference/records", "containers", "Fields of the catalog",
-             "The files `containers/*.yaml`, which describe the containers of a site."),
-            ("reference/site", "site", "Fields of a site",
-             "The file `site.yaml`, which describes a machine. `null` removes what a site inherits."),
-            ("reference/config", "config", "Fields of the settings",
-             "Your own settings, `config.yaml`: which site, which catalogs.")):
+        (
+            "reference/records",
+            "containers",
+            "Fields of the catalog",
+            "The files `containers/*.yaml`, which describe the containers of a site.",
+        ),
+        (
+            "reference/site",
+            "site",
+            "Fields of a site",
+            "The file `site.yaml`, which describes a machine. `null` removes what a site inherits.",
+        ),
+        (
+            "reference/config",
+            "config",
+            "Fields of the settings",
+            "Your own settings, `config.yaml`: which site, which catalogs.",
+        ),
+    ):
         made[address] = Page(title, text, list(fields(schema.schema(schema.MODELS[name]))))
     return made
 
@@ -75,17 +88,30 @@ def pages() -> dict[str, Page]:
 def parameters() -> Page:
     """Return the page of the parameters of easyconfigs."""
     image, venv = ContainerSpec.PARAMETERS, VenvSpec.PARAMETERS
-    blocks = ((image, {}, "ContainerInstall", "One image as a module."),
-              (venv, image, "ContainerVenv", "One image with user software. All parameters of ContainerInstall, and:"))
+    blocks = (
+        (image, {}, "ContainerInstall", "One image as a module."),
+        (venv, image, "ContainerVenv", "One image with user software. All parameters of ContainerInstall, and:"),
+    )
     sections = [
-        Section(name, name.lower(), [Entry(key, one.kind, one.text, shown(one.default))
-                                     for key, one in options.items() if key not in inherited], text)
-        for options, inherited, name, text in blocks]
+        Section(
+            name,
+            name.lower(),
+            [
+                Entry(key, one.kind, one.text, shown(one.default))
+                for key, one in options.items()
+                if key not in inherited
+            ],
+            text,
+        )
+        for options, inherited, name, text in blocks
+    ]
     stages = [Entry(name, kind, text) for name, (kind, text) in Stage.PROPERTIES.items()]
     sections.append(Section("Stages", "stages", stages, "The properties of a stage in `requirements`."))
-    return Page("Parameters of easyconfigs",
-                "What the two easyblocks add to the parameters of EasyBuild. `eb -a -e ContainerVenv` prints the same.",
-                sections)
+    return Page(
+        "Parameters of easyconfigs",
+        "What the two easyblocks add to the parameters of EasyBuild. `eb -a -e ContainerVenv` prints the same.",
+        sections,
+    )
 
 
 def shown(default: Any) -> str:
@@ -102,11 +128,18 @@ def in_yaml(default: Any) -> str:
 
 def commands() -> Page:
     """Return the page that lists the commands of ebsif, each with a page of its own."""
-    entries = [Entry(f"ebsif {name}", "", (subparser(name).description or "").partition("\n\n")[0],
-                     link=f"commands/{name}.html") for name in cli.COMMANDS]
-    return Page("Commands", "All commands of `ebsif`, in the order of `ebsif --help`. A command ends with "
-                            "0 (done), 1 (something was found), 2 (usage error) or 3 (failed).",
-                [Section("", "", entries)])
+    entries = [
+        Entry(
+            f"ebsif {name}", "", (subparser(name).description or "").partition("\n\n")[0], link=f"commands/{name}.html"
+        )
+        for name in cli.COMMANDS
+    ]
+    return Page(
+        "Commands",
+        "All commands of `ebsif`, in the order of `ebsif --help`. A command ends with "
+        "0 (done), 1 (something was found), 2 (usage error) or 3 (failed).",
+        [Section("", "", entries)],
+    )
 
 
 def command(name: str) -> Page:
@@ -148,9 +181,15 @@ def fields(content: dict[str, Any]) -> Iterator[Section]:
         if "properties" not in part:
             continue
         required = part.get("required", [])
-        entries = [Entry(field, " or ".join(kinds(value)), meaning(field, value, objects),
-                         "required" if field in required else in_yaml(value.get("default")))
-                   for field, value in part["properties"].items()]
+        entries = [
+            Entry(
+                field,
+                " or ".join(kinds(value)),
+                meaning(field, value, objects),
+                "required" if field in required else in_yaml(value.get("default")),
+            )
+            for field, value in part["properties"].items()
+        ]
         yield Section(part.get("title", name), name.lower(), entries, part.get("description", ""))
 
 
@@ -158,8 +197,10 @@ def meaning(name: str, field: dict[str, Any], objects: dict[str, Any]) -> str:
     """Return what a field is for: its own text, else that of what it takes, else that of the parameter it writes."""
     named = [objects[one] for one in re.findall(r"#/\$defs/(\w+)", json.dumps(field))]
     texts = [one["description"] for one in (field, *named) if "description" in one]
-    written = {**{one: text for one, (_, text) in Stage.PROPERTIES.items()},
-               **{one: parameter.text for one, parameter in VenvSpec.PARAMETERS.items()}}
+    written = {
+        **{one: text for one, (_, text) in Stage.PROPERTIES.items()},
+        **{one: parameter.text for one, parameter in VenvSpec.PARAMETERS.items()},
+    }
     return texts[0] if texts else written.get(name, "")
 
 

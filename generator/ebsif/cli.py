@@ -31,10 +31,18 @@ EXIT_INTERRUPTED = 130
 # What EasyBuild has besides easyblocks.
 EASYBUILD = ("easybuild.framework", "easybuild.tools")
 
+
 def help_text(short: bool = False) -> str:
     """Return the help of ebsif, or one that fits a screen."""
-    lines = ["usage: ebsif COMMAND [OPTION...] [ARGUMENT...]", "       ebsif help [COMMAND]", "",
-             "Install container images as environment modules, with EasyBuild.", "", "first steps:", FIRST_STEPS]
+    lines = [
+        "usage: ebsif COMMAND [OPTION...] [ARGUMENT...]",
+        "       ebsif help [COMMAND]",
+        "",
+        "Install container images as environment modules, with EasyBuild.",
+        "",
+        "first steps:",
+        FIRST_STEPS,
+    ]
     for heading, commands in HEADINGS.items():
         if short:
             lines += wrapped(f"{heading}: {', '.join(commands)}", 4)
@@ -57,8 +65,13 @@ def configure(parser: "argparse.ArgumentParser", name: str) -> None:
     module.configure(parser)
     options.add_common(parser)
     placeholder, more = getattr(module, "MORE", ("", ""))
-    parser.set_defaults(run=module.run, command=name, placeholder=placeholder, takes_more=more,
-                        needs_more=getattr(module, "NEEDS_MORE", False))
+    parser.set_defaults(
+        run=module.run,
+        command=name,
+        placeholder=placeholder,
+        takes_more=more,
+        needs_more=getattr(module, "NEEDS_MORE", False),
+    )
 
 
 def parser_of(name: str) -> Parser:
@@ -92,8 +105,10 @@ def complete() -> None:
 def check_python(version: "tuple[int, int]") -> None:
     """Exit with a message if this Python is too old."""
     if version < (3, 9):
-        sys.exit(f"ebsif: Python 3.9 or newer is needed, this is {version[0]}.{version[1]} ({sys.executable}); "
-                 "on a cluster, load a module that has one (module load cray-python, for example)")
+        sys.exit(
+            f"ebsif: Python 3.9 or newer is needed, this is {version[0]}.{version[1]} ({sys.executable}); "
+            "on a cluster, load a module that has one (module load cray-python, for example)"
+        )
 
 
 def find_easybuild() -> None:
@@ -104,8 +119,11 @@ def find_easybuild() -> None:
     from pathlib import Path
 
     prefix = Path(shutil.which("eb") or "/dev/null/bin/eb").resolve().parent.parent
-    places = [str(path.parents[1]) for start in ("lib*", "local/lib")
-              for path in prefix.glob(f"{start}/python3*/*-packages/easybuild/framework")]
+    places = [
+        str(path.parents[1])
+        for start in ("lib*", "local/lib")
+        for path in prefix.glob(f"{start}/python3*/*-packages/easybuild/framework")
+    ]
     if places:
         sys.path.append(places[0])
         # it has found our part of the package only
@@ -123,8 +141,11 @@ def without_easybuild(arguments: "Sequence[str]") -> str:
     modules = []
     with contextlib.suppress(EbsifError):
         modules = settings_of(options).site().scheduler.install.modules
-    remedy = f"run `module load {' '.join(modules)}`" if modules else \
-        "load the site's EasyBuild module, or run `pip install easybuild`"
+    remedy = (
+        f"run `module load {' '.join(modules)}`"
+        if modules
+        else "load the site's EasyBuild module, or run `pip install easybuild`"
+    )
     return f"this command needs EasyBuild, which {sys.executable} can't import: {remedy}"
 
 
@@ -140,7 +161,7 @@ def main(arguments: "Optional[Iterable[str]]" = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             # closed by the shell (>&-), so that a file could get its number
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 as long as the process
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 as long as the process
     # in one file with standard error, lines are in the order in which they were printed; the locale may be ASCII
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
@@ -187,7 +208,7 @@ def run(arguments: "Sequence[str]") -> int:
     parser.set_defaults(words=tuple(arguments))
     # options may be between arguments: Python before 3.12.7 takes an optional one only next to others
     options, unknown = parser.parse_known_intermixed_args(arguments[1:end])
-    options.more = arguments[end + 1:]
+    options.more = arguments[end + 1 :]
     if not options.takes_more:
         unknown += options.more
     if unknown:
@@ -221,8 +242,11 @@ def unknown_command(name: str) -> str:
     if name.startswith("-"):
         return f"options follow a command: ebsif COMMAND {name} (see `ebsif --help`)"
     similar = difflib.get_close_matches(name, COMMANDS)
-    return f"there is no command '{name}'" + (f": did you mean {' or '.join(similar)}?" if similar else "") + \
-        " (see `ebsif --help`)"
+    return (
+        f"there is no command '{name}'"
+        + (f": did you mean {' or '.join(similar)}?" if similar else "")
+        + " (see `ebsif --help`)"
+    )
 
 
 def flush_output() -> None:

@@ -25,5 +25,7 @@ def how_to_add(library: str) -> str:
     if sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK):
         return f"run `{pip} {library}`"
     # ebsif is a module, for example; an exported variable would reach containers
-    return (f"run `{pip} --target DIRECTORY {library}`, and put `PYTHONPATH=DIRECTORY:$PYTHONPATH` before this "
-            "command, or ask the site for it")
+    return (
+        f"run `{pip} --target DIRECTORY {library}`, and put `PYTHONPATH=DIRECTORY:$PYTHONPATH` before this "
+        "command, or ask the site for it"
+    )

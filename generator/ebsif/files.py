@@ -36,7 +36,7 @@ class OverwriteError(EbsifError):
 
 def is_there(path: Path) -> bool:
     """Return whether a path exists; one in an unsearchable directory counts as missing (pathlib raises an error)."""
-    return os.path.exists(path)  # noqa: PTH110
+    return os.path.exists(path)
 
 
 def home() -> Path:
@@ -54,12 +54,12 @@ def data_folder() -> Path:
 
 def is_directory(path: Union[str, Path]) -> bool:
     """Return whether a path is a directory that can be reached (older versions of pathlib raise an error if not)."""
-    return os.path.isdir(path)  # noqa: PTH112
+    return os.path.isdir(path)
 
 
 def expanded(text: str) -> Path:
     """Return a path with ~ and ~account expanded, except those of unknown accounts (pathlib raises an error)."""
-    return Path(os.path.expanduser(text))  # noqa: PTH111
+    return Path(os.path.expanduser(text))
 
 
 @contextlib.contextmanager
@@ -101,8 +101,11 @@ def alone(directory: Path) -> Iterator[None]:
 def take_lock(directory: Path) -> IO[str]:
     """Wait for the lock of a directory, and return its open file; see `locked`."""
     # not through a link, which another one who may write there could have put in its place
-    lock = open(directory / LOCK, "a",  # noqa: SIM115
-                opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666))
+    lock = open(  # noqa: SIM115
+        directory / LOCK,
+        "a",
+        opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666),
+    )
     place = directory.stat()
     # for other accounts the owner, who created it, has done that
     with contextlib.suppress(FileNotFoundError):
@@ -187,8 +190,10 @@ def require_own_link(directory: Path, link: int, name: str, path: Path) -> None:
     if is_closed and os.fstat(link).st_uid in ours:
         return
     found = Path(os.path.realpath(directory), name)
-    raise LinkError(f"{path} can't be written: {found} is a link that others may have put there. If you want to write "
-                    f"where it leads, give that path instead: {os.path.realpath(path)}")
+    raise LinkError(
+        f"{path} can't be written: {found} is a link that others may have put there. If you want to write "
+        f"where it leads, give that path instead: {os.path.realpath(path)}"
+    )
 
 
 def is_own_group(number: int) -> bool:
@@ -245,7 +250,7 @@ def set_access(path: Path, group: int, mode: int) -> None:
             except OSError:  # this account isn't in the group, or the file system has none
                 mode = mode & ~0o2070 | (mode & 0o007) << 3
         with contextlib.suppress(PermissionError):  # a file system that has no modes
-            os.chmod(opened, mode)  # noqa: PTH101
+            os.chmod(opened, mode)
     finally:
         os.close(number)
 
@@ -311,11 +316,13 @@ def write(place: Path, content: bytes, path: Path, shared: bool) -> None:
 
 def write_new(texts: Mapping[Path, str], overwrite: bool) -> None:
     """Write files; raise OverwriteError, and write none, if one has other content and isn't to be overwritten."""
-    there = [str(path) for path, text in texts.items()
-             if path.is_file() and path.read_bytes() not in (b"", encoded(text))]
+    there = [
+        str(path) for path, text in texts.items() if path.is_file() and path.read_bytes() not in (b"", encoded(text))
+    ]
     if there and not overwrite:
-        raise OverwriteError(f"{' and '.join(there)} exists with other content: choose another name, or replace it "
-                             "with --overwrite")
+        raise OverwriteError(
+            f"{' and '.join(there)} exists with other content: choose another name, or replace it with --overwrite"
+        )
     for path, text in texts.items():
         replace(path, text)
 
@@ -335,8 +342,10 @@ def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
     if directory.exists() and not directory.is_dir():
         raise OverwriteError(f"{directory} is not a directory")
     if not overwrite and directory.is_dir() and any(directory.iterdir()) and not listed.is_file():
-        raise OverwriteError(f"{directory} contains files that `ebsif {command}` has not written: choose another "
-                             "directory, or write into this one with --overwrite")
+        raise OverwriteError(
+            f"{directory} contains files that `ebsif {command}` has not written: choose another "
+            "directory, or write into this one with --overwrite"
+        )
     make_directory(directory.parent)
     try:
         work = tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent)
@@ -349,12 +358,17 @@ def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
         made.mkdir()
         yield made
         old, new = read_digests(listed), digests(made)
-        changed = [name for name in {**old, **new} if (directory / name).is_file() and
-                   digest(directory / name) not in (old.get(name), new.get(name))]
+        changed = [
+            name
+            for name in {**old, **new}
+            if (directory / name).is_file() and digest(directory / name) not in (old.get(name), new.get(name))
+        ]
         if changed and not overwrite:
-            raise OverwriteError(f"{directory} has files that `ebsif {command}` has not written, or that were changed "
-                                 f"since ({', '.join(changed)}): choose another directory, or replace them with "
-                                 "--overwrite")
+            raise OverwriteError(
+                f"{directory} has files that `ebsif {command}` has not written, or that were changed "
+                f"since ({', '.join(changed)}): choose another directory, or replace them with "
+                "--overwrite"
+            )
         (made / listed.name).write_text("".join(f"{new[name]}  {name}\n" for name in new), encoding="utf-8")
         move_files(made, directory)
         for name in old.keys() - new:
@@ -375,8 +389,11 @@ def read_digests(listed: Path) -> dict[str, str]:
     """Return the digests in a list of files, by path relative to its directory; none if it doesn't exist."""
     lines = listed.read_text(encoding="utf-8", errors="replace").splitlines() if listed.is_file() else []
     listed_digests = {name: number for number, _, name in (line.partition("  ") for line in lines)}
-    return {name: listed_digests[name] for name in listed_digests
-            if Path(name).parts and not {"..", "/"} & set(Path(name).parts)}
+    return {
+        name: listed_digests[name]
+        for name in listed_digests
+        if Path(name).parts and not {"..", "/"} & set(Path(name).parts)
+    }
 
 
 def move_files(source: Path, target: Path) -> None:

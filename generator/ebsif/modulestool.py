@@ -18,12 +18,17 @@ def command(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get("LMOD_CMD") or environment.get("MODULES_CMD") or ""
 
 
-def run(script: str, *modules: str,
-        environment: Optional[Mapping[str, str]] = None) -> subprocess.CompletedProcess[str]:
+def run(
+    script: str, *modules: str, environment: Optional[Mapping[str, str]] = None
+) -> subprocess.CompletedProcess[str]:
     """Run a script with the modules tool for modules; raise NoAnswer if that takes longer than LONGEST seconds."""
     program = command(environment or os.environ)
-    return processes.run(["/bin/bash", "--noprofile", "--norc", SCRIPTS / script, program, *modules], LONGEST,
-                         name=f"the modules tool ({program}, for {' '.join(modules)})", environment=environment)
+    return processes.run(
+        ["/bin/bash", "--noprofile", "--norc", SCRIPTS / script, program, *modules],
+        LONGEST,
+        name=f"the modules tool ({program}, for {' '.join(modules)})",
+        environment=environment,
+    )
 
 
 def entries(output: str) -> dict[str, str]:
@@ -48,7 +53,7 @@ def directories_of_modules() -> list[Path]:
 def may_be_there(path: str) -> bool:
     """Return whether a path is a directory, or in a directory that is closed to this account."""
     try:
-        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
+        return stat.S_ISDIR(os.stat(path).st_mode)
     except OSError as error:
         return isinstance(error, PermissionError)
 
@@ -62,7 +67,7 @@ def have_module_files(modules: Iterable[str]) -> set[str]:
     for directory in directories_of_modules():
         for software, wanted in names.items():
             try:
-                present = {name.removesuffix(".lua").lstrip(".") for name in os.listdir(directory / software)}  # noqa: PTH208
+                present = {name.removesuffix(".lua").lstrip(".") for name in os.listdir(directory / software)}
             except OSError:
                 continue
             there.update(module for module in wanted if module.rpartition("/")[2] in present)

@@ -32,8 +32,13 @@ class Store(argparse.Action):
 
     is_given = False
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: "Any",
-                 option_string: "Optional[str]" = None) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: "Any",
+        option_string: "Optional[str]" = None,
+    ) -> None:
         """Keep the value in the namespace."""
         if option_string and self.is_given:
             if not isinstance(values, list):
@@ -46,8 +51,13 @@ class Store(argparse.Action):
 class Help(argparse.Action):
     """What -h and --help do: print the short or the complete help, and end."""
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: "Any",
-                 option_string: "Optional[str]" = None) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: "Any",
+        option_string: "Optional[str]" = None,
+    ) -> None:
         """Print one of the helps."""
         print(short_help(parser) if option_string == "-h" else parser.format_help(), end="")
         parser.exit()
@@ -62,8 +72,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: "Any") -> None:
         """Let options without `action` use Store; they have to be written in full."""
-        super().__init__(add_help=False, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-                         **settings)
+        super().__init__(
+            add_help=False, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **settings
+        )
         self.register("action", None, Store)
 
     def error(self, message: str) -> "NoReturn":
@@ -77,11 +88,20 @@ class Parser(argparse.ArgumentParser):
         """Raise UsageError, with similar ones, if a value is none of those that an argument may have."""
         if action.choices is None or value in action.choices:
             return
-        what = f"{'/'.join(action.option_strings)} can't be" if action.option_strings else \
-            f"`{self.prog}` has no {shown(action).lower()}"
+        what = (
+            f"{'/'.join(action.option_strings)} can't be"
+            if action.option_strings
+            else f"`{self.prog}` has no {shown(action).lower()}"
+        )
         similar = difflib.get_close_matches(str(value), list(map(str, action.choices)))
-        self.error(f"{what} '{value}': " + (f"did you mean {' or '.join(similar)}?" if similar else
-                                           f"choose one of {', '.join(map(str, action.choices))}"))
+        self.error(
+            f"{what} '{value}': "
+            + (
+                f"did you mean {' or '.join(similar)}?"
+                if similar
+                else f"choose one of {', '.join(map(str, action.choices))}"
+            )
+        )
 
     def format_help(self) -> str:
         """Return the complete help, with the options of all commands at the end."""
@@ -123,8 +143,9 @@ def usage(parser: argparse.ArgumentParser) -> str:
         words.append({"?": f"[{name}]", "*": f"[{name}...]", "+": f"{name}..."}.get(number, name))
     words.append("[OPTION...]")
     more = parser.get_default("placeholder")
-    return " ".join(words + ([f"-- {more}..." if parser.get_default("needs_more") else f"[-- {more}...]"]
-                             if more else []))
+    return " ".join(
+        words + ([f"-- {more}..." if parser.get_default("needs_more") else f"[-- {more}...]"] if more else [])
+    )
 
 
 def short_help(parser: argparse.ArgumentParser) -> str:
@@ -132,18 +153,28 @@ def short_help(parser: argparse.ArgumentParser) -> str:
     paragraph = (parser.description or "").partition("\n\n")[0]
     head = [parser.format_usage(), *textwrap.wrap(paragraph, COLUMNS)[:3]]
     examples = [line for line in (parser.epilog or "").splitlines()[1:] if not line.lstrip().startswith("#")]
-    whole = [line for number, line in enumerate(examples)
-             if not line.endswith("\\") and not examples[number - 1].endswith("\\")]
+    whole = [
+        line
+        for number, line in enumerate(examples)
+        if not line.endswith("\\") and not examples[number - 1].endswith("\\")
+    ]
     common = [action for group in parser._action_groups if group.title == COMMON for action in group._group_actions]
-    own = [action for action in parser._actions
-           if action.option_strings and action not in common and action.help != argparse.SUPPRESS]
+    own = [
+        action
+        for action in parser._actions
+        if action.option_strings and action not in common and action.help != argparse.SUPPRESS
+    ]
     tail = ["", "examples:", *[line for line in whole if len(line) <= COLUMNS][:2]]
-    tail += ["", *wrapped(f"{COMMON}: {', '.join(names(action) for action in common)}", 4),
-             f"`{parser.prog} --help` explains all of them."]
+    tail += [
+        "",
+        *wrapped(f"{COMMON}: {', '.join(names(action) for action in common)}", 4),
+        f"`{parser.prog} --help` explains all of them.",
+    ]
     room = LINES - "\n".join([*head, "", "options:", *tail]).count("\n") - 1
     for number in range(min(len(own), room), -1, -1):
-        others = wrapped(f"more options: {', '.join(names(action) for action in own[number:])}", 4) \
-            if own[number:] else []
+        others = (
+            wrapped(f"more options: {', '.join(names(action) for action in own[number:])}", 4) if own[number:] else []
+        )
         if number + len(others) <= room:
             break
     lines = ["", "options:", *(line_of(parser, action) for action in own[:number]), *others] if own else []
@@ -152,8 +183,7 @@ def short_help(parser: argparse.ArgumentParser) -> str:
 
 def wrapped(text: str, indent: int) -> "list[str]":
     """Return the lines of a text; those after the first one are indented."""
-    return textwrap.wrap(text, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False,
-                         break_long_words=False)
+    return textwrap.wrap(text, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False)
 
 
 def names(action: argparse.Action) -> str:

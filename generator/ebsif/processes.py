@@ -37,8 +37,14 @@ class Ended(SystemExit):
     """A signal ends this process."""
 
 
-def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = None, name: str = "",
-        environment: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None) -> subprocess.CompletedProcess[str]:
+def run(
+    words: Sequence[Union[str, Path]],
+    limit: float,
+    text: Optional[str] = None,
+    name: str = "",
+    environment: Optional[Mapping[str, str]] = None,
+    cwd: Optional[str] = None,
+) -> subprocess.CompletedProcess[str]:
     """
     Run a program in a session of its own, with a text as its input; return both outputs as text.
 
@@ -48,15 +54,21 @@ def run(words: Sequence[Union[str, Path]], limit: float, text: Optional[str] = N
     with _change:
         stop_if_ending()
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL if text is None else subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=environment, cwd=cwd, start_new_session=True)
+            words,
+            stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=cwd,
+            start_new_session=True,
+        )
         _running.add(process)
     try:
         outputs = communicate(process, None if text is None else os.fsencode(text), limit)
     except subprocess.TimeoutExpired:
         raise NoAnswer(f"{name or ' '.join(map(str, words))} doesn't answer within {limit:g} seconds") from None
     except OverflowError:
-        raise NoAnswer(f"{name or ' '.join(map(str, words))} prints more than {MOST_WRITTEN // 1024 ** 2} MB") from None
+        raise NoAnswer(f"{name or ' '.join(map(str, words))} prints more than {MOST_WRITTEN // 1024**2} MB") from None
     finally:
         if process.returncode is None:
             end([process])
@@ -88,7 +100,7 @@ def communicate(process: subprocess.Popen[bytes], text: Optional[bytes], limit: 
                 stream = cast("IO[bytes]", key.fileobj)
                 if stream is process.stdin:
                     with contextlib.suppress(BrokenPipeError):
-                        rest = rest[os.write(key.fd, rest[:CHUNK]):] if rest else rest
+                        rest = rest[os.write(key.fd, rest[:CHUNK]) :] if rest else rest
                         if rest:
                             continue
                 elif chunk := os.read(key.fd, CHUNK):
@@ -143,8 +155,11 @@ def interruptible() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end this process with an exception, as Ctrl-C does: unfinished files don't stay."""
     in_main = threading.current_thread() is threading.main_thread()
     # nohup ignores SIGHUP
-    earlier = {number: signal.signal(number, interrupt) for number in ENDING
-               if in_main and signal.getsignal(number) == signal.SIG_DFL}
+    earlier = {
+        number: signal.signal(number, interrupt)
+        for number in ENDING
+        if in_main and signal.getsignal(number) == signal.SIG_DFL
+    }
     try:
         yield
     finally:
@@ -161,8 +176,11 @@ def interrupt(number: int, _: object) -> None:
 def interruptible_once() -> Iterator[None]:
     """Ignore further signals after the first one that interrupts: they would interrupt the cleaning up, too."""
     in_main = threading.current_thread() is threading.main_thread()
-    handlers = {int(number): handler for number in (signal.SIGINT, *ENDING)
-                if in_main and callable(handler := signal.getsignal(number))}
+    handlers = {
+        int(number): handler
+        for number in (signal.SIGINT, *ENDING)
+        if in_main and callable(handler := signal.getsignal(number))
+    }
 
     def interrupt_once(number: int, frame: Optional[FrameType]) -> None:
         for each in handlers:

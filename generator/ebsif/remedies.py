@@ -46,8 +46,12 @@ def with_options(words: Sequence[str], options: Sequence[str]) -> list[str]:
     said = {(option, package_name(value)) for option, value in values_in(options) if not value.startswith("-")}
     # what is to be added replaces nothing
     said |= {("--replace", name) for option, name in said if option == "--add"}
-    own = [word for option, value in values_in(own) if (option, package_name(value)) not in said
-           for word in ([option, value] if option in LISTS else [value])]
+    own = [
+        word
+        for option, value in values_in(own)
+        if (option, package_name(value)) not in said
+        for word in ([option, value] if option in LISTS else [value])
+    ]
     if "--replace" not in own:
         own = [word for word in own if word != "--force"]
     return [*joined(own), *options, *last]

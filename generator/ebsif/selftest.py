@@ -42,8 +42,7 @@ PAUSE = 2  # seconds between questions to the scheduler
 GRACE = 60  # seconds for what follows a signal, and for an answer of the scheduler
 
 # Settings of this account or of loaded modules that a new user wouldn't have; the syntax is that of all module files.
-SETTINGS = re.compile(
-    r"EASYBUILD_(?!ALLOW_USE_AS_ROOT|MODULE_SYNTAX)|EBSIF_(?!NODE_LOCAL)|PIP_|XDG_(CONFIG|DATA)_HOME")
+SETTINGS = re.compile(r"EASYBUILD_(?!ALLOW_USE_AS_ROOT|MODULE_SYNTAX)|EBSIF_(?!NODE_LOCAL)|PIP_|XDG_(CONFIG|DATA)_HOME")
 # What modules tools keep for themselves.
 OF_MODULES_TOOL = re.compile(r"_|LMOD|MODULE|LOADEDMODULES|BASH_|SHLVL")
 # A rank: says that it has started, and that a signal has reached it, in files, because some schedulers show what jobs
@@ -87,22 +86,45 @@ class SelfTest:
         self.work, self.modules, self.wheels = folder / "work", folder / "eb/modules/all", folder / "wheels"
         for path in (self.work, self.wheels, folder / "sites/selftest"):
             path.mkdir(parents=True)
-        (folder / "sites/selftest/site.yaml").write_text(as_yaml({
-            "name": "selftest", "description": "a self-test of ebsif", "extends": self.profile.name,
-            "not_inherited": ["containers", "images"], "image": "central",
-            "images": {"directories": [{"path": str(self.image.parent)}]}}), encoding="utf-8")
+        (folder / "sites/selftest/site.yaml").write_text(
+            as_yaml(
+                {
+                    "name": "selftest",
+                    "description": "a self-test of ebsif",
+                    "extends": self.profile.name,
+                    "not_inherited": ["containers", "images"],
+                    "image": "central",
+                    "images": {"directories": [{"path": str(self.image.parent)}]},
+                }
+            ),
+            encoding="utf-8",
+        )
         catalogues = [folder / "sites", *settings.own_directories]
         self.site = [word for one in catalogues for word in ("--catalogue", str(one))] + ["--site", "selftest"]
-        self.environment = {name: value for name, value in framework.clean_environment().items()
-                            if not SETTINGS.match(name)}
+        self.environment = {
+            name: value for name, value in framework.clean_environment().items() if not SETTINGS.match(name)
+        }
         self.environment.update(
-            {f"EASYBUILD_{name}": str(folder / "eb" / path) for name, path in (
-                ("PREFIX", ""), ("INSTALLPATH", ""), ("INSTALLPATH_SOFTWARE", "software"), ("BUILDPATH", "build"),
-                ("INSTALLPATH_MODULES", "modules"), ("SOURCEPATH", "sources"), ("REPOSITORYPATH", "repository"))},
+            {
+                f"EASYBUILD_{name}": str(folder / "eb" / path)
+                for name, path in (
+                    ("PREFIX", ""),
+                    ("INSTALLPATH", ""),
+                    ("INSTALLPATH_SOFTWARE", "software"),
+                    ("BUILDPATH", "build"),
+                    ("INSTALLPATH_MODULES", "modules"),
+                    ("SOURCEPATH", "sources"),
+                    ("REPOSITORYPATH", "repository"),
+                )
+            },
             MODULEPATH=":".join(filter(None, [str(self.modules), os.environ.get("MODULEPATH")])),
-            XDG_CONFIG_HOME=str(folder / "config"), XDG_CONFIG_DIRS=str(folder / "config"),
+            XDG_CONFIG_HOME=str(folder / "config"),
+            XDG_CONFIG_DIRS=str(folder / "config"),
             XDG_DATA_HOME=str(folder / "data"),
-            PIP_NO_INDEX="1", PIP_FIND_LINKS=self.wheels.as_uri(), EBSIF_INSTALL_BIND=str(self.wheels))
+            PIP_NO_INDEX="1",
+            PIP_FIND_LINKS=self.wheels.as_uri(),
+            EBSIF_INSTALL_BIND=str(self.wheels),
+        )
         if not self.environment.get("LMOD_CMD"):
             # ebsif adds it when it runs eb, but `ebsif doctor` runs eb as a person would
             self.environment.update(framework.OTHER_TOOL)
@@ -140,9 +162,18 @@ class SelfTest:
     @property
     def steps(self) -> dict[str, Callable[[], str]]:
         """The steps by name; each returns what to say about it, or raises StepError or NotPossible."""
-        return {"machine": self.examine, "record": self.add, "install": self.install, "load": self.load,
-                "pack": self.pack, "extend": self.extend, "two ranks": self.start_ranks, "signal": self.end_ranks,
-                "unload": self.unload, "remove": self.remove}
+        return {
+            "machine": self.examine,
+            "record": self.add,
+            "install": self.install,
+            "load": self.load,
+            "pack": self.pack,
+            "extend": self.extend,
+            "two ranks": self.start_ranks,
+            "signal": self.end_ranks,
+            "unload": self.unload,
+            "remove": self.remove,
+        }
 
     def examine(self) -> str:
         """Check that this machine has what is needed."""
@@ -194,23 +225,42 @@ class SelfTest:
                 job.account(None, self.profile)
             except job.JobError as error:
                 raise NotPossible(f"{error}, after -- (ebsif selftest IMAGE -- --account NAME)") from None
-        said = self.ebsif("job", self.installed[-1], *self.site, "--tasks-per-node", "2", "--time", "10", "--name",
-                          "selftest", "--submit", *self.of_job, "--", "-c", RANK)
+        said = self.ebsif(
+            "job",
+            self.installed[-1],
+            *self.site,
+            "--tasks-per-node",
+            "2",
+            "--time",
+            "10",
+            "--name",
+            "selftest",
+            "--submit",
+            *self.of_job,
+            "--",
+            "-c",
+            RANK,
+        )
         submitted = re.search(self.scheduler.submitted, said)
         if not submitted:
             raise StepError(f"{program} has printed no ID of the job")
         self.job = submitted[1]
         try:
             self.wait_in_queue()
-            self.wait_for("started-*-of-2", QUEUE, "the job has left the queue, but not started both ranks "
-                          f"within {QUEUE} seconds; {self.work} has its output", 2)
+            self.wait_for(
+                "started-*-of-2",
+                QUEUE,
+                "the job has left the queue, but not started both ranks "
+                f"within {QUEUE} seconds; {self.work} has its output",
+                2,
+            )
         except (EbsifError, OSError):
             self.close()
             raise
         return f"{self.scheduler.kind}: both ranks have started"
 
     def require_answer(self) -> None:
-        """Raise NotPossible if the scheduler doesn't answer: many machines outside of a cluster have its commands."""
+        """Raise NotPossible without an answer of the scheduler: many machines that have its commands have none."""
         words = self.scheduler.answers
         try:
             asked = self.run_logged(words, limit=GRACE)
@@ -225,13 +275,20 @@ class SelfTest:
             cancelled = self.ask_scheduler(self.scheduler.cancel)
             if cancelled.returncode:
                 raise StepError(last_message(cancelled))
-            self.wait_for("ended-*-of-2", GRACE, f"the job was cancelled, but no SIGTERM has reached both ranks within "
-                          f"{GRACE} seconds", 2)
+            self.wait_for(
+                "ended-*-of-2",
+                GRACE,
+                f"the job was cancelled, but no SIGTERM has reached both ranks within {GRACE} seconds",
+                2,
+            )
             self.job = ""
             return "SIGTERM has reached both ranks"
         self.process = subprocess.Popen(
             [f"{self.loaded['CONTAINERROOT']}/bin/start-shell", "-c", 'exec python -c "$1"', "rank", RANK],
-            env=self.loaded, cwd=self.work, start_new_session=True)
+            env=self.loaded,
+            cwd=self.work,
+            start_new_session=True,
+        )
         self.wait_for("started-*-of-1", GRACE, f"the program has not started within {GRACE} seconds")
         self.process.terminate()
         self.wait_for("ended-*-of-1", GRACE, f"no SIGTERM has reached the program within {GRACE} seconds")
@@ -240,8 +297,12 @@ class SelfTest:
     def unload(self) -> str:
         """Unload the module: the environment is as before."""
         left = modulestool.entries(modulestool.run("without-modules.bash", NAME, environment=self.loaded).stdout)
-        names = [name for name in {*left, *self.before} if not OF_MODULES_TOOL.match(name)
-                 and without_repetitions(left.get(name)) != without_repetitions(self.before.get(name))]
+        names = [
+            name
+            for name in {*left, *self.before}
+            if not OF_MODULES_TOOL.match(name)
+            and without_repetitions(left.get(name)) != without_repetitions(self.before.get(name))
+        ]
         if names:
             raise StepError(f"these variables are not as before: {', '.join(sorted(names))}")
         return "the environment is as before"
@@ -287,11 +348,13 @@ class SelfTest:
         """Run a command of the scheduler for the job, which may be unknown to it already."""
         return self.run_logged([*words, self.job], limit=GRACE)
 
-    def run_logged(self, words: Sequence[object], environment: Optional[dict[str, str]] = None,
-                   limit: float = LONGEST) -> subprocess.CompletedProcess[str]:
+    def run_logged(
+        self, words: Sequence[object], environment: Optional[dict[str, str]] = None, limit: float = LONGEST
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command, and log what it prints; raise NoAnswer after a time limit."""
-        done = processes.run(list(map(str, words)), limit, environment=environment or self.environment,
-                             cwd=str(self.work))
+        done = processes.run(
+            list(map(str, words)), limit, environment=environment or self.environment, cwd=str(self.work)
+        )
         with (self.folder / "log").open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"$ {shlex.join(map(str, words))}\n{done.stdout}{done.stderr}exit status {done.returncode}\n\n")
         return done
@@ -323,8 +386,10 @@ class SelfTest:
         end = time.monotonic() + QUEUE
         while re.search(self.scheduler.queued, self.ask_scheduler(self.scheduler.state).stdout):
             if time.monotonic() > end:
-                raise NotPossible(f"the job was still in the queue after {QUEUE} seconds; options of `ebsif job`, such "
-                                  "as --partition debug, follow --")
+                raise NotPossible(
+                    f"the job was still in the queue after {QUEUE} seconds; options of `ebsif job`, such "
+                    "as --partition debug, follow --"
+                )
             time.sleep(PAUSE)
 
     def wait_for(self, pattern: str, limit: float, failure: str, number: int = 1) -> None:
@@ -343,8 +408,11 @@ def without_repetitions(value: Optional[str]) -> Optional[list[str]]:
 
 def last_message(done: subprocess.CompletedProcess[str]) -> str:
     """Return what a command that has failed has printed last."""
-    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".split("\n")
-             if line.strip() and not line.startswith(("INFO: ", "WARNING: "))]
+    lines = [
+        line.strip()
+        for line in f"{done.stdout}\n{done.stderr}".split("\n")
+        if line.strip() and not line.startswith(("INFO: ", "WARNING: "))
+    ]
     # ebsif's own message, and that of a program that it has run
     messages = [line for line in lines if re.match(r"(ebsif|ERROR|FATAL|\w+: (error|fatal)): ", line)]
     return "; ".join(messages[-2:] or lines[-1:]).replace("ebsif: ", "") or "no message"
@@ -352,9 +420,11 @@ def last_message(done: subprocess.CompletedProcess[str]) -> str:
 
 def write_wheel(folder: Path) -> None:
     """Write a wheel with an empty module."""
-    files = {f"{PACKAGE}.py": "", f"{PACKAGE}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {PACKAGE}\n"
-             "Version: 1.0\n", f"{PACKAGE}-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"
-             "Tag: py3-none-any\n"}
+    files = {
+        f"{PACKAGE}.py": "",
+        f"{PACKAGE}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1.0\n",
+        f"{PACKAGE}-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
     files[f"{PACKAGE}-1.0.dist-info/RECORD"] = "".join(f"{name},,\n" for name in files)
     with zipfile.ZipFile(folder / f"{PACKAGE}-1.0-py3-none-any.whl", "w") as wheel:
         for name, text in files.items():

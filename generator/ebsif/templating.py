@@ -15,9 +15,12 @@ def environment(*packages: str, html: bool = False) -> "Environment":
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
-        loader=ChoiceLoader([PackageLoader(one) for one in packages]), undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, autoescape=html,
+        loader=ChoiceLoader([PackageLoader(one) for one in packages]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=html,
     )
     templates.filters["sh"] = quote
     return templates

@@ -33,13 +33,23 @@ import wrappers  # noqa: E402
 from manual import figures, record  # noqa: E402
 
 BENCHMARKS = {
-    "install": installing.example, "extension": installing.extension, "change": installing.change,
+    "install": installing.example,
+    "extension": installing.extension,
+    "change": installing.change,
     "image": installing.images,
-    "squashfs": packing.measure, "wrapper": wrappers.spawn, "python": wrappers.python,
-    "kernel": kernels.start, "layer": layers.measure,
-    "modules": module_tools.measure, "start": command_line.start, "render": command_line.render,
-    "import": imports.measure, "node": node.measure, "distributed": distributed.measure,
-    "trees": trees.measure, "installers": installers.compare,
+    "squashfs": packing.measure,
+    "wrapper": wrappers.spawn,
+    "python": wrappers.python,
+    "kernel": kernels.start,
+    "layer": layers.measure,
+    "modules": module_tools.measure,
+    "start": command_line.start,
+    "render": command_line.render,
+    "import": imports.measure,
+    "node": node.measure,
+    "distributed": distributed.measure,
+    "trees": trees.measure,
+    "installers": installers.compare,
 }
 
 
@@ -47,9 +57,12 @@ def main():
     """Run the requested benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"{', '.join(BENCHMARKS)} (default: all)")
-    parser.add_argument("--record", action="store_true",
-                        help="keep the results in docs/bench.json instead of the earlier ones of these benchmarks, and "
-                             "write docs/performance.md and its plots from it")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="keep the results in docs/bench.json instead of the earlier ones of these benchmarks, and "
+        "write docs/performance.md and its plots from it",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", default=Path(".demo/bench.json"))
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHMARKS)

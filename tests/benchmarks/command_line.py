@@ -19,11 +19,15 @@ containers:
 
 def start(folder):
     """Compare with a Python that does nothing."""
-    commands = {"python -c pass": [sys.executable, "-c", "pass"], "ebsif --help": [EBSIF, "--help"],
-                "ebsif list": [EBSIF, "list", "--site", "lumi"]}
+    commands = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "ebsif --help": [EBSIF, "--help"],
+        "ebsif list": [EBSIF, "list", "--site", "lumi"],
+    }
     environment = {**os.environ, "HOME": str(folder)}
-    times = in_turn({name: (lambda command=command: run(command, env=environment))
-                     for name, command in commands.items()}, runs=20)
+    times = in_turn(
+        {name: (lambda command=command: run(command, env=environment)) for name, command in commands.items()}, runs=20
+    )
     found = []
     for name in ("ebsif --help", "ebsif list"):
         pair = {"python -c pass": times["python -c pass"], name: times[name]}
@@ -40,9 +44,13 @@ def render(folder):
         containers = place / "sites/mine/containers"
         containers.mkdir(parents=True)
         (containers.parent / "site.yaml").write_text("name: mine\ndescription: a machine\n")
-        (containers / "Big.yaml").write_text(HEAD + "".join(
-            f"  - {{family: big, version: 1.{index}, date: 20260101, components: {{rocm: 6.2.{index % 5}}}}}\n"
-            for index in range(number)))
+        (containers / "Big.yaml").write_text(
+            HEAD
+            + "".join(
+                f"  - {{family: big, version: 1.{index}, date: 20260101, components: {{rocm: 6.2.{index % 5}}}}}\n"
+                for index in range(number)
+            )
+        )
         environment = {**os.environ, "HOME": str(place)}
         command = [EBSIF, "render", "--catalogue", place / "sites", "--site", "mine", "-o"]
         turn = iter(range(1000))
@@ -57,6 +65,17 @@ def render(folder):
         found.append(Row(f"render {number} records", "ebsif", middle, len(times), note=f"{memory:.0f} MB at most"))
     # linear: a record takes no longer in the largest catalog than in the middle one, where the start adds more to it
     ratio = per_record[2] / per_record[1]
-    found.append(Row("render, time of a record", "ebsif, 10,000", per_record[2], 1, "1,000 records", ratio,
-                     per_record[2] - per_record[1], "at most 1.2", ratio <= 1.2))
+    found.append(
+        Row(
+            "render, time of a record",
+            "ebsif, 10,000",
+            per_record[2],
+            1,
+            "1,000 records",
+            ratio,
+            per_record[2] - per_record[1],
+            "at most 1.2",
+            ratio <= 1.2,
+        )
+    )
     return found

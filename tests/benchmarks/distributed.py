@@ -55,8 +55,12 @@ def measure(folder):
     """Measure both ways in turn on the same cluster."""
     image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
     site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
-    site.eb(site.easyconfig(f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\n"
-                            "init = 'conda-injected'\nconda_env = 'pytorch'\n"))
+    site.eb(
+        site.easyconfig(
+            f"sources = ['{image}']\nimage = 'central'\nimage_dirs = ['{image.parent}']\n"
+            "init = 'conda-injected'\nconda_env = 'pytorch'\n"
+        )
+    )
     cluster = Cluster()
     try:
         cluster.start()
@@ -79,8 +83,13 @@ def all_reduce(site, cluster):
             echo $((${{end/./}} - ${{start/./}}))"""
         return int(site.bash(script, **cluster.environment).stdout.split()[-1]) / 1e6
 
-    times = in_turn({"python, by hand": lambda: srun("python by_hand.py"),
-                     "conda-python-distributed": lambda: srun("conda-python-distributed first.py")}, runs=15)
+    times = in_turn(
+        {
+            "python, by hand": lambda: srun("python by_hand.py"),
+            "conda-python-distributed": lambda: srun("conda-python-distributed first.py"),
+        },
+        runs=15,
+    )
     return rows("4 ranks, srun to all-reduce", times, "conda-python-distributed", {"python, by hand": ("ratio", 1.05)})
 
 
@@ -89,8 +98,7 @@ def first_step(site, cluster):
     (site.work / "step.py").write_text(STEP)
     (site.work / "by_hand.py").write_text(BY_HAND + STEP)
     site.bash("ebsif job Example/1.0 --partition wide --nodes 2 --tasks-per-node 2 -o ours.sh -- step.py")
-    (site.work / "theirs.sh").write_text(
-        BATCH_SCRIPT.format(init=f"{site.tool.init}\nmodule use {site.modules}"))
+    (site.work / "theirs.sh").write_text(BATCH_SCRIPT.format(init=f"{site.tool.init}\nmodule use {site.modules}"))
 
     def job(script):
         lines = (site.work / script).read_text().splitlines(keepends=True)
@@ -100,8 +108,11 @@ def first_step(site, cluster):
         # sbatch --wait asks up to half a minute after the end
         while cluster.slurm("squeue", "--noheader", f"--jobs={number}").strip():
             time.sleep(0.5)
-        times = dict(line.split() for line in (site.work / "job.out").read_text().splitlines()
-                     if line.startswith(("started ", "stepped ")))
+        times = dict(
+            line.split()
+            for line in (site.work / "job.out").read_text().splitlines()
+            if line.startswith(("started ", "stepped "))
+        )
         return float(times["stepped"]) - float(times["started"])
 
     times = in_turn({"python, by hand": lambda: job("theirs.sh"), "ebsif job": lambda: job("ours.sh")}, runs=7)

@@ -30,8 +30,10 @@ def installed(folder):
     image = Path(os.environ["EBSIF_TEST_PYTORCH_IMAGE"])
     (site.sources / image.name).symlink_to(image)
     binds = run(["bash", CHECKOUT / "scripts/install-binds"]).stdout.strip()
-    text = f"sources = [{image.name!r}]\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n" \
+    text = (
+        f"sources = [{image.name!r}]\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
         "requirements = ['torchmetrics']\n"
+    )
     for suffix in ("-file", "-directory"):
         site.eb(site.easyconfig(text, suffix=suffix), EBSIF_INSTALL_BIND=binds)
     site.bash("module load Example/1.0-directory; unmake-squashfs; rm $CONTAINERROOT/user-software.squashfs")
@@ -58,15 +60,23 @@ def measure(folder):
         "SquashFS file": lambda: python("-file", both),
     }
     opened = int(python("-directory", COUNT))
-    notes = {"image alone": "import of torch only",
-             "directory": f"{opened} files opened on the file system of the installation",
-             "SquashFS file": "1 file opened on the file system of the installation"}
-    found = rows("import, warm", in_turn(contenders, runs=5), "SquashFS file", {"directory": None, "image alone": None},
-                 notes)
+    notes = {
+        "image alone": "import of torch only",
+        "directory": f"{opened} files opened on the file system of the installation",
+        "SquashFS file": "1 file opened on the file system of the installation",
+    }
+    found = rows(
+        "import, warm", in_turn(contenders, runs=5), "SquashFS file", {"directory": None, "image alone": None}, notes
+    )
     if drop_caches():
         cold = {name: (lambda work=work: timed_cold(work)) for name, work in contenders.items()}
-        found += rows("import, cold (local disk)", in_turn(cold, runs=3), "SquashFS file",
-                      {"directory": None, "image alone": None}, notes)
+        found += rows(
+            "import, cold (local disk)",
+            in_turn(cold, runs=3),
+            "SquashFS file",
+            {"directory": None, "image alone": None},
+            notes,
+        )
     return found
 
 

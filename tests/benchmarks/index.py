@@ -75,8 +75,9 @@ def cacheable():
 
     Also for PyPI itself: on a machine behind a mirror its name may stand for one that forbids pip to keep files.
     """
-    asked = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True,
-                           text=True, check=False)
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True, check=False
+    )
     Handler.source = (os.environ.get("PIP_INDEX_URL") or asked.stdout.strip() or usual_index()).rstrip("/")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

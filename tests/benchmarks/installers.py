@@ -79,13 +79,13 @@ class Place:
             path.mkdir()
         self.make_sources()
         # with the image's pip, like the easyblock
-        self.run(folder / "template", [PYTHON, "-m", "venv", "--system-site-packages", "--without-pip", VENV],
-                 check=True)
+        self.run(
+            folder / "template", [PYTHON, "-m", "venv", "--system-site-packages", "--without-pip", VENV], check=True
+        )
         found = ast.literal_eval(self.run(folder / "template", [PYTHON, "-c", LIST], check=True).stdout)
         self.image = {normal(name): version for name, version, _ in found}
         self.constraints = folder / "constraints.txt"
-        self.constraints.write_text("".join(
-            f"{name}=={version}\n" for name, version in sorted(self.image.items())))
+        self.constraints.write_text("".join(f"{name}=={version}\n" for name, version in sorted(self.image.items())))
         for name, version, metadata in found:
             write_stub(folder / "stubs", name, version, metadata)
 
@@ -100,46 +100,137 @@ class Place:
 
     def run(self, software, command, check=False):
         """Run a command in the container; return the completed process."""
-        binds = [f"{software}:/user-software", str(self.folder),
-                 *subprocess.run(["bash", CHECKOUT / "scripts/install-binds"], stdout=subprocess.PIPE, text=True,
-                                 check=True).stdout.strip().split(",")]
-        settings = {"PIP_CACHE_DIR": self.cache / "pip", "UV_CACHE_DIR": self.cache / "uv", "PIP_NO_INPUT": "1",
-                    "UV_LINK_MODE": "copy", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1",
-                    "UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", ""), "PYTHONNOUSERSITE": "1",
-                    "SSL_CERT_FILE": os.environ.get("PIP_CERT", "")}
-        environment = {**os.environ,
-                       **{f"APPTAINERENV_{name}": str(value) for name, value in settings.items() if value}}
+        binds = [
+            f"{software}:/user-software",
+            str(self.folder),
+            *subprocess.run(["bash", CHECKOUT / "scripts/install-binds"], stdout=subprocess.PIPE, text=True, check=True)
+            .stdout.strip()
+            .split(","),
+        ]
+        settings = {
+            "PIP_CACHE_DIR": self.cache / "pip",
+            "UV_CACHE_DIR": self.cache / "uv",
+            "PIP_NO_INPUT": "1",
+            "UV_LINK_MODE": "copy",
+            "UV_PYTHON_DOWNLOADS": "never",
+            "UV_NO_CONFIG": "1",
+            "UV_NO_PROGRESS": "1",
+            "UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", ""),
+            "PYTHONNOUSERSITE": "1",
+            "SSL_CERT_FILE": os.environ.get("PIP_CERT", ""),
+        }
+        environment = {
+            **os.environ,
+            **{f"APPTAINERENV_{name}": str(value) for name, value in settings.items() if value},
+        }
         return subprocess.run(
-            ["apptainer", "exec", *(word for bind in binds if bind for word in ("--bind", bind)),
-             "--bind", f"{os.environ['EBSIF_TEST_UV']}:/opt/uv", os.environ["EBSIF_TEST_PYTORCH_IMAGE"], *command],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=check)
+            [
+                "apptainer",
+                "exec",
+                *(word for bind in binds if bind for word in ("--bind", bind)),
+                "--bind",
+                f"{os.environ['EBSIF_TEST_UV']}:/opt/uv",
+                os.environ["EBSIF_TEST_PYTORCH_IMAGE"],
+                *command,
+            ],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=check,
+        )
 
     def pip(self, software, file):
         """Install like the easyblock."""
         lines = file.read_text().splitlines()
         options = [line for line in lines if line == "--no-build-isolation"]
         file.write_text("".join(f"{line}\n" for line in lines if line not in options))
-        return [self.run(software, [f"{VENV}/bin/python", "-m", "pip", "install", "--no-compile", "-r", file, "-c",
-                                    self.constraints, "--disable-pip-version-check", *options])]
+        return [
+            self.run(
+                software,
+                [
+                    f"{VENV}/bin/python",
+                    "-m",
+                    "pip",
+                    "install",
+                    "--no-compile",
+                    "-r",
+                    file,
+                    "-c",
+                    self.constraints,
+                    "--disable-pip-version-check",
+                    *options,
+                ],
+            )
+        ]
 
     def uv(self, software, file):
         """Install with uv alone."""
-        return [self.run(software, ["/opt/uv", "pip", "install", "--python", f"{VENV}/bin/python", "-r", file, "-c",
-                                    self.constraints, *self.options_of(file)])]
+        return [
+            self.run(
+                software,
+                [
+                    "/opt/uv",
+                    "pip",
+                    "install",
+                    "--python",
+                    f"{VENV}/bin/python",
+                    "-r",
+                    file,
+                    "-c",
+                    self.constraints,
+                    *self.options_of(file),
+                ],
+            )
+        ]
 
     def uv_with_stubs(self, software, file):
         """Resolve with stubs of the packages of the image, then install what the image doesn't have."""
         options = self.options_of(file)
         leave_out = [word for name in self.image for word in ("--no-emit-package", name)]
-        done = [self.run(software, [
-            "/opt/uv", "pip", "compile", file, "-c", self.constraints, "--python", PYTHON, "--find-links",
-            self.folder / "stubs", "--no-header", "--no-annotate", "--output-file", "/user-software/locked.txt",
-            "--generate-hashes", *leave_out, *options])]
+        done = [
+            self.run(
+                software,
+                [
+                    "/opt/uv",
+                    "pip",
+                    "compile",
+                    file,
+                    "-c",
+                    self.constraints,
+                    "--python",
+                    PYTHON,
+                    "--find-links",
+                    self.folder / "stubs",
+                    "--no-header",
+                    "--no-annotate",
+                    "--output-file",
+                    "/user-software/locked.txt",
+                    "--generate-hashes",
+                    *leave_out,
+                    *options,
+                ],
+            )
+        ]
         if done[0].returncode == 0 and any(
-                not line.startswith("#") for line in (software / "locked.txt").read_text().splitlines()):
-            done.append(self.run(software, [
-                "/opt/uv", "pip", "install", "--python", f"{VENV}/bin/python", "--no-deps", "-r",
-                "/user-software/locked.txt", *options]))
+            not line.startswith("#") for line in (software / "locked.txt").read_text().splitlines()
+        ):
+            done.append(
+                self.run(
+                    software,
+                    [
+                        "/opt/uv",
+                        "pip",
+                        "install",
+                        "--python",
+                        f"{VENV}/bin/python",
+                        "--no-deps",
+                        "-r",
+                        "/user-software/locked.txt",
+                        *options,
+                    ],
+                )
+            )
         return done
 
     def options_of(self, file):
@@ -179,8 +270,13 @@ def measure(place, name, requirements, runs):
             seconds = sum(os.times()[2:4]) - start
             files = files_of(software)
             best = min(seconds, results[title][1]) if turn > 1 else seconds
-            results[title] = (done[-1].returncode, best, packages_of(software, place), files,
-                              "".join(one.stdout for one in done))
+            results[title] = (
+                done[-1].returncode,
+                best,
+                packages_of(software, place),
+                files,
+                "".join(one.stdout for one in done),
+            )
     return results
 
 
@@ -188,16 +284,23 @@ def packages_of(software, place):
     """Return the packages in the venv (dict): name and version, without those of the empty venv."""
     empty = {path.name for path in (place.folder / "template" / SITE).glob("*.dist-info")}
     found = {path.name for path in (software / SITE).glob("*.dist-info")} - empty
-    return {normal(name.removesuffix(".dist-info").rpartition("-")[0]):
-            name.removesuffix(".dist-info").rpartition("-")[2] for name in found}
+    return {
+        normal(name.removesuffix(".dist-info").rpartition("-")[0]): name.removesuffix(".dist-info").rpartition("-")[2]
+        for name in found
+    }
 
 
 def files_of(software):
     """Return the files of the venv: a digest by relative path; files of the installers and bytecode are left out."""
     root = software / "venv"
-    return {str(path.relative_to(root)): "link" if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in root.rglob("*") if (path.is_file() or path.is_symlink()) and path.suffix != ".pyc"
-            and path.name not in OWN and "__pycache__" not in path.parts}
+    return {
+        str(path.relative_to(root)): "link" if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in root.rglob("*")
+        if (path.is_file() or path.is_symlink())
+        and path.suffix != ".pyc"
+        and path.name not in OWN
+        and "__pycache__" not in path.parts
+    }
 
 
 def differences(first, second):
@@ -208,8 +311,10 @@ def differences(first, second):
     if first[2] != second[2]:
         more = {name: version for name, version in second[2].items() if first[2].get(name) != version}
         less = {name: version for name, version in first[2].items() if name not in second[2]}
-        texts.append(f"{len(more)} other packages: {', '.join(f'{k} {v}' for k, v in sorted(more.items()))}"
-                     + (f"; missing: {', '.join(sorted(less))}" if less else ""))
+        texts.append(
+            f"{len(more)} other packages: {', '.join(f'{k} {v}' for k, v in sorted(more.items()))}"
+            + (f"; missing: {', '.join(sorted(less))}" if less else "")
+        )
     elif first[3] != second[3]:
         names = sorted(name for name in first[3].keys() | second[3].keys() if first[3].get(name) != second[3].get(name))
         texts.append(f"{len(names)} files differ: {', '.join(names[:4])}")
@@ -221,8 +326,15 @@ def compare(folder):
     place, found = Place(folder), []
     for name, requirements in SETS.items():
         for title, (status, seconds, packages, _, _) in measure(place, name, requirements, 1).items():
-            found.append(Row(f"requirements: {name}", title, seconds, 1,
-                             note="refused" if status else f"{len(packages)} packages"))
+            found.append(
+                Row(
+                    f"requirements: {name}",
+                    title,
+                    seconds,
+                    1,
+                    note="refused" if status else f"{len(packages)} packages",
+                )
+            )
     return found
 
 
@@ -239,8 +351,10 @@ def main():
         said = []
         for name in options.names or SETS:
             results = measure(place, name, SETS[name], options.runs)
-            cells = [f"{seconds:.1f} s, {len(packages)} packages" if status == 0 else f"{seconds:.1f} s, refused"
-                     for status, seconds, packages, _, _ in results.values()]
+            cells = [
+                f"{seconds:.1f} s, {len(packages)} packages" if status == 0 else f"{seconds:.1f} s, refused"
+                for status, seconds, packages, _, _ in results.values()
+            ]
             for title in ("uv", "uv with stubs"):
                 said += [f"{name}: {title}: {text}" for text in differences(results["pip"], results[title])]
             if options.output:

@@ -61,9 +61,17 @@ def prepared(folder):
     (site.sources / image.name).symlink_to(image)
     binds = run(["bash", CHECKOUT / "scripts/install-binds"]).stdout.strip()
     theirs = folder / "theirs.eb"
-    theirs.write_text(recipe.easyconfig("PyTorch", "2.13.0", "-theirs", image.name,
-                                        "/opt/miniconda3/bin/activate pytorch", REQUIREMENTS,
-                                        f"{binds}," if binds else ""))
+    theirs.write_text(
+        recipe.easyconfig(
+            "PyTorch",
+            "2.13.0",
+            "-theirs",
+            image.name,
+            "/opt/miniconda3/bin/activate pytorch",
+            REQUIREMENTS,
+            f"{binds}," if binds else "",
+        )
+    )
     cache = folder / "cache"
     cache.mkdir()
 
@@ -73,8 +81,17 @@ def prepared(folder):
         options = [*more]
         options += [f"--buildpath={place}"] + [f"--installpath={place}/installed"] * (easyconfig == theirs)
         # all use the same cache; the recipe doesn't bind it itself
-        eb(site, easyconfig, "--rebuild", *options, EBSIF_INSTALL_BIND=binds, PIP_CACHE_DIR=cache, APPTAINER_BIND=cache,
-           **index.cacheable(), **environment)
+        eb(
+            site,
+            easyconfig,
+            "--rebuild",
+            *options,
+            EBSIF_INSTALL_BIND=binds,
+            PIP_CACHE_DIR=cache,
+            APPTAINER_BIND=cache,
+            **index.cacheable(),
+            **environment,
+        )
 
     return site, theirs, install
 
@@ -105,20 +122,35 @@ def compared(benchmark, install, theirs, ours, target, notes):
     The recipe imports nothing, so the target is for the same work: for eb with --skip-test-step.
     """
     recipe, alike = "hand-written recipe", "ebsif, no imports"
-    times = in_turn({recipe: lambda: install(theirs), "ebsif": lambda: install(ours),
-                     alike: lambda: install(ours, "--skip-test-step")}, runs=3)
+    times = in_turn(
+        {
+            recipe: lambda: install(theirs),
+            "ebsif": lambda: install(ours),
+            alike: lambda: install(ours, "--skip-test-step"),
+        },
+        runs=3,
+    )
     found = rows(benchmark, {name: times[name] for name in (recipe, "ebsif")}, "ebsif", {recipe: None}, notes())
     # the first row is the recipe's again
-    return found + rows(benchmark, {name: times[name] for name in (recipe, alike)}, alike,
-                        {recipe: ("ratio", target)})[1:]
+    return (
+        found + rows(benchmark, {name: times[name] for name in (recipe, alike)}, alike, {recipe: ("ratio", target)})[1:]
+    )
 
 
 def example(folder):
     """Install the example with its requirements, with a warm pip cache."""
     _, theirs, install = prepared(folder)
-    return compared("install of the example", install, theirs, EXAMPLE, 0.4, lambda: {
-        "ebsif": "also: SHA256, constraints, compiled in parallel, SquashFS read back, lock, checks, imports",
-        "hand-written recipe": "gzip on one processor, two copies of the image"})
+    return compared(
+        "install of the example",
+        install,
+        theirs,
+        EXAMPLE,
+        0.4,
+        lambda: {
+            "ebsif": "also: SHA256, constraints, compiled in parallel, SquashFS read back, lock, checks, imports",
+            "hand-written recipe": "gzip on one processor, two copies of the image",
+        },
+    )
 
 
 def extension(folder):
@@ -133,8 +165,10 @@ def extension(folder):
         # what the base has is counted once, and subtracted
         (base,) = (path for path in software.iterdir() if not path.name.endswith(("-mine", "-theirs")))
         (mine,), (hand, *_) = software.glob("*-mine"), folder.glob("places/*/installed/software/PyTorch/*-theirs")
-        return {"ebsif": f"{disk_use(base, mine) - disk_use(base):.0f} MB on disk, without the image of the base",
-                "hand-written recipe": f"{disk_use(hand):.0f} MB on disk"}
+        return {
+            "ebsif": f"{disk_use(base, mine) - disk_use(base):.0f} MB on disk, without the image of the base",
+            "hand-written recipe": f"{disk_use(hand):.0f} MB on disk",
+        }
 
     return compared("extension of the installed example", install, theirs, ours, 0.3, notes)
 
@@ -150,12 +184,20 @@ def change(folder):
     (root,) = (site.prefix / "eb/software/PyTorch").glob("*-before")
     pins = json.loads((root / "share/ebsif/lock.json").read_text())["venv_packages"]
     constraints = [line for line in pins if not line.startswith("pip==")]
-    after.write_text(text.replace("{name}", "after").replace("scikit-learn", "scikit-learn\neinops")
-                     + f"constraints = {constraints}\n")
-    times = in_turn({"all packages again": lambda: install(after),
-                     "ebsif": lambda: install(after, EBSIF_REUSE=root)}, runs=3)
-    return rows("one more package in an extension", times, "ebsif", {"all packages again": ("ratio", 0.7)}, {
-        "ebsif": f"{len(constraints)} packages stay as they are"})
+    after.write_text(
+        text.replace("{name}", "after").replace("scikit-learn", "scikit-learn\neinops")
+        + f"constraints = {constraints}\n"
+    )
+    times = in_turn(
+        {"all packages again": lambda: install(after), "ebsif": lambda: install(after, EBSIF_REUSE=root)}, runs=3
+    )
+    return rows(
+        "one more package in an extension",
+        times,
+        "ebsif",
+        {"all packages again": ("ratio", 0.7)},
+        {"ebsif": f"{len(constraints)} packages stay as they are"},
+    )
 
 
 def disk_use(*paths):
@@ -188,7 +230,12 @@ def images(folder):
 
         copying = "cp and an empty run of eb"
         times = in_turn({copying: nothing, "ebsif": ours}, runs=5 if size < 1 else 3)
-        found += rows(f"install of an image of {size} GB", times, "ebsif", {copying: ("ratio", 1.3)},
-                      {"ebsif": "also: SHA256, scripts, started once in the container, lock, checks"})
+        found += rows(
+            f"install of an image of {size} GB",
+            times,
+            "ebsif",
+            {copying: ("ratio", 1.3)},
+            {"ebsif": "also: SHA256, scripts, started once in the container, lock, checks"},
+        )
         shutil.rmtree(site.prefix)
     return found

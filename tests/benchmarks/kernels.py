@@ -24,13 +24,20 @@ def start(folder):
     text = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
     site.eb(site.easyconfig(text))
     binds = site.run([CHECKOUT / "scripts/install-binds"]).stdout.strip()
-    site.bash(f"module load Example/1.0; {PACKAGES}; make-squashfs; rm -r $CONTAINERROOT/user-software",
-              APPTAINER_BIND=binds)
+    site.bash(
+        f"module load Example/1.0; {PACKAGES}; make-squashfs; rm -r $CONTAINERROOT/user-software", APPTAINER_BIND=binds
+    )
     loaded = site.bash("module load Example/1.0; env -0").stdout
     environment = dict(line.split("=", 1) for line in loaded.split("\0") if "=" in line)
     program = f"{environment['CONTAINERROOT']}/interpreter/python"
-    by_hand = ["apptainer", "exec", environment["SIF"], "/user-software/venv/pytorch/bin/python", "-m",
-               "ipykernel_launcher"]
+    by_hand = [
+        "apptainer",
+        "exec",
+        environment["SIF"],
+        "/user-software/venv/pytorch/bin/python",
+        "-m",
+        "ipykernel_launcher",
+    ]
 
     def call(command, variables):
         manager = KernelManager()
@@ -54,10 +61,13 @@ def start(folder):
     found = []
     # the latter depends less on other load
     for what, measure in (("to the first reply", call), ("CPU until its end", processor_time)):
-        times = in_turn({
-            "apptainer exec": functools.partial(measure, by_hand, environment),
-            # without the module loaded
-            "ebsif": functools.partial(measure, [program, "-m", "ipykernel_launcher"], site.environment),
-        }, runs=12)
+        times = in_turn(
+            {
+                "apptainer exec": functools.partial(measure, by_hand, environment),
+                # without the module loaded
+                "ebsif": functools.partial(measure, [program, "-m", "ipykernel_launcher"], site.environment),
+            },
+            runs=12,
+        )
         found += rows(f"kernel, {what}", times, "ebsif", {"apptainer exec": ("ratio", 1.05)})
     return found

@@ -40,10 +40,13 @@ def measure(folder):
     found += rows("start of a container", times, "layered", {"plain": ("ratio", 1.35)})
 
     settings = wheel_settings(wheels)
-    times = in_turn({
-        "one more package": lambda: install("versionsuffix = '-more'\nrequirements = ['other']\n"),
-        "one replaced": lambda: install("versionsuffix = '-replaced'\n" + REPLACING),
-    }, runs=5)
+    times = in_turn(
+        {
+            "one more package": lambda: install("versionsuffix = '-more'\nrequirements = ['other']\n"),
+            "one replaced": lambda: install("versionsuffix = '-replaced'\n" + REPLACING),
+        },
+        runs=5,
+    )
     return found + rows("a package, installed", times, "one replaced", {"one more package": None})
 
 

@@ -105,13 +105,23 @@ def rows(benchmark, times, ours, targets, notes=None):
         Differences in the work done, by contender.
     """
     notes = notes or {}
-    made = [Row(benchmark, name, statistics.median(values), len(values), note=notes.get(name, ""))
-            for name, values in times.items() if name != ours]
+    made = [
+        Row(benchmark, name, statistics.median(values), len(values), note=notes.get(name, ""))
+        for name, values in times.items()
+        if name != ours
+    ]
     for other, target in targets.items():
         pairs = list(zip(times[ours], times[other]))
-        row = Row(benchmark, ours, statistics.median(times[ours]), len(pairs), against=other, note=notes.get(ours, ""),
-                  ratio=statistics.median(one / two for one, two in pairs),
-                  difference=statistics.median(one - two for one, two in pairs))
+        row = Row(
+            benchmark,
+            ours,
+            statistics.median(times[ours]),
+            len(pairs),
+            against=other,
+            note=notes.get(ours, ""),
+            ratio=statistics.median(one / two for one, two in pairs),
+            difference=statistics.median(one - two for one, two in pairs),
+        )
         if target:
             kind, limit = target
             row.target = f"at most {limit}" if kind == "ratio" else f"at most {limit * 1000:g} ms more"
@@ -122,8 +132,14 @@ def rows(benchmark, times, ours, targets, notes=None):
 
 def run(command, **options):
     """Run a command that has to succeed, without showing its output."""
-    result = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                            check=False, **options)
+    result = subprocess.run(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
     if result.returncode:
         raise SystemExit(f"{command} ended with {result.returncode}:\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}")
     return result
@@ -131,8 +147,9 @@ def run(command, **options):
 
 def peak_memory(command, **options):
     """Run a command; return its peak memory use in MB."""
-    process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               **options)
+    process = subprocess.Popen(
+        [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **options
+    )
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{command} ended with {status}")
@@ -145,7 +162,7 @@ def drop_caches():
     """Drop the page cache; return whether this machine allows it."""
     try:
         os.sync()
-        with account.as_starter(), open("/proc/sys/vm/drop_caches", "w") as caches:  # noqa: PTH123
+        with account.as_starter(), open("/proc/sys/vm/drop_caches", "w") as caches:
             caches.write("3\n")
     except OSError:
         return False

@@ -12,8 +12,7 @@ NUMBERS = (1, 2, 4, 8, 16, 32, 64, 128)
 def measure(folder):
     """Measure the time until the last of a number of containers has run a program."""
     module = installed(folder)["-file"]
-    bare = {name: value for name, value in module.items()
-            if not name.startswith(("SINGULARITY", "APPTAINER", "EBSIF"))}
+    bare = {name: value for name, value in module.items() if not name.startswith(("SINGULARITY", "APPTAINER", "EBSIF"))}
     command = ["apptainer", "exec", module["SIF"], "/bin/true"]
 
     def start(number, environment):
@@ -22,8 +21,18 @@ def measure(folder):
 
     found = []
     for number in NUMBERS:
-        times = in_turn({"apptainer exec": lambda number=number: start(number, bare),
-                         "ebsif": lambda number=number: start(number, module)}, runs=5)
-        found += rows(f"containers at once: {number}", times, "ebsif", {"apptainer exec": None},
-                      {"apptainer exec": "mounts the image alone", "ebsif": "also mounts user software"})
+        times = in_turn(
+            {
+                "apptainer exec": lambda number=number: start(number, bare),
+                "ebsif": lambda number=number: start(number, module),
+            },
+            runs=5,
+        )
+        found += rows(
+            f"containers at once: {number}",
+            times,
+            "ebsif",
+            {"apptainer exec": None},
+            {"apptainer exec": "mounts the image alone", "ebsif": "also mounts user software"},
+        )
     return found

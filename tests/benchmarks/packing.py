@@ -31,8 +31,13 @@ def measure(folder):
 
     times = in_turn({"mksquashfs, one processor": gzip, "make-squashfs": ours}, runs=3)
     sizes = {"mksquashfs, one processor": theirs.stat().st_size, "make-squashfs": squashfs.stat().st_size}
-    return rows(f"packing {FILES} files", times, "make-squashfs", {"mksquashfs, one processor": ("ratio", 0.08)},
-                {name: f"{size / 1e6:.0f} MB" for name, size in sizes.items()})
+    return rows(
+        f"packing {FILES} files",
+        times,
+        "make-squashfs",
+        {"mksquashfs, one processor": ("ratio", 0.08)},
+        {name: f"{size / 1e6:.0f} MB" for name, size in sizes.items()},
+    )
 
 
 def fill(software):

@@ -55,16 +55,24 @@ def easyconfig(name, version, suffix, image, conda, requirements, binds):
         Binds for the files of this machine that pip needs.
     """
     activate = f"source {conda} ; " if conda else ""
-    scripts = {"runscripts/conda-python-distributed": SCRIPT, "runscripts/conda-python-simple": SCRIPT,
-               "runscripts/get-master": SCRIPT, "bin/start-shell": SCRIPT, "bin/list-packages": SCRIPT,
-               "bin/make-squashfs": MAKE, "bin/unmake-squashfs": MAKE, "bin/python": WRAPPER}
+    scripts = {
+        "runscripts/conda-python-distributed": SCRIPT,
+        "runscripts/conda-python-simple": SCRIPT,
+        "runscripts/get-master": SCRIPT,
+        "bin/start-shell": SCRIPT,
+        "bin/list-packages": SCRIPT,
+        "bin/make-squashfs": MAKE,
+        "bin/unmake-squashfs": MAKE,
+        "bin/python": WRAPPER,
+    }
     commands = ["mkdir -p %(installdir)s/bin %(installdir)s/runscripts"]
     for path, text in scripts.items():
         commands.append(f"cat >%(installdir)s/{path} <<'EOF'\n{text}EOF\nchmod a+x %(installdir)s/{path}")
     run = f"singularity exec --bind {binds}%(installdir)s/user-software:/user-software %(installdir)s/{image} bash -c "
     commands += [
         "mkdir -p %(installdir)s/user-software/venv",
-        f"{run}'{activate}python -m venv --system-site-packages /user-software/venv/{name.lower()}'"]
+        f"{run}'{activate}python -m venv --system-site-packages /user-software/venv/{name.lower()}'",
+    ]
     if requirements:
         lines = "\n".join(requirements)
         commands += [
@@ -73,12 +81,24 @@ def easyconfig(name, version, suffix, image, conda, requirements, binds):
             "pip install --no-cache-dir -r /user-software/venv/requirements.txt'".replace("--no-cache-dir ", ""),
             "cd %(installdir)s && mksquashfs user-software user-software.squashfs -no-progress -processors 1 "
             "|& grep -v warning",
-            "rm -rf %(installdir)s/user-software"]
-    return "\n".join([
-        "easyblock = 'MakeCp'", f"name = {name!r}", f"version = {version!r}", f"versionsuffix = {suffix!r}",
-        "homepage = 'https://example.org'", "description = 'A container.'", "toolchain = SYSTEM",
-        f"sources = [{{'filename': {image!r}, 'extract_cmd': '/bin/cp -L %s .'}}]", "skipsteps = ['build']",
-        f"files_to_copy = [([{image!r}], '.')]", f"postinstallcmds = {commands!r}",
-        f"sanity_check_paths = {{'files': [{image!r}], 'dirs': ['runscripts']}}",
-        f"modextravars = {{'SIF': '%(installdir)s/{image}', 'RUNSCRIPTS': '%(installdir)s/runscripts'}}",
-        "moduleclass = 'devel'", ""])
+            "rm -rf %(installdir)s/user-software",
+        ]
+    return "\n".join(
+        [
+            "easyblock = 'MakeCp'",
+            f"name = {name!r}",
+            f"version = {version!r}",
+            f"versionsuffix = {suffix!r}",
+            "homepage = 'https://example.org'",
+            "description = 'A container.'",
+            "toolchain = SYSTEM",
+            f"sources = [{{'filename': {image!r}, 'extract_cmd': '/bin/cp -L %s .'}}]",
+            "skipsteps = ['build']",
+            f"files_to_copy = [([{image!r}], '.')]",
+            f"postinstallcmds = {commands!r}",
+            f"sanity_check_paths = {{'files': [{image!r}], 'dirs': ['runscripts']}}",
+            f"modextravars = {{'SIF': '%(installdir)s/{image}', 'RUNSCRIPTS': '%(installdir)s/runscripts'}}",
+            "moduleclass = 'devel'",
+            "",
+        ]
+    )

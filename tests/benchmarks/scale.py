@@ -41,8 +41,10 @@ MOUNT = "https://github.com/eth-cscs/squashfs-mount/issues/12"
 # From the last one: seconds for the mount of a SquashFS file by a number of processes at once, on a node.
 MOUNTS = {1: 0.07, 2: 0.09, 4: 0.18, 8: 0.36, 16: 0.71, 32: 0.93, 64: 1.03, 128: 1.87}
 
-SIZES = "import os, sys\nprint(sum(os.path.getsize(path) for path in sys.stdin.read().splitlines() " \
+SIZES = (
+    "import os, sys\nprint(sum(os.path.getsize(path) for path in sys.stdin.read().splitlines() "
     "if os.path.isfile(path)))\n"
+)
 
 
 def measure(folder):
@@ -58,25 +60,39 @@ def measure(folder):
     start(packed)
     root = Path(packed["CONTAINERROOT"])
     installation = [root, *root.rglob("*")]
-    found = {"program": PROGRAM, **vars(record.here([], None, folder)), "image": in_memory(files[0]),
-             "user_software": in_memory(files[1]), "image_size": Path(files[0]).stat().st_size,
-             "user_software_size": Path(files[1]).stat().st_size,
-             "inodes": inodes(packed), "inodes_installed": len(installation),
-             **as_files(environments["-directory"], folder)}
+    found = {
+        "program": PROGRAM,
+        **vars(record.here([], None, folder)),
+        "image": in_memory(files[0]),
+        "user_software": in_memory(files[1]),
+        "image_size": Path(files[0]).stat().st_size,
+        "user_software_size": Path(files[1]).stat().st_size,
+        "inodes": inodes(packed),
+        "inodes_installed": len(installation),
+        **as_files(environments["-directory"], folder),
+    }
     del found["results"]
     return found
 
 
 def start(environment, *before, code=PROGRAM, given=""):
     """Run Python in the container; return its output."""
-    return subprocess.run([*before, "apptainer", "exec", environment["SIF"], "python", "-c", code], env=environment,
-                          check=True, capture_output=True, text=True, input=given).stdout
+    return subprocess.run(
+        [*before, "apptainer", "exec", environment["SIF"], "python", "-c", code],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        input=given,
+    ).stdout
 
 
 def inodes(environment):
     """Return how many files and directories Python has in the container (int): in the image and in user software."""
-    code = "import os, sys; print(sum(1 for place in {sys.prefix, sys.base_prefix} for *_, folders, files in " \
+    code = (
+        "import os, sys; print(sum(1 for place in {sys.prefix, sys.base_prefix} for *_, folders, files in "
         "os.walk(place) for _ in [0, *files]))"
+    )
     return int(start(environment, code=code))
 
 
@@ -89,8 +105,11 @@ def evict(path):
 
 def in_memory(path):
     """Return how many bytes of a file the page cache has (int): what was read, and what Linux has read ahead."""
-    return int(subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", path], check=True,
-                              capture_output=True, text=True).stdout)
+    return int(
+        subprocess.run(
+            ["fincore", "--bytes", "--noheadings", "--output", "RES", path], check=True, capture_output=True, text=True
+        ).stdout
+    )
 
 
 def as_files(environment, folder):
@@ -117,7 +136,9 @@ def table(found):
     """Return what nodes with 8 ranks each ask for, as a table in Markdown (str)."""
     lines = [
         "| nodes | plain files: operations, data | image and SquashFS: files opened, data | time for that, 1 and "
-        f"{STRIPES} stripes | copies on the nodes (Slurm): files opened, data |", "|---|---|---|---|---|"]
+        f"{STRIPES} stripes | copies on the nodes (Slurm): files opened, data |",
+        "|---|---|---|---|---|",
+    ]
     packed = found["image"] + found["user_software"]
     whole = found["image_size"] + found["user_software_size"]
     for nodes in NODES:
@@ -125,7 +146,8 @@ def table(found):
         lines.append(
             f"| {nodes:,} | {number(nodes * RANKS * found['operations'])}, {size(nodes * found['bytes'])} "
             f"| {number(nodes * RANKS * 2)}, {size(nodes * packed)} | {time(seconds)}, {time(seconds / STRIPES)} "
-            f"| 2, {size(whole)} |")
+            f"| 2, {size(whole)} |"
+        )
     return "\n".join(lines)
 
 
@@ -142,15 +164,23 @@ def size(value):
 
 def time(seconds):
     """Return a duration for people (str)."""
-    return f"{seconds / 3600:.2g} h" if seconds >= 3600 else f"{seconds / 60:.2g} min" if seconds >= 90 else \
-        f"{seconds:.2g} s"
+    return (
+        f"{seconds / 3600:.2g} h"
+        if seconds >= 3600
+        else f"{seconds / 60:.2g} min"
+        if seconds >= 90
+        else f"{seconds:.2g} s"
+    )
 
 
 def at_once(rows):
     """Return the time that containers need which start at once, beside published times, as a table (str)."""
     numbers = sorted(MOUNTS)
-    lines = [["containers at once", *map(str, numbers)], ["---"] * (1 + len(numbers)),
-             [f"[mount of a SquashFS file]({MOUNT}), kernel", *(time(MOUNTS[number]) for number in numbers)]]
+    lines = [
+        ["containers at once", *map(str, numbers)],
+        ["---"] * (1 + len(numbers)),
+        [f"[mount of a SquashFS file]({MOUNT}), kernel", *(time(MOUNTS[number]) for number in numbers)],
+    ]
     for contender, title in (("apptainer exec", "`apptainer exec` of the image"), ("ebsif", "the same with a module")):
         lines.append([title, *(time(rows[f"containers at once: {number}", contender]) for number in numbers)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -158,25 +188,34 @@ def at_once(rows):
 
 def beside(rows, found):
     """Return what others have published, and the same in the environment of the tests, as a table (str)."""
+
     def measured(benchmark, contender="ebsif"):
         return time(rows[benchmark, contender])
 
     lines = [
-        ("files and directories of an environment",
-         f"22,806: [a venv with torch]({CSCS}); 795,313, packed 13,738: [two Conda environments]({ACCESS})",
-         f"{found['inodes']:,}, packed {found['inodes_installed']:,}"),
-        ("first import, nothing in memory",
-         f"500 s: [64 nodes of Frontier, shared file system]({FRONTIER})",
-         f"{measured('import, cold (local disk)', 'SquashFS file')}; plain files "
-         f"{measured('import, cold (local disk)', 'directory')}; local disk"),
-        ("job start to first step",
-         f"29 s, 61 s, 194 s: [8, 1,024, 4,096 nodes of Aurora, environment in memory]({AURORA})",
-         f"{measured('4 ranks, job start to first step', 'ebsif job')}; without ebsif's scripts "
-         f"{measured('4 ranks, job start to first step', 'python, by hand')}; 4 ranks"),
-        ("load of one module among thousands",
-         f"2 min: [27,400 modules]({SHPC}); alone 0.09 s",
-         f"{measured('10,000 modules, Lmod-Lua: load')} with Lmod, "
-         f"{measured('10,000 modules, EnvironmentModules-Tcl: load')} with Environment Modules; 10,000 modules"),
+        (
+            "files and directories of an environment",
+            f"22,806: [a venv with torch]({CSCS}); 795,313, packed 13,738: [two Conda environments]({ACCESS})",
+            f"{found['inodes']:,}, packed {found['inodes_installed']:,}",
+        ),
+        (
+            "first import, nothing in memory",
+            f"500 s: [64 nodes of Frontier, shared file system]({FRONTIER})",
+            f"{measured('import, cold (local disk)', 'SquashFS file')}; plain files "
+            f"{measured('import, cold (local disk)', 'directory')}; local disk",
+        ),
+        (
+            "job start to first step",
+            f"29 s, 61 s, 194 s: [8, 1,024, 4,096 nodes of Aurora, environment in memory]({AURORA})",
+            f"{measured('4 ranks, job start to first step', 'ebsif job')}; without ebsif's scripts "
+            f"{measured('4 ranks, job start to first step', 'python, by hand')}; 4 ranks",
+        ),
+        (
+            "load of one module among thousands",
+            f"2 min: [27,400 modules]({SHPC}); alone 0.09 s",
+            f"{measured('10,000 modules, Lmod-Lua: load')} with Lmod, "
+            f"{measured('10,000 modules, EnvironmentModules-Tcl: load')} with Environment Modules; 10,000 modules",
+        ),
     ]
     return "\n".join(["| | published | ebsif |", "|---|---|---|", *(f"| {' | '.join(line)} |" for line in lines)])
 
@@ -184,8 +223,11 @@ def beside(rows, found):
 def page(text, found, runs):
     """Return the text of the page with the tables that follow from the records."""
     rows = {(row["benchmark"], row["contender"]): row["seconds"] for run in runs for row in run["results"]}
-    tables = {"nodes": lambda: table(found), "containers": lambda: at_once(rows),
-              "published": lambda: beside(rows, found)}
+    tables = {
+        "nodes": lambda: table(found),
+        "containers": lambda: at_once(rows),
+        "published": lambda: beside(rows, found),
+    }
     return BLOCK.sub(lambda match: f"{match[1]}{tables[match[2]]()}\n{match[3]}", text)
 
 

@@ -85,7 +85,7 @@ def fill(tree, modules, module):
     suffix = path.suffix if path.suffix == ".lua" else ""
     text = path.read_text()
     if name == "Described":
-        text = text[:text.index(CONTAINER_PART[suffix])]
+        text = text[: text.index(CONTAINER_PART[suffix])]
     for folder in [*(f"Software{number}" for number in range(FOLDERS - 1)), name]:
         place = tree / folder
         place.mkdir(parents=True)
@@ -114,9 +114,14 @@ def loading(title, site, shell, contenders=COMPARED):
 
 def spider(title, site, shell, option):
     """Measure how long Lmod looks for a package."""
+
     def run(name):
         said = site.bash(shell[name] + SPIDER.format(option=option)).stdout
         return sum(map(float, said.split()))
 
-    return rows(title, in_turn({name: (lambda name=name: run(name)) for name in COMPARED}, 3), "ebsif",
-                {"an empty module": None, DESCRIBED: None})
+    return rows(
+        title,
+        in_turn({name: (lambda name=name: run(name)) for name in COMPARED}, 3),
+        "ebsif",
+        {"an empty module": None, DESCRIBED: None},
+    )

@@ -29,10 +29,18 @@ def spawn(folder):
     (theirs / "python").write_text(recipe.WRAPPER)
     (theirs / "python").chmod(0o755)
     shpc = singularity_hpc(folder)
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SIF": str(root / "image.sif"), "CONTAINERROOT": str(root),
-                   "EBSIF_GPU": "--rocm /dev/kfd", "EBSIF_LOADED_MODULE": "Example/1.0",
-                   # set in every user's shell; without it bash asks the system for it
-                   "HOME": str(folder), "PWD": str(folder), "SHELL": "/bin/bash", "USER": "user"}
+    environment = {
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "SIF": str(root / "image.sif"),
+        "CONTAINERROOT": str(root),
+        "EBSIF_GPU": "--rocm /dev/kfd",
+        "EBSIF_LOADED_MODULE": "Example/1.0",
+        # set in every user's shell; without it bash asks the system for it
+        "HOME": str(folder),
+        "PWD": str(folder),
+        "SHELL": "/bin/bash",
+        "USER": "user",
+    }
 
     def call(path):
         # posix_spawn, because forking this process would take most of the time
@@ -41,15 +49,31 @@ def spawn(folder):
         _, status = os.waitpid(pid, 0)
         assert status == 0, f"{path} refuses to start the runtime"
 
-    contenders = {"/bin/true": Path("/bin/true"), "hand-written wrapper": theirs / "python", "singularity-hpc": shpc,
-                  "ebsif": root / "bin/python"}
+    contenders = {
+        "/bin/true": Path("/bin/true"),
+        "hand-written wrapper": theirs / "python",
+        "singularity-hpc": shpc,
+        "ebsif": root / "bin/python",
+    }
     times = in_turn({name: (lambda path=path: call(path)) for name, path in contenders.items()}, runs=200, warm_up=5)
-    above = {name: [one - base for one, base in zip(values, times["/bin/true"])] for name, values in times.items()
-             if name != "/bin/true"}
-    found = rows("wrapper, until the runtime", times, "ebsif", {"/bin/true": ("difference", 0.0015)},
-                 {"ebsif": "also checks module, image and user software"})
-    return found + rows("wrapper, above a spawn", above, "ebsif", {
-        "hand-written wrapper": ("ratio", 0.5), "singularity-hpc": ("ratio", 0.5)})
+    above = {
+        name: [one - base for one, base in zip(values, times["/bin/true"])]
+        for name, values in times.items()
+        if name != "/bin/true"
+    }
+    found = rows(
+        "wrapper, until the runtime",
+        times,
+        "ebsif",
+        {"/bin/true": ("difference", 0.0015)},
+        {"ebsif": "also checks module, image and user software"},
+    )
+    return found + rows(
+        "wrapper, above a spawn",
+        above,
+        "ebsif",
+        {"hand-written wrapper": ("ratio", 0.5), "singularity-hpc": ("ratio", 0.5)},
+    )
 
 
 def singularity_hpc(folder):
@@ -63,15 +87,19 @@ def singularity_hpc(folder):
     shutil.copy(os.environ["EBSIF_TEST_BASE_IMAGE"], container / "image.sif")
     (container / "container.yaml").write_text(
         "path: image.sif\nmaintainer: '@nobody'\ndescription: an image\nurl: https://example.org\n"
-        "latest:\n  1.0.0: image.sif\ntags:\n  1.0.0: image.sif\naliases:\n  python: /usr/bin/python\n")
+        "latest:\n  1.0.0: image.sif\ntags:\n  1.0.0: image.sif\naliases:\n  python: /usr/bin/python\n"
+    )
     (packages,) = venv.glob("lib/python3*/site-packages")
     settings = packages / "shpc/settings.yml"
     text = settings.read_text().splitlines()
     text = [f"registry: [{registry}]" if line.startswith("registry:") else line for line in text]
     settings.write_text("\n".join(text) + "\n")
     environment = {**os.environ, "HOME": str(folder)}
-    for name, value in {"module_base": folder / "modules", "container_base": folder / "containers",
-                        "wrapper_scripts:enabled": "true"}.items():
+    for name, value in {
+        "module_base": folder / "modules",
+        "container_base": folder / "containers",
+        "wrapper_scripts:enabled": "true",
+    }.items():
         run([venv / "bin/shpc", "config", "set", name, value], env=environment)
     run([venv / "bin/shpc", "install", "local/image:1.0.0"], env=environment)
     (wrapper,) = [path for path in folder.rglob("local/image/1.0.0/bin/python") if path.is_file()]

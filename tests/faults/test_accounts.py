@@ -27,8 +27,12 @@ def central(base_image):
     prefix.chmod(0o755)
     site = example_site(prefix, base_image, "EnvironmentModules-Tcl")
     text = TEXT + "wrappers = ['python']\n"
-    command = ["eb", *site.eb_options, site.easyconfig(text + PACKED, suffix="-file"),
-               site.easyconfig(text, suffix="-directory")]
+    command = [
+        "eb",
+        *site.eb_options,
+        site.easyconfig(text + PACKED, suffix="-file"),
+        site.easyconfig(text, suffix="-directory"),
+    ]
     site.run(["bash", "-c", 'umask 022; exec "$@"', "bash", *command])
     yield site
     shutil.rmtree(prefix)
@@ -39,8 +43,14 @@ def state(folder):
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
-        found[str(path)] = (status.st_ino, status.st_mode, status.st_uid, status.st_size,
-                            status.st_mtime_ns, status.st_ctime_ns)
+        found[str(path)] = (
+            status.st_ino,
+            status.st_mode,
+            status.st_uid,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+        )
     return found
 
 
@@ -53,23 +63,43 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
     case = fault("another account", suffix[1:])
     software = central.prefix / "eb"
     before = state(software)
-    script = "\n".join([
-        central.tool.init, f"module use {central.modules}", f"module load Example/1.0{suffix} || exit 99", "cd /",
-        "singularity exec $SIF python -c 'import numpy, json.tool; print(numpy.__name__)'",
-        "start-shell -c 'python -c \"import xml.dom.minidom; print(1 + 1)\"'",
-        "list-packages >/dev/null", "make-squashfs; echo made $?", "unmake-squashfs; echo unmade $?",
-        f"singularity exec $SIF pip install --no-index --find-links {wheels} byhand; echo pip $?",
-        # following pip's hint works
-        "make-venv $HOME/env; source $HOME/env/bin/activate",
-        f"pip install --quiet --no-index --find-links {wheels} byhand",
-        "python -c 'import byhand; print(byhand.__file__)'; deactivate",
-        # leaving the environment has unloaded the module
-        f"module load Example/1.0{suffix}; mkdir $HOME/place; export EBSIF_USER_SOFTWARE=$HOME/place",
-        "test -e $CONTAINERROOT/user-software || { unmake-squashfs && echo own; }"])
+    script = "\n".join(
+        [
+            central.tool.init,
+            f"module use {central.modules}",
+            f"module load Example/1.0{suffix} || exit 99",
+            "cd /",
+            "singularity exec $SIF python -c 'import numpy, json.tool; print(numpy.__name__)'",
+            "start-shell -c 'python -c \"import xml.dom.minidom; print(1 + 1)\"'",
+            "list-packages >/dev/null",
+            "make-squashfs; echo made $?",
+            "unmake-squashfs; echo unmade $?",
+            f"singularity exec $SIF pip install --no-index --find-links {wheels} byhand; echo pip $?",
+            # following pip's hint works
+            "make-venv $HOME/env; source $HOME/env/bin/activate",
+            f"pip install --quiet --no-index --find-links {wheels} byhand",
+            "python -c 'import byhand; print(byhand.__file__)'; deactivate",
+            # leaving the environment has unloaded the module
+            f"module load Example/1.0{suffix}; mkdir $HOME/place; export EBSIF_USER_SOFTWARE=$HOME/place",
+            "test -e $CONTAINERROOT/user-software || { unmake-squashfs && echo own; }",
+        ]
+    )
     with as_root(), tempfile.TemporaryDirectory(prefix="ebsif-home-") as home:
         os.chown(home, 65534, 65534)
-        command = ["runuser", "-u", OTHER, "--", "env", f"HOME={home}", f"TMPDIR={home}",
-                   f"EBSIF_NODE_LOCAL={home}", "bash", "--norc", "-c", script]
+        command = [
+            "runuser",
+            "-u",
+            OTHER,
+            "--",
+            "env",
+            f"HOME={home}",
+            f"TMPDIR={home}",
+            f"EBSIF_NODE_LOCAL={home}",
+            "bash",
+            "--norc",
+            "-c",
+            script,
+        ]
         result = central.run(command, check=False, cwd="/")
     case.kept("numpy\n2\n" in result.stdout, result.stdout + result.stderr)
     if suffix == "-file":
@@ -90,8 +120,14 @@ def test_another_account_uses_it(central, wheels, tmp_path, fault, suffix):
 
 def check_modes(case, root, may):
     """Check the modes of an installation's files (root) if directories have a certain mode (may)."""
-    for path in [root / "user-software", *(root / "user-software").rglob("*"), *(root / "bin").iterdir(),
-                 *(root / "runscripts").rglob("*"), *root.glob("*.sif"), *(root / "share/ebsif").rglob("*")]:
+    for path in [
+        root / "user-software",
+        *(root / "user-software").rglob("*"),
+        *(root / "bin").iterdir(),
+        *(root / "runscripts").rglob("*"),
+        *root.glob("*.sif"),
+        *(root / "share/ebsif").rglob("*"),
+    ]:
         if path.is_symlink():
             continue
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -111,8 +147,10 @@ def test_modes_with_a_usual_umask(central, fault):
     check_modes(fault("modes", "umask 022"), central.prefix / "eb/software/Example/1.0-directory", 0o755)
 
 
-@pytest.mark.parametrize(("umask", "options", "may"), [
-    ("077", [], 0o755), ("027", ["--group-writable-installdir", "--set-gid-bit"], 0o775), ("000", [], 0o755)])
+@pytest.mark.parametrize(
+    ("umask", "options", "may"),
+    [("077", [], 0o755), ("027", ["--group-writable-installdir", "--set-gid-bit"], 0o775), ("000", [], 0o755)],
+)
 def test_modes(base_image, tmp_path, fault, umask, options, may):
     """
     Modes don't depend on the umask.
@@ -130,13 +168,36 @@ def test_modes(base_image, tmp_path, fault, umask, options, may):
         check_group(root / "user-software")
     mode = stat.S_IMODE((root / "share/ebsif/module.conf").stat().st_mode)
     case.kept(mode == 0o644 | may & 0o020, f"module.conf: {mode:o}")
-    scripts = [path for folder in ("bin", "runscripts") for path in (root / folder).iterdir()
-               if path.is_file() and not path.suffix]
-    case.kept({script.name for script in scripts} == {
-        "start-shell", "list-packages", "make-squashfs", "unmake-squashfs", "make-venv", "extend-venv-activate",
-        "with-module",
-        "conda-python-simple", "init-conda-venv", "conda-python-distributed", "get-master", "python",
-        "find-caches", "remove-caches", "show-help", "stage-software", "slurm-rank", "flux-rank"}, scripts)
+    scripts = [
+        path
+        for folder in ("bin", "runscripts")
+        for path in (root / folder).iterdir()
+        if path.is_file() and not path.suffix
+    ]
+    case.kept(
+        {script.name for script in scripts}
+        == {
+            "start-shell",
+            "list-packages",
+            "make-squashfs",
+            "unmake-squashfs",
+            "make-venv",
+            "extend-venv-activate",
+            "with-module",
+            "conda-python-simple",
+            "init-conda-venv",
+            "conda-python-distributed",
+            "get-master",
+            "python",
+            "find-caches",
+            "remove-caches",
+            "show-help",
+            "stage-software",
+            "slurm-rank",
+            "flux-rank",
+        },
+        scripts,
+    )
     for script in scripts:
         case.kept(stat.S_IMODE(script.stat().st_mode) & 0o555 == 0o555, script)
 
@@ -163,8 +224,13 @@ def test_user_software_shared_by_a_group(tmp_path, base_image):
     with as_root():
         os.chown(software, -1, GROUP)
         software.chmod(0o2775)
-    command = ["eb", *site.eb_options, "--group-writable-installdir", site.easyconfig(TEXT, suffix="-dir"),
-               site.easyconfig(TEXT + PACKED, suffix="-file")]
+    command = [
+        "eb",
+        *site.eb_options,
+        "--group-writable-installdir",
+        site.easyconfig(TEXT, suffix="-dir"),
+        site.easyconfig(TEXT + PACKED, suffix="-file"),
+    ]
     with in_group(GROUP):
         site.run(["bash", "-c", 'umask 077; exec "$@"', "bash", *command])
     for path in (software / "Example").rglob("*"):
@@ -199,9 +265,14 @@ def test_the_work_directory_is_private(tmp_path, fault):
     shims.mkdir()
     (shims / "mksquashfs").write_text(
         f'#!/bin/bash\nstat -c %a "{root}"/.make-squashfs.* >>{tmp_path}/modes\n'
-        f'exec {shutil.which("mksquashfs")} "$@"\n')
+        f'exec {shutil.which("mksquashfs")} "$@"\n'
+    )
     (shims / "mksquashfs").chmod(0o755)
-    subprocess.run(["bash", "-c", 'umask 000; exec "$0"', root / "bin/make-squashfs"], check=True, capture_output=True,
-                   env=dict(os.environ, PATH=f"{shims}:{os.environ['PATH']}"))
+    subprocess.run(
+        ["bash", "-c", 'umask 000; exec "$0"', root / "bin/make-squashfs"],
+        check=True,
+        capture_output=True,
+        env=dict(os.environ, PATH=f"{shims}:{os.environ['PATH']}"),
+    )
     modes = set((tmp_path / "modes").read_text().split())
     case.kept(modes == {"700"}, modes)

@@ -59,8 +59,10 @@ def without(folder, *names):
 BROKEN = {
     "runtime missing": (lambda folder: without(folder, "apptainer", "singularity"), "Neither 'apptainer' nor"),
     "runtime killed": (lambda folder: shim(folder, "apptainer", "kill -KILL $$"), "failed with exit code"),
-    "mksquashfs failing": (lambda folder: shim(folder, "mksquashfs", "echo FATAL ERROR: no >&2; exit 1"),
-                           "mksquashfs failed (status 1)"),
+    "mksquashfs failing": (
+        lambda folder: shim(folder, "mksquashfs", "echo FATAL ERROR: no >&2; exit 1"),
+        "mksquashfs failed (status 1)",
+    ),
     "unsquashfs missing": (lambda folder: without(folder, "unsquashfs"), "unsquashfs not found on PATH"),
 }
 
@@ -150,7 +152,12 @@ def running(site, code):
     prelude = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load {MODULE}\n"
     job = subprocess.Popen(
         ["bash", "--noprofile", "--norc", "-c", f'{prelude}exec singularity exec $SIF python -c "{code}"'],
-        env=site.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        env=site.environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert job.stdout.readline() == "1\n", job.communicate()
     return job
 
@@ -160,14 +167,17 @@ def test_user_software_that_changes_while_a_program_runs(before, fault):
     case = fault("user software that changes while a program runs", "a new SquashFS file")
     site = before
     with running(site, "print(1, flush=True); input(); import greeting, hello; print(2)") as job:
-        site.bash(f"module load {MODULE}\nset -e\nunmake-squashfs\nrm $CONTAINERROOT/user-software.squashfs\n"
-                  "echo 'VALUE = 3' >$CONTAINERROOT/user-software/venv/pytorch/lib/python3.11/site-packages/more.py\n"
-                  "make-squashfs")
+        site.bash(
+            f"module load {MODULE}\nset -e\nunmake-squashfs\nrm $CONTAINERROOT/user-software.squashfs\n"
+            "echo 'VALUE = 3' >$CONTAINERROOT/user-software/venv/pytorch/lib/python3.11/site-packages/more.py\n"
+            "make-squashfs"
+        )
         output, errors = job.communicate("\n", timeout=300)
     case.kept((output, job.returncode) == ("2\n", 0), errors)
     code = "import more, greeting; print(more.VALUE)"
-    result = site.bash(f"module load {MODULE}; singularity exec $SIF python -c '{code}'; "
-                       "rm -r $CONTAINERROOT/user-software")
+    result = site.bash(
+        f"module load {MODULE}; singularity exec $SIF python -c '{code}'; rm -r $CONTAINERROOT/user-software"
+    )
     case.kept(result.stdout == "3\n", result.stdout)
 
 
@@ -215,12 +225,18 @@ def test_a_clock_in_the_past(site, fault):
 def test_a_read_only_installation(installed_once, wheels, fault):
     """Commands and pip report that they can't write there; the module still works."""
     site, root = installed_once.site, installed_once.root(installed_once.WRITABLE)
-    script = "\n".join([
-        f"mount --bind {root} {root}", f"mount -o remount,bind,ro {root}", site.tool.init,
-        f"module use {site.modules}", f"module load {installed_once.WRITABLE}",
-        "make-squashfs; echo make-squashfs $?", f"singularity exec -B {wheels} $SIF pip install --no-index "
-        f"--find-links {wheels} byhand 2>&1; echo pip $?",
-        "singularity exec $SIF python -c 'import numpy'; echo works $?"])
+    script = "\n".join(
+        [
+            f"mount --bind {root} {root}",
+            f"mount -o remount,bind,ro {root}",
+            site.tool.init,
+            f"module use {site.modules}",
+            f"module load {installed_once.WRITABLE}",
+            "make-squashfs; echo make-squashfs $?",
+            f"singularity exec -B {wheels} $SIF pip install --no-index --find-links {wheels} byhand 2>&1; echo pip $?",
+            "singularity exec $SIF python -c 'import numpy'; echo works $?",
+        ]
+    )
     result = site.run([*OWN_MOUNTS, "bash", "--noprofile", "--norc", "-c", script])
     case = fault("read-only installation", "make-squashfs")
     case.said(result.stdout, "make-squashfs 4")
@@ -267,9 +283,16 @@ def test_a_terminal_that_is_closed(before, installed_before, fault):
 def interrupted(site, easyconfig, times, number=signal.SIGINT):
     """Install with eb, and send it a signal several times while it sleeps; return its exit status."""
     command = ["eb", *site.eb_options, easyconfig, "--rebuild"]
-    with subprocess.Popen([str(word) for word in command], env=site.environment, cwd=site.work, text=True,
-                          start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          preexec_fn=heed_signals) as job:
+    with subprocess.Popen(
+        [str(word) for word in command],
+        env=site.environment,
+        cwd=site.work,
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=heed_signals,
+    ) as job:
         while sleeping() == []:
             assert job.poll() is None, job.communicate()
         if number == signal.SIGHUP:

@@ -42,12 +42,15 @@ def in_small(site, places, script, wheels=None, **environment):
     """Run a script with `eb` and `module`, and with small file systems in some directories, removed when it ends."""
     mounts = [f"mount -t tmpfs -o size=2g none {shlex.quote(str(site.prefix / place))}" for place in places]
     prefix = shlex.quote(str(site.prefix))
-    prelude = [*mounts, site.tool.init, f"module use {shlex.quote(str(site.modules))}",
-               "eb() { command eb " + " ".join(map(shlex.quote, site.eb_options)) + ' "$@"; }',
-               f"resize() {{ mount -o remount,size=$2 {prefix}/$1; }}",
-               f"used() {{ du -sk {prefix}/$1 | cut -f 1; }}"]
-    command = [*OWN_MOUNTS, "bash", "--noprofile", "--norc", "-c",
-               "\n".join([*prelude, script])]
+    prelude = [
+        *mounts,
+        site.tool.init,
+        f"module use {shlex.quote(str(site.modules))}",
+        "eb() { command eb " + " ".join(map(shlex.quote, site.eb_options)) + ' "$@"; }',
+        f"resize() {{ mount -o remount,size=$2 {prefix}/$1; }}",
+        f"used() {{ du -sk {prefix}/$1 | cut -f 1; }}",
+    ]
+    command = [*OWN_MOUNTS, "bash", "--noprofile", "--norc", "-c", "\n".join([*prelude, script])]
     return site.run(command, check=False, **(wheel_settings(wheels) if wheels else {}), **environment)
 
 
@@ -72,13 +75,27 @@ def test_reinstalling(installations, noise, tmp_path, fault):
         shutil.copytree(site.prefix / place, before / place, symlinks=True)
     after = site.easyconfig(TEXT + "requirements = ['hello', 'noise']\n")
     log, options = tmp_path / "log", f"--buildpath={site.prefix}/build"
-    attempts = [ATTEMPT.format(after=after, tighten=tighten, where=where, works=WORKS, log=log, options=options,
-                               number=number, beside=site.prefix / "eb/software/Example")
-                for number, (_, where, tighten) in enumerate(PLACES)]
-    script = "\n".join([
-        f"cp -a {before}/. {site.prefix}", *attempts,
-        f'eb {after} --rebuild {options} >{log}.again 2>&1 && echo "a second attempt succeeds"',
-        f'({WORKS}) && echo "the new one works"'])
+    attempts = [
+        ATTEMPT.format(
+            after=after,
+            tighten=tighten,
+            where=where,
+            works=WORKS,
+            log=log,
+            options=options,
+            number=number,
+            beside=site.prefix / "eb/software/Example",
+        )
+        for number, (_, where, tighten) in enumerate(PLACES)
+    ]
+    script = "\n".join(
+        [
+            f"cp -a {before}/. {site.prefix}",
+            *attempts,
+            f'eb {after} --rebuild {options} >{log}.again 2>&1 && echo "a second attempt succeeds"',
+            f'({WORKS}) && echo "the new one works"',
+        ]
+    )
     result = in_small(site, places, script, noise)
     for number, (place, _, _) in enumerate(PLACES):
         case = fault("disk full", f"in {place}")
@@ -103,8 +120,13 @@ def test_a_first_installation(small_image, tmp_path, fault):
     attempts = [f"resize eb/software {size}; eb {easyconfig} >said.{size} 2>&1; {left} >left.{size}" for size in sizes]
     for path in (site.prefix / "eb/software", site.modules):
         path.mkdir(parents=True)
-    result = in_small(site, ["eb/software"], "\n".join([
-        *attempts, "resize eb/software 2g", f"eb {easyconfig} >/dev/null && module load Example/1.0 && ls $SIF"]))
+    result = in_small(
+        site,
+        ["eb/software"],
+        "\n".join(
+            [*attempts, "resize eb/software 2g", f"eb {easyconfig} >/dev/null && module load Example/1.0 && ls $SIF"]
+        ),
+    )
     for size in sizes:
         case = fault("disk full", f"in a first installation, {size}")
         said = (site.work / f"said.{size}").read_text()
@@ -121,13 +143,17 @@ def test_system_packages(base_image, tmp_path, fault):
     repository = tmp_path / "repository"
     make_deb(repository, "greet", files={"usr/share/greet": "hello"})
     site = example_site(tmp_path, base_image)
-    easyconfig = site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\n"
-                                 "system_packages = ['greet']\n")
+    easyconfig = site.easyconfig(
+        "easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\nsystem_packages = ['greet']\n"
+    )
     (site.prefix / "small").mkdir()
     df = tmp_path / "df"
     df.write_text("#!/bin/sh\necho 9000000000\n")
     df.chmod(0o755)
-    result = in_small(site, ["small"], f"""
+    result = in_small(
+        site,
+        ["small"],
+        f"""
         resize small 100m
         TMPDIR={site.prefix}/small eb {easyconfig} >said 2>&1 && echo "it did not fail"
         # there is less space than is found at first
@@ -135,7 +161,9 @@ def test_system_packages(base_image, tmp_path, fault):
         find {site.prefix}/small -name 'system-*' -o -size +1M >left
         resize small 2g
         TMPDIR={site.prefix}/small eb {easyconfig} >again 2>&1 && echo "a second attempt succeeds"
-    """, EBSIF_INSTALL_BIND=binds_of(repository))
+    """,
+        EBSIF_INSTALL_BIND=binds_of(repository),
+    )
     case.shown("it did not fail" not in result.stdout, result.stdout)
     for name in ("said", "later"):
         said = (site.work / name).read_text()
@@ -169,8 +197,13 @@ def test_squashfs_commands(tmp_path, fault, name):
         rm -rf user-software
         bin/unmake-squashfs && cmp user-software/file {tmp_path}/file && echo "nothing is lost"
     """
-    result = subprocess.run([*OWN_MOUNTS, "bash", "-c", script], capture_output=True,
-                            text=True, check=False, env={**os.environ, "SIF": "/nonexistent"})
+    result = subprocess.run(
+        [*OWN_MOUNTS, "bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SIF": "/nonexistent"},
+    )
     said = (tmp_path / "said").read_text()
     left = (tmp_path / "left").read_text().split()
     case.shown("it did not fail" not in result.stdout, said)

@@ -9,9 +9,30 @@ import pytest
 from parts import Installed, example_site, wheel_settings
 
 TEXT = Installed.TEXT
-FUNCTIONS = ("singularity", "apptainer", "exec", "hash", "source", "printf", "unset", "readlink", "command", "type",
-             "local", "mksquashfs", "unsquashfs", "python", "pip", "find", "chmod", "mv", "tail", "mktemp", "shift",
-             "return")
+FUNCTIONS = (
+    "singularity",
+    "apptainer",
+    "exec",
+    "hash",
+    "source",
+    "printf",
+    "unset",
+    "readlink",
+    "command",
+    "type",
+    "local",
+    "mksquashfs",
+    "unsquashfs",
+    "python",
+    "pip",
+    "find",
+    "chmod",
+    "mv",
+    "tail",
+    "mktemp",
+    "shift",
+    "return",
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +61,18 @@ def traps(folder):
         (programs / name).write_text(f"#!/bin/bash\n{tell('PATH')}\nexit 1\n")
         (programs / name).chmod(0o755)
     variables = {
-        "BASH_ENV": folder / "bash_env", "ENV": folder / "bash_env", "IFS": "/", "CDPATH": str(folder),
-        "GLOBIGNORE": "*", "PS4": f"$({tell('PS4')})", "PYTHONPATH": folder,
-        "PYTHONSTARTUP": folder / "sitecustomize.py", "PYTHONHOME": folder, "PYTHONUSERBASE": folder,
-        "LD_PRELOAD": "/lib/x86_64-linux-gnu/libutil.so.1", "PROMPT_COMMAND": tell("PROMPT_COMMAND"),
+        "BASH_ENV": folder / "bash_env",
+        "ENV": folder / "bash_env",
+        "IFS": "/",
+        "CDPATH": str(folder),
+        "GLOBIGNORE": "*",
+        "PS4": f"$({tell('PS4')})",
+        "PYTHONPATH": folder,
+        "PYTHONSTARTUP": folder / "sitecustomize.py",
+        "PYTHONHOME": folder,
+        "PYTHONUSERBASE": folder,
+        "LD_PRELOAD": "/lib/x86_64-linux-gnu/libutil.so.1",
+        "PROMPT_COMMAND": tell("PROMPT_COMMAND"),
         **{f"BASH_FUNC_{name}%%": f"() {{ {tell(f'function {name}')}; }}" for name in FUNCTIONS},
     }
     return log, {name: str(value) for name, value in variables.items()}, programs
@@ -61,14 +90,14 @@ def run_with(site, script, variables, programs=None):
     return site.run(command, check=False)
 
 
-PRINT = "import sys, os; print(sys.executable, os.environ.get(\\\"LD_PRELOAD\\\"))"
+PRINT = 'import sys, os; print(sys.executable, os.environ.get(\\"LD_PRELOAD\\"))'
 COMMANDS = {
-    "python": f"words=(-c \"{PRINT}\"); set -- python \"$@\"",
+    "python": f'words=(-c "{PRINT}"); set -- python "$@"',
     # exported functions of the user are in the user's own shell
     "start-shell": "words=(-c '/bin/echo $LD_PRELOAD $0; /usr/bin/which python'); set -- start-shell \"$@\"",
-    "list-packages": "words=(); set -- list-packages \"$@\"",
-    "make-squashfs": "words=(); set -- make-squashfs \"$@\"",
-    "unmake-squashfs": "words=(); set -- unmake-squashfs \"$@\"",
+    "list-packages": 'words=(); set -- list-packages "$@"',
+    "make-squashfs": 'words=(); set -- make-squashfs "$@"',
+    "unmake-squashfs": 'words=(); set -- unmake-squashfs "$@"',
 }
 
 
@@ -88,8 +117,10 @@ def test_commands_of_the_module(used, tmp_path, fault, name):
         case = fault("hostile environment of commands", f"{name} with {what}")
         shutil.rmtree(used.prefix / "eb/software/Example/1.0/user-software", ignore_errors=True)
         result = run_with(used, COMMANDS[name], some)
-        case.kept((result.returncode, result.stdout) == (expected.returncode, expected.stdout),
-                  f"{result.returncode} {result.stdout} {result.stderr}")
+        case.kept(
+            (result.returncode, result.stdout) == (expected.returncode, expected.stdout),
+            f"{result.returncode} {result.stdout} {result.stderr}",
+        )
         case.kept(log.read_text() == "", log.read_text())
         log.write_text("")
 
@@ -106,7 +137,7 @@ def test_the_hosts_path(used, tmp_path, fault):
 def test_intended_settings(used, fault):
     """A variable for the container, a bind and another runtime first on PATH are the user's choice and apply."""
     case = fault("hostile environment of commands", "what is meant")
-    words = "words=(-c 'import os; print(os.environ[\"LD_AUDIT\"], os.path.isdir(\"/meant\"))'); set -- python \"$@\""
+    words = 'words=(-c \'import os; print(os.environ["LD_AUDIT"], os.path.isdir("/meant"))\'); set -- python "$@"'
     result = run_with(used, words, {"APPTAINERENV_LD_AUDIT": "", "APPTAINER_BIND": "/usr/share:/meant"})
     case.kept(result.stdout == " True\n", result.stdout + result.stderr)
 
@@ -117,14 +148,28 @@ def test_an_installation(site, used, wheels, tmp_path, fault):
     # these would stop eb before it starts
     for name in ("PYTHONHOME", "PYTHONPATH", "IFS"):
         del variables[name]
-    variables = {name: value for name, value in variables.items() if not name.startswith("BASH_FUNC_") or name in (
-        "BASH_FUNC_singularity%%", "BASH_FUNC_apptainer%%", "BASH_FUNC_mksquashfs%%", "BASH_FUNC_pip%%")}
-    variables.update({
-        "APPTAINER_BIND": f"{tmp_path}:/opt/miniconda3", "SINGULARITY_OVERLAY": str(tmp_path),
-        "APPTAINER_CLEANENV": "1", "APPTAINERENV_PREPEND_PATH": str(tmp_path / "traps/bin"),
-        "SINGULARITYENV_PYTHONPATH": str(tmp_path / "traps"),
-        "PIP_TARGET": str(tmp_path), "PIP_PREFIX": str(tmp_path), "PIP_USER": "1", "PIP_DRY_RUN": "1",
-        "EBSIF_USER_SOFTWARE": str(tmp_path), "VIRTUAL_ENV": str(tmp_path), "CONDA_PREFIX": str(tmp_path)})
+    variables = {
+        name: value
+        for name, value in variables.items()
+        if not name.startswith("BASH_FUNC_")
+        or name in ("BASH_FUNC_singularity%%", "BASH_FUNC_apptainer%%", "BASH_FUNC_mksquashfs%%", "BASH_FUNC_pip%%")
+    }
+    variables.update(
+        {
+            "APPTAINER_BIND": f"{tmp_path}:/opt/miniconda3",
+            "SINGULARITY_OVERLAY": str(tmp_path),
+            "APPTAINER_CLEANENV": "1",
+            "APPTAINERENV_PREPEND_PATH": str(tmp_path / "traps/bin"),
+            "SINGULARITYENV_PYTHONPATH": str(tmp_path / "traps"),
+            "PIP_TARGET": str(tmp_path),
+            "PIP_PREFIX": str(tmp_path),
+            "PIP_USER": "1",
+            "PIP_DRY_RUN": "1",
+            "EBSIF_USER_SOFTWARE": str(tmp_path),
+            "VIRTUAL_ENV": str(tmp_path),
+            "CONDA_PREFIX": str(tmp_path),
+        }
+    )
     case = fault("hostile environment of an installation", "everything at once")
     text = site.easyconfig(TEXT + "requirements = ['hello']\nwrappers = ['python']\n")
     result = site.eb(text, check=False, **wheel_settings(wheels), **variables)
@@ -148,8 +193,10 @@ def test_run_scripts_in_the_container(used, tmp_path, fault):
     # they are bash scripts run by the image's bash; only functions and BASH_ENV affect them
     for name in ("BASH_ENV", "BASH_FUNC_exec%%", "IFS"):
         case = fault("hostile environment of run scripts", name)
-        line = f"{used.tool.init}\nmodule use {used.modules}\nmodule load Example/1.0\n" \
+        line = (
+            f"{used.tool.init}\nmodule use {used.modules}\nmodule load Example/1.0\n"
             'exec /usr/bin/env "$1" "$(type -P singularity)" exec "$SIF" list-packages'
+        )
         command = ["bash", "--noprofile", "--norc", "-c", line, "bash", f"{name}={variables[name]}"]
         result = used.run(command, check=False)
         case.kept(result.stdout == expected, result.stdout + result.stderr)
@@ -166,8 +213,16 @@ def test_the_first_line_of_scripts():
     for path in [path for path in paths if path.is_file() and path.suffix not in (".py", ".pyc", ".conf")]:
         first = path.read_text().splitlines()[0]
         # files with a suffix are read by scripts
-        assert first in ("#!/bin/bash -p", "# shellcheck shell=bash") or path.suffix in (".bash", ".sh") or (
-            path.name in ("find-caches", "remove-caches") and first == "#!/bin/sh"), path
-    result = subprocess.run(["/bin/bash", "-p", "-c", "f"], env={"BASH_FUNC_f%%": "() { echo in; }"},
-                            capture_output=True, text=True, check=False)
+        assert (
+            first in ("#!/bin/bash -p", "# shellcheck shell=bash")
+            or path.suffix in (".bash", ".sh")
+            or (path.name in ("find-caches", "remove-caches") and first == "#!/bin/sh")
+        ), path
+    result = subprocess.run(
+        ["/bin/bash", "-p", "-c", "f"],
+        env={"BASH_FUNC_f%%": "() { echo in; }"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.stdout == ""

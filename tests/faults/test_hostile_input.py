@@ -34,20 +34,58 @@ CANARY = "canary"
 
 # Each would create this file in the current directory if a program executed it.
 HOSTILE = [
-    f"$(touch {CANARY})", f"`touch {CANARY}`", f"'; touch {CANARY}; '", f'"; touch {CANARY}; "',
-    f"; touch {CANARY} #", f"| touch {CANARY}", f"& touch {CANARY} &", f"\ntouch {CANARY}\n",
-    f"$'\\ntouch {CANARY}'", "${IFS}", "~", "*", "-rf",
-    "--version", f"]] .. os.execute('touch {CANARY}') .. [[", f"]==] .. os.execute('touch {CANARY}') .. [==[",
-    f'" .. os.execute("touch {CANARY}") .. "', f"[exec touch {CANARY}]", f"}} ; exec touch {CANARY} ; #", "\\", "\\\\",
-    f"{{{{ ''.__class__.__mro__[1].__subclasses__() }}}} {{% raw %}} touch {CANARY}", "%(installdir)s",
-    "%s %d %%", "{0}",
-    f"' + __import__('os').system('touch {CANARY}') + '", f"\"\"\"\n__import__('os').system('touch {CANARY}')\n\"\"\"",
-    "\t tab", "  blanks  ", "ünïcode ☃ \U0001f600", "\u202e right to left", "\x1b[31mred\x1b[0m", "\x07", "a,b:c;d",
-    "x" * 20_000, "%{version}", "<script>", "\\u0041", "a\r\nb", "#", "!important", "=", "-", "&amp;", "[1](2)", "\x7f",
+    f"$(touch {CANARY})",
+    f"`touch {CANARY}`",
+    f"'; touch {CANARY}; '",
+    f'"; touch {CANARY}; "',
+    f"; touch {CANARY} #",
+    f"| touch {CANARY}",
+    f"& touch {CANARY} &",
+    f"\ntouch {CANARY}\n",
+    f"$'\\ntouch {CANARY}'",
+    "${IFS}",
+    "~",
+    "*",
+    "-rf",
+    "--version",
+    f"]] .. os.execute('touch {CANARY}') .. [[",
+    f"]==] .. os.execute('touch {CANARY}') .. [==[",
+    f'" .. os.execute("touch {CANARY}") .. "',
+    f"[exec touch {CANARY}]",
+    f"}} ; exec touch {CANARY} ; #",
+    "\\",
+    "\\\\",
+    f"{{{{ ''.__class__.__mro__[1].__subclasses__() }}}} {{% raw %}} touch {CANARY}",
+    "%(installdir)s",
+    "%s %d %%",
+    "{0}",
+    f"' + __import__('os').system('touch {CANARY}') + '",
+    f'"""\n__import__(\'os\').system(\'touch {CANARY}\')\n"""',
+    "\t tab",
+    "  blanks  ",
+    "ünïcode ☃ \U0001f600",
+    "\u202e right to left",
+    "\x1b[31mred\x1b[0m",
+    "\x07",
+    "a,b:c;d",
+    "x" * 20_000,
+    "%{version}",
+    "<script>",
+    "\\u0041",
+    "a\r\nb",
+    "#",
+    "!important",
+    "=",
+    "-",
+    "&amp;",
+    "[1](2)",
+    "\x7f",
 ]
 TEXTS = st.lists(
     st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))),
-    min_size=1, max_size=6)
+    min_size=1,
+    max_size=6,
+)
 
 
 @pytest.fixture
@@ -79,7 +117,7 @@ def test_variables_reach_the_container_as_they_are(tmp_path, base_image, fault, 
     wanted = {f"V{number}": value for number, value in enumerate(values(name))}
     one.eb(one.easyconfig(f"easyblock = 'ContainerInstall'\n{IMAGE}container_env = {easyconfig.literal(wanted)}\n"))
     code = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k[0] == 'V'}))"
-    result = one.bash(f"module load Example/1.0 && singularity exec $SIF python -c \"{code}\"")
+    result = one.bash(f'module load Example/1.0 && singularity exec $SIF python -c "{code}"')
     found = json.loads(result.stdout)
     for variable, value in wanted.items():
         case = fault("hostile values of variables", f"{name}: {value[:40]!r}")
@@ -87,10 +125,18 @@ def test_variables_reach_the_container_as_they_are(tmp_path, base_image, fault, 
     fault("hostile values of variables", f"{name}: canary").kept(not list(tmp_path.rglob(CANARY)), "executed")
 
 
-@pytest.mark.parametrize(("value", "options", "expected"), [
-    ("\x1b[31m", [], "should be one line"),
-    (" ü", ["--module-syntax=Tcl"], "has blanks at its ends, or characters such as emoji, which Lmod loses"),
-    ("\U0001f600", ["--module-syntax=Tcl"], "has blanks at its ends, or characters such as emoji, which Lmod loses")])
+@pytest.mark.parametrize(
+    ("value", "options", "expected"),
+    [
+        ("\x1b[31m", [], "should be one line"),
+        (" ü", ["--module-syntax=Tcl"], "has blanks at its ends, or characters such as emoji, which Lmod loses"),
+        (
+            "\U0001f600",
+            ["--module-syntax=Tcl"],
+            "has blanks at its ends, or characters such as emoji, which Lmod loses",
+        ),
+    ],
+)
 def test_values_that_modules_tools_can_not_set(site, fault, value, options, expected):
     """The error names the variable, before anything is done. Other values are in tests/unit."""
     case = fault("hostile values of variables", f"refused: {value!r}")
@@ -101,8 +147,14 @@ def test_values_that_modules_tools_can_not_set(site, fault, value, options, expe
 
 
 # combined where one can't hide the effect of another
-NAMES = ["a b ; touch canary & $(touch canary) `touch canary` ]] {{ 1 }} %x <b> ü☃", "it's a#b", 'say "x" a\\b', "-rf",
-         "~", "*"]
+NAMES = [
+    "a b ; touch canary & $(touch canary) `touch canary` ]] {{ 1 }} %x <b> ü☃",
+    "it's a#b",
+    'say "x" a\\b',
+    "-rf",
+    "~",
+    "*",
+]
 
 
 def test_names_of_images(site, base_image, fault):
@@ -110,11 +162,16 @@ def test_names_of_images(site, base_image, fault):
     texts = {}
     for number, name in enumerate(NAMES):
         (site.sources / f"{name}.sif").symlink_to(base_image)
-        texts[str(number)] = f"easyblock = 'ContainerInstall'\nversionsuffix = '-{number}'\ninit = 'none'\n" \
+        texts[str(number)] = (
+            f"easyblock = 'ContainerInstall'\nversionsuffix = '-{number}'\ninit = 'none'\n"
             f"sources = {easyconfig.literal([f'{name}.sif'])}\n"
+        )
     results = site.eb_each(texts)
-    uses = [f'module load Example/1.0-{number} && singularity exec "$SIF" printenv SINGULARITY_NAME || echo\n'
-            "module unload Example\n" for number in texts]
+    uses = [
+        f'module load Example/1.0-{number} && singularity exec "$SIF" printenv SINGULARITY_NAME || echo\n'
+        "module unload Example\n"
+        for number in texts
+    ]
     said = site.bash("".join(uses), check=False)
     lines = said.stdout.splitlines()
     for number, name in enumerate(NAMES):
@@ -133,8 +190,11 @@ def test_names_of_images(site, base_image, fault):
 def test_files_with_requirements(place, texts, suffix):
     """Any file is either read correctly or refused with an error; nothing is executed."""
     path = place / f"requirements{suffix}"
-    content = {".txt": "\n".join(texts), ".toml": f"[project]\ndependencies = {json.dumps(texts)}\n",
-               ".yml": f"dependencies:\n- pip: {json.dumps(texts)}\n"}[suffix]
+    content = {
+        ".txt": "\n".join(texts),
+        ".toml": f"[project]\ndependencies = {json.dumps(texts)}\n",
+        ".yml": f"dependencies:\n- pip: {json.dumps(texts)}\n",
+    }[suffix]
     path.write_text(content, encoding="utf-8", errors="surrogateescape")
     try:
         wanted = requirements.read(path)
@@ -152,8 +212,10 @@ def test_files_with_requirements(place, texts, suffix):
 # combined where one can't hide the effect of another
 LINES = [
     f"hello; $(touch {CANARY}) `touch {CANARY}` '; touch {CANARY} # {{{{ 7 * 7 }}}}\x1b[31m",
-    f"hello @ file:///nowhere/$(touch {CANARY}).whl", f"--no-such-option=$(touch {CANARY}){'x' * 200_000}",
-    "../../../etc/passwd"]
+    f"hello @ file:///nowhere/$(touch {CANARY}).whl",
+    f"--no-such-option=$(touch {CANARY}){'x' * 200_000}",
+    "../../../etc/passwd",
+]
 
 
 def test_lines_that_reach_pip(site, wheels, fault):
@@ -175,13 +237,13 @@ DOCUMENTS = {
     "tables 100,000 deep": b"{a: " * 100_000,
     "lists in a line 100,000 deep": b"- " * 100_000 + b"a",
     "indentation 3,000 deep": b"".join(b" " * level + b"a:\n" for level in range(3000)),
-    "aliases that multiply": b"a0: &a0 [x]\n" + b"".join(
-        b"a%d: &a%d [*a%d, *a%d]\n" % (level, level, level - 1, level - 1) for level in range(1, 60)),
+    "aliases that multiply": b"a0: &a0 [x]\n"
+    + b"".join(b"a%d: &a%d [*a%d, *a%d]\n" % (level, level, level - 1, level - 1) for level in range(1, 60)),
     "a Python object": f"a: !!python/object/apply:os.system ['touch {CANARY}']".encode(),
     "a Python name": b"a: !!python/name:os.system",
     "not UTF-8": b"name: \xff\xfe\n",
     "UTF-16": "name: x\n".encode("utf-16"),
-    "NUL": b"name: \"\0\"\n",
+    "NUL": b'name: "\0"\n',
     "control characters": b"name: \x1b[31m\n",
     "two documents": b"name: a\n---\nname: b\n",
     "a key twice": b"name: a\nname: b\n",
@@ -236,11 +298,15 @@ def test_metadata_of_an_image(place, texts):
     """From any labels, definition file and versions of packages: a record that reads back unchanged, or an error."""
     text = texts[0]
     found = inspection.Inspection(
-        path="/images/julia-1.11.sif", resolved="/images/julia-1.11.sif", size=1, system=text,
+        path="/images/julia-1.11.sif",
+        resolved="/images/julia-1.11.sif",
+        size=1,
+        system=text,
         labels={"org.opencontainers.image.version": text, "org.opencontainers.image.url": text, text: text},
         components={"rocm": text, "cuda": text},
         python=inspection.Python(text, "/opt/x", "/opt/x", dict.fromkeys(["torch", text], text)),
-        init="image")
+        init="image",
+    )
     status = type("Status", (), {"st_mtime": 0})()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "stat", lambda self, **_: status)
@@ -318,9 +384,14 @@ def test_batch_scripts(place, words):
         text = job.script(job.Request(module=words[0], command=("train.py", *words), data=data), site.read("local"))
         # too long for an argument of bash
         (place / "script").write_text(f"module() {{ :; }}\nSIF=x\n{text}")
-        subprocess.run(["bash", "script"], cwd=place, capture_output=True, check=False, timeout=20,
-                       env={"PATH": f"{shims}:/usr/bin:/bin", "RUNSCRIPTS": CONTAINER_FILES / "runscripts",
-                            "SLURM_JOB_ID": "1"})
+        subprocess.run(
+            ["bash", "script"],
+            cwd=place,
+            capture_output=True,
+            check=False,
+            timeout=20,
+            env={"PATH": f"{shims}:/usr/bin:/bin", "RUNSCRIPTS": CONTAINER_FILES / "runscripts", "SLURM_JOB_ID": "1"},
+        )
         assert not (place / CANARY).exists()
     seen = (place / "seen").read_bytes().decode().split("\0")[:-1]
     assert seen[-len(words) - 1 :] == ["train.py", *words]
@@ -367,8 +438,11 @@ def test_a_malicious_squashfs_file(tmp_path, fault, name):
     placeholder = "z" * len(name)
     (root / "soft" / placeholder).write_text("escaped")
     squashfs = root / "user-software.squashfs"
-    subprocess.run(["mksquashfs", root / "soft", squashfs, "-no-progress", "-noI", "-noD", "-noF", "-noX"], check=True,
-                   capture_output=True)
+    subprocess.run(
+        ["mksquashfs", root / "soft", squashfs, "-no-progress", "-noI", "-noD", "-noF", "-noX"],
+        check=True,
+        capture_output=True,
+    )
     shutil.rmtree(root / "soft")
     data = squashfs.read_bytes()
     assert data.count(placeholder.encode()) == 1

@@ -19,8 +19,11 @@ SOME = 12  # points in the loops over commands, without --every-point
 # installation. Each attempt retries after the one before, so it gets further; the last one completes. Partial images
 # and SquashFS files are the same in both loops, so each is in one of them.
 FIRST = ["in .*/make-squashfs ", r"open .*/1\.0-squashed\.lua"]
-AGAIN = [r"opened .*/1\.0-squashed\.replace/example\.sif\.partial",
-         r"rename .*/1\.0-squashed\.replace .*/1\.0-squashed", r"open .*/1\.0-squashed\.lua"]
+AGAIN = [
+    r"opened .*/1\.0-squashed\.replace/example\.sif\.partial",
+    r"rename .*/1\.0-squashed\.replace .*/1\.0-squashed",
+    r"open .*/1\.0-squashed\.lua",
+]
 
 
 def spread(number, every):
@@ -52,8 +55,15 @@ def run_killed(command, at, counter):
     """Run a command of an installation with kill -9 at a point; return the CompletedProcess."""
     environment = dict(os.environ, BASH_ENV=str(HERE / "points.bash"), KILL_AT=str(at), COUNT=str(counter))
     # through bash, because the script's first line makes it ignore BASH_ENV
-    return subprocess.run(["bash", command], env=environment, capture_output=True, text=True, check=False,
-                          start_new_session=True, timeout=300)
+    return subprocess.run(
+        ["bash", command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+        timeout=300,
+    )
 
 
 def left(root):
@@ -112,8 +122,10 @@ def unpacked(squashfs, tmp_path):
     return found
 
 
-@pytest.mark.parametrize(("name", "program", "unfinished"), [
-    ("make-squashfs", "mksquashfs", "new"), ("unmake-squashfs", "unsquashfs", "new")])
+@pytest.mark.parametrize(
+    ("name", "program", "unfinished"),
+    [("make-squashfs", "mksquashfs", "new"), ("unmake-squashfs", "unsquashfs", "new")],
+)
 def test_squashfs_commands_while_writing(installation, tmp_path, name, program, unfinished, fault):
     """Killed while mksquashfs or unsquashfs writes: only the work directory has partial files; a retry removes it."""
     (installation / "user-software/big").write_bytes(os.urandom(60_000_000))
@@ -125,12 +137,20 @@ def test_squashfs_commands_while_writing(installation, tmp_path, name, program, 
     shim.mkdir()
     # kills the process group as soon as something is written
     (shim / program).write_text(
-        f"#!/bin/bash\nPATH=${{PATH#*:}}\nif [[ \"$*\" != */new* || $* == '-l '* ]]; then exec {program} \"$@\"; fi\n"
-        f"{program} \"$@\" &\nuntil [[ $(du -s {installation}/.{name}.*/{unfinished} | cut -f 1) -gt 1000 ]]; do\n"
-        "    kill -0 $! || break\ndone\nkill -KILL 0\n")
+        f'#!/bin/bash\nPATH=${{PATH#*:}}\nif [[ "$*" != */new* || $* == \'-l \'* ]]; then exec {program} "$@"; fi\n'
+        f'{program} "$@" &\nuntil [[ $(du -s {installation}/.{name}.*/{unfinished} | cut -f 1) -gt 1000 ]]; do\n'
+        "    kill -0 $! || break\ndone\nkill -KILL 0\n"
+    )
     (shim / program).chmod(0o755)
-    result = subprocess.run([installation / "bin" / name], capture_output=True, text=True, check=False, timeout=300,
-                            start_new_session=True, env=dict(os.environ, PATH=f"{shim}:{os.environ['PATH']}"))
+    result = subprocess.run(
+        [installation / "bin" / name],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        start_new_session=True,
+        env=dict(os.environ, PATH=f"{shim}:{os.environ['PATH']}"),
+    )
     assert result.returncode == -9, result.stderr
     assert len(left(installation)) == 1
     made = installation / ("user-software" if name.startswith("un") else "user-software.squashfs")
@@ -163,8 +183,10 @@ class Loop:
     @property
     def easyconfig(self):
         """The current easyconfig; the last command takes longer than the time after which eb is killed in a program."""
-        return self.site.easyconfig(TEXT + f"requirements = [{self.requirement!r}]\n"
-                                    "postinstallcmds = ['touch %(installdir)s/share/after; sleep 0.5']\n")
+        return self.site.easyconfig(
+            TEXT + f"requirements = [{self.requirement!r}]\n"
+            "postinstallcmds = ['touch %(installdir)s/share/after; sleep 0.5']\n"
+        )
 
     def eb(self, at=None, *options, check=False):
         """Run eb, with kill -9 at a point; as EasyBuild asks for, first remove the lock that a kill has left."""
@@ -173,8 +195,9 @@ class Loop:
         variables = wheel_settings(self.wheels)
         if at is not None:
             watched = (self.site.prefix / "eb/software", self.site.prefix / "eb/modules")
-            variables.update(KILL_AT=at, POINTS=self.points_file, WATCH=":".join(map(str, watched)),
-                             PYTHONPATH=HERE / "killed")
+            variables.update(
+                KILL_AT=at, POINTS=self.points_file, WATCH=":".join(map(str, watched)), PYTHONPATH=HERE / "killed"
+            )
         # in its own process group, which is killed
         command = ["setsid", "--wait", "eb", *self.site.eb_options, self.easyconfig, *options]
         return self.site.run(command, check=check, **variables)

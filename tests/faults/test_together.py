@@ -24,8 +24,11 @@ def test_two_make_squashfs(tmp_path, fault):
     said = [one.communicate(timeout=300)[1] for one in both]
     case.shown(all(one.returncode in (0, 3) for one in both), said)
     case.kept(0 in [one.returncode for one in both], said)
-    subprocess.run(["unsquashfs", "-no-progress", "-d", tmp_path / "out", root / "user-software.squashfs"], check=True,
-                   capture_output=True)
+    subprocess.run(
+        ["unsquashfs", "-no-progress", "-d", tmp_path / "out", root / "user-software.squashfs"],
+        check=True,
+        capture_output=True,
+    )
     same = subprocess.run(["diff", "-r", root / "user-software", tmp_path / "out"], capture_output=True, check=False)
     case.kept(same.returncode == 0, same.stdout)
     case.kept([path.name for path in root.iterdir() if path.name.startswith(".")] == [], "work directories")
@@ -34,8 +37,14 @@ def test_two_make_squashfs(tmp_path, fault):
 def start(site, command, wheels):
     """Start a command of a site."""
     environment = {**site.environment, **{key: str(value) for key, value in wheel_settings(wheels).items()}}
-    return subprocess.Popen([str(word) for word in command], env=environment, cwd=site.work, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(
+        [str(word) for word in command],
+        env=environment,
+        cwd=site.work,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def test_two_installations(site, wheels, fault):
@@ -70,13 +79,22 @@ def test_a_reinstallation_while_the_module_is_used(installations, wheels, tmp_pa
     site = installations("Lmod-Lua").copy(tmp_path)
     again = "subprocess.run([sys.executable, '-c', ''], check=True)"
     jobs = {}
-    for module, work in ((Installed.SQUASHED, "import numpy.fft, greeting, hello, json.tool"),
-                         (Installed.WRITABLE, f"import numpy.fft, subprocess, sys; {again}")):
-        script = f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load {module} && " \
+    for module, work in (
+        (Installed.SQUASHED, "import numpy.fft, greeting, hello, json.tool"),
+        (Installed.WRITABLE, f"import numpy.fft, subprocess, sys; {again}"),
+    ):
+        script = (
+            f"{site.tool.init}\nmodule use '{site.modules}'\nmodule load {module} && "
             f'exec singularity exec $SIF python -c "import time; print(1, flush=True); input(); {work}; print(2)"'
+        )
         jobs[module] = subprocess.Popen(
-            ["bash", "--noprofile", "--norc", "-c", script], env=site.environment, text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            ["bash", "--noprofile", "--norc", "-c", script],
+            env=site.environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     number = 0
     try:
         assert [job.stdout.readline() for job in jobs.values()] == ["1\n"] * 2

@@ -73,8 +73,11 @@ def test_inspecting_an_image(ebsif, base_image):
 def test_the_packages_that_an_image_lists(ebsif, small_image):
     """R-11: what /.sbom.json lists is shown, and in the JSON."""
     image = small_image("laif")
-    assert re.search(r"^bill +/\.sbom\.json lists packages: \d+ deb, \d+ pypi$",
-                     ebsif("show", image, "--no-checksum").stdout, re.MULTILINE)
+    assert re.search(
+        r"^bill +/\.sbom\.json lists packages: \d+ deb, \d+ pypi$",
+        ebsif("show", image, "--no-checksum").stdout,
+        re.MULTILINE,
+    )
     listed = json.loads(ebsif("show", image, "--no-checksum", "--json").stdout)["listed"]
     assert listed["pypi"]["torch"] == "2.10.0+rocm7.0"
 
@@ -123,10 +126,13 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     # R-12
     target = tmp_path / "images/pytorch-2.14.0-cpu-python-3.11.sif"
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
-    assert f"moving/latest.sif is a link: the record is for {target} (SHA256 {digest}); the link can change" in \
-        ebsif(*arguments, "--moving").stderr
-    assert re.search(rf"is a link to +{target}, which can change\n",
-                     ebsif("show", "moving/latest.sif", "--no-checksum").stdout)
+    assert (
+        f"moving/latest.sif is a link: the record is for {target} (SHA256 {digest}); the link can change"
+        in ebsif(*arguments, "--moving").stderr
+    )
+    assert re.search(
+        rf"is a link to +{target}, which can change\n", ebsif("show", "moving/latest.sif", "--no-checksum").stdout
+    )
     path = tmp_path / "mine/containers/PyTorch.yaml"
     assert "file: pytorch-{version}-cpu-python-3.11.sif" in path.read_text()
     # rendered because the record allows it, and only then
@@ -202,8 +208,10 @@ def add_records(path, numbers):
 def test_concurrent_adds(tmp_path):
     """Defects A7: every record is there, the duplicate one once, and no other file is left in the directory."""
     path = tmp_path / "containers/Tool.yaml"
-    workers = [multiprocessing.get_context("fork").Process(target=add_records, args=(path, range(start, start + 20, 2)))
-               for start in (0, 1, 0, 1, 20, 21)]
+    workers = [
+        multiprocessing.get_context("fork").Process(target=add_records, args=(path, range(start, start + 20, 2)))
+        for start in (0, 1, 0, 1, 20, 21)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -221,8 +229,10 @@ def replace_often(path, text):
 
 def test_concurrent_renders(tmp_path):
     """Defects A7: other processes that write the same easyconfig cause no failure."""
-    workers = [multiprocessing.get_context("fork").Process(target=replace_often, args=(tmp_path / "a.eb", text * 1000))
-               for text in "abcd"]
+    workers = [
+        multiprocessing.get_context("fork").Process(target=replace_often, args=(tmp_path / "a.eb", text * 1000))
+        for text in "abcd"
+    ]
     for worker in workers:
         worker.start()
     while any(worker.is_alive() for worker in workers):
@@ -234,11 +244,13 @@ def test_concurrent_renders(tmp_path):
 
 # --- names and inspections, without an image
 
+
 def found(name, init="image", packages=None, **values):
     """Return an inspection of an image with that name, whose file is this one."""
     python = None if init == "none" else inspection.Python("3.12.1", "/opt/x", "/opt/x", packages or {})
-    inspected = inspection.Inspection(path=f"/images/{name}", resolved=str(Path(__file__)), size=1, python=python,
-                                      init=init, **values)
+    inspected = inspection.Inspection(
+        path=f"/images/{name}", resolved=str(Path(__file__)), size=1, python=python, init=init, **values
+    )
     inspected.resolved = f"/images/{name}"
     return inspected
 
@@ -268,8 +280,7 @@ def test_the_family_follows_from_the_activation(lumi):
 def test_name_and_image_disagree(lumi):
     """The message names both values; nothing is invented."""
     name = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
-    proposal = adding.propose(
-        found(name, packages={"torch": "2.7.1"}, components={"rocm": "6.3.0"}), LUMI_DOCUMENTS)
+    proposal = adding.propose(found(name, packages={"torch": "2.7.1"}, components={"rocm": "6.3.0"}), LUMI_DOCUMENTS)
     assert proposal.reviews["version"] == "from the file name; the package in the image is 2.7.1"
     assert proposal.reviews["python"] == "from the file name; in the image it is 3.12.1"
     assert "rocm is 6.4.4 in the file name, 6.3.0 in the image" in proposal.reviews["components"]
@@ -310,8 +321,18 @@ def test_the_network_of_an_image(ebsif, small_image, tmp_path):
     root = tmp_path / "root"
     root.mkdir()
     copy = "cp -a /bin /mnt"
-    command = ["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", small_image("busybox"), "sh",
-               "-c", copy]
+    command = [
+        "apptainer",
+        "--silent",
+        "exec",
+        "--no-home",
+        "--bind",
+        f"{root}:/mnt",
+        small_image("busybox"),
+        "sh",
+        "-c",
+        copy,
+    ]
     subprocess.run(command, check=True, timeout=300)
     for name in files:
         path = root / name.lstrip("/")

@@ -50,8 +50,12 @@ def module(installations, tmp_path_factory):
     """A copy of an installation whose site has project storage, for Lmod."""
     site = installations("Lmod-Lua").copy(tmp_path_factory.mktemp("caches"), MODULE)
     settings = site.prefix / "eb/software" / MODULE / "share/ebsif/module.conf"
-    settings.write_text(settings.read_text().replace("cache_node /tmp\n", (
-        f"cache_node {site.temporary}\ncache_node /tmp\ncache_project {site.prefix}/project\n")))
+    settings.write_text(
+        settings.read_text().replace(
+            "cache_node /tmp\n",
+            (f"cache_node {site.temporary}\ncache_node /tmp\ncache_project {site.prefix}/project\n"),
+        )
+    )
     (site.work / "show.py").write_text(SHOW)
     return site
 
@@ -91,8 +95,17 @@ def test_every_door(module):
         return f"{at}/triton {at}{step}/torch_extensions {module.prefix}/project/huggingface"
 
     assert result.stdout.splitlines() == [
-        places("no-job"), places("job-7", "/step-1"), places("no-job"), places("job-7"), places("job-7", "/step-2"),
-        places("job-7"), places("job-7"), places("job-7", "/step-3"), places("job-7"), places("job-7")]
+        places("no-job"),
+        places("job-7", "/step-1"),
+        places("no-job"),
+        places("job-7"),
+        places("job-7", "/step-2"),
+        places("job-7"),
+        places("job-7"),
+        places("job-7", "/step-3"),
+        places("job-7"),
+        places("job-7"),
+    ]
     assert not (module.home / ".cache").exists()
     said = module.bash(f"module help {MODULE} 2>&1").stdout
     assert re.search(r"\n - for each job on the node, in \$EBSIF_NODE_LOCAL or /tmp: .*TRITON_CACHE_DIR", said)
@@ -112,7 +125,11 @@ def test_values_of_the_person(module):
         echo "$TRITON_CACHE_DIR $TORCH_EXTENSIONS_DIR"
         """)
     assert result.stdout.splitlines() == [
-        "/before /af ter ", "/before /af ter /inside", "/before /af ter /option", "/before /af ter"]
+        "/before /af ter ",
+        "/before /af ter /inside",
+        "/before /af ter /option",
+        "/before /af ter",
+    ]
     assert result.stderr == ""
 
 
@@ -140,8 +157,9 @@ def test_no_directory_for_caches(module):
     result = module.bash(f"module load {MODULE}; EBSIF_NODE_LOCAL= singularity exec $SIF python show.py")
     settings.write_text(before)
     assert result.stdout.splitlines() == ["None None None"]
-    assert result.stderr == ("ebsif: no directory for caches on this node: /proc/nowhere /proc/nowhere can't be used. "
-                             "Set EBSIF_NODE_LOCAL\n")
+    assert result.stderr == (
+        "ebsif: no directory for caches on this node: /proc/nowhere /proc/nowhere can't be used. Set EBSIF_NODE_LOCAL\n"
+    )
 
 
 def test_two_jobs_on_a_node(module, cluster):
@@ -149,19 +167,30 @@ def test_two_jobs_on_a_node(module, cluster):
     (module.prefix / "sites/two").mkdir(parents=True)
     (module.prefix / "sites/two/site.yaml").write_text("name: two\ndescription: x\ncaches: {remove: true}\n")
     (module.work / "keep.py").write_text(KEEP)
-    said = module.bash(f"""
+    said = module.bash(
+        f"""
         module load {MODULE}
         ebsif job {MODULE} --site two --catalogue {module.prefix}/sites --tasks-per-node 8 -o job.sh -- keep.py
         for number in 1 2; do sbatch --wait --nodelist=nid001001 --output=%j.out job.sh & done
         wait
         cat *.out
-        """, **cluster.environment).stdout
+        """,
+        **cluster.environment,
+    ).stdout
     found = dict(line.split(" ", 1) for line in said.splitlines() if re.match(r"\d+\.\d ", line))
     jobs = sorted({name.split(".")[0] for name in found})
     assert len(found) == 16, said
-    assert found == {f"{job}.{rank}": " ".join([
-        on_node(module, f"job-{job}/triton"), on_node(module, f"job-{job}/step-0/torch_extensions"),
-        f"{module.prefix}/project/huggingface"]) for job in jobs for rank in range(8)}
+    assert found == {
+        f"{job}.{rank}": " ".join(
+            [
+                on_node(module, f"job-{job}/triton"),
+                on_node(module, f"job-{job}/step-0/torch_extensions"),
+                f"{module.prefix}/project/huggingface",
+            ]
+        )
+        for job in jobs
+        for rank in range(8)
+    }
     assert not any(Path(on_node(module, f"job-{job}")).exists() for job in jobs)
     assert {path.name for path in (module.prefix / "project/huggingface").iterdir()} == {*found}
 
@@ -172,12 +201,15 @@ def test_ranks_that_compile(training):
     before = {path.name for path in site.home.iterdir()}
     (site.work / "compile.py").write_text(COMPILE)
     # the image has no compiler; that of the machine, which has the same distribution, needs the headers of Python
-    said = training.run("""
+    said = training.run(
+        """
         export APPTAINER_BIND=/usr,$HOME:$HOME:ro CPATH=/usr/include/python3.11 TORCHINDUCTOR_COMPILE_THREADS=1
         # else each rank compiles three programs that try what its CPU can do
         export TORCHINDUCTOR_VEC_ISA_OK=1
         srun -N1 -n2 singularity exec $SIF conda-python-distributed compile.py
-        """, timeout=900).stdout
+        """,
+        timeout=900,
+    ).stdout
     found = sorted(re.fullmatch(r"(\d+) rank (\d): 7\.688", line).groups() for line in said.splitlines())
     job = found[0][0]
     assert found == [(job, "0"), (job, "1")]

@@ -45,13 +45,30 @@ def make_image(folder, small_image):
     for name in ("usr", "proc", "sys", "dev", "tmp", "var", "lib", "lib64"):
         (root / name).mkdir(parents=True)
     run = {"check": True, "timeout": 300, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    subprocess.run(["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", small_image("busybox"),
-                    "sh", "-c", "tar -C / -c bin etc .singularity.d | tar -C /mnt -x"], **run)
+    subprocess.run(
+        [
+            "apptainer",
+            "--silent",
+            "exec",
+            "--no-home",
+            "--bind",
+            f"{root}:/mnt",
+            small_image("busybox"),
+            "sh",
+            "-c",
+            "tar -C / -c bin etc .singularity.d | tar -C /mnt -x",
+        ],
+        **run,
+    )
     texts = {
-        CC: COMPILER, "/opt/cray/pe/lmod/modulefiles/core/PrgEnv-cray/8.6.0.lua": PE,
+        CC: COMPILER,
+        "/opt/cray/pe/lmod/modulefiles/core/PrgEnv-cray/8.6.0.lua": PE,
         "/etc/cray-pe.d/cray-pe-configuration.sh": 'default_prgenv=cray\nmpaths="/opt/none"\n',
-        "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "/etc/group": "root:x:0:\n",
-        "/etc/bash.bashrc": "eval $INITCCPE\n", "/.singularity.d/runscript": '#!/bin/sh\nexec /usr/bin/bash "$@"\n'}
+        "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+        "/etc/group": "root:x:0:\n",
+        "/etc/bash.bashrc": "eval $INITCCPE\n",
+        "/.singularity.d/runscript": '#!/bin/sh\nexec /usr/bin/bash "$@"\n',
+    }
     for path, text in texts.items():
         place = root / path[1:]
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +89,8 @@ class Host:
         (host / "host-pe").mkdir(parents=True)
         (host / "host-pe/1.0").write_text(
             "#%Module\nsetenv HOST_PE 1.0\nsetenv CRAY_CC_VERSION 17.0.1\nsetenv MINE kept\n"
-            f"setenv OTHER {{of a module}}\nprepend-path MODULEPATH {self.site.modules}\n")
+            f"setenv OTHER {{of a module}}\nprepend-path MODULEPATH {self.site.modules}\n"
+        )
         self.site.eb(EASYCONFIG)
         self.load = f"module unuse {self.site.modules}; module use {host}; module load host-pe {MODULE}\n"
         # bash, Lua, Lmod and Slurm of this machine replace those of the real image
@@ -108,7 +126,10 @@ def test_the_modules_of_the_container(host):
     assert host.bash("ccpe-run -i -c cc").stdout == f"{READY}, mine gone, other gone\n"
     script = "eval $INITCCPE; module load PrgEnv-cray; module -t list 2>&1; echo $CCPE_VERSION; type -t ccpe-srun"
     assert host.bash(f"ccpe-exec bash -c '{script}'").stdout.split() == [
-        "PrgEnv-cray/8.6.0", MODULE.partition("/")[2], "function"]
+        "PrgEnv-cray/8.6.0",
+        MODULE.partition("/")[2],
+        "function",
+    ]
     # a second time it changes nothing
     again = host.bash("ccpe-exec bash -c 'eval $INITCCPE; module unload PrgEnv-cray; eval $INITCCPE; cc || echo gone'")
     assert again.stdout == "gone\n"
@@ -126,8 +147,11 @@ def submit(host, cluster, name, options="", before=""):
     """Submit the job script, wait until it ends, return the output lines."""
     script, output = host.site.work / f"{name}.sh", host.site.work / f"{name}.out"
     script.write_text(JOB)
-    host.bash(f"{before}sbatch --wait -N 2 --output={output} {options} {script} 'a  b' '$c'", check=False,
-              **cluster.environment)
+    host.bash(
+        f"{before}sbatch --wait -N 2 --output={output} {options} {script} 'a  b' '$c'",
+        check=False,
+        **cluster.environment,
+    )
     return output.read_text().splitlines()
 
 

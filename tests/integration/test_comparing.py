@@ -75,9 +75,11 @@ def test_moving_an_extension(tmp_path):
     locked.write_text(f"{other}{{'lock': 'lock.json'}}\n")
     odd.write_text(f"{other}[{{'requirement': ['a']}}]\n")
     for file, expected in (
-            (locked, "from its lock, which another container can do, too: ebsif extend Base/2.0 --from-lock"),
-            (odd, "invalid stage: "),
-            (plain, "does not end in a name and a date"), ("none.eb", "the file none.eb does not exist")):
+        (locked, "from its lock, which another container can do, too: ebsif extend Base/2.0 --from-lock"),
+        (odd, "invalid stage: "),
+        (plain, "does not end in a name and a date"),
+        ("none.eb", "the file none.eb does not exist"),
+    ):
         assert expected in run("upgrade", file, "Base/2.0", *common, cwd=tmp_path, status=3).stderr
 
 
@@ -85,11 +87,18 @@ EXAMPLE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
 LABELLED = "PyTorch/2.13.0-cpu-python-3.11-singularity-exampleVenv-20261121"
 
 
-@pytest.mark.parametrize(("typed", "expected"), [
-    ("ebsif ren", {"render"}), ("ebsif job --launcher t", {"torchrun"}),
-    # use D9, E-14
-    ("ebsif show PyTorch/2.13.0-cpu-python-3.11-singularity-2", {EXAMPLE}), ("ebsif diff a pyt", {EXAMPLE, LABELLED}),
-    ("ebsif list --site lu", {"lumi"}), ("ebsif list --site lumi --has flash", {"flash-attn"})])
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("ebsif ren", {"render"}),
+        ("ebsif job --launcher t", {"torchrun"}),
+        # use D9, E-14
+        ("ebsif show PyTorch/2.13.0-cpu-python-3.11-singularity-2", {EXAMPLE}),
+        ("ebsif diff a pyt", {EXAMPLE, LABELLED}),
+        ("ebsif list --site lu", {"lumi"}),
+        ("ebsif list --site lumi --has flash", {"flash-attn"}),
+    ],
+)
 def test_the_shell_completes(typed, expected):
     """Tab completion in bash: commands, options and their values; completion scripts for zsh and fish."""
     script = (
@@ -97,9 +106,15 @@ def test_the_shell_completes(typed, expected):
         'COMP_LINE=$2 COMP_POINT=${#2} COMP_TYPE=9\nread -r -a COMP_WORDS <<<"$2"\n'
         '[[ $2 != *" " ]] || COMP_WORDS+=("")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n'
         'PATH=${1%/*}:$PATH\n_python_argcomplete ebsif "${COMP_WORDS[COMP_CWORD]}" ""\n'
-        'printf "%s\\n" "${COMPREPLY[@]}"\n')
-    result = subprocess.run(["bash", "-c", script, "bash", EBSIF, typed], capture_output=True, text=True, check=True,
-                            stdin=subprocess.DEVNULL)
+        'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    result = subprocess.run(
+        ["bash", "-c", script, "bash", EBSIF, typed],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
     assert {line.strip() for line in result.stdout.splitlines()} - {"--help", "-h"} == expected
     for shell in ("zsh", "fish"):
         assert "ebsif" in run("completion", shell).stdout

@@ -8,7 +8,8 @@ def heavy(site):
     """An easyconfig with a heavy stage, which leaves a file."""
     return site.easyconfig(
         "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n"
-        "requirements = [{'post': ['mkdir /user-software/was-here'], 'heavy': True}]\n")
+        "requirements = [{'post': ['mkdir /user-software/was-here'], 'heavy': True}]\n"
+    )
 
 
 def test_a_heavy_stage_is_refused_on_a_login_node(site, cluster, heavy):
@@ -25,8 +26,9 @@ def test_a_heavy_stage_is_refused_on_a_login_node(site, cluster, heavy):
 
 def wait_for_jobs(site, cluster):
     """Wait until no job is left."""
-    site.bash("while [[ -n $(squeue -h --me -n Example-1.0,install-Example-1.0) ]]; do sleep 0.2; done",
-              **cluster.environment)
+    site.bash(
+        "while [[ -n $(squeue -h --me -n Example-1.0,install-Example-1.0) ]]; do sleep 0.2; done", **cluster.environment
+    )
 
 
 def test_one_command_installs_on_a_compute_node(site, cluster, heavy):

@@ -66,7 +66,7 @@ def test_two_steps_of_a_job_both_finish(training):
     """S002-63: two steps of one job at once on the same node."""
     script = f"""#!/bin/bash
         set -e
-        source {training.site.tool.environment[0][1].rsplit('/libexec', 1)[0]}/init/bash
+        source {training.site.tool.environment[0][1].rsplit("/libexec", 1)[0]}/init/bash
         module use {training.site.modules}
         module load {MODULE}
         for step in a b; do
@@ -85,7 +85,8 @@ def test_a_rank_that_dies_ends_the_job_with_its_status(training):
     """S003-25: the script of `ebsif job` starts with srun; a rank that dies ends the job with its status."""
     # srun ends with the highest status of its tasks; Slurm kills the other one, whose status may be 137
     (training.site.work / "die.py").write_text(
-        "import os, sys, time\nsys.exit(200) if os.environ['RANK'] == '1' else time.sleep(300)\n")
+        "import os, sys, time\nsys.exit(200) if os.environ['RANK'] == '1' else time.sleep(300)\n"
+    )
     written = training.run(f"ebsif job {MODULE} --nodes 2 --site local -- die.py")
     # use D12.4: module and program exist
     assert written.stderr == ""
@@ -100,8 +101,7 @@ def test_lumis_job_script_runs(training):
     The module LUMI is a dummy, and this machine lacks the CPUs, so it's not tested that Slurm applies the masks.
     """
     (training.site.modules / "LUMI.lua").write_text("")
-    script = training.run(
-        f"ebsif job {MODULE} --nodes 2 --site lumi -- show.py", SBATCH_ACCOUNT="project_1").stdout
+    script = training.run(f"ebsif job {MODULE} --nodes 2 --site lumi -- show.py", SBATCH_ACCOUNT="project_1").stdout
     status, output = training.batch("lumi", with_reports(script))
     assert status == 0, output
     ranks = shown(output)
@@ -150,12 +150,16 @@ def test_a_job_that_a_rank_of_torchrun_has_submitted(training):
     start = "srun -N2 -n2 --ntasks-per-node=1 singularity exec $SIF conda-python-distributed"
     ranks = shown(training.run(f"{start} show.py", **stale).stdout)
     assert [(one["RANK"], one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"]) for one in ranks] == [
-        ("0", "2", "1"), ("1", "2", "1")]
+        ("0", "2", "1"),
+        ("1", "2", "1"),
+    ]
     # the report lets torchrun start the run script for each rank
-    ranks = shown(training.run(f"{start} -m torch.distributed.run --nproc-per-node=2 show.py", EBSIF_REPORT=1,
-                               **stale).stdout)
+    ranks = shown(
+        training.run(f"{start} -m torch.distributed.run --nproc-per-node=2 show.py", EBSIF_REPORT=1, **stale).stdout
+    )
     assert [(one["RANK"], one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"]) for one in ranks] == [
-        (str(rank), "4", "2") for rank in range(4)]
+        (str(rank), "4", "2") for rank in range(4)
+    ]
 
 
 def test_ranks_without_their_variables(training):
@@ -173,8 +177,12 @@ def test_a_failing_helper_stops_every_rank(training):
     result = training.run(script, check=False)
     assert result.returncode == 1
     assert not shown(result.stdout)
-    lines = re.findall(r"^conda-python-distributed: rank (\d): can't determine the first host for MASTER_ADDR: this is "
-                       r"not a node list", result.stderr, re.MULTILINE)
+    lines = re.findall(
+        r"^conda-python-distributed: rank (\d): can't determine the first host for MASTER_ADDR: this is "
+        r"not a node list",
+        result.stderr,
+        re.MULTILINE,
+    )
     assert sorted(lines) == ["0", "1", "2"]
 
 

@@ -11,8 +11,13 @@ from support import CHECKOUT, blocks
 def run(script, folder):
     """Run a script in a fresh shell, in a folder that looks like a clone after `make demo`."""
     result = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-ec", script], cwd=folder, capture_output=True, text=True, check=False,
-        env={**os.environ, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}, timeout=1700,
+        ["bash", "--noprofile", "--norc", "-ec", script],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)},
+        timeout=1700,
         stdin=subprocess.DEVNULL,
     )
     assert result.returncode == 0, f"{script}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
@@ -91,7 +96,8 @@ def test_the_commands_for_extending_by_hand(clone):
     assert run(f"source .demo/env.sh\n{without_loading}", clone).endswith("2.13.0+cpu\n")
     module = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
     origins = "; ".join(f'print(importlib.util.find_spec(\\"{name}\\").origin)' for name in ("einops", "torch"))
-    output = run(f"""
+    output = run(
+        f"""
         source .demo/env.sh
         {first}
         list-packages
@@ -105,11 +111,15 @@ def test_the_commands_for_extending_by_hand(clone):
         module unload PyTorch; module load {module}
         singularity exec $SIF pip install einops
         start-shell -c 'ls -m /user-software'
-    """, clone)
+    """,
+        clone,
+    )
     assert re.search(r"^einops +\d", output, re.MULTILINE)
     assert re.search(r"^rich +\d", output, re.MULTILINE)
-    assert "\n/user-software/venv/pytorch/lib/python3.11/site-packages/einops/__init__.py\n" \
+    assert (
+        "\n/user-software/venv/pytorch/lib/python3.11/site-packages/einops/__init__.py\n"
         "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages/torch/__init__.py\n" in output
+    )
     assert len(re.findall("^venv, writable$", output, re.MULTILINE)) == 2
     assert (clone / "my-software/user-software/writable").is_file()
 

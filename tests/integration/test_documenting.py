@@ -34,8 +34,11 @@ containers:
 
 def docs(*arguments, status=0, cwd=None):
     """Run the command without the caller's settings."""
-    result = run_ebsif(["docs", "-o", *arguments], cwd, {
-        "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "SBATCH_ACCOUNT": "whoever_makes_them"})
+    result = run_ebsif(
+        ["docs", "-o", *arguments],
+        cwd,
+        {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "SBATCH_ACCOUNT": "whoever_makes_them"},
+    )
     assert result.returncode == status, result.stdout + result.stderr
     return result
 
@@ -66,8 +69,11 @@ def pages(tmp_path_factory):
     (mine / "Odd.yaml").write_text(CONTAINERS.replace("HOSTILE", json.dumps(HOSTILE)))
     real = build.build
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "build", lambda sites, *rest: real(
-            [(profile, some_of(containers)) for profile, containers in sites], *rest))
+        patch.setattr(
+            build,
+            "build",
+            lambda sites, *rest: real([(profile, some_of(containers)) for profile, containers in sites], *rest),
+        )
         patch.setenv("HOME", "/nonexistent")
         patch.setenv("SBATCH_ACCOUNT", "whoever_makes_them")
         assert cli.main(["docs", "-o", str(folder / "public"), "--catalogue", str(folder / "sites")]) == 0
@@ -77,11 +83,13 @@ def pages(tmp_path_factory):
 def shown(browser):
     """Return the containers that the table shows, the folded earlier ones, too: (site, module)."""
     browser.execute_script(
-        "document.querySelectorAll('.earlier[aria-expanded=false]:not([hidden])').forEach(one => one.click())")
+        "document.querySelectorAll('.earlier[aria-expanded=false]:not([hidden])').forEach(one => one.click())"
+    )
     rows = browser.execute_script(
         "return Array.from(document.querySelectorAll('#containers tbody tr'))."
         "filter(row => row.checkVisibility({visibilityProperty: true}))"
-        ".map(row => [row.dataset.site, row.dataset.module])")
+        ".map(row => [row.dataset.site, row.dataset.module])"
+    )
     return {tuple(row) for row in rows}
 
 
@@ -144,14 +152,24 @@ def test_one_typed_word_answers(browser, pages):
     open_index(browser, pages, "site=lumi")
     everything = shown(browser)
     assert everything == {("lumi", one.module) for one in lumi}
-    for text, wanted in {"vllm": "vllm", "torch 2.7": "torch==2.7.*", "torch==2.7.1": "torch==2.7.1",
-                         "rocm>=6.2": "rocm>=6.2", "pytorch-2.6": "pytorch==2.6.*", "transformers": "transformers",
-                         "flash-attention": "flash-attention", "python 3.10": "python==3.10"}.items():
+    for text, wanted in {
+        "vllm": "vllm",
+        "torch 2.7": "torch==2.7.*",
+        "torch==2.7.1": "torch==2.7.1",
+        "rocm>=6.2": "rocm>=6.2",
+        "pytorch-2.6": "pytorch==2.6.*",
+        "transformers": "transformers",
+        "flash-attention": "flash-attention",
+        "python 3.10": "python==3.10",
+    }.items():
         requirement = selection.parse_requirement(wanted)
         alias = selection.parse_requirement(wanted.replace("flash-attention", "flash-attn"))
         type_words(browser, text)
-        expected = {("lumi", one.module) for one in lumi if selection.has_keyword(one, requirement)
-                    or selection.satisfies(one, alias)}
+        expected = {
+            ("lumi", one.module)
+            for one in lumi
+            if selection.has_keyword(one, requirement) or selection.satisfies(one, alias)
+        }
         assert expected
         assert shown(browser) == expected, text
     # all of the words, those of descriptions too
@@ -166,7 +184,8 @@ def test_one_typed_word_answers(browser, pages):
     type_words(browser, "einops")
     assert browser.find_element(By.ID, "unknown").text == (
         "No container is known to have einops. The catalog lists only the main components. This adds a Python "
-        "package to a container: ebsif extend CONTAINER --add PACKAGE")
+        "package to a container: ebsif extend CONTAINER --add PACKAGE"
+    )
     browser.back()
     browser.back()
     WebDriverWait(browser, 300).until(lambda it: shown(it) == found)
@@ -215,14 +234,19 @@ def test_newest_first_by_software(browser, pages):
     assert list(groups) == [name for name in dict.fromkeys(one.name for one in newest) if name in current]
     assert len(groups) > 3
     dates = [row.find_element(By.CLASS_NAME, "date").text[:10] for row in groups["PyTorch"]]
-    first = [row.find_element(By.CLASS_NAME, "date").text[:10] for row in groups["PyTorch"]
-             if row.find_elements(By.XPATH, "self::*[not(preceding-sibling::tr)]")]
+    first = [
+        row.find_element(By.CLASS_NAME, "date").text[:10]
+        for row in groups["PyTorch"]
+        if row.find_elements(By.XPATH, "self::*[not(preceding-sibling::tr)]")
+    ]
     # H-01: in the order of `ebsif list`; earlier dates of a kind are folded
     ordered = iter([one.date for one in selection.newest_first(newest) if one.name == "PyTorch" and not one.archived])
     assert all(date.replace("-", "") in ordered for date in first) and len(first) < len(dates)
     texts = [" ".join(row.text.split()) for row in groups["PyTorch"]]
-    assert ("PyTorch 2.7.0 2025-05-27 torch 2.7.0 ROCm 6.2.4 Python 3.12 vLLM 0.8.5 flash-attention 2.7.3 module load"
-            in texts)
+    assert (
+        "PyTorch 2.7.0 2025-05-27 torch 2.7.0 ROCm 6.2.4 Python 3.12 vLLM 0.8.5 flash-attention 2.7.3 module load"
+        in texts
+    )
 
 
 @pytest.mark.nightly
@@ -231,14 +255,21 @@ def test_the_table_agrees_with_list(browser, pages):
     profiles = [site.read(name) for name in site.names()]
     containers = [one for profile in profiles for one in some_of(settings_containers(profile.name))]
     # local parts of versions (+rocm624) count as versions of their own in the table
-    conditions = {(name, version) for one in containers for name, version in selection.components_of(one).items()
-              if version[0].isdigit() and "+" not in version}
+    conditions = {
+        (name, version)
+        for one in containers
+        for name, version in selection.components_of(one).items()
+        if version[0].isdigit() and "+" not in version
+    }
     assert len(conditions) > 60
     open_index(browser, pages)
     for name, version in sorted(conditions):
         browser.execute_script("location.hash = arguments[0]", f"archived=yes&q={name}%3E%3D{version}")
-        WebDriverWait(browser, 300).until(lambda it, name=name, version=version: it.execute_script(
-            "return document.getElementById('words').value") == f"{name}>={version}")
+        WebDriverWait(browser, 300).until(
+            lambda it, name=name, version=version: (
+                it.execute_script("return document.getElementById('words').value") == f"{name}>={version}"
+            )
+        )
         try:
             wanted = selection.parse_requirement(f"{name}>={version}")
         except selection.CatalogueError:
@@ -254,11 +285,19 @@ def test_a_page_has_everything(browser, pages):
     browser.find_element(By.CSS_SELECTOR, "#containers tr:not([hidden]) a").click()
     text = browser.find_element(By.TAG_NAME, "main").text
     module = "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527"
-    for part in ("PyTorch 2.7.0 2025-05-27", module, "Support: best effort, by the LUMI User Support Team",
-                 "vllm\n0.8.5+rocm624", "eb PyTorch-2.7.0-rocm-6.2.4-python-3.12-singularity-20250527.eb",
-                 f"module load {module}", f"ebsif extend --site lumi {module} -r requirements.txt",
-                 "ebsif kernel install lab", f"ebsif job --site lumi {module} --nodes 2",
-                 "Since PyTorch 2.6.0 of 2025-04-10:", "transformers 4.51.1 → 4.52.3"):
+    for part in (
+        "PyTorch 2.7.0 2025-05-27",
+        module,
+        "Support: best effort, by the LUMI User Support Team",
+        "vllm\n0.8.5+rocm624",
+        "eb PyTorch-2.7.0-rocm-6.2.4-python-3.12-singularity-20250527.eb",
+        f"module load {module}",
+        f"ebsif extend --site lumi {module} -r requirements.txt",
+        "ebsif kernel install lab",
+        f"ebsif job --site lumi {module} --nodes 2",
+        "Since PyTorch 2.6.0 of 2025-04-10:",
+        "transformers 4.51.1 → 4.52.3",
+    ):
         assert part in text, part
     browser.find_element(By.XPATH, "//summary[.='Show the script']").click()
     text = browser.find_element(By.TAG_NAME, "main").text
@@ -310,8 +349,10 @@ def test_texts_are_no_markup(browser, pages):
         assert browser.title != "in"
         assert not browser.find_elements(By.CSS_SELECTOR, "#in, a[href^='javascript']")
         # and if one were, the browser would not run it
-        browser.execute_script("const one = document.createElement('script'); one.textContent = 'document.title = 1';"
-                               "document.body.append(one)")
+        browser.execute_script(
+            "const one = document.createElement('script'); one.textContent = 'document.title = 1';"
+            "document.body.append(one)"
+        )
         assert browser.title != "1"
         assert "Content Security Policy" in browser.get_log("browser")[-1]["message"]
         text = browser.find_element(By.TAG_NAME, "main").text

@@ -61,10 +61,21 @@ print(json.dumps({"version": list(sys.version_info[:3]), "prefix": sys.prefix, "
 """
 
 NOTEBOOK = {
-    "nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-    "cells": [{"id": "plot", "cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [],
-               "source": "import sys\nimport matplotlib.pyplot as plt\n\nplt.plot([n ** 2 for n in range(50)])\n"
-                         "plt.title(sys.prefix);"}]}
+    "nbformat": 4,
+    "nbformat_minor": 5,
+    "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    "cells": [
+        {
+            "id": "plot",
+            "cell_type": "code",
+            "metadata": {},
+            "execution_count": None,
+            "outputs": [],
+            "source": "import sys\nimport matplotlib.pyplot as plt\n\nplt.plot([n ** 2 for n in range(50)])\n"
+            "plt.title(sys.prefix);",
+        }
+    ],
+}
 
 # Runs a cell in a kernel, and ends it.
 CLIENT = """\
@@ -119,6 +130,7 @@ if __name__ == "__main__":
     sys.exit(child.exitcode)
 """
 
+
 class Place:
     """An installation with JupyterLab and debugpy in its user software, a directory; nothing has loaded its module."""
 
@@ -127,9 +139,22 @@ class Place:
         self.site = installed.copy(folder, installed.WRITABLE)
         self.module, self.root = installed.WRITABLE, self.site.prefix / "eb/software" / installed.WRITABLE
         packages = next(self.root.glob("user-software/venv/*/lib/python3*/site-packages"))
-        subprocess.run([os.environ["EBSIF_TEST_UV"], "pip", "install", "-q", "--target", packages, "--python-version",
-                        packages.parent.name.removeprefix("python"), "jupyterlab", "debugpy", "matplotlib"],
-                       check=True)
+        subprocess.run(
+            [
+                os.environ["EBSIF_TEST_UV"],
+                "pip",
+                "install",
+                "-q",
+                "--target",
+                packages,
+                "--python-version",
+                packages.parent.name.removeprefix("python"),
+                "jupyterlab",
+                "debugpy",
+                "matplotlib",
+            ],
+            check=True,
+        )
         # where pip in the container puts what isn't a module, and its Python
         venv = packages.parents[2]
         (packages / "share").rename(venv / "share")
@@ -139,20 +164,41 @@ class Place:
             (venv / "bin" / script.name).chmod(0o755)
         self.python = self.root / "interpreter/python"
         self.environment = {
-            "HOME": str(self.site.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8",
+            "HOME": str(self.site.home),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
             # the runtime takes the home directory from the account
-            **{name: str(self.site.home / name) for name in (
-                "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR")}}
+            **{
+                name: str(self.site.home / name)
+                for name in (
+                    "IPYTHONDIR",
+                    "JUPYTER_CONFIG_DIR",
+                    "JUPYTER_DATA_DIR",
+                    "JUPYTER_RUNTIME_DIR",
+                    "MPLCONFIGDIR",
+                )
+            },
+        }
 
         settings = venv / "share/jupyter/lab/settings"
         settings.mkdir()
-        (settings / "overrides.json").write_text(json.dumps({
-            "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}))
+        (settings / "overrides.json").write_text(
+            json.dumps(
+                {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+            )
+        )
 
     def run(self, *arguments, python=None, check=True, cwd=None, text=None, **environment):
         """Run the interpreter as an editor does; return the CompletedProcess."""
-        return subprocess.run([python or self.python, *arguments], env={**self.environment, **environment}, text=True,
-                              cwd=cwd or self.site.work, input=text or "", capture_output=True, check=check)
+        return subprocess.run(
+            [python or self.python, *arguments],
+            env={**self.environment, **environment},
+            text=True,
+            cwd=cwd or self.site.work,
+            input=text or "",
+            capture_output=True,
+            check=check,
+        )
 
     def documented(self, script):
         """Run commands of the documentation with this module; return what they print."""
@@ -161,8 +207,9 @@ class Place:
 
     def ebsif(self, *arguments, status=0, **environment):
         """Run ebsif; return what it printed."""
-        result = run_ebsif(arguments, self.site.work, {
-            **self.environment, "MODULEPATH": self.site.modules, **environment})
+        result = run_ebsif(
+            arguments, self.site.work, {**self.environment, "MODULEPATH": self.site.modules, **environment}
+        )
         assert result.returncode == status, result.stderr
         return result.stdout + result.stderr
 
@@ -193,11 +240,14 @@ def test_the_interpreter_is_called_by_its_path(place, tmp_path):
     version = "Python " + ".".join(map(str, wanted["version"]))
     assert place.run("--version").stdout == place.run("-V").stdout == version + "\n"
     # in the container, where editors' servers start it again, and where it may be the first one on PATH
-    again = place.run("-c", f"""
+    again = place.run(
+        "-c",
+        f"""
 import os, subprocess
 os.environ['PATH'] = '{place.python.parent}:' + os.environ['PATH']
 subprocess.run([{str(place.python)!r}, '-c', {QUESTION!r}], timeout=300)
-""")
+""",
+    )
     assert json.loads(again.stdout)["prefix"] == wanted["prefix"]
     assert place.run("-c", "raise SystemExit(7)", check=False).returncode == 7
 
@@ -212,8 +262,14 @@ def test_an_editor_by_ssh(place, ssh):
     def ask(*arguments):
         """Return what the interpreter prints in a session of SSH."""
         words = ["env", f"HOME={place.site.home}", str(place.python), *map(str, arguments)]
-        return subprocess.run([ssh.path / "ssh", "nid001001", shlex.join(words)], capture_output=True, text=True,
-                              check=True, stdin=subprocess.DEVNULL, cwd="/").stdout
+        return subprocess.run(
+            [ssh.path / "ssh", "nid001001", shlex.join(words)],
+            capture_output=True,
+            text=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            cwd="/",
+        ).stdout
 
     assert json.loads(ask(helper))["prefix"] == "/user-software/venv/pytorch"
     assert "debugpy" in [one["name"] for one in json.loads(ask("-m", "pip", "list", "--format=json"))]
@@ -221,8 +277,13 @@ def test_an_editor_by_ssh(place, ssh):
 
 def test_in_a_job_the_interpreter_is_no_rank(place):
     """J-04, J-10: in a job with several tasks Python is Python, and has the job's variables."""
-    printed = place.run("-c", "import os; print(os.environ.get('RANK'), os.environ['SLURM_NTASKS'])",
-                        EBSIF_PYTHON_RANKS="SLURM_NTASKS", SLURM_NTASKS="8", SLURM_PROCID="3").stdout
+    printed = place.run(
+        "-c",
+        "import os; print(os.environ.get('RANK'), os.environ['SLURM_NTASKS'])",
+        EBSIF_PYTHON_RANKS="SLURM_NTASKS",
+        SLURM_NTASKS="8",
+        SLURM_PROCID="3",
+    ).stdout
     assert printed == "None 8\n"
 
 
@@ -248,8 +309,10 @@ def test_a_file_that_is_the_interpreter(place, tmp_path):
     written = place.site.work / "bin/python"
     before = os.umask(0o077)
     try:
-        assert place.ebsif("interpreter", place.module, "--write", "bin/python") == \
-            f"{written}\nchoose this file as interpreter\n"
+        assert (
+            place.ebsif("interpreter", place.module, "--write", "bin/python")
+            == f"{written}\nchoose this file as interpreter\n"
+        )
     finally:
         os.umask(before)
     # only who can read a script can execute it
@@ -304,12 +367,19 @@ def test_a_kernel_of_an_editor(place):
     connection = place.site.home / "connection.json"
     names = [f"{name}_port" for name in ("shell", "iopub", "stdin", "control", "hb")]
     ports = dict(zip(names, free_ports(len(names))))
-    connection.write_text(json.dumps({**ports, "transport": "tcp", "ip": "127.0.0.1", "key": uuid.uuid4().hex,
-                                      "signature_scheme": "hmac-sha256"}))
+    connection.write_text(
+        json.dumps(
+            {**ports, "transport": "tcp", "ip": "127.0.0.1", "key": uuid.uuid4().hex, "signature_scheme": "hmac-sha256"}
+        )
+    )
 
     process = subprocess.Popen(
         [place.python, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", f"--f={connection}"],
-        start_new_session=True, env=place.environment, cwd=place.site.work, stdin=subprocess.DEVNULL)
+        start_new_session=True,
+        env=place.environment,
+        cwd=place.site.work,
+        stdin=subprocess.DEVNULL,
+    )
     try:
         # otherwise the client may find no kernel, and give up
         connect(ports["hb_port"]).close()
@@ -331,7 +401,11 @@ def test_debugging(place):
     names = {"5678": str(port), "train.py": str(program), "~/.local/bin/python-torch": f"{place.site.home}/python"}
     process = subprocess.Popen(
         [re.sub("|".join(names), lambda found: names[found[0]], word) for word in DEBUG.split()],
-        env=place.environment, cwd=place.site.work, stdin=subprocess.DEVNULL, start_new_session=True)
+        env=place.environment,
+        cwd=place.site.work,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         parent = Debugger(port, **attach, subProcess=True)
         parent.break_at(program, LINE)
@@ -359,10 +433,17 @@ def test_debugging_other_processes(place, way):
     shutil.copy(CONTAINER_FILES / "share/ebsif/wrapper", wrapper)
     start = {"interpreter": f"exec '{place.python}'", "wrapper": f"module load {place.module}; exec python"}[way]
     process = subprocess.Popen(
-        ["bash", "-c", f"{place.site.tool.init}\nexport MODULEPATH='{place.site.modules}'\n{start} -m debugpy --listen "
-                       f"127.0.0.1:{port} --wait-for-client '{program}'"],
-        env={**place.environment, **dict(place.site.tool.environment)}, cwd=place.site.work, stdin=subprocess.DEVNULL,
-        start_new_session=True)
+        [
+            "bash",
+            "-c",
+            f"{place.site.tool.init}\nexport MODULEPATH='{place.site.modules}'\n{start} -m debugpy --listen "
+            f"127.0.0.1:{port} --wait-for-client '{program}'",
+        ],
+        env={**place.environment, **dict(place.site.tool.environment)},
+        cwd=place.site.work,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         parent = Debugger(port, justMyCode=True, subProcess=True)
         parent.break_at(program, LINE)
@@ -389,8 +470,9 @@ def end(process):
     """End what a test has started; return what was left of it after its end, which takes some time (str)."""
     deadline = time.monotonic() + 300
     while True:
-        left = subprocess.run(["ps", "-o", "pid=,args=", "-s", str(process.pid)], capture_output=True, text=True,
-                              check=False).stdout
+        left = subprocess.run(
+            ["ps", "-o", "pid=,args=", "-s", str(process.pid)], capture_output=True, text=True, check=False
+        ).stdout
         if process.poll() is None or not left or time.monotonic() > deadline:
             break
         time.sleep(0.1)
@@ -428,14 +510,35 @@ class Browser:
 
         kernel = json.loads(self.post("/api/kernels"))["id"]
         connection = websocket.create_connection(
-            f"{self.base.replace('http', 'ws')}/api/kernels/{kernel}/channels", timeout=300,
-            cookie="; ".join(f"{one.name}={one.value}" for one in self.cookies))
-        header = {"msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "username": "", "session": "s",
-                  "date": "", "version": "5.3"}
-        connection.send(json.dumps({
-            "header": header, "parent_header": {}, "metadata": {}, "channel": "shell",
-            "content": {"code": code, "silent": False, "store_history": True, "user_expressions": {},
-                        "allow_stdin": False}}))
+            f"{self.base.replace('http', 'ws')}/api/kernels/{kernel}/channels",
+            timeout=300,
+            cookie="; ".join(f"{one.name}={one.value}" for one in self.cookies),
+        )
+        header = {
+            "msg_id": uuid.uuid4().hex,
+            "msg_type": "execute_request",
+            "username": "",
+            "session": "s",
+            "date": "",
+            "version": "5.3",
+        }
+        connection.send(
+            json.dumps(
+                {
+                    "header": header,
+                    "parent_header": {},
+                    "metadata": {},
+                    "channel": "shell",
+                    "content": {
+                        "code": code,
+                        "silent": False,
+                        "store_history": True,
+                        "user_expressions": {},
+                        "allow_stdin": False,
+                    },
+                }
+            )
+        )
         printed = ""
         while True:
             message = json.loads(connection.recv())
@@ -457,8 +560,15 @@ def plot_in_a_browser(browser, view, connection, picture):
     windows = set(browser.window_handles)
     browser.find_element("css selector", "button").click()
     # pages replace elements while they are looked at, and cover them
-    wait = WebDriverWait(browser, 300, ignored_exceptions=[
-        ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException])
+    wait = WebDriverWait(
+        browser,
+        300,
+        ignored_exceptions=[
+            ElementClickInterceptedException,
+            ElementNotInteractableException,
+            StaleElementReferenceException,
+        ],
+    )
     wait.until(lambda _: len(browser.window_handles) > len(windows))
     (new,) = set(browser.window_handles) - windows
     browser.switch_to.window(new)
@@ -498,14 +608,21 @@ def test_a_session_of_open_ondemand(place, browser):
     notebooks.mkdir()
     for path in folder.iterdir():
         target = session / path.name.removesuffix(".erb")
-        target.write_text(render(path, directory=str(notebooks), user_software="")
-                          if path.suffix == ".erb" else path.read_text())
+        target.write_text(
+            render(path, directory=str(notebooks), user_software="") if path.suffix == ".erb" else path.read_text()
+        )
         target.chmod(path.stat().st_mode)
     log = session / "output.log"
     with log.open("w") as output:
-        process = subprocess.Popen(["bash", "-c", JOB, "job", session], stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=output, start_new_session=True, umask=0o002,
-                                   env={**place.environment, "python": sys.executable})
+        process = subprocess.Popen(
+            ["bash", "-c", JOB, "job", session],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            umask=0o002,
+            env={**place.environment, "python": sys.executable},
+        )
     try:
         deadline = time.monotonic() + 300
         while not (session / "connection.yml").exists() or not (session / "connection.yml").read_text():

@@ -54,17 +54,23 @@ def entered(tmp_path_factory, base_image):
     image = site.sources / "example.sif"
     image.symlink_to(base_image)
     binds = []
-    for name, text, target in (("oci", ENTRY_POINT, "/opt/oci-entrypoint.sh"),
-                               ("run", RUNSCRIPT, "/.singularity.d/runscript")):
+    for name, text, target in (
+        ("oci", ENTRY_POINT, "/opt/oci-entrypoint.sh"),
+        ("run", RUNSCRIPT, "/.singularity.d/runscript"),
+    ):
         path = site.prefix / f"{name}.sh"
         path.write_text(text)
         path.chmod(0o755)
         binds.append(f"{path}:{target}")
-    text = (f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\nbinds = {binds!r}\n"
-            "init = 'conda-injected'\nconda_env = 'pytorch'\ngpu = 'rocm'\ngpu_visibility = 'all'\n"
-            "wrappers = ['python', 'printf']\nscript_names = {'bin/my-exec': 'bin/container-exec'}\n")
-    paths = [site.easyconfig(text + f"entry_point = '{point}'\n", suffix=suffix) for suffix, point in (
-        ("-oci", "/opt/oci-entrypoint.sh"), ("-run", "/.singularity.d/runscript"))]
+    text = (
+        f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\nbinds = {binds!r}\n"
+        "init = 'conda-injected'\nconda_env = 'pytorch'\ngpu = 'rocm'\ngpu_visibility = 'all'\n"
+        "wrappers = ['python', 'printf']\nscript_names = {'bin/my-exec': 'bin/container-exec'}\n"
+    )
+    paths = [
+        site.easyconfig(text + f"entry_point = '{point}'\n", suffix=suffix)
+        for suffix, point in (("-oci", "/opt/oci-entrypoint.sh"), ("-run", "/.singularity.d/runscript"))
+    ]
     for path in paths:
         path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
     site.eb(*paths)
@@ -77,8 +83,10 @@ def shown(site, suffix, script, **environment):
     module = f"Example/1.0{suffix}"
     prelude = f"read -r -a command < <(ebsif interpreter --command {module})\nmodule load {module} || exit 99\n"
     output = site.bash(prelude + script, **environment).stdout
-    return [found for _, found in sorted(map(json.loads, re.findall(r"^\[.*\]$", output, re.MULTILINE)),
-                                         key=lambda one: one[0])]
+    return [
+        found
+        for _, found in sorted(map(json.loads, re.findall(r"^\[.*\]$", output, re.MULTILINE)), key=lambda one: one[0])
+    ]
 
 
 @pytest.mark.parametrize("suffix", ["-oci", "-run"])
@@ -88,8 +96,9 @@ def test_every_way_has_the_entry_points_variables(entered, suffix):
     wanted = {"FI_HMEM_DISABLE_P2P": "1", "ROCR_VISIBLE_DEVICES": "5"}
     found = shown(entered, suffix, "\n".join(WAYS.values()), **rank)
     # a single rank is the only one of its node
-    assert dict(zip(WAYS, found)) == {way: dict(wanted, LOCAL_RANK="0") if "distributed" in way else wanted
-                                      for way in WAYS}
+    assert dict(zip(WAYS, found)) == {
+        way: dict(wanted, LOCAL_RANK="0") if "distributed" in way else wanted for way in WAYS
+    }
     # exec can't know more
     assert shown(entered, suffix, "singularity exec $SIF python show.py", **rank) == [{}]
 
@@ -107,9 +116,11 @@ def test_ranks_have_one_device_or_a_local_rank(entered, cluster):
     assert ranks(run, **chosen) == [{**p2p, "ROCR_VISIBLE_DEVICES": "0"}, {**p2p, "ROCR_VISIBLE_DEVICES": "1"}]
     # HIP counts the devices that ROCR leaves, from 0
     assert ranks(run, **chosen, MAP_HIP_TO_ROCR_VISIBLE_DEVICES="1") == [
-        {**p2p, "ROCR_VISIBLE_DEVICES": str(rank), "HIP_VISIBLE_DEVICES": "0"} for rank in range(2)]
+        {**p2p, "ROCR_VISIBLE_DEVICES": str(rank), "HIP_VISIBLE_DEVICES": "0"} for rank in range(2)
+    ]
     assert ranks("srun -N1 -n2 python show.py", **chosen) == ranks(
-        "srun -N1 -n2 singularity run $SIF python show.py", **chosen)
+        "srun -N1 -n2 singularity run $SIF python show.py", **chosen
+    )
     assert ranks("srun -N2 -n2 python show.py", **chosen) == [{"ROCR_VISIBLE_DEVICES": "0"}] * 2
 
 
@@ -128,10 +139,18 @@ def test_exec_has_the_variables_that_do_not_depend_on_the_job(entered, suffix):
 def test_arguments_pass_through_the_entry_point(entered):
     """lumi B11, S002-24: arguments are unchanged, and so is the environment after unloading."""
     arguments = ["a  b", "$HOME `id`", "'\"\\", ""]
-    script = "module load Example/1.0-oci; set -- \"$@\"; printf '[%s]' \"$@\"; module unload Example; env"
+    script = 'module load Example/1.0-oci; set -- "$@"; printf \'[%s]\' "$@"; module unload Example; env'
     result = entered.run(
-        ["bash", "--noprofile", "--norc", "-c", f"{entered.tool.init}\nmodule use {entered.modules}\nenable -n printf\n"
-         + script, "bash", *arguments])
+        [
+            "bash",
+            "--noprofile",
+            "--norc",
+            "-c",
+            f"{entered.tool.init}\nmodule use {entered.modules}\nenable -n printf\n" + script,
+            "bash",
+            *arguments,
+        ]
+    )
     assert result.stdout.startswith("".join(f"[{argument}]" for argument in arguments))
     assert "ENTRY_POINT" not in result.stdout
 
@@ -144,8 +163,8 @@ def test_an_entry_point_that_changes_arguments_is_refused(site, line):
     path.chmod(0o755)
     easyconfig = site.easyconfig(
         f"sources = ['example.sif']\nbinds = ['{path}:/opt/oci-entrypoint.sh']\ninit = 'conda-injected'\n"
-        "conda_env = 'pytorch'\nentry_point = '/opt/oci-entrypoint.sh'\n")
+        "conda_env = 'pytorch'\nentry_point = '/opt/oci-entrypoint.sh'\n"
+    )
     result = site.eb(easyconfig, check=False)
     assert result.returncode != 0
-    assert "does not run a given program with the same arguments" in " ".join(
-        (result.stdout + result.stderr).split())
+    assert "does not run a given program with the same arguments" in " ".join((result.stdout + result.stderr).split())

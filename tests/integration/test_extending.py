@@ -44,8 +44,17 @@ def place(site, wheels, tmp_path):
 
     def extend(*arguments, status=0, packages=wheels):
         name = [] if "--name" in arguments else ["--name", "mine"]
-        command = ["ebsif", "extend", "Base/1.0", "--catalogue", tmp_path / "sites", *name, "--date", "20260101",
-                   *arguments]
+        command = [
+            "ebsif",
+            "extend",
+            "Base/1.0",
+            "--catalogue",
+            tmp_path / "sites",
+            *name,
+            "--date",
+            "20260101",
+            *arguments,
+        ]
         result = site.run(command, check=False, **wheel_settings(packages))
         assert result.returncode == status, result.stdout + result.stderr
         return result
@@ -72,9 +81,12 @@ def test_what_can_not_be_imported(place, site, tmp_path):
         r"`import torchvision` and `import tower` fail \(RuntimeError: operator vision::nms does not exist\): "
         r"torchvision 0\.28 was built for another torch than the one here, 2\.13\.0\+cpu\. Take the build for it:\n"
         r"    (ebsif extend Base/1\.0 .*--name mine .*-r bad\.txt --check --add '--extra-index-url "
-        r"https://download\.pytorch\.org/whl/cpu' torchvision==0\.28\+cpu -- .*)\n")
-    fresh = ("`import fresh` fails (AttributeError: module 'os' has no attribute 'nothing'). Ask for another version "
-             "of fresh, or leave it out.")
+        r"https://download\.pytorch\.org/whl/cpu' torchvision==0\.28\+cpu -- .*)\n"
+    )
+    fresh = (
+        "`import fresh` fails (AttributeError: module 'os' has no attribute 'nothing'). Ask for another version "
+        "of fresh, or leave it out."
+    )
     assert f"no: {MODULE} can't be installed: Stage 'requirements': " in result.stdout
     (way,) = vision.finditer(result.stdout)
     assert fresh in result.stdout
@@ -106,29 +118,35 @@ def test_builds_against_the_image(place, site, wheels, tmp_path):
     make_sdist(own, "kernels", needs="numpy")
     make_wheel(own, "board", module_text="def main(): print('in', __file__)\n", scripts={"board": "board:main"})
     make_native_sdist(own, "native", "x86_64-linux-gnu-g++")
-    post = "python -c 'import kernels' && echo \"$VIRTUAL_ENV\" >\"/user-software/a b\""
+    post = 'python -c \'import kernels\' && echo "$VIRTUAL_ENV" >"/user-software/a b"'
     more = ("--", *site.eb_options)
     said = place("--add", "kernels", "native", "--no-build-isolation", "--check", *more, status=1, packages=own).stdout
-    assert re.search(r"^no: \S+ can't be installed: pip failed in stage 'requirements' \(while processing native\S*\): "
-                     r"a build needs the compiler x86_64-linux-gnu-g\+\+, which the container doesn't have\. Use a "
-                     r"wheel of the package, or an image that has the compiler; or, if the image has apt, add it:\n    "
-                     r"ebsif extend Base/1\.0 .* --check --apt g\+\+ -- ", said, re.MULTILINE)
+    assert re.search(
+        r"^no: \S+ can't be installed: pip failed in stage 'requirements' \(while processing native\S*\): "
+        r"a build needs the compiler x86_64-linux-gnu-g\+\+, which the container doesn't have\. Use a "
+        r"wheel of the package, or an image that has the compiler; or, if the image has apt, add it:\n    "
+        r"ebsif extend Base/1\.0 .* --check --apt g\+\+ -- ",
+        said,
+        re.MULTILINE,
+    )
     check = "test -s '/user-software/a b'"
-    said = place("--add", "kernels", "board", "--post", post, "--verify", check, *more,
-                 packages=own).stderr
+    said = place("--add", "kernels", "board", "--post", post, "--verify", check, *more, packages=own).stderr
     assert re.search(r"^  installing packages +\d+ s  kernels\S* built without isolation", said, re.MULTILINE)
     root = site.prefix / "eb/software" / MODULE
     record = json.loads((root / "share/ebsif/lock.json").read_text())
     assert record["stages"] == [
-        {"name": "requirements", "requirements": "kernels\nboard\n", "post": [post], "verify": [check]}]
+        {"name": "requirements", "requirements": "kernels\nboard\n", "post": [post], "verify": [check]}
+    ]
     # V-06
     assert site.bash(f"module load {MODULE}; board").stdout.startswith("in /user-software/venv/base/lib")
     # what a build lacks, and what its message advises
     make_sdist(own, "late", needs="board")
     said = place("--add", "late", "--name", "late", "--check", *more, status=1, packages=own).stdout
     assert "in an extension of its own, and this extension on top. Then it is built without isolation" in said
-    said = site.run(["ebsif", "extend", root, "--catalogue", tmp_path / "sites", "--name", "top", "--add", "late",
-                     *more], **wheel_settings(own)).stderr
+    said = site.run(
+        ["ebsif", "extend", root, "--catalogue", tmp_path / "sites", "--name", "top", "--add", "late", *more],
+        **wheel_settings(own),
+    ).stderr
     assert re.search(r"^  installing packages +\d+ s  .*late\S* built without isolation", said, re.MULTILINE)
 
 
@@ -172,8 +190,7 @@ def test_checking_before_installing(place, site, wheels, base_image):
     more = ("--", *site.eb_options)
     result = place("-r", "requirements.txt", "--check", "--image", base_image, *more)
     lines = result.stdout.splitlines()
-    assert [re.sub(r" {2,}", "|", line) for line in lines[:2]] == [
-        "+ greeting 1.0|asked for", "+ hello 1.0|dependency"]
+    assert [re.sub(r" {2,}", "|", line) for line in lines[:2]] == ["+ greeting 1.0|asked for", "+ hello 1.0|dependency"]
     assert re.fullmatch(r"= numpy 2\.\S+ +in the image", lines[2])
     assert lines[3].startswith(f"yes: {MODULE} can be installed: 2 packages")
     make_wheel(wheels, "numpy", "1.0")
@@ -184,9 +201,12 @@ def test_checking_before_installing(place, site, wheels, base_image):
         said = result.stdout
     finally:
         (wheels / "numpy-1.0-py3-none-any.whl").unlink()
-    assert re.match(rf"no: {MODULE} can't be installed: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the "
-                    r"image \(compiled\) can't be replaced, but: you ask for numpy<2\. (?s:.*)'allow_replace': "
-                    r"\['numpy'\](?s:.*)\n    ebsif extend .* --replace numpy==\S+ --force", said)
+    assert re.match(
+        rf"no: {MODULE} can't be installed: pip failed in stage 'requirements'.*: numpy==2\.\S+ of the "
+        r"image \(compiled\) can't be replaced, but: you ask for numpy<2\. (?s:.*)'allow_replace': "
+        r"\['numpy'\](?s:.*)\n    ebsif extend .* --replace numpy==\S+ --force",
+        said,
+    )
     assert not list(site.work.glob("*.eb"))
     (site.sources / "example.sif").unlink()
     error = place("-r", "requirements.txt", "--check", *more, status=3).stderr
@@ -206,19 +226,44 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
     stages = [
         {"name": "block", "requirements": "first\n", "no_deps": True, "find_links": [str(own)]},
         {"name": "checks", "verify": [["python", "-c", "import first"]]},
-        {"name": "last", "requirements": f"last @ file://{str(own).replace(' ', '%20')}/last-2.0-py3-none-any.whl\n"
-         "numpy==1.0\nbuilt\nscipy-is-none; python_version < '3'\n", "options": ["--find-links", str(own)],
-         "find_links": [str(own)], "env": {"PIP_NO_DEPS": "1"}, "allow_replace": ["numpy"], "post": ["true"]}]
+        {
+            "name": "last",
+            "requirements": f"last @ file://{str(own).replace(' ', '%20')}/last-2.0-py3-none-any.whl\n"
+            "numpy==1.0\nbuilt\nscipy-is-none; python_version < '3'\n",
+            "options": ["--find-links", str(own)],
+            "find_links": [str(own)],
+            "env": {"PIP_NO_DEPS": "1"},
+            "allow_replace": ["numpy"],
+            "post": ["true"],
+        },
+    ]
     site.easyconfig(f"sources = ['example.sif']\nrequirements = {stages}\n", name="Base", suffix="-mine-20260101")
     # if a module is installed, its image is used
     (site.prefix / "eb/software/Base/1.0").mkdir(parents=True)
     (site.sources / "example.sif").rename(site.prefix / "eb/software/Base/1.0/example.sif")
-    result = site.run(["ebsif", "upgrade", site.prefix / "Base-1.0-mine-20260101.eb", "Base/1.0", "--check",
-                       "--catalogue", tmp_path / "sites", "--", *site.eb_options], PIP_NO_INDEX="1", check=False)
+    result = site.run(
+        [
+            "ebsif",
+            "upgrade",
+            site.prefix / "Base-1.0-mine-20260101.eb",
+            "Base/1.0",
+            "--check",
+            "--catalogue",
+            tmp_path / "sites",
+            "--",
+            *site.eb_options,
+        ],
+        PIP_NO_INDEX="1",
+        check=False,
+    )
     assert result.returncode == 0, result.stderr
     *packages, verdict = result.stdout.splitlines()
     assert sorted(line.split("  ")[0] for line in packages) == [
-        "+ built 1.0", "+ first 1.0", "+ last 2.0", "+ numpy 1.0"], result.stdout + result.stderr
+        "+ built 1.0",
+        "+ first 1.0",
+        "+ last 2.0",
+        "+ numpy 1.0",
+    ], result.stdout + result.stderr
     assert verdict.startswith("yes: Base/1.0-20250101-mine-")
 
 
@@ -236,28 +281,45 @@ def test_a_lock_of_the_real_uv(tmp_path, monkeypatch):
         'dependencies = ["direct", "torch", "kept", "member"]\n[tool.uv.workspace]\nmembers = ["member"]\n'
         '[tool.uv.sources]\nkept = { path = "own/kept-1.0-py3-none-any.whl" }\nmember = { workspace = true }\n'
         '[project.optional-dependencies]\ntrain = ["trainer"]\n[dependency-groups]\ndev = ["cuda"]\n'
-        '[[tool.uv.index]]\nurl = "./wheels"\nformat = "flat"\ndefault = true\n')
+        '[[tool.uv.index]]\nurl = "./wheels"\nformat = "flat"\ndefault = true\n'
+    )
     subprocess.run(["uv", "lock", "--offline", "--quiet", "--project", tmp_path], check=True)
     wanted = requirements.read(tmp_path / "uv.lock", Image("3.11", {"torch": "1.0+rocm"}), ["train"])
     assert wanted.lines[0] == f"--find-links {tmp_path}/wheels"
-    assert wanted.impossible == [f"{tmp_path}/uv.lock: member is not installed: it is the directory member: build a "
-                                 "wheel of it"]
+    assert wanted.impossible == [
+        f"{tmp_path}/uv.lock: member is not installed: it is the directory member: build a wheel of it"
+    ]
     assert [line.split(" --hash=sha256:")[0] for line in wanted.lines[1:]] == [
-        "direct==1.0", "indirect==1.0", f"kept @ file://{tmp_path}/own/kept-1.0-py3-none-any.whl", "torch==1.0",
-        "trainer==1.0"]
+        "direct==1.0",
+        "indirect==1.0",
+        f"kept @ file://{tmp_path}/own/kept-1.0-py3-none-any.whl",
+        "torch==1.0",
+        "trainer==1.0",
+    ]
     with pytest.raises(requirements.RequirementsError, match="uv.lock can't be read by uv: .*nope"):
         requirements.read(tmp_path / "uv.lock", extras=["nope"])
 
 
-@pytest.mark.parametrize(("arguments", "status", "expected"), [
-    (["-r", "none.txt"], 3, "the file none.txt does not exist"),
-    (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b': use only letters, digits, _ and ."),
-    ([], 2, "one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is required"),
-    (["-r", "requirements.txt", "--force"], 2, "--force is for --replace; to install a module again: --rebuild"),
-    (["--wheelhouse", "wheels", "--check"], 2, "--wheelhouse collects the wheels of an easyconfig as it is: leave out"),
-    (["-r", "requirements.txt", "--remove", "a"], 2, "--remove can't be combined with -r or --from-venv, which name"),
-    (["--from-lock", "lock.json", "--add", "a"], 2, "--from-lock repeats an installation exactly: leave out --add"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "status", "expected"),
+    [
+        (["-r", "none.txt"], 3, "the file none.txt does not exist"),
+        (["-r", "requirements.txt", "--name", "a/b"], 3, "'a/b': use only letters, digits, _ and ."),
+        ([], 2, "one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is required"),
+        (["-r", "requirements.txt", "--force"], 2, "--force is for --replace; to install a module again: --rebuild"),
+        (
+            ["--wheelhouse", "wheels", "--check"],
+            2,
+            "--wheelhouse collects the wheels of an easyconfig as it is: leave out",
+        ),
+        (
+            ["-r", "requirements.txt", "--remove", "a"],
+            2,
+            "--remove can't be combined with -r or --from-venv, which name",
+        ),
+        (["--from-lock", "lock.json", "--add", "a"], 2, "--from-lock repeats an installation exactly: leave out --add"),
+    ],
+)
 def test_errors_name_cause_and_remedy(place, arguments, status, expected):
     """Errors name the problem and the remedy; nothing is written."""
     assert expected in place(*arguments, status=status).stderr
@@ -265,8 +327,17 @@ def test_errors_name_cause_and_remedy(place, arguments, status, expected):
 
 def test_a_container_that_can_not_be_extended(place, site, tmp_path):
     """Images without Python can't have additional packages."""
-    command = [Path(sys.prefix) / "bin/ebsif", "extend", "Base/2.0", "--catalogue", tmp_path / "sites", "--name", "x",
-               "-r", site.work / "requirements.txt"]
+    command = [
+        Path(sys.prefix) / "bin/ebsif",
+        "extend",
+        "Base/2.0",
+        "--catalogue",
+        tmp_path / "sites",
+        "--name",
+        "x",
+        "-r",
+        site.work / "requirements.txt",
+    ]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 3
     assert "Base/2.0-none can't be extended: it has no user software" in result.stderr

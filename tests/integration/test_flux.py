@@ -81,8 +81,10 @@ shift 2
 exec apptainer exec --bind "$RUNSCRIPTS:/runscripts,$RUNSCRIPTS/../module.conf:/share/ebsif/module.conf" "$IMAGE" \\
     "/runscripts/$@"
 """
-SHOW = "import os; print(*(os.environ.get(name, '-') for name in (" \
+SHOW = (
+    "import os; print(*(os.environ.get(name, '-') for name in ("
     "'RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT')))\n"
+)
 
 
 @pytest.fixture
@@ -92,8 +94,13 @@ def job(tmp_path):
     (tmp_path / "sites/mine/site.yaml").write_text(SITE)
 
     def run(*arguments, check=True):
-        result = subprocess.run([EBSIF, "job", "--site", "mine", "--catalogue", tmp_path / "sites", *arguments],
-                                capture_output=True, text=True, check=check, env={**os.environ, "EBSIF_QUIET": "1"})
+        result = subprocess.run(
+            [EBSIF, "job", "--site", "mine", "--catalogue", tmp_path / "sites", *arguments],
+            capture_output=True,
+            text=True,
+            check=check,
+            env={**os.environ, "EBSIF_QUIET": "1"},
+        )
         return result.stdout or result.stderr
 
     return run
@@ -104,9 +111,20 @@ def test_the_scripts(job):
     text = job("M/1", "--nodes", "2", "--account", "bank", "--", "train.py")
     # flux batch reads directives up to the first other line (RFC 36)
     (block,) = re.findall(r"(?:^#flux: .*\n)+", text, re.MULTILINE)
-    assert block.split("\n")[:-1] == [f"#flux: --{option}" for option in (
-        "job-name=train", "bank=bank", "queue=pbatch", "nodes=2", "nslots=2", "cores-per-slot=6", "gpus-per-slot=2",
-        "time-limit=93784s", "output=train-{{id}}.out")]
+    assert block.split("\n")[:-1] == [
+        f"#flux: --{option}"
+        for option in (
+            "job-name=train",
+            "bank=bank",
+            "queue=pbatch",
+            "nodes=2",
+            "nslots=2",
+            "cores-per-slot=6",
+            "gpus-per-slot=2",
+            "time-limit=93784s",
+            "output=train-{{id}}.out",
+        )
+    ]
     assert "flux run --nodes=2 --tasks-per-node=2 --exclusive -o exit-timeout=none -o cpu-affinity=per-task" in text
     # else the ranks would see the GPUs that the job has on its first node
     assert "gpu-affinity=off" not in text
@@ -134,13 +152,29 @@ def run(tmp_path, base_image):
         (tmp_path / name).chmod(0o755)
     for path in scripts.iterdir():
         path.chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "RUNSCRIPTS": str(scripts),
-                   "IMAGE": str(base_image), "SIF": "x", "FLUX_ENCLOSING_ID": "ƒXYZ", "SLURM_JOB_ID": "1",
-                   "SLURM_STEP_ID": "1", "SLURM_PROCID": "3", "BASH_FUNC_module%%": "() { :; }"}
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "RUNSCRIPTS": str(scripts),
+        "IMAGE": str(base_image),
+        "SIF": "x",
+        "FLUX_ENCLOSING_ID": "ƒXYZ",
+        "SLURM_JOB_ID": "1",
+        "SLURM_STEP_ID": "1",
+        "SLURM_PROCID": "3",
+        "BASH_FUNC_module%%": "() { :; }",
+    }
 
     def run(script, **more):
-        return subprocess.run(["bash", "-c", script], env={**environment, **more}, cwd=tmp_path, capture_output=True,
-                              text=True, check=False, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            ["bash", "-c", script],
+            env={**environment, **more},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
 
     return run
 
@@ -152,15 +186,25 @@ def test_the_ranks(job, run, tmp_path):
     result = run(text)
     assert result.returncode == 0, result.stderr
     ranks = [line.split() for line in result.stdout.splitlines()]
-    assert [rank[:5] for rank in ranks] == [
-        [str(rank), "4", str(rank % 2), "2", "node3"] for rank in range(4)]
+    assert [rank[:5] for rank in ranks] == [[str(rank), "4", str(rank % 2), "2", "node3"] for rank in range(4)]
     assert len({rank[5] for rank in ranks}) == 1
     # unevenly filled nodes, without the variables of the batch script
-    uneven = run("singularity exec x conda-python-distributed show.py", FLUX_TASK_RANK="0", FLUX_JOB_SIZE="3",
-                 FLUX_JOB_NNODES="2", FLUX_TASK_LOCAL_ID="0")
+    uneven = run(
+        "singularity exec x conda-python-distributed show.py",
+        FLUX_TASK_RANK="0",
+        FLUX_JOB_SIZE="3",
+        FLUX_JOB_NNODES="2",
+        FLUX_TASK_LOCAL_ID="0",
+    )
     assert "3 tasks on 2 nodes: start the same number on each" in uneven.stderr
-    lost = run("singularity exec x conda-python-distributed show.py", FLUX_TASK_RANK="0", FLUX_JOB_SIZE="2",
-               FLUX_JOB_NNODES="2", FLUX_TASK_LOCAL_ID="0", FLUX_JOB_ID="fA")
+    lost = run(
+        "singularity exec x conda-python-distributed show.py",
+        FLUX_TASK_RANK="0",
+        FLUX_JOB_SIZE="2",
+        FLUX_JOB_NNODES="2",
+        FLUX_TASK_LOCAL_ID="0",
+        FLUX_JOB_ID="fA",
+    )
     assert "Flux does not tell its tasks the nodes: set MASTER_ADDR in the batch script" in lost.stderr
 
 

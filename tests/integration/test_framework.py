@@ -18,7 +18,7 @@ from support import EASYBLOCKS
 OLDEST = "5.1.0"  # as in setup.cfg
 NEWEST = version("easybuild-framework")
 
-PROBE = '''
+PROBE = """
 import json, os, re
 from easybuild.easyblocks import generic
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
@@ -165,7 +165,7 @@ class Probe(Reinstall, EasyBlock):
         finally:
             with open(os.environ['PROBE_SEEN'], 'w') as file:
                 json.dump(SEEN, file)
-'''
+"""
 
 HOOKS = """
 def pre_prepare_hook(self):
@@ -202,16 +202,35 @@ def run_eb(framework, work, *arguments, **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "EASYBUILD"))}
     environment |= {"PYTHONPATH": str(framework), "HOME": str(work), **variables}
     return subprocess.run(
-        [sys._base_executable, "-m", "easybuild.main", *arguments, f"--prefix={work}/eb", "--modules-tool=Lmod",
-         "--module-syntax=Lua", "--output-style=basic", "--allow-use-as-root-and-accept-consequences"],
-        env=environment, cwd=work, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        [
+            sys._base_executable,
+            "-m",
+            "easybuild.main",
+            *arguments,
+            f"--prefix={work}/eb",
+            "--modules-tool=Lmod",
+            "--module-syntax=Lua",
+            "--output-style=basic",
+            "--allow-use-as-root-and-accept-consequences",
+        ],
+        env=environment,
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def test_used_parts_of_the_framework(framework, tmp_path):
     """C-02, easybuild, Overrides of the framework: a new installation replaces the earlier one as intended."""
     (framework / "easybuild/easyblocks/generic/probe.py").write_text(PROBE)
-    for name, text in (("Example-1.0.eb", EASYCONFIG), ("hooks.py", f"import os\n{HOOKS}"), ("probe.txt", "5\n"),
-                       ("lock.json", "{}")):
+    for name, text in (
+        ("Example-1.0.eb", EASYCONFIG),
+        ("hooks.py", f"import os\n{HOOKS}"),
+        ("probe.txt", "5\n"),
+        ("lock.json", "{}"),
+    ):
         (tmp_path / name).write_text(text)
     root, modules = tmp_path / "eb/software/Example/1.0", tmp_path / "eb/modules/all"
     (root / "share/ebsif").mkdir(parents=True)
@@ -225,28 +244,58 @@ def test_used_parts_of_the_framework(framework, tmp_path):
     exits = set(re.findall(r"EasyBuildExit\.([A-Z_]+)", sources))
     assert "EASYCONFIG_ERROR" in exits
     result = run_eb(
-        framework, tmp_path, "Example-1.0.eb", "--rebuild", "--hooks=hooks.py", f"--sourcepath={tmp_path}",
-        PROBE_VARIABLE="1", PROBE_OTHER="1", PROBE_SECRET="secret", PROBE_SEEN=str(seen), PROBE_EXITS=" ".join(exits))
+        framework,
+        tmp_path,
+        "Example-1.0.eb",
+        "--rebuild",
+        "--hooks=hooks.py",
+        f"--sourcepath={tmp_path}",
+        PROBE_VARIABLE="1",
+        PROBE_OTHER="1",
+        PROBE_SECRET="secret",
+        PROBE_SEEN=str(seen),
+        PROBE_EXITS=" ".join(exits),
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     assert json.loads(seen.read_text()) == {
         # as parsed, and as written
-        "list of directories": True, "exit codes": True, "exit code": "a b",
-        "sources": [str(tmp_path), "e"], "hook after templates": True, "cores": True, "group": None,
+        "list of directories": True,
+        "exit codes": True,
+        "exit code": "a b",
+        "sources": [str(tmp_path), "e"],
+        "hook after templates": True,
+        "cores": True,
+        "group": None,
         "modulerc": [".modulerc.lua", 'module_version("Example/1.0", "new")'],
-        "comment": True, "values": "https://example.org", "unresolved": "In %(installdir)s",
-        "source": ["checksum", "cmd", "finalpath", "name", "path"], "patch": "lock.json",
+        "comment": True,
+        "values": "https://example.org",
+        "unresolved": "In %(installdir)s",
+        "source": ["checksum", "cmd", "finalpath", "name", "path"],
+        "patch": "lock.json",
         "checksum": "f0b5c2c2211c8d67ed15e75e656c7862d086e9245420892a7de62cd9ec582a06",
-        "filters": [None, "^PROBE_SECRET$", None], "taken": [str(tmp_path / "probe.txt")],
-        "parsed": ["1.0", "none"], "names": ["Example", "1.0", "Example/1.0", ""], "needs": [],
+        "filters": [None, "^PROBE_SECRET$", None],
+        "taken": [str(tmp_path / "probe.txt")],
+        "parsed": ["1.0", "none"],
+        "names": ["Example", "1.0", "Example/1.0", ""],
+        "needs": [],
         # found in a directory that was added, or not; by a SHA256 that is known; without a file of the environment
-        "images": [f"{tmp_path}/images/x.sif", None], "checksums": ["f0b5", True, False],
-        "download": f"{tmp_path}/z", "environment": [0, True, None],
+        "images": [f"{tmp_path}/images/x.sif", None],
+        "checksums": ["f0b5", True, False],
+        "download": f"{tmp_path}/z",
+        "environment": [0, True, None],
         # make_installdir, templates, remove_module_file
-        "installdir": f"{root}.replace", "template": f"In {root}.replace", "earlier module": True,
+        "installdir": f"{root}.replace",
+        "template": f"In {root}.replace",
+        "earlier module": True,
         "module": [str(modules / "Example/1.0.lua"), str(modules), str(root)],
-        "places": [f"{tmp_path}/eb/software", f"{tmp_path}/eb/modules", "FileRepository",
-                   f"{tmp_path}/eb/ebfiles_repo"],
-        "rpath": True, "path": str(modules),
+        "places": [
+            f"{tmp_path}/eb/software",
+            f"{tmp_path}/eb/modules",
+            "FileRepository",
+            f"{tmp_path}/eb/ebfiles_repo",
+        ],
+        "rpath": True,
+        "path": str(modules),
     }
     written = [line for line in (tmp_path / "seen.hook").read_text().splitlines() if line.startswith(str(modules))]
     assert written == [f"{modules}/Example/1.0.lua in {root}"]

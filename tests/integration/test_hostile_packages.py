@@ -10,14 +10,23 @@ from parts import example_site, wheel_settings
 from support import make_wheel
 
 IMAGE_PACKAGES = "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages"
-TEXT = "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n" \
+TEXT = (
+    "sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'pytorch'\n"
     "requirements = ['nicepkg']\nlisted_packages = 'all'\n"
+)
 
 
 def codes(mark):
     """Return names of packages that run a command in a module file in Lua or Tcl, or end a string there."""
-    return [f'nice"); os.execute([[touch {mark}]]) --', f"nice[exec touch {mark}]", "nice]==]", 'nice"', "nice\n x",
-            f"nice]]; os.execute('touch {mark}') --", f"nice$(touch {mark})"]
+    return [
+        f'nice"); os.execute([[touch {mark}]]) --',
+        f"nice[exec touch {mark}]",
+        "nice]==]",
+        'nice"',
+        "nice\n x",
+        f"nice]]; os.execute('touch {mark}') --",
+        f"nice$(touch {mark})",
+    ]
 
 
 @pytest.mark.parametrize("tool", ["Lmod-Lua", "Lmod-Tcl"])
@@ -30,15 +39,18 @@ def test_names_of_packages_that_are_code(tmp_path, base_image, tool):
     wheels.mkdir()
     more, binds = {}, [str(wheels)]
     for number, code in enumerate(codes(mark)):
-        for field, text in (("Name", f"Name: {code}\nVersion: 1.0\n"),
-                            ("Version", f"Name: odd{number}\nVersion: {code}\n")):
+        for field, text in (
+            ("Name", f"Name: {code}\nVersion: 1.0\n"),
+            ("Version", f"Name: odd{number}\nVersion: {code}\n"),
+        ):
             folder = evil / f"evil{number}{field}-1.0.dist-info"
             folder.mkdir(parents=True)
             (folder / "METADATA").write_text(f"Metadata-Version: 2.1\n{text}")
             binds.append(f"{folder}:{IMAGE_PACKAGES}/{folder.name}")
             # with other names in the wheel
-            more[f"nicepkg-1.0.data/purelib/w{folder.name}/METADATA"] = \
+            more[f"nicepkg-1.0.data/purelib/w{folder.name}/METADATA"] = (
                 f"Metadata-Version: 2.1\n{text.replace('Name: ', 'Name: w')}"
+            )
     make_wheel(wheels, "nicepkg", more=more)
     said = site.eb(site.easyconfig(TEXT), **{**wheel_settings(wheels), "EBSIF_INSTALL_BIND": ",".join(binds)})
     warnings = re.findall("Packages are left out of the module.*", said.stdout + said.stderr)
@@ -48,7 +60,13 @@ def test_names_of_packages_that_are_code(tmp_path, base_image, tool):
     module = (site.modules / f"Example/1.0{'.lua' if tool == 'Lmod-Lua' else ''}").read_text()
     (listed,) = re.findall(r'^ *extensions\W*(.*?)(?:"\))?$', module, re.MULTILINE)
     assert [one.split("/")[0] for one in re.split("[, ]+", listed)] == [
-        "nicepkg", "numpy", "packaging", "pip", "setuptools", "wheel"]
+        "nicepkg",
+        "numpy",
+        "packaging",
+        "pip",
+        "setuptools",
+        "wheel",
+    ]
     record = (site.prefix / "eb/software/Example/1.0/share/ebsif/lock.json").read_text()
     assert "touch" not in record
     site.bash("module load Example/1.0; list-packages; for what in show spider help; do module $what Example/1.0; done")
@@ -76,8 +94,12 @@ def test_programs_of_a_wheel_with_names_of_commands(tmp_path, base_image):
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     names = ("ls", "git", "sbatch", "ebsif", "nice-tool")
-    make_wheel(wheels, "nicepkg", module_text="def main(): print('of the wheel')\n",
-               scripts=dict.fromkeys(names, "nicepkg:main"))
+    make_wheel(
+        wheels,
+        "nicepkg",
+        module_text="def main(): print('of the wheel')\n",
+        scripts=dict.fromkeys(names, "nicepkg:main"),
+    )
     said = site.eb(site.easyconfig(TEXT + "wrappers = ['git']\n"), **wheel_settings(wheels))
     assert "this machine has commands of these names: ebsif, ls, sbatch. Run them" in said.stdout + said.stderr
     output = site.bash("module load Example/1.0; nice-tool; git; ls -d /; singularity exec $SIF ls").stdout
@@ -98,8 +120,11 @@ def test_credentials_in_command_lines(tmp_path, base_image):
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     make_wheel(wheels, "nicepkg")
-    secrets = {"PIP_EXTRA_INDEX_URL": "http://me:s3cr3tpass@127.0.0.1:9/simple", "HF_TOKEN": "s3cr3ttoken",
-               "https_proxy": "http://me:s3cr3tproxy@127.0.0.1:9"}
+    secrets = {
+        "PIP_EXTRA_INDEX_URL": "http://me:s3cr3tpass@127.0.0.1:9/simple",
+        "HF_TOKEN": "s3cr3ttoken",
+        "https_proxy": "http://me:s3cr3tproxy@127.0.0.1:9",
+    }
     text = TEXT.replace("['nicepkg']", "[{'requirements': 'nicepkg', 'env': {'MINE': '${HF_TOKEN}'}}]")
     found, done = set(), threading.Event()
     watcher = threading.Thread(target=command_lines, args=(found, done))

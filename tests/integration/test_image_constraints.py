@@ -28,8 +28,18 @@ def place(tmp_path_factory, small_image):
 def extend(place, name, *arguments):
     """Run `ebsif extend` for the module; return its standard output."""
     site, packages = place
-    command = ["ebsif", "extend", site.prefix / "eb/software/Example/1.0", "--name", name, "--date", "1", *arguments,
-               "--", *site.eb_options]
+    command = [
+        "ebsif",
+        "extend",
+        site.prefix / "eb/software/Example/1.0",
+        "--name",
+        name,
+        "--date",
+        "1",
+        *arguments,
+        "--",
+        *site.eb_options,
+    ]
     return site.run(command, **wheel_settings(packages)).stdout
 
 
@@ -65,7 +75,7 @@ def test_pip_by_hand(place, suffix):
         source {environment}/bin/activate && {install} wants
         python -c 'import pure; print("found", pure.__version__)'
         {install} native==2.0 && echo replaced
-        for name in {' '.join(CONSTRAINTS)}; do
+        for name in {" ".join(CONSTRAINTS)}; do
             start-shell -c "echo $name \\${{$name-}}"
             env $name=/mine singularity exec $SIF printenv $name
         done""").stdout.splitlines()
@@ -73,6 +83,7 @@ def test_pip_by_hand(place, suffix):
     assert ("replaced" in found) is (suffix == "-plain"), found
     assert "found 2.0" in found
     ours = {"PIP_CONSTRAINT": "/runscripts/image-constraints.txt", "UV_OVERRIDE": "/runscripts/image-overrides.txt"}
-    expected = [line for name in CONSTRAINTS
-                for line in (f"{name} {'' if suffix else ours.get(name, '')}".strip(), "/mine")]
+    expected = [
+        line for name in CONSTRAINTS for line in (f"{name} {'' if suffix else ours.get(name, '')}".strip(), "/mine")
+    ]
     assert found[-8:] == expected, found

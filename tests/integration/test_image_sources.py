@@ -60,7 +60,9 @@ def test_a_registry_with_a_password(site, busybox, private_registry):
     with CuttingProxy(private_registry, after=400_000, times=0) as proxy:
         name = f"oras://{proxy.host}/ai/x"
         for host in (private_registry.host, proxy.host):
-            site.run(["apptainer", "registry", "login", "--username", ACCOUNT, "--password", PASSWORD, f"docker://{host}"])
+            site.run(
+                ["apptainer", "registry", "login", "--username", ACCOUNT, "--password", PASSWORD, f"docker://{host}"]
+            )
         site.run(["apptainer", "push", busybox, f"oras://{private_registry.host}/ai/x:1"])
         source = re.search(rf"{name}:1@sha256:\w+", site.run(["ebsif", "show", f"{name}:1"]).stdout)[0]
         # R-02: a tag alone may stand for another image later
@@ -86,8 +88,11 @@ def test_a_registry_with_a_password(site, busybox, private_registry):
     assert found["source_digest"] in bill
     secrets = [PASSWORD.encode(), base64.b64encode(f"{ACCOUNT}:{PASSWORD}".encode())]
     assert list(site.prefix.rglob("easybuild-*.log"))
-    with_secret = [path for path in site.prefix.rglob("*") if path.is_file() and not path.is_symlink()
-                   and any(secret in path.read_bytes() for secret in secrets)]
+    with_secret = [
+        path
+        for path in site.prefix.rglob("*")
+        if path.is_file() and not path.is_symlink() and any(secret in path.read_bytes() for secret in secrets)
+    ]
     # that of apptainer's login
     assert [path.relative_to(site.home).name for path in with_secret] == ["config.json"]
     # the easyconfig of the documentation, with another name of the image
@@ -104,8 +109,11 @@ def test_layers_of_a_registry(site, root_of_busybox, registry, tmp_path):
     digest = ocilayouts.add_image(tmp_path / "layout", root_of_busybox, "1")
     layer = json.loads((tmp_path / "layout/blobs/sha256" / digest[7:]).read_text())["layers"][0]["digest"]
     name = f"docker://{registry.host}/ai/layers"
-    subprocess.run(["skopeo", "copy", "--insecure-policy", "--dest-tls-verify=false", f"oci:{tmp_path}/layout:1",
-                    f"{name}:1"], check=True, capture_output=True)
+    subprocess.run(
+        ["skopeo", "copy", "--insecure-policy", "--dest-tls-verify=false", f"oci:{tmp_path}/layout:1", f"{name}:1"],
+        check=True,
+        capture_output=True,
+    )
     path = easyconfig(site, f"{name}@{digest}")
     blob = registry.blob(layer)
     content = blob.read_bytes()
@@ -149,15 +157,29 @@ def test_images_for_several_machines(root_of_busybox, tmp_path, configuration):
     """R-01, R-03: of an index, the image for this machine is used, if it is there and not altered."""
     folder, target = tmp_path / "layout", tmp_path / "x.sif"
     digest = ocilayouts.add_image(folder, root_of_busybox)
-    entries = [{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": one, "size": 1,
-                "platform": {"os": "linux", "architecture": name}}
-               for name, one in (("amd64", digest), ("arm64", f"sha256:{'0' * 64}"))]
+    entries = [
+        {
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "digest": one,
+            "size": 1,
+            "platform": {"os": "linux", "architecture": name},
+        }
+        for name, one in (("amd64", digest), ("arm64", f"sha256:{'0' * 64}"))
+    ]
     manifest = folder / "blobs/sha256" / digest[7:]
     entries[0]["size"] = manifest.stat().st_size
-    text = json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
-                       "manifests": entries}).encode()
-    (folder / "index.json").write_text(json.dumps({"manifests": [
-        {"mediaType": "application/vnd.oci.image.index.v1+json", **ocilayouts.add_blob(folder, text)}]}))
+    text = json.dumps(
+        {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries}
+    ).encode()
+    (folder / "index.json").write_text(
+        json.dumps(
+            {
+                "manifests": [
+                    {"mediaType": "application/vnd.oci.image.index.v1+json", **ocilayouts.add_blob(folder, text)}
+                ]
+            }
+        )
+    )
     assert fetch(ImageSource.parse(f"oci:{folder}"), str(target), again=True).digest == digest_of(text)
     subprocess.run(["apptainer", "--silent", "exec", target, "/bin/busybox", "true"], check=True)
     manifest.write_bytes(manifest.read_bytes() + b" ")
@@ -174,9 +196,16 @@ def fetching(site):
         command = ["eb", *site.eb_options, "--fetch", path]
         log = site.prefix / f"eb-{len(started)}.log"
         with log.open("w") as output:
-            started.append(subprocess.Popen(
-                [str(word) for word in command], env={**site.environment, "PYTHONUNBUFFERED": "1"}, cwd=site.work,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output))
+            started.append(
+                subprocess.Popen(
+                    [str(word) for word in command],
+                    env={**site.environment, "PYTHONUNBUFFERED": "1"},
+                    cwd=site.work,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                )
+            )
         return started[-1], log
 
     try:
@@ -218,8 +247,10 @@ def test_full_disks(site, root_of_busybox, tmp_path, fault):
     with serve_files() as files:
         digest = ocilayouts.add_image(tmp_path / "layout", noise)
         files.content["/x.sif"] = bytes(5_000_000)
-        sources = {"the file": f"{files.url}/x.sif#sha256={digest_of(bytes(5_000_000))[7:]}",
-                   "the conversion": f"oci:{tmp_path}/layout@{digest}"}
+        sources = {
+            "the file": f"{files.url}/x.sif#sha256={digest_of(bytes(5_000_000))[7:]}",
+            "the conversion": f"oci:{tmp_path}/layout@{digest}",
+        }
         for place, source in sources.items():
             case = fault("disk full", f"while fetching an image: {place}")
             path = easyconfig(site, source)

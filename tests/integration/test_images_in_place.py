@@ -43,8 +43,11 @@ def run_steps(center, job, check=True):
     """Run the commands of a job as GitHub does, each in a shell of its own; return what they print."""
     said, environment = "", yaml.safe_load(WORKFLOW.read_text())["env"]
     for step in steps(job):
-        done = center.run(["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step], check, **{
-            name: value.replace(APPL, f"{center.appl}/") for name, value in environment.items()})
+        done = center.run(
+            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step],
+            check,
+            **{name: value.replace(APPL, f"{center.appl}/") for name, value in environment.items()},
+        )
         said += done.stdout + done.stderr
     assert "Traceback" not in said
     return said
@@ -62,8 +65,10 @@ def test_the_page_and_its_workflow(center, small_image):
     git(center, "init", "--quiet", "--bare", "--initial-branch=main", "remote.git")
     git(center, "init", "--quiet", "--initial-branch=main")
     git(center, "remote", "add", "origin", "remote.git")
-    said = center.bash(f"set -e\n{making}\nmodule use $EASYBUILD_PREFIX/modules/all\nmodule load alpha/1.0\n"
-                       "echo image $SIF; singularity exec $SIF cat /etc/hostname >/dev/null")
+    said = center.bash(
+        f"set -e\n{making}\nmodule use $EASYBUILD_PREFIX/modules/all\nmodule load alpha/1.0\n"
+        "echo image $SIF; singularity exec $SIF cat /etc/hostname >/dev/null"
+    )
     assert f"\nimage {first}\n" in said.stdout
     record = center.work / "mysite/containers/alpha.yaml"
     # what the release states, and the image stays where the profile says
@@ -95,8 +100,9 @@ def test_the_page_and_its_workflow(center, small_image):
 def test_an_image_that_was_moved(center, small_image):
     """hunt U1.3: module and doctor say what to correct in the easyconfig; a rebuild alone would look where it was."""
     path = put(center, small_image, "alpha-1.0")
-    easyconfig = center.easyconfig(f"sources = ['{path.name}']\nimage = 'central'\nimage_dirs = ['{path.parent}']\n"
-                                   "init = 'none'\n")
+    easyconfig = center.easyconfig(
+        f"sources = ['{path.name}']\nimage = 'central'\nimage_dirs = ['{path.parent}']\ninit = 'none'\n"
+    )
     easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
     center.eb(easyconfig, f"--sourcepath={path.parent}")
     moved = center.appl / "elsewhere" / path.name

@@ -17,8 +17,21 @@ def image(small_image, tmp_path_factory):
     root.mkdir()
     copy = "tar -C / -c bin etc .singularity.d | tar -C /mnt -x"
     run = {"check": True, "timeout": 300, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    subprocess.run(["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", small_image("busybox"),
-                    "sh", "-c", copy], **run)
+    subprocess.run(
+        [
+            "apptainer",
+            "--silent",
+            "exec",
+            "--no-home",
+            "--bind",
+            f"{root}:/mnt",
+            small_image("busybox"),
+            "sh",
+            "-c",
+            copy,
+        ],
+        **run,
+    )
     for name in ("usr", "proc", "sys", "dev", "tmp"):
         (root / name).mkdir(exist_ok=True)
     texts = {
@@ -37,8 +50,25 @@ def image(small_image, tmp_path_factory):
     (place / "signed.sif").write_bytes((place / "plain.sif").read_bytes())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("APPTAINER_CONFIGDIR", str(place / "keys"))
-        subprocess.run(["apptainer", "key", "newpair", "--name", "a", "--email", "a@example.org", "--comment", "x",
-                        "--password", "", "--push=false", "--bit-length", "2048"], **run)
+        subprocess.run(
+            [
+                "apptainer",
+                "key",
+                "newpair",
+                "--name",
+                "a",
+                "--email",
+                "a@example.org",
+                "--comment",
+                "x",
+                "--password",
+                "",
+                "--push=false",
+                "--bit-length",
+                "2048",
+            ],
+            **run,
+        )
         subprocess.run(["apptainer", "sign", place / "signed.sif"], **run)
         said = subprocess.run(["apptainer", "verify", "--local", "--json", place / "signed.sif"], **run).stdout
     fingerprint = json.loads(said)["SignerKeys"][0]["Signer"]["Fingerprint"]

@@ -146,21 +146,26 @@ def test_requirements_reach_pip_byte_for_byte(site, wheels, tmp_path):
 
     T-06: on Lustre (`lfs` and statfs(2) are stand-ins), image and user software get stripes before they are written.
     """
-    stand_ins = {"lfs": f'echo "$*" >>"{tmp_path}/lfs.log"',
-                 "stat": f'[ "$1 $2" = "-f -c" ] && echo bd00bd0 || exec {shutil.which("stat")} "$@"'}
+    stand_ins = {
+        "lfs": f'echo "$*" >>"{tmp_path}/lfs.log"',
+        "stat": f'[ "$1 $2" = "-f -c" ] && echo bd00bd0 || exec {shutil.which("stat")} "$@"',
+    }
     for name, text in stand_ins.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     lines = [
-        f'# `touch {site.work}/canary` $(touch {site.work}/canary) $HOME %s 100% "quoted" \'single\' \\ EOF',
+        f"# `touch {site.work}/canary` $(touch {site.work}/canary) $HOME %s 100% \"quoted\" 'single' \\ EOF",
         "# EOF",
         '# apex --config-settings "--build-option=--cpp_ext" --global-option="--cuda_ext"',
         f"greeting @ file://{wheels}/greeting-1.0-py3-none-any.whl",
         "hello >= 1.0 ; python_version > '3.0'  # ${HOME}",
     ]
     said = site.eb(
-        site.easyconfig(TEXT + "lustre_striping = ['-c', '2']\n" + requirements(*lines)), "--disable-cleanup-builddir",
-        PATH=f"{tmp_path}:{os.environ['PATH']}", **wheel_settings(wheels)).stdout
+        site.easyconfig(TEXT + "lustre_striping = ['-c', '2']\n" + requirements(*lines)),
+        "--disable-cleanup-builddir",
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
+        **wheel_settings(wheels),
+    ).stdout
     # wing 4: the trace of eb shows what runs, but not the programs around it, and not every file of ours
     assert "running command:\n\tpip install --no-compile -r requirements.txt -c constraints.txt" in said
     assert "apptainer" not in said and "status=" not in said
@@ -195,9 +200,7 @@ def test_the_easyblock_makes_the_binds_for_pip(site, tmp_path):
 
 def test_a_failing_command_in_the_container_fails_eb(site, wheels):
     """S002-49: EasyBuild fails at the step of the command, with the command's output."""
-    result = site.eb(
-        site.easyconfig(TEXT + requirements("no-such-package")), check=False, **wheel_settings(wheels)
-    )
+    result = site.eb(site.easyconfig(TEXT + requirements("no-such-package")), check=False, **wheel_settings(wheels))
     assert result.returncode == 16  # the build step, see easybuild.tools.build_log.EasyBuildExit
     assert "No matching distribution found for no-such-package" in result.stdout + result.stderr
     assert not list(site.modules.rglob("1.0.lua"))
@@ -235,10 +238,17 @@ def test_nothing_of_the_installing_user(site, wheels, tmp_path):
         (site.home / name).write_text(f"# {name} of the user\n")
     (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')\n")
     site.eb(
-        site.easyconfig(TEXT + 'requirements = """greeting"""\n'), **wheel_settings(wheels),
-        APPTAINER_BIND="/does/not/exist", SINGULARITY_BINDPATH="/does/not/exist",
-        APPTAINERENV_PREPEND_PATH="/nowhere", PYTHONPATH=tmp_path, PYTHONUSERBASE=tmp_path / "base",
-        VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere", PIP_CONSTRAINT="/nowhere", UV_OVERRIDE="/nowhere",
+        site.easyconfig(TEXT + 'requirements = """greeting"""\n'),
+        **wheel_settings(wheels),
+        APPTAINER_BIND="/does/not/exist",
+        SINGULARITY_BINDPATH="/does/not/exist",
+        APPTAINERENV_PREPEND_PATH="/nowhere",
+        PYTHONPATH=tmp_path,
+        PYTHONUSERBASE=tmp_path / "base",
+        VIRTUAL_ENV="/nowhere",
+        CONDA_PREFIX="/nowhere",
+        PIP_CONSTRAINT="/nowhere",
+        UV_OVERRIDE="/nowhere",
     )
     assert {"greeting==1.0", "hello==1.0"} <= set(lock(site.prefix / "eb/software/Example/1.0")["venv_packages"])
     # S003-14: PYTHONPATH and PYTHONUSERBASE of the host
@@ -279,7 +289,8 @@ def test_module_only_and_sanity_check_only(site):
     E-08: it lists packages that were added by hand. T-12: `module spider` reads neither settings nor record.
     """
     easyconfig = site.easyconfig(
-        TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\nlisted_packages = 'all'\n")
+        TEXT + f"image_dirs = ['/does/not/exist', '{site.sources}']\nlisted_packages = 'all'\n"
+    )
     site.eb(easyconfig)
     root, module = site.prefix / "eb/software/Example/1.0", site.modules / "Example" / "1.0.lua"
     text = module.read_text()
@@ -341,8 +352,12 @@ def test_a_module_that_can_not_be_written_again(tmp_path, small_image, tool):
     def files():
         # no copy stays, either, but EasyBuild's own
         folders = (root / "share/ebsif", site.modules / "Example")
-        return {path: (path.read_bytes(), path.stat().st_mode) for folder in folders for path in folder.iterdir()
-                if path.is_file() and ".bak_" not in path.name}
+        return {
+            path: (path.read_bytes(), path.stat().st_mode)
+            for folder in folders
+            for path in folder.iterdir()
+            if path.is_file() and ".bak_" not in path.name
+        }
 
     before = files()
     for wrong in ("masked_paths = ['/etc/os-release']\n", "binds = ['/nowhere/x:/mnt']\nhidden = True\n"):
@@ -388,12 +403,15 @@ def test_whose_an_alias_is(site, small_image):
     def loaded(alias):
         return Path(site.bash(f"module load Example/{alias} && echo $CONTAINERROOT").stdout.strip()).name
 
-    site.eb(site.easyconfig(text.format(["demo"]), suffix="-a"),
-            site.easyconfig(text.format(["1.0-mine"]), suffix="-mine-20261129"))
+    site.eb(
+        site.easyconfig(text.format(["demo"]), suffix="-a"),
+        site.easyconfig(text.format(["1.0-mine"]), suffix="-mine-20261129"),
+    )
     refused = site.eb(site.easyconfig(text.format(["demo"]), suffix="-b"), check=False)
     assert refused.returncode
     assert "Example/demo is a name of Example/1.0-a, which is installed: remove 'demo' from 'aliases'" in " ".join(
-        (refused.stdout + refused.stderr).split())
+        (refused.stdout + refused.stderr).split()
+    )
     assert not (site.prefix / "eb/software/Example/1.0-b").exists()
     assert loaded("demo") == "1.0-a"
     site.eb(site.easyconfig(text.format(["1.0-mine"]), suffix="-mine-20261128"))
@@ -410,7 +428,8 @@ def test_others_may_use_what_is_installed_with_any_umask(site, small_image):
     """
     (site.sources / "x.sif").symlink_to(small_image("busybox"))
     easyconfig = site.easyconfig(
-        "easyblock = 'ContainerInstall'\nsources = ['x.sif']\ninit = 'none'\naliases = ['1']\n")
+        "easyblock = 'ContainerInstall'\nsources = ['x.sif']\ninit = 'none'\naliases = ['1']\n"
+    )
     for path in (site.modules, site.prefix / "eb/software"):
         path.mkdir(parents=True)
 
@@ -497,7 +516,9 @@ def test_from_a_plain_checkout(site, tmp_path):
         path.write_text("raise RuntimeError('of the installed copy')\n")
     listed = site.run([program, *site.eb_options, "--list-easyblocks=detailed", include]).stdout
     assert re.findall(r"^\|-- (Container\w*|Reinstall\w*)|^\|   \|-- (ContainerVenv)", listed, re.MULTILINE) == [
-        ("ContainerInstall", ""), ("", "ContainerVenv")]
+        ("ContainerInstall", ""),
+        ("", "ContainerVenv"),
+    ]
     broken = site.run([program, *site.eb_options, "--list-easyblocks"], check=False)
     assert "of the installed copy" in broken.stdout + broken.stderr
 
@@ -527,8 +548,10 @@ def test_wrong_parameters_are_reported(site, text, expected):
 def test_images_that_are_refused(site, base_image):
     """A module needs exactly one image, and an image that can be started."""
     (site.sources / "truncated.sif").write_bytes(base_image.read_bytes()[:100_000])
-    texts = {"two": TEXT.replace("['example.sif']", "['example.sif', 'other.sif']"),
-             "truncated": TEXT.replace("example.sif", "truncated.sif")}
+    texts = {
+        "two": TEXT.replace("['example.sif']", "['example.sif', 'other.sif']"),
+        "truncated": TEXT.replace("example.sif", "truncated.sif"),
+    }
     results = site.eb_each(texts)
     assert "exactly one image" in results["two"].stdout
     for result in results.values():
@@ -556,7 +579,8 @@ def test_the_easyblocks_do_not_need_ebsif(tmp_path, base_image):
     (site.sources / "example.sif").symlink_to(base_image)
     warning = "ROCm 5.1 is too old for the driver"
     easyconfig = site.easyconfig(
-        f"easyblock = 'ContainerInstall'\nsources = ['example.sif']\nwarnings = ['{warning}']\n")
+        f"easyblock = 'ContainerInstall'\nsources = ['example.sif']\nwarnings = ['{warning}']\n"
+    )
     # without the tests' venv
     rest = [folder for folder in site.environment["PATH"].split(":") if folder != f"{sys.prefix}/bin"]
     result = site.eb(easyconfig, PYTHONPATH=library, EB_PYTHON=programs / "python", PATH=":".join(rest))

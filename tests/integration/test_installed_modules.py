@@ -56,18 +56,38 @@ class Modules:
         options = dict(one[2:].partition("=")[::2] for one in self.site.eb_options if "=" in one)
         variables = {f"EASYBUILD_{name.upper().replace('-', '_')}": value for name, value in options.items()}
         flags = [one[2:] for one in self.site.eb_options if "=" not in one]
-        variables.update({f"EASYBUILD_{one.removeprefix('disable-').upper().replace('-', '_')}":
-                          "0" if one.startswith("disable-") else "1" for one in flags})
+        variables.update(
+            {
+                f"EASYBUILD_{one.removeprefix('disable-').upper().replace('-', '_')}": "0"
+                if one.startswith("disable-")
+                else "1"
+                for one in flags
+            }
+        )
         return self.site.bash(command + ending, **variables)
 
     def doctor(self, *arguments, **environment):
         """Return exit status and findings (level, subject, text), apart from those that all is well."""
         result = self.site.run(
-            ["ebsif", "doctor", "--json", "--site", "here", "--catalogue", self.profile.parents[1],
-             "--installed", *(arguments or [self.site.prefix / "eb"])], check=False, **environment)
+            [
+                "ebsif",
+                "doctor",
+                "--json",
+                "--site",
+                "here",
+                "--catalogue",
+                self.profile.parents[1],
+                "--installed",
+                *(arguments or [self.site.prefix / "eb"]),
+            ],
+            check=False,
+            **environment,
+        )
         assert result.stdout.startswith("["), result.stderr
-        findings = [(one["level"], one["subject"].partition("1.0-")[2] or one["subject"], one["text"])
-                    for one in json.loads(result.stdout)]
+        findings = [
+            (one["level"], one["subject"].partition("1.0-")[2] or one["subject"], one["text"])
+            for one in json.loads(result.stdout)
+        ]
         return result.returncode, [one for one in findings if one[0] not in ("ok", "note")], findings
 
 
@@ -96,8 +116,10 @@ def test_ten_modules(modules, tmp_path):
     site, fabric, central = modules.site, modules.fabric, modules.central
     bound = modules.add("bound", optional_binds=[str(fabric / LIBRARY)])
     modules.add("driver", image_packages=["numpy==2.0", "torch==2.7.1+rocm6.2.4"])
-    truncated, replaced, unpacked = (modules.add(name, like) for name, like in (
-        ("truncated", "writable"), ("replaced", "writable"), ("unpacked", "squashed")))
+    truncated, replaced, unpacked = (
+        modules.add(name, like)
+        for name, like in (("truncated", "writable"), ("replaced", "writable"), ("unpacked", "squashed"))
+    )
     wheel = modules.add("wheel", "writable", image_packages=["torch==2.8.0+rocm6.4"])
     image = shutil.copy2(bound / "example.sif", central / "example.sif")
     mounted = modules.add("mounted", image={"kind": "reference", "source": str(image), "resolved": str(image)})
@@ -119,8 +141,9 @@ def test_ten_modules(modules, tmp_path):
     replace(truncated / "example.sif", content[:-4096])
     replace(replaced / "example.sif", content[:-1] + b"x")
     packed = unpacked / "user-software.squashfs"
-    subprocess.run(["unsquashfs", "-no-progress", "-dest", unpacked / "user-software", packed], check=True,
-                   capture_output=True)
+    subprocess.run(
+        ["unsquashfs", "-no-progress", "-dest", unpacked / "user-software", packed], check=True, capture_output=True
+    )
     packed.unlink()
     packages = next(wheel.glob("user-software/venv/*/lib/python3*/site-packages"))
     with zipfile.ZipFile(make_wheel(tmp_path, "nvidia_nccl_cu12", "2.26.2")) as archive:
@@ -141,8 +164,10 @@ def test_ten_modules(modules, tmp_path):
         assert found[name][0] == level and what in found[name][1] and remedy in found[name][1], found[name]
 
     # as a person reads it
-    text = site.run(["ebsif", "doctor", "--site", "here", "--catalogue", modules.profile.parents[1], "--installed",
-                     truncated], check=False)
+    text = site.run(
+        ["ebsif", "doctor", "--site", "here", "--catalogue", modules.profile.parents[1], "--installed", truncated],
+        check=False,
+    )
     assert text.returncode == 1 and "1 module checked: 1 error" in text.stderr
 
     # the advice: commands as printed
@@ -164,8 +189,10 @@ def test_the_node(modules, installed_once, tmp_path):
     front = tmp_path / "front"
     front.mkdir()
     paths = {"PATH": f"{front}:{modules.site.environment['PATH']}"}
-    for text, expected in (("echo 'apptainer version 0.9'", "(apptainer version 0.9) instead of"),
-                           ("exit 127", "doesn't run, and modules use it instead of")):
+    for text, expected in (
+        ("echo 'apptainer version 0.9'", "(apptainer version 0.9) instead of"),
+        ("exit 127", "doesn't run, and modules use it instead of"),
+    ):
         (front / "apptainer").write_text(f"#!/bin/sh\n{text}\n")
         (front / "apptainer").chmod(0o755)
         found = problems(modules, root, **paths)
@@ -179,14 +206,16 @@ def test_the_node(modules, installed_once, tmp_path):
     with (modules.site.modules / "Example/1.0-squashed.lua").open("a") as file:
         file.write('LmodError("This container needs /pfs/x. Is the file system mounted?")\n')
     assert problems(modules, root, **paths)["squashed"][1] == (
-        "it can't be loaded: This container needs /pfs/x. Is the file system mounted?")
+        "it can't be loaded: This container needs /pfs/x. Is the file system mounted?"
+    )
 
 
 def test_packages_that_can_not_be_imported(modules):
     """S001-18, I-02: what the record names is imported; what is gone or broken is found; so are RCCL's plugins."""
     modules.write_profile(gpu="rocm", binds={"optional": ["/nowhere/libcxi.so.1"]})
-    root = modules.add("broken", "writable", venv_packages=["byhand==1.0", "gone==1.0"],
-                       image_packages=["torch==2.7.1+rocm6.2"])
+    root = modules.add(
+        "broken", "writable", venv_packages=["byhand==1.0", "gone==1.0"], image_packages=["torch==2.7.1+rocm6.2"]
+    )
     packages = next(root.glob("user-software/venv/*/lib/python3*/site-packages"))
     info = packages / "byhand-1.0.dist-info"
     info.mkdir()
@@ -195,8 +224,10 @@ def test_packages_that_can_not_be_imported(modules):
     (packages / "byhand.py").write_text("import nothing_like_this\n")
     _, found, shown = modules.doctor(root)
     assert [one[0] for one in found] == ["warning", "warning"], found
-    assert any(level == "note" and "byhand in user software can only be imported together with nothing_" in text
-               for level, _, text in shown)
+    assert any(
+        level == "note" and "byhand in user software can only be imported together with nothing_" in text
+        for level, _, text in shown
+    )
     (info / "METADATA").write_text("Name: byhand\nVersion: 1.0\nRequires-Dist: nothing-like-this>=1\n")
     _, found, _ = modules.doctor(root)
     assert [one[0] for one in found] == ["error", "warning", "warning"], found
@@ -222,9 +253,14 @@ def test_interrupted(modules, tmp_path):
     replace(program, f"#!/bin/sh\necho $$ >'{started}.unfinished'\nmv '{started}.unfinished' '{started}'\nsleep 300\n")
     program.chmod(0o755)
     command = ["ebsif", "doctor", "--site", "here", "--catalogue", modules.profile.parents[1], "--installed", root]
-    with subprocess.Popen(command, env=modules.site.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          start_new_session=True,
-                          preexec_fn=heed_signals) as doctor:
+    with subprocess.Popen(
+        command,
+        env=modules.site.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=heed_signals,
+    ) as doctor:
         while not started.exists():
             assert doctor.poll() is None, doctor.communicate()
             time.sleep(0.05)
@@ -240,16 +276,33 @@ def test_two_nodes(modules, cluster):
     """S002-20: in a job on two nodes, ranks of a module communicate, or the error says so."""
     modules.write_profile()
     root = modules.add("nodes", "writable")
-    words = ["salloc", "--quiet", "--nodes=2", "ebsif", "doctor", "--json", "--site", "here", "--catalogue",
-             modules.profile.parents[1], "--installed", root]
+    words = [
+        "salloc",
+        "--quiet",
+        "--nodes=2",
+        "ebsif",
+        "doctor",
+        "--json",
+        "--site",
+        "here",
+        "--catalogue",
+        modules.profile.parents[1],
+        "--installed",
+        root,
+    ]
     result = modules.site.run(words, check=False, **cluster.environment)
     assert result.returncode == 0, result
     script = root / "runscripts/conda-python-distributed"
-    for where, expected in (("true", "two ranks on one node can't communicate"),
-                            ('[[ $SLURM_NNODES == 2 ]]', "one node works, but 2 nodes don't")):
-        replace(script, script.read_text().replace("\n", f"\n{where} && export MASTER_ADDR=nowhere.invalid\n", 1)
-                if "nowhere.invalid" not in script.read_text() else
-                script.read_text().replace("true &&", f"{where} &&"))
+    for where, expected in (
+        ("true", "two ranks on one node can't communicate"),
+        ("[[ $SLURM_NNODES == 2 ]]", "one node works, but 2 nodes don't"),
+    ):
+        replace(
+            script,
+            script.read_text().replace("\n", f"\n{where} && export MASTER_ADDR=nowhere.invalid\n", 1)
+            if "nowhere.invalid" not in script.read_text()
+            else script.read_text().replace("true &&", f"{where} &&"),
+        )
         script.chmod(0o755)
         result = modules.site.run(words, check=False, **cluster.environment)
         (problem,) = [one["text"] for one in json.loads(result.stdout) if one["level"] == "error"]

@@ -93,8 +93,9 @@ class Jobs:
 
     def show(self, job):
         """Return what Slurm knows about a job (dict)."""
-        return dict(word.split("=", 1) for word in self.cluster.slurm("scontrol", "show", "job", job).split()
-                    if "=" in word)
+        return dict(
+            word.split("=", 1) for word in self.cluster.slurm("scontrol", "show", "job", job).split() if "=" in word
+        )
 
     def wait(self, what, seconds=900):
         """Wait until a condition is true."""
@@ -106,18 +107,22 @@ class Jobs:
 
     def ended(self, job):
         """Wait until a job has ended; return what Slurm knows about it."""
+
         def state():
             found = self.show(job)
             return found if found["JobState"] not in UNFINISHED else None
+
         return self.wait(state)
 
     def started(self, ranks, restart=0):
         """Wait until all ranks of a start of the last job count; return node and process of each."""
+
         def all_up():
             assert self.show(self.names[-1])["JobState"] in UNFINISHED, self.said()
             found = [self.folder / f"up-{restart}-{rank}" for rank in range(ranks)]
             texts = [path.read_text() for path in found if path.exists()]
             return [text.split() for text in texts] if len([text for text in texts if text]) == ranks else None
+
         return self.wait(all_up)
 
     def processes(self, *jobs):
@@ -127,7 +132,8 @@ class Jobs:
             with contextlib.suppress(OSError):
                 variables = (folder / "environ").read_bytes().split(b"\0")
                 if any(f"SLURM_JOB_ID={job}".encode() in variables for job in jobs) or any(
-                        path.readlink() == image for path in (folder / "fd").iterdir()):
+                    path.readlink() == image for path in (folder / "fd").iterdir()
+                ):
                     found[folder.name] = (folder / "comm").read_text().strip()
         return found
 
@@ -188,8 +194,9 @@ def test_it_goes_on_where_it_was(jobs, request):
 
     The signal is what Slurm sends before the time limit. The status is that of the program.
     """
-    (job,) = jobs.submit("--nodes 2 --tasks-per-node 8 --time 1:00:00 --signal 60 --requeue", "steps.py",
-                         **jobs.rank_logs)
+    (job,) = jobs.submit(
+        "--nodes 2 --tasks-per-node 8 --time 1:00:00 --signal 60 --requeue", "steps.py", **jobs.rank_logs
+    )
     places = jobs.started(16)
     first = {node for node, _ in places}
     assert len(first) == 2
@@ -234,7 +241,8 @@ def test_slurm_sends_the_signal(jobs):
     (jobs.folder / "finish").touch()
     assert jobs.ended(second)["JobState"] == "COMPLETED", jobs.said()
     assert int(re.search(r"^starts at (\d+)$", jobs.log(second), re.MULTILINE)[1]) == int(
-        re.search(r"^saved (\d+)$", jobs.log(first), re.MULTILINE)[1])
+        re.search(r"^saved (\d+)$", jobs.log(first), re.MULTILINE)[1]
+    )
 
 
 def test_a_program_without_a_handler(jobs):
@@ -252,8 +260,10 @@ def test_a_signal_to_all_processes(jobs, number):
     """F-01 (T-07): what mounts images survives it, so each program saves its state; afterwards nothing of it stays."""
     (jobs.folder / "save.py").write_text(SAVES)
     found = jobs.submit("--signal 60 --requeue --name steps", "save.py job")
-    for name, start in (("wrapper", "start-shell -c 'exec python save.py wrapper'"),
-                        ("plain", "singularity exec $SIF python save.py plain")):
+    for name, start in (
+        ("wrapper", "start-shell -c 'exec python save.py wrapper'"),
+        ("plain", "singularity exec $SIF python save.py plain"),
+    ):
         lines = f"#!/bin/bash\nmodule load {jobs.module}\nsrun -n 1 {start} || exit\n"
         (jobs.folder / f"{name}.sh").write_text(lines)
         found += [jobs.bash(f"sbatch --parsable -o '%x-%j.out' {name}.sh").stdout.strip()]
@@ -280,7 +290,8 @@ def test_a_signal_to_all_processes(jobs, number):
 def test_a_rank_that_is_killed(jobs):
     """T-04: the other rank of its node goes on; after the job none of its processes stays, also of those that mount."""
     (jobs.folder / "steps.sh").write_text(
-        f"#!/bin/bash\nmodule load {jobs.module}\nsrun -n 2 singularity exec $SIF conda-python-distributed steps.py\n")
+        f"#!/bin/bash\nmodule load {jobs.module}\nsrun -n 2 singularity exec $SIF conda-python-distributed steps.py\n"
+    )
     job = jobs.bash("sbatch --parsable -n 2 -o '%x-%j.out' -J steps steps.sh").stdout.strip()
     jobs.names.append(job)
     _, (_, killed) = jobs.started(2)
@@ -300,7 +311,8 @@ def test_segments_stop_at_the_first_failure(jobs):
     """T-13: each segment starts after the success of the one before; after a failure the rest leave the queue."""
     (jobs.folder / "part.py").write_text(
         "import os, sys\nprint('part', file=open('parts', 'a'))\n"
-        "sys.exit(4 if len(open('parts').readlines()) == 2 else 0)\n")
+        "sys.exit(4 if len(open('parts').readlines()) == 2 else 0)\n"
+    )
     chain = jobs.submit("--segments 4", "part.py")
     assert len(chain) == 4
     states = [(found["JobState"], found["ExitCode"]) for found in map(jobs.ended, chain)]
@@ -322,10 +334,14 @@ def test_data_in_every_rank(jobs):
         "import os, sys\n"
         "texts = [open(path).read() for path in ('/data/file', '/more/file', '/own/file')]\n"
         "changed = [name for name in os.environ['NAMES'].split() if os.environ.get(name) != 'of ' + name]\n"
-        "sys.stdout.write(f'{os.environ[\"RANK\"]} {os.access(\"/data\", os.W_OK)} {texts} {changed}\\n')\n")
+        'sys.stdout.write(f\'{os.environ["RANK"]} {os.access("/data", os.W_OK)} {texts} {changed}\\n\')\n'
+    )
     for variable in ("SINGULARITY_BIND", "APPTAINER_BIND"):
-        script = jobs.ebsif("--nodes 2 --tasks-per-node 2 --data 'all images.squashfs:/data' --data 'more,data:/more' "
-                            "--data images --signal 60", "read.py").stdout
+        script = jobs.ebsif(
+            "--nodes 2 --tasks-per-node 2 --data 'all images.squashfs:/data' --data 'more,data:/more' "
+            "--data images --signal 60",
+            "read.py",
+        ).stdout
         (jobs.folder / "read.sh").write_text(script)
         # the runtime takes two for itself
         names = set(re.findall(r"(?<![\w$-])[a-z]\w*", re.sub("(?m)^#.*", "", script))) - {"e", "key"}
@@ -335,14 +351,17 @@ def test_data_in_every_rank(jobs):
         said = jobs.ended(job)["JobState"]
         lines = jobs.log(job, "read").splitlines()
         assert sorted(line for line in lines if line[0].isdigit()) == [
-            f"{rank} False ['of images', 'of more,data', 'of images'] []" for rank in range(4)], (said, lines)
+            f"{rank} False ['of images', 'of more,data', 'of images'] []" for rank in range(4)
+        ], (said, lines)
         assert not [line for line in lines if "WARNING" in line or "INFO" in line]
 
 
 def test_nothing_is_submitted_without_module_or_program(jobs):
     """T-10: a module, a program or data that do not exist are named, and nothing is in the queue."""
-    cases = {"--submit -- missing.py": "missing.py does not exist in",
-             "--submit --data gone.squashfs:/data -- steps.py": "gone.squashfs, which --data names, does not exist"}
+    cases = {
+        "--submit -- missing.py": "missing.py does not exist in",
+        "--submit --data gone.squashfs:/data -- steps.py": "gone.squashfs, which --data names, does not exist",
+    }
     said = [jobs.bash(f"ebsif job {jobs.module} --name never {words}", check=False) for words in cases]
     said.append(jobs.bash("ebsif job No/such --name never --submit -- steps.py", check=False))
     for result, expected in zip(said, [*cases.values(), "there is no module No/such on this machine"]):
@@ -384,9 +403,13 @@ def test_options_of_the_scheduler(jobs):
     """Issue 23, point 4: Slurm gets arrays, mail and other options; each member has its log, record and status."""
     (jobs.folder / "member.py").write_text(
         "import os, sys\nprint('member', os.environ['SLURM_ARRAY_TASK_ID'])\n"
-        "sys.exit(int(os.environ['SLURM_ARRAY_TASK_ID']) // 2)\n")
-    (job,) = jobs.submit("--scheduler='--array=1,3 --mail-type=END --mail-user=me@example.org --comment=\"for me\"' "
-                         "--scheduler=--nice=5", "member.py")
+        "sys.exit(int(os.environ['SLURM_ARRAY_TASK_ID']) // 2)\n"
+    )
+    (job,) = jobs.submit(
+        "--scheduler='--array=1,3 --mail-type=END --mail-user=me@example.org --comment=\"for me\"' "
+        "--scheduler=--nice=5",
+        "member.py",
+    )
     found = jobs.show(job)
     assert (found["MailUser"], found["Nice"]) == ("me@example.org", "5")
     for member, state in ((1, "COMPLETED"), (3, "FAILED")):
@@ -402,7 +425,8 @@ def test_a_run_is_repeated_from_its_record(jobs):
     (jobs.folder / "again.py").write_text(
         "import os, sys, time\nprint('got', sys.argv[1:])\nended = 'ended-' + os.environ['SLURM_JOB_ID']\n"
         "if os.environ['RANK'] != '0':\n    sys.exit(open(ended, 'w').close())\n"
-        "while not os.path.exists(ended):\n    time.sleep(0.1)\ntime.sleep(1)\nsys.exit(3)\n")
+        "while not os.path.exists(ended):\n    time.sleep(0.1)\ntime.sleep(1)\nsys.exit(3)\n"
+    )
     (job,) = jobs.submit("--nodes 2 --name again --scheduler='--comment=\"a b\"'", "again.py --epochs '3 $x'")
     jobs.ended(job)
     record = jobs.record(job, "again")
@@ -471,9 +495,10 @@ def test_each_node_reads_its_own_copy(staging):
     shared = staging.jobs.installed.root(staging.jobs.module) / "user-software.squashfs"
     shutil.copyfile(shared, own / shared.name)
     ranks, notes = staging.run(
-        "--stage all", lambda text: text.replace(
-            "\njob_run ", '\nrm "$EBSIF_MOUNTED_USER_SOFTWARE"\njob_run '),
-        EBSIF_USER_SOFTWARE=str(own))
+        "--stage all",
+        lambda text: text.replace("\njob_run ", '\nrm "$EBSIF_MOUNTED_USER_SOFTWARE"\njob_run '),
+        EBSIF_USER_SOFTWARE=str(own),
+    )
     assert notes == [] and not (own / shared.name).exists(), staging.jobs.said()
     assert [node for node, _, _ in ranks] == ["nid001001", "nid001001", "nid001002", "nid001002"]
     (place,) = {directory for _, directory, _ in ranks}
@@ -485,8 +510,11 @@ def test_a_node_without_a_good_copy_reads_the_shared_file(staging):
     """T-05: a copy whose digest is wrong is named, and not used by ranks of that node."""
     damage = 'srun -w nid001002 -N 1 -n 1 sh -c \'for f in "$EBSIF_NODE_LOCAL"/*/*.new; do echo >>"$f"; done\' && '
     # the nodes check their copies last
-    check = "ebsif_stage() { [[ $1 != --check ]] || " + damage + \
-        '"${ebsif_each_node[@]}" "$RUNSCRIPTS/stage-software" "$@"; }\n'
+    check = (
+        "ebsif_stage() { [[ $1 != --check ]] || "
+        + damage
+        + '"${ebsif_each_node[@]}" "$RUNSCRIPTS/stage-software" "$@"; }\n'
+    )
     ranks, notes = staging.run("--stage all", lambda text: text.replace("job_stage", f"{check}job_stage"))
     shared = str(staging.jobs.installed.root(staging.jobs.module))
     assert [directory == shared for _, directory, _ in ranks] == [False, False, True, True], staging.jobs.said()

@@ -23,6 +23,7 @@ MODULE = "Example/1.0-squashed"
 @pytest.fixture(scope="session")
 def own_software(installations, base_image):
     """A directory for EBSIF_USER_SOFTWARE with ipykernel."""
+
     def load(script, **environment):
         installations("Lmod-Lua").load(MODULE, script, **environment)
 
@@ -36,12 +37,22 @@ def jupyter(installed_once, tmp_path):
 
     def run(*arguments, check=True, cwd=None, **environment):
         known = {name: value for name, value in site.environment.items() if name in ("PATH", "HOME", "LC_ALL")}
-        own = {"MODULEPATH": site.modules, "JUPYTER_DATA_DIR": tmp_path / "jupyter", "TMPDIR": tmp_path,
-               "EBSIF_NODE_LOCAL": tmp_path}
+        own = {
+            "MODULEPATH": site.modules,
+            "JUPYTER_DATA_DIR": tmp_path / "jupyter",
+            "TMPDIR": tmp_path,
+            "EBSIF_NODE_LOCAL": tmp_path,
+        }
         # a kernel that stays would keep its output open
-        result = subprocess.run([str(one) for one in arguments], capture_output=True, text=True, check=False,
-                                timeout=300, cwd=cwd or tmp_path, env={**known, **{
-                                    name: str(value) for name, value in {**own, **environment}.items()}})
+        result = subprocess.run(
+            [str(one) for one in arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+            cwd=cwd or tmp_path,
+            env={**known, **{name: str(value) for name, value in {**own, **environment}.items()}},
+        )
         assert not check or result.returncode == 0, result.stdout + result.stderr
         return result
 
@@ -72,11 +83,18 @@ def test_life_of_a_kernel(installed_once, own_software, jupyter, tmp_path):
     notebooks.mkdir()
     # what another container module leaves in the environment of a hub
     loaded = installed_once.load(installed_once.WRITABLE, "env -0").stdout
-    hub = {name: value for name, _, value in (one.partition("=") for one in loaded.split("\0")) if name.startswith((
-        "SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF", "__EBSIF", "LOADEDMODULES"))}
-    about = ("import os, greeting, sys; print(os.getcwd(), os.environ['SLURM_JOB_ID'], os.environ['CONTAINERROOT'], "
-             "os.environ['EBSIF_MOUNTED_USER_SOFTWARE'], sys.prefix, os.environ['TRITON_CACHE_DIR'], os.getpid(), "
-             "os.getppid(), sep='\\n')")
+    hub = {
+        name: value
+        for name, _, value in (one.partition("=") for one in loaded.split("\0"))
+        if name.startswith(
+            ("SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF", "__EBSIF", "LOADEDMODULES")
+        )
+    }
+    about = (
+        "import os, greeting, sys; print(os.getcwd(), os.environ['SLURM_JOB_ID'], os.environ['CONTAINERROOT'], "
+        "os.environ['EBSIF_MOUNTED_USER_SOFTWARE'], sys.prefix, os.environ['TRITON_CACHE_DIR'], os.getpid(), "
+        "os.getppid(), sep='\\n')"
+    )
     # what the kernel has started; nothing that has ended is left either
     children = """
 import os
@@ -95,17 +113,39 @@ except ChildProcessError:
     sleep = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted')"
     comm = "import comm; comm.create_comm(target_name='test').send({'a': 1}); print('x' * 3_000_000)"
     result = session(
-        jupyter, "mine", about, children, "interrupt", sleep, "interrupt", sleep, comm, "restart", "greeting", about,
-        cwd=notebooks, SLURM_JOB_ID="42", VIRTUAL_ENV="/of/the/host", **hub)
+        jupyter,
+        "mine",
+        about,
+        children,
+        "interrupt",
+        sleep,
+        "interrupt",
+        sleep,
+        comm,
+        "restart",
+        "greeting",
+        about,
+        cwd=notebooks,
+        SLURM_JOB_ID="42",
+        VIRTUAL_ENV="/of/the/host",
+        **hub,
+    )
     (first, _), (waited, _), *interrupted, (large, kinds), (gone, _), (second, _) = outputs(result)
     known, pids = [], []
     for text in (first, second):
         *lines, pid, parent = text.splitlines()
         known.append(lines)
         pids += [int(pid), int(parent)]
-    assert known == 2 * [[str(notebooks), "42", str(installed_once.root(MODULE)),
-                          f"{own_software}/user-software.squashfs", "/user-software/venv/pytorch",
-                          f"{hub['EBSIF_NODE_LOCAL']}/ebsif-{os.getuid()}/job-42/triton"]]
+    assert known == 2 * [
+        [
+            str(notebooks),
+            "42",
+            str(installed_once.root(MODULE)),
+            f"{own_software}/user-software.squashfs",
+            "/user-software/venv/pytorch",
+            f"{hub['EBSIF_NODE_LOCAL']}/ebsif-{os.getuid()}/job-42/triton",
+        ]
+    ]
     assert waited == "none"
     assert [text for text, _ in interrupted] == 2 * ["interrupted"]
     assert len(large) == 3_000_000
@@ -161,10 +201,10 @@ def make_group(folder, older):
         folder.mkdir()
     except OSError as error:
         pytest.fail(f"this test needs a control group for memory: {error}")
-    (folder / ("memory.limit_in_bytes" if older else "memory.max")).write_text(str(400 * 1024 ** 2))
+    (folder / ("memory.limit_in_bytes" if older else "memory.max")).write_text(str(400 * 1024**2))
     for limit in ("memory.memsw.limit_in_bytes", "memory.swap.max"):
         if (folder / limit).exists():
-            (folder / limit).write_text("0" if limit.endswith("max") else str(400 * 1024 ** 2))
+            (folder / limit).write_text("0" if limit.endswith("max") else str(400 * 1024**2))
 
 
 @pytest.mark.nightly
@@ -190,8 +230,9 @@ def test_a_kernel_in_jupyter_of_the_container(installed_once, own_software, jupy
     name = "example-1.0-squashed"
     outside = session(jupyter, name, code, JUPYTER_PATH=root / "share/jupyter", EBSIF_USER_SOFTWARE=own_software)
     command = f"start-shell -c \"python '{SESSION}' {name} '{code}'\""
-    inside = installed_once.load(MODULE, command, EBSIF_USER_SOFTWARE=own_software,
-                                 APPTAINER_BIND=f"{SESSION.parent},{own_software}")
+    inside = installed_once.load(
+        MODULE, command, EBSIF_USER_SOFTWARE=own_software, APPTAINER_BIND=f"{SESSION.parent},{own_software}"
+    )
     assert outputs(inside) == outputs(outside)
     assert outputs(inside)[0][0].startswith("/user-software/venv/pytorch /user-software/")
 
@@ -199,19 +240,25 @@ def test_a_kernel_in_jupyter_of_the_container(installed_once, own_software, jupy
 def test_a_kernel_of_an_environment(installed_once, own_software, jupyter, tmp_path):
     """J-05: a kernel of an environment of make-venv has its packages beside those of the module."""
     own, venv, wheels = {"EBSIF_USER_SOFTWARE": own_software}, tmp_path / "my venv", installed_once.wheels
-    installed_once.load(MODULE, f"""
+    installed_once.load(
+        MODULE,
+        f"""
         set -e
         make-venv '{venv}'
         source '{venv}/bin/activate'
         pip install --quiet --no-index --find-links '{wheels}' byhand
-    """, APPTAINER_BIND=wheels, **own)
+    """,
+        APPTAINER_BIND=wheels,
+        **own,
+    )
     said = jupyter("ebsif", "kernel", "install", venv, **own).stderr
     assert "as the kernel example-1.0-squashed-my-venv, in" in said
     # the commands of the documentation; there, `mine` is a module, and an environment
     _, commands, *_, start = re.findall(r"^```bash\n(.*?)^```", (CHECKOUT / "docs/jupyter.md").read_text(), re.M | re.S)
     (tmp_path / "mine").symlink_to(venv)
     commands = commands.replace("install mine", f"install {MODULE}") + start.replace(
-        "INSTALLATION", str(installed_once.root(MODULE)))
+        "INSTALLATION", str(installed_once.root(MODULE))
+    )
     said = jupyter("bash", "-ec", commands, HOME=tmp_path, **own)
     assert f"removed the kernel torch of {MODULE}\n" in said.stderr
     assert re.search(r"\n\d+\.\d+\.\d+\n", said.stdout)
@@ -243,17 +290,20 @@ def test_without_ipykernel(installed_once, jupyter, tmp_path):
     result = jupyter("ebsif", "kernel", "install", MODULE, check=False, **own)
     printed = result.stderr.partition("To add it: ")[2]
     make_wheel(tmp_path, "ipykernel")
-    installed_once.site.bash(f"set -e\n{printed}", **own, APPTAINERENV_PIP_NO_INDEX="1",
-                             APPTAINERENV_PIP_FIND_LINKS=tmp_path)
+    installed_once.site.bash(
+        f"set -e\n{printed}", **own, APPTAINERENV_PIP_NO_INDEX="1", APPTAINERENV_PIP_FIND_LINKS=tmp_path
+    )
     jupyter("ebsif", "kernel", "install", MODULE, "--name", "own", **own)
     jupyter("ebsif", "kernel", "remove", "own")
     folder = tmp_path / "lab"
     (folder / "share/jupyter/kernels/other").mkdir(parents=True)
     for arguments, status, said in (
-            (("remove", "nothing"), 3, "has no kernel 'nothing' of a module (there: none)"),
-            (("remove", "../x"), 3, "has no kernel"), (("remove",), 2, "needs the name of a kernel"),
-            (("install", MODULE, "--name", "a b"), 3, "can't be the name of a kernel"),
-            (("list", "--name", "x"), 2, "--name is for install")):
+        (("remove", "nothing"), 3, "has no kernel 'nothing' of a module (there: none)"),
+        (("remove", "../x"), 3, "has no kernel"),
+        (("remove",), 2, "needs the name of a kernel"),
+        (("install", MODULE, "--name", "a b"), 3, "can't be the name of a kernel"),
+        (("list", "--name", "x"), 2, "--name is for install"),
+    ):
         result = jupyter("ebsif", "kernel", *arguments, check=False)
         assert (result.returncode, said in result.stderr) == (status, True), result.stderr
     assert "no kernel of a module" in jupyter("ebsif", "kernel", "list", "--prefix", folder).stderr

@@ -86,14 +86,32 @@ class Place:
         (sites / "local/containers").mkdir(parents=True)
         (sites / "local/site.yaml").write_text(
             f"name: local\ndescription: a machine of the tests.\ngpu: rocm\n"
-            f"images:\n  directories: [{{path: {self.site.sources}}}]\n" + yaml.dump({"network_env": LUMI.network_env}))
+            f"images:\n  directories: [{{path: {self.site.sources}}}]\n" + yaml.dump({"network_env": LUMI.network_env})
+        )
         (sites / "local/containers/Laif.yaml").write_text(
-            CATALOGUE.replace("NETWORK", json.dumps(NETWORK)).replace("VARIABLES", json.dumps(RELEASE.variables)))
+            CATALOGUE.replace("NETWORK", json.dumps(NETWORK)).replace("VARIABLES", json.dumps(RELEASE.variables))
+        )
         for variant in ("laif", "laif-torch"):
             (self.site.sources / f"{variant}.sif").symlink_to(small_image(variant))
         self.make_by_hand()
-        self.site.run(["ebsif", "extend", "Laif/3.13", "--from-venv", "tuning-env.sqsh", "--catalogue", sites, "--name",
-                       "mine", "--date", "20260101", "-o", "."], **wheel_settings(self.wheels))
+        self.site.run(
+            [
+                "ebsif",
+                "extend",
+                "Laif/3.13",
+                "--from-venv",
+                "tuning-env.sqsh",
+                "--catalogue",
+                sites,
+                "--name",
+                "mine",
+                "--date",
+                "20260101",
+                "-o",
+                ".",
+            ],
+            **wheel_settings(self.wheels),
+        )
         self.site.run(["ebsif", "render", "--catalogue", sites, "--output", "."])
         self.site.eb(f"{OCI.replace('/', '-')}.eb", "l/Laif/Laif-3.11.eb", **wheel_settings(self.wheels))
         (self.site.work / "show.py").write_text(SHOW)
@@ -101,19 +119,31 @@ class Place:
 
     def make_by_hand(self):
         """Make a virtual environment by hand for the first module, as in the LUMI AI Guide."""
-        self.site.run(["bash", "-euc", f"""
+        self.site.run(
+            [
+                "bash",
+                "-euc",
+                f"""
             mkdir env
             image={self.site.sources}/laif.sif
             in_container() {{ singularity exec -B env:/user-software -B {self.wheels} $image "$@"; }}
             in_container python -m venv --system-site-packages --without-pip /user-software
             in_container python -m pip --python /user-software/bin/python install --no-deps tuning optuna
             mksquashfs env tuning-env.sqsh -processors 1 -no-xattrs -quiet -no-progress
-        """], **wheel_settings(self.wheels))
+        """,
+            ],
+            **wheel_settings(self.wheels),
+        )
 
     def output(self, module, script, check=True, **environment):
         """Run a script with a module loaded; return its output."""
-        return self.site.bash(f"module load {module} || exit 99\n{script}", check, **wheel_settings(self.wheels),
-                              APPTAINER_BIND=self.wheels, **environment).stdout.strip()
+        return self.site.bash(
+            f"module load {module} || exit 99\n{script}",
+            check,
+            **wheel_settings(self.wheels),
+            APPTAINER_BIND=self.wheels,
+            **environment,
+        ).stdout.strip()
 
     def shown(self, module, script, **environment):
         """Return what show.py printed, by line."""
@@ -131,12 +161,15 @@ def place(tmp_path_factory, small_image):
 def test_the_image_is_one_of_the_ai_factory(place, module):
     """Issue 19, point 3: the properties of these images that the tests rely on."""
     version = module.split("/")[1][:4]
-    text = place.output(module, f"""
+    text = place.output(
+        module,
+        f"""
         singularity exec $SIF cat /.sbom.json
         echo /// && singularity exec $SIF ls /usr/lib/python{version}/EXTERNALLY-MANAGED
         unset ${{!APPTAINER*}} ${{!SINGULARITY*}}
         singularity exec $SIF sh -c 'echo $PATH; echo $PYTHONPATH; echo $VIRTUAL_ENV; echo $MPIR_CVAR_ENABLE_GPU'
-    """)
+    """,
+    )
     bill, rest = text.split("///\n")
     bill = json.loads(bill)
     assert {"name": "torch", "version": VERSIONS[module]} in bill["pip"]
@@ -155,8 +188,12 @@ def test_every_way_has_the_same_environment(place, module):
     wanted = found["singularity exec"]
     assert wanted["VIRTUAL_ENV"] == VENV
     assert {way: different(wanted, one) for way, one in found.items()} == {way: {} for way in WAYS}
-    job = {"SLURM_NNODES": "1", "ROCR_USE_SLURM_LOCALID": "1", "SLURM_LOCALID": "5",
-           "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1"}
+    job = {
+        "SLURM_NNODES": "1",
+        "ROCR_USE_SLURM_LOCALID": "1",
+        "SLURM_LOCALID": "5",
+        "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1",
+    }
     for way, one in zip(WAYS, place.shown(module, script, **job)):
         by_rank = [one.get(name) for name in ("FI_HMEM_DISABLE_P2P", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
         # exec and shell don't know the rank
@@ -170,15 +207,20 @@ def different(one, other):
 
 def test_programs_see_additions_and_the_image(place):
     """Issue 19, point 3, G-01: user software precedes the image's PYTHONPATH; programs of both use the venv."""
-    wanted = f"{VENV} {VERSIONS[OCI]} /opt/venv/lib/python3.13/site-packages/torch/__init__.py " \
-             f"{VENV}/lib/python3.13/site-packages/tuning.py"
-    output = place.output(OCI, """
+    wanted = (
+        f"{VENV} {VERSIONS[OCI]} /opt/venv/lib/python3.13/site-packages/torch/__init__.py "
+        f"{VENV}/lib/python3.13/site-packages/tuning.py"
+    )
+    output = place.output(
+        OCI,
+        """
         singularity exec $SIF tune
         singularity run $SIF tune
         start-shell -c tune
         singularity exec $SIF torchrun -c 'import tuning; tuning.main()'
         torchrun -c 'import tuning; tuning.main()'
-    """)
+    """,
+    )
     assert output.splitlines() == [wanted] * 5
 
 
@@ -189,7 +231,9 @@ def test_packages_by_hand_packed_and_unpacked(place):
 
     Lumi, section 5: `pip install --user` fails, however pip is called and old as it is (23.0); the command says why.
     """
-    output = place.output(TORCH, f"""
+    output = place.output(
+        TORCH,
+        f"""
         for way in pip 'singularity exec $SIF python -I -m pip'; do
             eval "$way install --quiet --user byhand" 2>hints && echo installed
             grep -c 'hint: leave out --user: in the container packages are installed in {VENV}' hints
@@ -200,7 +244,9 @@ def test_packages_by_hand_packed_and_unpacked(place):
         python -c 'import byhand; print(byhand.__file__)'
         unmake-squashfs && rm $CONTAINERROOT/user-software.squashfs && module unload Laif && module load {TORCH}
         pip uninstall --quiet --yes byhand && singularity run $SIF pip list | grep -c byhand
-    """, check=False)
+    """,
+        check=False,
+    )
     lines = [line for line in output.splitlines() if not line.startswith("make-squashfs")]
     assert lines == ["1", "0", f"{VENV}/lib/python3.11/site-packages/byhand.py", "0"]
 
@@ -210,7 +256,9 @@ def test_an_environment_of_python_3_13(place, tmp_path):
     """Issue 19, point 3: make-venv: activation scripts as written since Python 3.12; deactivation undoes everything."""
     env = tmp_path / "my env"
     shown = "env -0 | grep -zvE '^(_|OLDPWD|__LMOD|_ModuleTable|BASH_FUNC|PS1)[^=]*=' | sort -z | md5sum"
-    output = place.output(OCI, f"""
+    output = place.output(
+        OCI,
+        f"""
         make-venv '{env}' 2>/dev/null || exit
         module unload Laif
         {shown}
@@ -226,13 +274,16 @@ def test_an_environment_of_python_3_13(place, tmp_path):
         deactivate
         {shown}
         ! declare -F deactivate
-    """)
+    """,
+    )
     before, hint, *lines, after = output.splitlines()
     assert hint == f"hint: leave out --user: in the container packages are installed in {env}, never in ~/.local"
     library = f"{env}/lib/python3.13/site-packages"
     assert lines == [f"{env} {library}/byhand.py {VENV}/lib/python3.13/site-packages/tuning.py"] * 4 + [
         f"{env} {VERSIONS[OCI]} /opt/venv/lib/python3.13/site-packages/torch/__init__.py "
-        f"{VENV}/lib/python3.13/site-packages/tuning.py", str(env)]
+        f"{VENV}/lib/python3.13/site-packages/tuning.py",
+        str(env),
+    ]
     assert before == after
 
 
@@ -241,8 +292,11 @@ def test_ranks_are_consistent_however_they_are_started(place, cluster):
     L-03, L-04, L-09: two nodes, four ranks: one device for each and no LOCAL_RANK, or all devices and LOCAL_RANK. The
     command python sets up ranks.
     """
-    ways = {"wrapper": "python", "run": "singularity run $SIF python",
-            "script": "singularity exec $SIF conda-python-distributed"}
+    ways = {
+        "wrapper": "python",
+        "run": "singularity run $SIF python",
+        "script": "singularity exec $SIF conda-python-distributed",
+    }
     for chosen in ({}, {"ROCR_USE_SLURM_LOCALID": "1", "MAP_HIP_TO_ROCR_VISIBLE_DEVICES": "1"}):
         # without a rank's line, the error says why
         script = "\n".join(f"srun --nodes=2 --ntasks-per-node=2 {way} rank.py || exit" for way in ways.values())
@@ -266,16 +320,21 @@ def test_python_is_a_rank_only_among_several(place, cluster):
     python of an environment by make-venv is a rank.
     """
     several = "srun --nodes=2 --ntasks-per-node=1"
-    ways = {"srun --nodes=1 --ntasks=1 python rank.py": [None], f"{several} torchrun rank.py": [None] * 2,
-            f"RANK=7 {several} python rank.py": ["7"] * 2, f"EBSIF_PYTHON_RANKS= {several} python rank.py": [None] * 2,
-            f"{several} start-shell -c 'python rank.py'": [None] * 2, f"{several} python3 rank.py": ["0", "1"],
-            f"{several} --export=ALL,MINE=1 python rank.py": ["0", "1"],
-            # without ALL nothing of the module is left
-            f"{several} --export=PATH python rank.py 2>&1 | grep -c 'load the module of this container' >lost": [],
-            f"make-venv ranks && source ranks/bin/activate && {several} python rank.py": ["0", "1"]}
+    ways = {
+        "srun --nodes=1 --ntasks=1 python rank.py": [None],
+        f"{several} torchrun rank.py": [None] * 2,
+        f"RANK=7 {several} python rank.py": ["7"] * 2,
+        f"EBSIF_PYTHON_RANKS= {several} python rank.py": [None] * 2,
+        f"{several} start-shell -c 'python rank.py'": [None] * 2,
+        f"{several} python3 rank.py": ["0", "1"],
+        f"{several} --export=ALL,MINE=1 python rank.py": ["0", "1"],
+        # without ALL nothing of the module is left
+        f"{several} --export=PATH python rank.py 2>&1 | grep -c 'load the module of this container' >lost": [],
+        f"make-venv ranks && source ranks/bin/activate && {several} python rank.py": ["0", "1"],
+    }
     lines = place.shown(OCI, "\n".join(ways), **cluster.environment)
     for way, wanted in ways.items():
-        found, lines = lines[:len(wanted)], lines[len(wanted):]
+        found, lines = lines[: len(wanted)], lines[len(wanted) :]
         assert sorted((one.get("RANK") for one in found), key=str) == wanted, way
     assert (place.site.work / "lost").read_text() == "2\n"
 
@@ -288,10 +347,15 @@ def test_the_network_of_ranks_is_that_of_the_profile(place, cluster):
     (place.site.work / "network.py").write_text(
         "import json, os, sys\n"
         "found = {name: value for name, value in os.environ.items() if name.startswith(('NCCL_', 'FI_MR', 'RCCL_'))}\n"
-        "sys.stdout.write(json.dumps(found) + '\\n')\n")
+        "sys.stdout.write(json.dumps(found) + '\\n')\n"
+    )
     old = "export NCCL_NET_GDR_LEVEL=PHB NCCL_SOCKET_IFNAME=eth0"
-    ways = ("python", "singularity exec $SIF python", "singularity run $SIF python",
-            "singularity exec $SIF conda-python-distributed")
+    ways = (
+        "python",
+        "singularity exec $SIF python",
+        "singularity run $SIF python",
+        "singularity exec $SIF conda-python-distributed",
+    )
     script = "\n".join(f"{old}; srun -N2 -n2 {way} network.py" for way in ways)
     found = place.shown(TORCH, script, **cluster.environment)
     wanted = {name: value for name, value in {**LUMI.network_env, **NETWORK}.items() if value is not None}
@@ -306,8 +370,17 @@ GUIDE = CHECKOUT / "docs/lumi"
 # Options for sbatch that a user would add: an account, and fewer tasks because this machine has two cores.
 SUBMIT = "--account=project_1 --partition=small"
 SMALL = "--ntasks-per-node=1 --gpus-per-node=1 --mem=1G"
-SUBMITTED = {"01-quick-start": "", "02-environment": "", "02-squashfs": "", "03-file-formats": SMALL, "05-srun": SMALL,
-             "05-torchrun": SMALL, "07-tensorboard": "", "08-mlflow": "", "10-inference": ""}
+SUBMITTED = {
+    "01-quick-start": "",
+    "02-environment": "",
+    "02-squashfs": "",
+    "03-file-formats": SMALL,
+    "05-srun": SMALL,
+    "05-torchrun": SMALL,
+    "07-tensorboard": "",
+    "08-mlflow": "",
+    "10-inference": "",
+}
 TENSORBOARD = ("tensorboard", "absl-py", "protobuf")
 # Replacements for packages that are too large to install here, with the functions that the guide uses.
 MLFLOW = """
@@ -357,8 +430,10 @@ def guide(place, cluster, small_image):
     (modules / "LUMI.lua").write_text("")
     (place.site.sources / RELEASE.file_name).symlink_to(small_image("laif"))
     # as modules of EasyBuild set them for users
-    settings = {f"EASYBUILD_{option[2:].partition('=')[0].replace('-', '_').upper()}": option.partition("=")[2] or "1"
-                for option in place.site.eb_options}
+    settings = {
+        f"EASYBUILD_{option[2:].partition('=')[0].replace('-', '_').upper()}": option.partition("=")[2] or "1"
+        for option in place.site.eb_options
+    }
     # the stand-in has a newer Python than the image of the record
     settings |= {"APPTAINER_BIND": place.wheels, "EASYBUILD_IGNORE_TEST_FAILURE": "1"}
     make_wheel(place.wheels, "mlflow", module_text=MLFLOW)
@@ -371,9 +446,12 @@ def guide(place, cluster, small_image):
         if name == "02-squashfs":
             # the module of the image with torch, by the name that the guide has; what is installed would be extended
             (modules / f"{LUMI_MODULE}.lua").write_text(
-                (modules / f"{TORCH}.lua").read_text().replace(f'"{TORCH}"', f'"{LUMI_MODULE}"'))
-    jobs = [f"{{ sbatch --wait --output={name}.out {SUBMIT} {options} {name}.sh; echo $? >{name}.status; }} &"
-            for name, options in SUBMITTED.items()]
+                (modules / f"{TORCH}.lua").read_text().replace(f'"{TORCH}"', f'"{LUMI_MODULE}"')
+            )
+    jobs = [
+        f"{{ sbatch --wait --output={name}.out {SUBMIT} {options} {name}.sh; echo $? >{name}.status; }} &"
+        for name, options in SUBMITTED.items()
+    ]
     place.site.bash("\n".join([*jobs, "wait"]), cwd=folder, timeout=1700, **cluster.environment)
     return folder
 
@@ -385,21 +463,31 @@ def test_the_scripts_of_the_guide(guide):
     output = {name: (guide / f"{name}.out").read_text() for name in SUBMITTED}
     failed = {name: text for name, text in output.items() if (guide / f"{name}.status").read_text() != "0\n"}
     assert not failed
-    for name, ranks, samples in (("01-quick-start", 1, 256), ("03-file-formats", 2, 512), ("05-srun", 2, 256),
-                                 ("05-torchrun", 2, 256), ("07-tensorboard", 1, 256), ("08-mlflow", 1, 256)):
+    for name, ranks, samples in (
+        ("01-quick-start", 1, 256),
+        ("03-file-formats", 2, 512),
+        ("05-srun", 2, 256),
+        ("05-torchrun", 2, 256),
+        ("07-tensorboard", 1, 256),
+        ("08-mlflow", 1, 256),
+    ):
         # a rank whose loss has not decreased fails
         found = re.findall(r"^rank (.*), loss [\d.]+ -> [\d.]+$", output[name], re.MULTILINE)
         wanted = [f"{rank} of {ranks} on {NODES[rank]}: {samples} samples" for rank in range(ranks)]
         # the single rank may be on either node
         assert sorted(re.sub(*NODES[::-1], one) if ranks == 1 else one for one in found) == wanted, name
     # the user's packages, and the container's torch
-    versions = {name: dict(line.rsplit(" ", 1) for line in output[name].splitlines() if line.endswith(".py"))
-                for name in ("02-environment", "02-squashfs")}
+    versions = {
+        name: dict(line.rsplit(" ", 1) for line in output[name].splitlines() if line.endswith(".py"))
+        for name in ("02-environment", "02-squashfs")
+    }
     torch = {TORCH: "3.11", OCI: "3.13"}
     added = {"02-environment": guide / "optuna-env", "02-squashfs": "/user-software/venv/lumi-multitorch"}
     for (name, found), (module, python) in zip(versions.items(), torch.items()):
-        assert found == {f"torch {VERSIONS[module]}": f"/opt/venv/lib/python{python}/site-packages/torch/__init__.py",
-                         "optuna 1.0": f"{added[name]}/lib/python{python}/site-packages/optuna.py"}
+        assert found == {
+            f"torch {VERSIONS[module]}": f"/opt/venv/lib/python{python}/site-packages/torch/__init__.py",
+            "optuna 1.0": f"{added[name]}/lib/python{python}/site-packages/optuna.py",
+        }
     # the directory is gone, so both nodes read the samples from the SquashFS file
     assert not (guide / "samples").exists()
     assert next((guide / "runs").glob("events.out.tfevents.*")).stat().st_size > 500
@@ -421,8 +509,14 @@ def test_the_job_ends_if_the_server_of_the_guide_fails(tmp_path):
     (tmp_path / "srun").chmod(0o755)
     # slow enough for the server to have failed before the script waits
     command = ["bash", "-c", "module() { :; }; set -T; trap 'sleep 0.05' DEBUG; source ./10-inference.sh"]
-    ended = subprocess.run(command, cwd=GUIDE, timeout=300, check=False, stdin=subprocess.DEVNULL,
-                           env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    ended = subprocess.run(
+        command,
+        cwd=GUIDE,
+        timeout=300,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
     assert ended.returncode == 3
 
 
@@ -439,12 +533,15 @@ def test_advice_for_users_of_the_older_modules(place, tmp_path):
     """Lumi, section 5: statements in docs/lumi/README.md for users of the older modules are true."""
     (tmp_path / "mine.py").write_text("")
     (place.site.home / ".bashrc").write_text("export FROM_BASHRC=1\n")
-    output = place.output(OCI, f"""
+    output = place.output(
+        OCI,
+        f"""
         export PYTHONPATH={tmp_path}
         python -c 'import mine' 2>/dev/null || echo wrapper
         APPTAINERENV_PYTHONPATH={tmp_path} python -c 'import mine; print("on purpose")'
         start-shell -c 'echo bashrc $FROM_BASHRC'
         $WITH_VENV && $WITH_CONDA && echo harmless
-    """)
+    """,
+    )
     (place.site.home / ".bashrc").unlink()
     assert output.splitlines() == ["wrapper", "on purpose", "bashrc", "harmless"]

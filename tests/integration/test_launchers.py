@@ -13,8 +13,9 @@ BOUND = [(str(rank), str(rank % 2), NODES[rank // 2], str(1 - rank % 2)) for ran
 
 def reported(output):
     """Return rank, local rank, node and CPUs of all reports by four ranks of torchrun, two on each node."""
-    return sorted(re.findall(r"^rank (\S+) of 4, local rank (\S+) of 2 on (\S+) \(torchrun\): CPUs (\S+), ", output,
-                             re.MULTILINE))
+    return sorted(
+        re.findall(r"^rank (\S+) of 4, local rank (\S+) of 2 on (\S+) \(torchrun\): CPUs (\S+), ", output, re.MULTILINE)
+    )
 
 
 def test_torchrun_starts_the_ranks_of_each_node(training):
@@ -23,8 +24,9 @@ def test_torchrun_starts_the_ranks_of_each_node(training):
 
     Only the ranks report, each with its node and the CPUs to which it is bound.
     """
-    script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher torchrun "
-                          "-- all_reduce.py").stdout
+    script = training.run(
+        f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher torchrun -- all_reduce.py"
+    ).stdout
     script = with_reports(script)
     status, output = training.batch("torchrun", script)
     assert status == 0, output
@@ -34,8 +36,20 @@ def test_torchrun_starts_the_ranks_of_each_node(training):
 
 
 # accelerate and what it imports, as far as the image lacks it
-ACCELERATE = ("accelerate==1.15.0", "psutil", "packaging", "pyyaml", "huggingface_hub<1", "safetensors", "requests",
-              "tqdm", "urllib3", "idna", "charset-normalizer", "certifi")
+ACCELERATE = (
+    "accelerate==1.15.0",
+    "psutil",
+    "packaging",
+    "pyyaml",
+    "huggingface_hub<1",
+    "safetensors",
+    "requests",
+    "tqdm",
+    "urllib3",
+    "idna",
+    "charset-normalizer",
+    "certifi",
+)
 
 # What accelerate has made of the ranks, and what each rank may run on.
 ACCELERATED = """
@@ -54,11 +68,23 @@ def test_accelerate_on_two_nodes(training):
     """T-08, T-14: accelerate starts the ranks of two nodes, each bound to its CPUs; the report names each of them."""
     folder = training.site.work
     (folder / "accelerated.py").write_text(ACCELERATED)
-    training.site.run(["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.11",
-                       "--dest", folder / "accelerate-wheels", *ACCELERATE])
+    training.site.run(
+        [
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--python-version=3.11",
+            "--dest",
+            folder / "accelerate-wheels",
+            *ACCELERATE,
+        ]
+    )
     training.run("singularity exec $SIF pip install -q --no-deps --no-index accelerate-wheels/*.whl")
-    script = training.run(f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher accelerate "
-                          "-- accelerated.py").stdout
+    script = training.run(
+        f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher accelerate -- accelerated.py"
+    ).stdout
     status, output = training.batch("accelerate", with_reports(script))
     assert status == 0, output
     # warnings of PyTorch begin with a bracket, too
@@ -73,8 +99,10 @@ def test_two_runs_of_mpiexec_without_a_scheduler(training):
     assert met(training.run(f"{start} one two & {start} two one && wait $!").stdout) == ["one-0 one-1", "two-0 two-1"]
 
 
-IN_A_JOB = ("salloc -Q -N2 --ntasks-per-node=2 timeout 60 mpiexec.hydra -n 4 -ppn 2 "
-            "singularity exec $SIF conda-python-distributed show.py")
+IN_A_JOB = (
+    "salloc -Q -N2 --ntasks-per-node=2 timeout 60 mpiexec.hydra -n 4 -ppn 2 "
+    "singularity exec $SIF conda-python-distributed show.py"
+)
 
 
 def test_mpiexec_in_a_slurm_job(training):
@@ -82,7 +110,8 @@ def test_mpiexec_in_a_slurm_job(training):
     ranks = shown(training.run(f"export MASTER_ADDR={NODES[0]}; {IN_A_JOB}").stdout)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "SLURMD_NODENAME")
     assert [tuple(one[name] for name in names) for one in ranks] == [
-        (str(rank), "4", str(rank % 2), "2", NODES[0], NODES[rank // 2]) for rank in range(4)]
+        (str(rank), "4", str(rank % 2), "2", NODES[0], NODES[rank // 2]) for rank in range(4)
+    ]
     assert len({one["MASTER_PORT"] for one in ranks}) == 1
 
 
@@ -99,15 +128,18 @@ def test_what_mpiexec_does_not_tell_is_an_error(training):
 
 def test_srun_in_mpiexec(training):
     """F-08 (H3): srun inside of Hydra, whose variables are inherited: Slurm's numbers count."""
-    output = training.run("salloc -Q -N1 -n2 mpiexec.hydra -n 1 srun -n2 --overlap "
-                          "singularity exec $SIF conda-python-distributed show.py").stdout
+    output = training.run(
+        "salloc -Q -N1 -n2 mpiexec.hydra -n 1 srun -n2 --overlap singularity exec $SIF conda-python-distributed show.py"
+    ).stdout
     assert [(one["RANK"], one["WORLD_SIZE"]) for one in shown(output)] == [("0", "2"), ("1", "2")]
 
 
 def test_torchrun_through_its_wrapper(training):
     """use D1, G-01: torchrun, a program of the image, starts its processes through the wrapper, with user software."""
     (training.site.work / "see.py").write_text(
-        "import os, sys, byhand\nsys.stdout.write(f'rank {os.environ[\"RANK\"]}: {byhand.__file__}\\n')\n")
+        "import os, sys, byhand\nsys.stdout.write(f'rank {os.environ[\"RANK\"]}: {byhand.__file__}\\n')\n"
+    )
     output = training.run("torchrun --standalone --nproc-per-node 2 see.py").stdout
     assert sorted(output.splitlines()) == [
-        f"rank {rank}: /user-software/venv/training/lib/python3.11/site-packages/byhand.py" for rank in range(2)]
+        f"rank {rank}: /user-software/venv/training/lib/python3.11/site-packages/byhand.py" for rank in range(2)
+    ]

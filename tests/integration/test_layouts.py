@@ -29,8 +29,12 @@ def release(tmp_path_factory):
         target = folder / "sources" / path.relative_to(CHECKOUT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
-    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "sources"],
-                   check=True, capture_output=True, text=True)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "sources"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return folder
 
 
@@ -66,9 +70,23 @@ def test_the_source_distribution_is_complete(release):
 
 def pip(command, *arguments, python=sys.executable):
     """Run pip of a Python, without network."""
-    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, command, "--quiet",
-                    *(["--yes"] if command == "uninstall" else ["--no-index", "--no-deps"]), *arguments],
-                   check=True, capture_output=True, text=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--python",
+            python,
+            command,
+            "--quiet",
+            *(["--yes"] if command == "uninstall" else ["--no-index", "--no-deps"]),
+            *arguments,
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
 
 
 def everything(folder):
@@ -78,7 +96,8 @@ def everything(folder):
     others = {path for path in paths - bytecode if not path.is_dir()}
     # directories that are left for bytecode only
     above = {parent for path in bytecode for parent in path.parents} - {
-        parent for path in others for parent in path.parents}
+        parent for path in others for parent in path.parents
+    }
     return paths - bytecode - above
 
 
@@ -93,7 +112,8 @@ def test_beside_a_full_easybuild(tmp_path, wheel, easybuild_wheels):
     easyconfigs = venv / "easybuild/easyconfigs"
     (easyconfigs / "z/zlib").mkdir(parents=True)
     (easyconfigs / "z/zlib" / OTHER).write_text(
-        "easyblock = 'Tarball'\nname = 'zlib'\nversion = '1.3'\nhomepage = ''\ndescription = ''\ntoolchain = SYSTEM\n")
+        "easyblock = 'Tarball'\nname = 'zlib'\nversion = '1.3'\nhomepage = ''\ndescription = ''\ntoolchain = SYSTEM\n"
+    )
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), venv)
     site.eb("--create-index", easyconfigs)
     before = everything(venv)
@@ -145,8 +165,13 @@ def test_through_pythonpath(tmp_path, wheel, easybuild_wheels):
         # the paths depend on the machine's distribution
         folders = [str(path.parent) for prefix in prefixes for path in prefix.rglob("*-packages/easybuild")]
         commands = [str(path) for prefix in prefixes for path in prefix.rglob("bin")]
-        return site.eb(EXAMPLE, "--dry-run", PATH=":".join([*commands, *rest]), PYTHONPATH=":".join(folders),
-                       EB_PYTHON=programs / "python").stdout
+        return site.eb(
+            EXAMPLE,
+            "--dry-run",
+            PATH=":".join([*commands, *rest]),
+            PYTHONPATH=":".join(folders),
+            EB_PYTHON=programs / "python",
+        ).stdout
 
     assert f"/{EXAMPLE} (module: PyTorch/" in found(*modules)
     pip(*install, modules[0], wheel)
@@ -169,8 +194,15 @@ def test_the_working_copy_runs_after_make_check(tmp_path, release, easybuild_whe
     (own / "tools.pth").write_text(f"{tools}\n")
     site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), venv)
     # everything but the project itself is installed
-    site.run(["bash", "-c", """touch .venv/dependencies-$(
-        { "$(scripts/find-python)" -VV; cat setup.cfg; } | sha256sum | cut -c1-16)"""], cwd=checkout)
+    site.run(
+        [
+            "bash",
+            "-c",
+            """touch .venv/dependencies-$(
+        { "$(scripts/find-python)" -VV; cat setup.cfg; } | sha256sum | cut -c1-16)""",
+        ],
+        cwd=checkout,
+    )
     source = checkout / "easyblocks/generic/containerinstall.py"
 
     def set_up(*options):
@@ -215,8 +247,12 @@ def own_easyconfig(release, folder):
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ebsif/dependencies"
     cache.mkdir(parents=True, exist_ok=True)
     target = "{}.{}-{}".format(*sys.version_info[:2], os.uname().machine)
-    made = subprocess.run([CHECKOUT / "scripts/build-easyconfig", next(release.glob("*.tar.gz")), folder, target,
-                           f"--known={cache}"], text=True, capture_output=True, check=False)
+    made = subprocess.run(
+        [CHECKOUT / "scripts/build-easyconfig", next(release.glob("*.tar.gz")), folder, target, f"--known={cache}"],
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert made.returncode == 0, made.stdout + made.stderr
     for path in folder.glob("*.whl"):
         shutil.copy(path, cache)
@@ -275,18 +311,29 @@ def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_w
     assert "loaded (EasyBuild" not in said.stdout + said.stderr
 
     # without EasyBuild
-    said = site.bash("module load ebsif; ebsif list --site lumi pytorch; ebsif list --mine --site lumi", check=False,
-                     easybuild=None, PATH=without_easybuild(site))
+    said = site.bash(
+        "module load ebsif; ebsif list --site lumi pytorch; ebsif list --mine --site lumi",
+        check=False,
+        easybuild=None,
+        PATH=without_easybuild(site),
+    )
     assert "\nPyTorch/2.7.0-rocm" in said.stdout
     assert said.returncode == 3
-    assert said.stderr.endswith(f"ebsif: this command needs EasyBuild, which {sys._base_executable} can't import: "
-                           "run `module load LUMI partition/container EasyBuild-user`\n")
+    assert said.stderr.endswith(
+        f"ebsif: this command needs EasyBuild, which {sys._base_executable} can't import: "
+        "run `module load LUMI partition/container EasyBuild-user`\n"
+    )
 
     # an eb that heeds PYTHONPATH, where the site sets no list
     (framework,) = easybuild_of_site["5"].glob("lib/*/site-packages")
     (eb,) = framework.glob("*.data/scripts/eb")
-    said = site.bash(f"module load ebsif; bash {eb} {shlex.join(site.eb_options)} -D {EXAMPLE}; printenv {LISTS}",
-                     check=False, easybuild=None, PYTHONPATH=framework, EB_PYTHON=sys._base_executable)
+    said = site.bash(
+        f"module load ebsif; bash {eb} {shlex.join(site.eb_options)} -D {EXAMPLE}; printenv {LISTS}",
+        check=False,
+        easybuild=None,
+        PYTHONPATH=framework,
+        EB_PYTHON=sys._base_executable,
+    )
     assert f"/{EXAMPLE} (module: PyTorch/" in said.stdout
     assert said.stdout.endswith(f"\n{root.parent}:{framework}\n")
     # other programs, in containers too, don't see what ebsif requires
@@ -326,8 +373,10 @@ def test_lists_of_the_site_in_one_process(tmp_path, tool):
         module load ebsif; show alone""").stdout
     both = "/site/ec:/own/python/easybuild/easyconfigs /site/*/*.py,/own/python/easybuild/easyblocks/generic/*.py"
     # an empty list gets no empty item, for which eb would search the working directory
-    said += site.bash(f"module use {site.modules}; export EASYBUILD_INCLUDE_EASYBLOCKS=; module load ebsif\n"
-                      "echo empty $EASYBUILD_INCLUDE_EASYBLOCKS").stdout
+    said += site.bash(
+        f"module use {site.modules}; export EASYBUILD_INCLUDE_EASYBLOCKS=; module load ebsif\n"
+        "echo empty $EASYBUILD_INCLUDE_EASYBLOCKS"
+    ).stdout
     (empty,) = lines_about("empty ", said)
     assert empty == "empty /own/python/easybuild/easyblocks/generic/*.py"
     shown = [line for line in said.splitlines() if line.startswith(("one", "without", "two", "again", "none", "alone"))]

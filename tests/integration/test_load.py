@@ -28,7 +28,8 @@ class Several:
         self.wheels = self.folder / "wheels"
         self.binds = self.folder / "binds"
         self.shared = install_once(
-            site.prefix.parent.name, site, lambda: self.copy(installed) if installed else self.install(image))
+            site.prefix.parent.name, site, lambda: self.copy(installed) if installed else self.install(image)
+        )
 
     def copy(self, installed):
         """Copy the installations of another tool, and write module files for this one."""
@@ -58,16 +59,22 @@ class Several:
         plain = [
             site.easyconfig(
                 f"{PLAIN}image = 'central'\nimage_root = '${{SITE_IMAGES:-{self.folder}}}'\n"
-                "image_dirs = ['one', 'two', '/does/not/exist']\n", name="Central"),
+                "image_dirs = ['one', 'two', '/does/not/exist']\n",
+                name="Central",
+            ),
             site.easyconfig(f"{PLAIN}{stay}bind_file = '{self.binds}'\n", name="Bound"),
             site.easyconfig(
                 f"{PLAIN}{stay}bind_file = '{self.binds}'\nbind_file_default = ['?{self.folder}/none:/srv', "
-                f"'{self.folder}/a b:/mnt']\n", name="Bound", version="2.0"),
+                f"'{self.folder}/a b:/mnt']\n",
+                name="Bound",
+                version="2.0",
+            ),
             site.easyconfig(f"{PLAIN}{stay}conflicts = ['site-bindings']\n"),
             site.easyconfig(f"{PLAIN}{stay}container_env = {{'ONE': '1'}}\n", version="2.0"),
             site.easyconfig(
                 f"{PLAIN}{stay}definition_files = ['image.def']\nwrappers = ['python']\nwrappers_load = True\n",
-                name="Other"),
+                name="Other",
+            ),
             site.easyconfig("sources = ['example.sif']\ninit = 'none'\nwrappers = ['git']\n", name="None"),
             site.easyconfig(f"{PLAIN}image_dirs = ['{self.folder}/central']\n", name="Copied"),
         ]
@@ -76,15 +83,21 @@ class Several:
                 f"{TEXT}wrappers = ['python']\nrequirements = {stages!r}\n"
                 f"binds = ['?{self.folder}/a b:/mnt']\n"
                 "container_env = {'QUOTED': \"it's $HOME\", 'NCCL_NET': 'AWS Libfabric'}\n"
-                "listed_packages = 'all'\n", name="Own"),
+                "listed_packages = 'all'\n",
+                name="Own",
+            ),
             # defects B14
             site.easyconfig(
                 f"{TEXT}{stay}warnings = ['100% of %%(nosuch)s, not %%(name)s']\nsupport_level = 'beta, best effort'\n"
                 "image_packages = {'python': '3.11'}\n"
-                "wrappers = ['python']\n".replace("conda-injected", "conda-manual"), name="Manual"),
+                "wrappers = ['python']\n".replace("conda-injected", "conda-manual"),
+                name="Manual",
+            ),
             site.easyconfig(
                 f"sources = ['example.sif']\n{stay}binds = ['{activate}:/.singularity.d/env/92-conda.sh']\n"
-                "venv_name = 'mine'\nwrappers = ['python']\n", name="Itself"),
+                "venv_name = 'mine'\nwrappers = ['python']\n",
+                name="Itself",
+            ),
         ]
         for path in plain:
             path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
@@ -97,7 +110,8 @@ class Several:
         lua = site.tool.syntax == "Lua"
         (site.modules / "site-bindings").mkdir(parents=True)
         (site.modules / "site-bindings" / ("1.0.lua" if lua else "1.0")).write_text(
-            'setenv("SITE_BINDINGS", "1")\n' if lua else "#%Module\nsetenv SITE_BINDINGS 1\n")
+            'setenv("SITE_BINDINGS", "1")\n' if lua else "#%Module\nsetenv SITE_BINDINGS 1\n"
+        )
 
     def root(self, name):
         """Return the installation directory of a module."""
@@ -107,6 +121,7 @@ class Several:
 @pytest.fixture(scope="session")
 def sites(prefix, base_image, install_once):
     """A function that installs the modules once, and writes them for a modules tool and syntax."""
+
     # EasyBuild writes the installation directory unquoted into Tcl modules, so it can't contain blanks
     @functools.cache
     def several(tool):
@@ -197,7 +212,8 @@ def test_a_users_own_user_software(several, tmp_path):
     squashfs = several.root("Own") / "user-software.squashfs"
     content = squashfs.read_bytes()
     reload = "module unload Own; module load Own/1.0"
-    output = bash(f"""
+    output = bash(
+        f"""
         set -e
         module load Own/1.0
         singularity exec "$SIF" python -c 'import central; print(1)'
@@ -210,7 +226,9 @@ def test_a_users_own_user_software(several, tmp_path):
         {reload}
         singularity exec "$SIF" python -c 'import central, byhand; print(2)'
         echo "$EBSIF_MOUNTED_USER_SOFTWARE"
-    """, EBSIF_USER_SOFTWARE=place).stdout.splitlines()
+    """,
+        EBSIF_USER_SOFTWARE=place,
+    ).stdout.splitlines()
     assert {"1", "in the container"} <= set(output), "W9: that of the module, as long as the directory is empty"
     assert output[-2:] == ["2", f"{place}/user-software.squashfs"]
     assert squashfs.read_bytes() == content
@@ -236,10 +254,13 @@ def test_every_module_without_a_modules_tool(several_once, tmp_path):
     versions = [path.relative_to(site.modules) for path in sorted(site.modules.glob("*/[12].0*"))]
     names = [str(path).removesuffix(".lua") for path in versions if path.parent.name != "site-bindings"]
     assert len(names) >= 11
-    script = "show() { env -0 >\"$work/$1\"; }\n" + "".join(f"""
+    script = 'show() { env -0 >"$work/$1"; }\n' + "".join(
+        f"""
         (source '{site.prefix}/eb/software/{name}/share/ebsif/container.sh' load; show sourced{number})
         module load {name}; show loaded{number}; module purge
-    """ for number, name in enumerate(names))
+    """
+        for number, name in enumerate(names)
+    )
     binds = several_once.binds
     before = binds.read_text()
     binds.write_text(f"# of this site\n  ?{folder}/a b:/mnt:ro \n{folder}/scratch:/media\n?/does/not/exist")
@@ -247,7 +268,8 @@ def test_every_module_without_a_modules_tool(several_once, tmp_path):
         site.bash(script, work=site.work, **own)
         for number, name in enumerate(names):
             loaded, sourced = (
-                of_container((site.work / f"{kind}{number}").read_text()) for kind in ("loaded", "sourced"))
+                of_container((site.work / f"{kind}{number}").read_text()) for kind in ("loaded", "sourced")
+            )
             assert loaded["SIF"] and sourced == loaded, name
 
     def fails(name, *, before="", **own):
@@ -264,7 +286,8 @@ def test_every_module_without_a_modules_tool(several_once, tmp_path):
     binds.write_text(before)
     assert "/nowhere/one/example.sif" in fails("Central/1.0", SITE_IMAGES="/nowhere")
     assert "can't be used together with the module site-bindings" in fails(
-        "Example/1.0", before="module load site-bindings/1.0")
+        "Example/1.0", before="module load site-bindings/1.0"
+    )
     assert "EBSIF_USER_SOFTWARE=x is not the full path of a directory" in fails("Own/1.0", EBSIF_USER_SOFTWARE="x")
 
 
@@ -301,9 +324,15 @@ def test_the_help_text(several):
     shown = several.site.bash("module help Manual/1.0 2>&1; module whatis Manual/1.0 2>&1").stdout
     assert shown.count("In the image: python 3.11.") == 2
     assert "    ebsif extend Manual/1.0 --add PACKAGE --name NAME\n" in shown
-    for expected in ("example.sif", "start-shell", "Support: beta, best effort", "bash -c '$WITH_CONDA; python",
-                     "Warning: 100% of %(nosuch)s, not %(name)s", "RUNSCRIPTSMANUAL",
-                     "These commands run in the container automatically: python"):
+    for expected in (
+        "example.sif",
+        "start-shell",
+        "Support: beta, best effort",
+        "bash -c '$WITH_CONDA; python",
+        "Warning: 100% of %(nosuch)s, not %(name)s",
+        "RUNSCRIPTSMANUAL",
+        "These commands run in the container automatically: python",
+    ):
         assert expected in shown, expected
 
 
@@ -313,8 +342,10 @@ def test_spider_finds_packages(several_once):
     assert re.match(r"(\S+,)*central-1.0,(\S+,)*numpy-", shown), shown[:500]
     assert "Own/1.0" in shown
     assert "numpy" in shown
-    script = "module is-avail Own/1.0 && module load Own/1.0 && module save mine >/dev/null 2>&1; " \
+    script = (
+        "module is-avail Own/1.0 && module load Own/1.0 && module save mine >/dev/null 2>&1; "
         "module purge; module restore mine >/dev/null 2>&1; echo $CONTAINERROOT"
+    )
     assert several_once.site.bash(script).stdout.strip().endswith("/Own/1.0")
 
 
@@ -358,7 +389,8 @@ def test_variables_of_older_modules_stay_harmless(several_once, name):
     """S002-54, S001-04: $WITH_CONDA, $WITH_VENV and $WITH_CONDA_VENV succeed; most have nothing left to do."""
     script = "set -e; $WITH_CONDA; $WITH_VENV; $WITH_CONDA_VENV; python -c 'import numpy; print(numpy.__version__)'"
     result = several_once.site.bash(
-        f'module load {name}/1.0 && singularity exec $SIF bash -c "{script}"'.replace("$W", r"\$W"))
+        f'module load {name}/1.0 && singularity exec $SIF bash -c "{script}"'.replace("$W", r"\$W")
+    )
     assert result.stdout[0].isdigit()
 
 
@@ -400,8 +432,12 @@ def test_an_image_that_prepares_its_environment_itself(several_once):
 def test_nothing_of_other_sites(several_once):
     """S001-21: without a site, no site's name or path is in any generated file."""
     root = several_once.root("Own")
-    made = [*root.glob("bin/*"), *root.glob("runscripts/**/*"), *root.glob("share/*/*"),
-            several_once.site.modules / "Own/1.0.lua"]
+    made = [
+        *root.glob("bin/*"),
+        *root.glob("runscripts/**/*"),
+        *root.glob("share/*/*"),
+        several_once.site.modules / "Own/1.0.lua",
+    ]
     assert len(made) > 10
     for path in filter(Path.is_file, made):
         text = path.read_text(errors="replace").lower()
@@ -458,12 +494,12 @@ class Pair:
             (site.prefix / folder).mkdir()
         text = self.TEXT.format(sources=site.sources, root=site.prefix, hostile=self.hostile)
         easyconfigs = [
-            site.easyconfig(text, name="One"), site.easyconfig(text + "one_container = 'replace'\n", name="Two")
+            site.easyconfig(text, name="One"),
+            site.easyconfig(text + "one_container = 'replace'\n", name="Two"),
         ]
         for path in easyconfigs:
             path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
         site.eb(*easyconfigs)
-
 
     def take(self, cases):
         """
@@ -471,7 +507,7 @@ class Pair:
 
         Returns each case's environments: before, after the first step and after the last one.
         """
-        script = "show() { env -0 >\"$work/$1\"; }\n"
+        script = 'show() { env -0 >"$work/$1"; }\n'
         for number, (environment, steps) in enumerate(cases):
             script += "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
             script += f"show before{number}\n"
@@ -493,8 +529,9 @@ class Pair:
 def pairs(prefix, base_image, install_once):
     """A function that installs both modules once for a modules tool and syntax."""
     # not a parametrised fixture, which pytest would tear down when a test with the next parameter comes between
-    return functools.cache(lambda tool: Pair(
-        Site(prefix / f"pair-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, install_once))
+    return functools.cache(
+        lambda tool: Pair(Site(prefix / f"pair-{tool}", TOOLS[tool](), Path(sys.prefix)), base_image, install_once)
+    )
 
 
 @pytest.fixture(params=TOOLS)
@@ -517,10 +554,17 @@ ITEMS = ["/data:/data", "/a:/b:ro", "/own.squashfs:/own:image-src=/,ro", "/x\\,y
 LIST_NAMES = [f"{runtime}{name}" for runtime in RUNTIMES for name in ("_BINDPATH", "_BIND", "ENV_PREPEND_PATH")]
 LISTED = st.lists(st.sampled_from(ITEMS), min_size=1, max_size=3, unique=True).map(",".join)
 SINGLE = st.sampled_from(["mine", "a  b", "$HOME", "\\x", "\u0127\u00e9", " "])
-SETTINGS = st.fixed_dictionaries({}, optional={
-    **dict.fromkeys(LIST_NAMES[:2] + LIST_NAMES[3:5], LISTED), "NET_OF_SITE": SINGLE, "APPTAINERENV_PLAIN": SINGLE,
-    "SINGULARITYENV_PLAIN": SINGLE, "APPTAINERENV_PREPEND_PATH": st.just("/mine"),
-    "SINGULARITYENV_PREPEND_PATH": st.just("/usr/bin:/mine")})
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(LIST_NAMES[:2] + LIST_NAMES[3:5], LISTED),
+        "NET_OF_SITE": SINGLE,
+        "APPTAINERENV_PLAIN": SINGLE,
+        "SINGULARITYENV_PLAIN": SINGLE,
+        "APPTAINERENV_PREPEND_PATH": st.just("/mine"),
+        "SINGULARITYENV_PREPEND_PATH": st.just("/usr/bin:/mine"),
+    },
+)
 
 
 # examples don't change the modules
@@ -581,18 +625,33 @@ def test_wrappers_that_load_what_they_need(several_once):
 
 
 # Variables of the modules tools; what the shell sets.
-OF_TOOLS = ("_Module", "__LMOD_", "LMOD", "LOADED", "_LM", "__MODULES", "MODULE", "_=", "BASH_FUNC", "EBROOT",
-            "EBVERSION", "EBDEVEL", "EBEXTSLIST")
+OF_TOOLS = (
+    "_Module",
+    "__LMOD_",
+    "LMOD",
+    "LOADED",
+    "_LM",
+    "__MODULES",
+    "MODULE",
+    "_=",
+    "BASH_FUNC",
+    "EBROOT",
+    "EBVERSION",
+    "EBDEVEL",
+    "EBEXTSLIST",
+)
 
 
 @settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cases=st.lists(SETTINGS, min_size=3, max_size=3))
 def test_the_environment_without_a_modules_tool(pair, cases):
     """J-01: container.sh sets what the module sets, beside any values of the user and any other container module."""
-    site, script = pair.site, "show() { env -0 >\"$work/$1\"; }\n"
+    site, script = pair.site, 'show() { env -0 >"$work/$1"; }\n'
     one, two = (f"source '{site.prefix}/eb/software/{name}/1.0/share/ebsif/container.sh'" for name in ("One", "Two"))
     for number, own in enumerate(cases):
-        script += "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items()) + f"""
+        script += (
+            "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items())
+            + f"""
             show before{number}
             ({one} load; show sourced{number}; {one} load; show twice{number}; {one} unload; show left{number})
             ({two} load; show other{number}; {one} load; show again{number})
@@ -600,6 +659,7 @@ def test_the_environment_without_a_modules_tool(pair, cases):
             ({one} load; show nothing{number}; {two} load; show replaced{number})
             module unload One; module purge; unset {" ".join(own)} NOTHING
         """
+        )
 
     def shown(name, number):
         text = (site.work / f"{name}{number}").read_bytes().decode(errors="surrogateescape")
@@ -640,8 +700,13 @@ def test_one_container_at_a_time(pair):
 
 def test_a_module_that_the_modules_tool_has_lost(pair):
     """Defects C4: leftover variables of a module that isn't loaded prevent no load."""
-    leftover = {"CONTAINERROOT": "/gone", "EBSIF_LOADED_MODULE": "Gone/1.0", "SIF": "/gone/x.sif",
-                "APPTAINER_BINDPATH": "/gone:/runscripts", "EBSIF_ADDED_APPTAINER_BINDPATH": "/gone:/runscripts"}
+    leftover = {
+        "CONTAINERROOT": "/gone",
+        "EBSIF_LOADED_MODULE": "Gone/1.0",
+        "SIF": "/gone/x.sif",
+        "APPTAINER_BINDPATH": "/gone:/runscripts",
+        "EBSIF_ADDED_APPTAINER_BINDPATH": "/gone:/runscripts",
+    }
     ((_, loaded, after),) = pair.take([(leftover, ["load One/1.0", "unload One"])])
     assert loaded["CONTAINERROOT"].endswith("/One/1.0")
     assert loaded["SIF"] == f"{pair.site.sources}/example.sif"
@@ -682,7 +747,8 @@ def test_the_users_settings_apply_in_the_container(pair, tmp_path):
     own = {
         # one that the module also has is bound once
         "SINGULARITY_BINDPATH": f"{tmp_path}/one:/srv,{tmp_path}/two:/home,{pair.site.prefix}/data:/mnt",
-        "SINGULARITYENV_PREPEND_PATH": "/mine/bin", "APPTAINERENV_PLAIN": "mine",
+        "SINGULARITYENV_PREPEND_PATH": "/mine/bin",
+        "APPTAINERENV_PLAIN": "mine",
     }
     script = "module load One/1.0; singularity exec $SIF sh -c 'ls /srv /home; echo $PLAIN $PATH; test -c /opt/null'"
     result = pair.site.bash(script, **own)

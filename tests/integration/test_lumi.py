@@ -119,8 +119,11 @@ def test_the_modules(containers, modules):
     of_facts = [containers[fact["easyconfig"]] for fact in FACTS]
     wrong = []
     for fact, container, environment in zip(FACTS, of_facts, modules.environments(of_facts)):
-        for check, found in ((check_variables, environment), (check_binds, modules.text(container)),
-                             (check_scripts, modules.text(container))):
+        for check, found in (
+            (check_variables, environment),
+            (check_binds, modules.text(container)),
+            (check_scripts, modules.text(container)),
+        ):
             try:
                 check(fact, container, found, str(modules.root(container)))
             except AssertionError as error:
@@ -137,15 +140,14 @@ def test_every_name_of_lumi_can_be_loaded(containers, modules):
     # two pairs of LUMI's easyconfigs make the same module
     assert len(names) == 68
     ours = {one.module for one in containers.values() if one.name != "lumi-multitorch"}
-    script = "".join(f"(module load {name} && test -n \"$SIF\") || echo {name}\n" for name in sorted(names | ours))
+    script = "".join(f'(module load {name} && test -n "$SIF") || echo {name}\n' for name in sorted(names | ours))
     result = modules.site.bash(script, LUMI_CONTAINER_REPOSITORY_ROOT=modules.images)
     assert result.stdout == ""
     listed = set(modules.site.bash("module -t avail 2>&1").stdout.split())
     archived = [one for one in containers.values() if one.archived]
     assert len(archived) == 43
     assert not listed & {one.module for one in archived}
-    assert {one.module for one in containers.values()
-            if not one.archived and one.name != "lumi-multitorch"} <= listed
+    assert {one.module for one in containers.values() if not one.archived and one.name != "lumi-multitorch"} <= listed
     for one in archived:
         assert " ".join(one.archive_message.split()) in " ".join(result.stderr.split())
         # the replacement exists and is not archived itself
@@ -212,8 +214,16 @@ def check_scripts(fact, container, text, root):
     known |= {f"bin/{name}" for name in re.findall(r"[\w-]+", commands)}
     known |= set(container.script_names)
     if container.init != "none":
-        known |= {f"runscripts/{name}" for name in (
-            "conda-python-simple", "conda-python-distributed", "get-master", "init-conda-venv", "list-packages")}
+        known |= {
+            f"runscripts/{name}"
+            for name in (
+                "conda-python-simple",
+                "conda-python-distributed",
+                "get-master",
+                "init-conda-venv",
+                "list-packages",
+            )
+        }
     assert set(fact["scripts"]) | set(fact["wrapper_links"]) <= known
     if container.init == "conda-manual":
         assert "bash -c '$WITH_CONDA; python --version'" in text
@@ -222,14 +232,13 @@ def check_scripts(fact, container, text, root):
 # One container of each generation, with commands that start its Python. (Those of the AI Factory are installed in
 # test_laif, ccpe in test_ccpe; jax, TensorFlow and mpi4py differ from these in names only.)
 GENERATIONS = {
-    "PyTorch/2.0.1-rocm-5.5.1-python-3.10-singularity-20231110":
-        "singularity exec $SIF bash -c '$WITH_CONDA && python {0}' && singularity exec $SIF conda-python-simple {0}",
-    "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-exampleVenv-20240315":
-        "singularity exec $SIF python {0} && start-shell -c 'python {0}'",
-    "PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827":
-        "python {0} && python3 {0} && singularity exec $SIF conda-python-distributed {0}",
-    "AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108":
-        "singularity exec $SIF python-conda-simple {0}",
+    "PyTorch/2.0.1-rocm-5.5.1-python-3.10-singularity-20231110": "singularity exec $SIF bash -c '$WITH_CONDA && "
+    "python {0}' && singularity exec $SIF conda-python-simple {0}",
+    "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-exampleVenv-20240315": "singularity exec $SIF python {0} && "
+    "start-shell -c 'python {0}'",
+    "PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827": "python {0} && python3 {0} && singularity exec $SIF "
+    "conda-python-distributed {0}",
+    "AlphaFold/69afc4d-rocm-5.5.1-python-3.9-singularity-20231108": "singularity exec $SIF python-conda-simple {0}",
     "rocm/6.2.2-singularity-20241007": "start-shell -c '/opt/miniconda3/envs/pytorch/bin/python {0}'",
 }
 
@@ -244,7 +253,8 @@ def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
     place = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
     (place.work / "where.py").write_text(
         "import sys\ntry:\n    import torchmetrics\nexcept ImportError:\n    torchmetrics = None\n"
-        "print('/envs/pytorch' in sys.prefix, sys.prefix, bool(torchmetrics))\n")
+        "print('/envs/pytorch' in sys.prefix, sys.prefix, bool(torchmetrics))\n"
+    )
     images, wheels = tmp_path / "images", tmp_path / "wheels"
     (images / "easybuild-sif-images").mkdir(parents=True)
     wheels.mkdir()
@@ -267,13 +277,19 @@ def test_one_of_each_generation(containers, tmp_path, base_image, small_image):
     alone = {one.file_name for one in chosen if one.version == "2.7.1" or one.name == "AlphaFold"}
     pattern = re.compile(r"python 3\.11\.2, not python \S+")
     assert {name for name, text in refused.items() if pattern.fullmatch(text)} == alone
-    script = "".join(f"echo '{name}:'; (module load {name} && {way.format('where.py')})\n"
-                     for name, way in GENERATIONS.items())
+    script = "".join(
+        f"echo '{name}:'; (module load {name} && {way.format('where.py')})\n" for name, way in GENERATIONS.items()
+    )
     found = dict(part.split(":\n") for part in re.split(r"(?m)^(?=\w+/)", place.bash(script, **settings).stdout)[1:])
     # issue 45 (lumi A6)
     newest = next(name for name in GENERATIONS if "2.7.1" in name)
-    aiter = place.bash(f"module load {newest}\nsingularity exec $SIF sh -c 'cd \"$AITER_JIT_DIR/build\" && pwd'",
-                       **settings, SLURM_JOB_ID="7", SLURM_STEP_ID="2", EBSIF_NODE_LOCAL=place.work).stdout
+    aiter = place.bash(
+        f"module load {newest}\nsingularity exec $SIF sh -c 'cd \"$AITER_JIT_DIR/build\" && pwd'",
+        **settings,
+        SLURM_JOB_ID="7",
+        SLURM_STEP_ID="2",
+        EBSIF_NODE_LOCAL=place.work,
+    ).stdout
     assert aiter == f"{place.work}/ebsif-{os.getuid()}/job-7/step-2/aiter/build\n"
     conda, venv = "True /opt/miniconda3/envs/pytorch False\n", "False /user-software/venv/pytorch {}\n"
     wanted = dict.fromkeys(GENERATIONS, conda * 2)
@@ -295,7 +311,8 @@ def test_old_names_of_run_scripts_work(tmp_path, base_image):
         "sources = ['example.sif']\ninit = 'conda-manual'\nconda_env = 'pytorch'\nscript_names = {\n"
         "    'runscripts/python-conda-simple': 'runscripts/conda-python-simple', 'bin/my-exec': 'bin/container-exec',\n"
         "    'bin/my-shell': 'bin/start-shell', 'bin/my-run': 'bin/container-run',\n"
-        "    'bin/my-singularity': 'bin/container-runtime'}\n")
+        "    'bin/my-singularity': 'bin/container-runtime'}\n"
+    )
     path.write_text(path.read_text().replace("ContainerVenv", "ContainerInstall"))
     place.eb(path)
     load = "module load Example/1.0\n"
@@ -360,8 +377,10 @@ def test_nothing_of_the_recipes_is_lost(containers):
     texts = json.loads((CHECKOUT / "tests/data/lumi-texts.json").read_text())
     assert set(texts) == {fact["easyconfig"] for fact in FACTS}
     missing = {(name, *one) for name, facts in texts.items() for one in lost(facts, containers[name])}
-    known = {one: [why for part, *field, why in EXCEPTIONS if one[0].startswith(part) and list(one[1:]) == field]
-             for one in missing}
+    known = {
+        one: [why for part, *field, why in EXCEPTIONS if one[0].startswith(part) and list(one[1:]) == field]
+        for one in missing
+    }
     assert [one for one, reasons in known.items() if not reasons] == []
     needed = {reason for reasons in known.values() for reason in reasons}
     assert {why for *_, why in EXCEPTIONS} == needed

@@ -17,8 +17,13 @@ PHONE = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 
 def build(folder):
     """Build the pages in a folder; return the completed process."""
-    return subprocess.run([sys.executable, "-m", "manual", "-o", folder], capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(CHECKOUT / "docs")})
+    return subprocess.run(
+        [sys.executable, "-m", "manual", "-o", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT / "docs")},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +59,9 @@ def test_the_menu_leads_to_every_page(browser, pages):
     for title in ("Quick start for users", "Commands", "Performance"):
         link = browser.execute_script(
             "return Array.from(document.querySelectorAll('.menu a')).find("
-            "one => one.textContent === arguments[0] && one.offsetParent)", title)
+            "one => one.textContent === arguments[0] && one.offsetParent)",
+            title,
+        )
         browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant', block: 'center'})", link)
         link.click()
         assert browser.execute_script("return document.querySelector('h1').textContent") == title
@@ -84,8 +91,7 @@ def test_the_search(browser, pages):
     browser.find_element(By.TAG_NAME, "body").send_keys("/")
     assert browser.switch_to.active_element == field
     field.send_keys("virtual environment make-venv")
-    links = WebDriverWait(browser, 30).until(
-        lambda _: browser.find_elements(By.CSS_SELECTOR, ".search-all li a"))
+    links = WebDriverWait(browser, 30).until(lambda _: browser.find_elements(By.CSS_SELECTOR, ".search-all li a"))
     texts = [link.text for link in links]
     around = [one.text for one in browser.find_elements(By.CSS_SELECTOR, ".search-all li span")]
     assert len(texts) <= 10 and all("environment" in text for text in around[:2])
@@ -121,10 +127,14 @@ def test_lines_of_prose(browser, pages):
 
 def lefts(browser):
     """Where the text of head, menu, page and foot begins, in pixels."""
-    return [browser.execute_script(
-        "const one = document.querySelector(arguments[0]);"
-        "return one.getBoundingClientRect().left + parseFloat(getComputedStyle(one).paddingLeft)", name)
-        for name in (".top nav", ".menu", "main", "footer")]
+    return [
+        browser.execute_script(
+            "const one = document.querySelector(arguments[0]);"
+            "return one.getBoundingClientRect().left + parseFloat(getComputedStyle(one).paddingLeft)",
+            name,
+        )
+        for name in (".top nav", ".menu", "main", "footer")
+    ]
 
 
 def test_one_grid_on_a_phone(browser, pages):
@@ -159,8 +169,10 @@ def test_without_javascript(browser, pages):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_contrast(browser, pages, dark):
     """W-02 for the manual: every text has a contrast of 4.5 or more, in the light and in the dark."""
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-        {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]},
+    )
     try:
         for name in ("index", "for-users", "performance", "easyconfigs", "reference/parameters"):
             browser.get((pages / f"{name}.html").as_uri())
@@ -174,6 +186,7 @@ def test_a_directory_with_other_files(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     result = build(tmp_path)
     assert result.returncode == 1
-    assert result.stderr == (f"docs: {tmp_path} contains other files, which would be lost: choose another directory "
-                             "with -o\n")
+    assert result.stderr == (
+        f"docs: {tmp_path} contains other files, which would be lost: choose another directory with -o\n"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

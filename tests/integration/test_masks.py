@@ -14,8 +14,11 @@ TEXT = "easyblock = 'ContainerInstall'\n" + Installed.TEXT.replace("venv_name = 
 LIBRARY = "/usr/lib/x86_64-linux-gnu"
 PACKAGES = "/opt/miniconda3/envs/pytorch/lib/python3.11/site-packages"
 MASKS = {
-    "/usr/bin/to[u]*": None, "/usr/bin/whoami": "/usr/bin/id", f"{LIBRARY}/libtic.so*": None,
-    f"{LIBRARY}/libpanelw.so.6": f"{LIBRARY}/libexpat.so.1", f"{PACKAGES}/numpy.libs/libquadmath-*": None,
+    "/usr/bin/to[u]*": None,
+    "/usr/bin/whoami": "/usr/bin/id",
+    f"{LIBRARY}/libtic.so*": None,
+    f"{LIBRARY}/libpanelw.so.6": f"{LIBRARY}/libexpat.so.1",
+    f"{PACKAGES}/numpy.libs/libquadmath-*": None,
 }
 
 
@@ -55,12 +58,17 @@ def masked(tmp_path_factory, base_image, host):
     """A site whose module has all masks and libraries of the host; a stage verifies that masks are in force."""
     site = example_site(tmp_path_factory.mktemp("masked"), base_image)
     (wheel,) = (host / "wheel").iterdir()
-    libraries = {f"{host}/libjansson.so.4:/usr/lib64/libjansson.so.4": "if_missing",
-                 f"{host}/libz.so.1:/usr/lib64/libz.so.1": "if_missing",
-                 **{f"{host}/versions/{name}:/mnt/{name}": "if_newer" for name in ("libz.so.1", "libexpat.so.1")}}
-    site.eb(site.easyconfig(
-        f"{Installed.TEXT}masked_paths = {MASKS!r}\nbinds = ['?{wheel}:{LIBRARY}/{wheel.name}']\n"
-        f"library_binds = {libraries!r}\nrequirements = [{{'verify': ['! command -v touch']}}]\n"))
+    libraries = {
+        f"{host}/libjansson.so.4:/usr/lib64/libjansson.so.4": "if_missing",
+        f"{host}/libz.so.1:/usr/lib64/libz.so.1": "if_missing",
+        **{f"{host}/versions/{name}:/mnt/{name}": "if_newer" for name in ("libz.so.1", "libexpat.so.1")},
+    }
+    site.eb(
+        site.easyconfig(
+            f"{Installed.TEXT}masked_paths = {MASKS!r}\nbinds = ['?{wheel}:{LIBRARY}/{wheel.name}']\n"
+            f"library_binds = {libraries!r}\nrequirements = [{{'verify': ['! command -v touch']}}]\n"
+        )
+    )
     return site
 
 
@@ -100,7 +108,9 @@ def test_an_overlay_of_the_users_own(masked, tmp_path):
     subprocess.run(["mksquashfs", tmp_path / "mine", mine, "-no-progress"], check=True, capture_output=True)
     overlay = f"{mine}:ro"
     result = in_container(
-        masked, "sh -c 'cat /mine.txt; command -v touch || echo none'", APPTAINER_OVERLAY=overlay,
+        masked,
+        "sh -c 'cat /mine.txt; command -v touch || echo none'",
+        APPTAINER_OVERLAY=overlay,
         SINGULARITY_OVERLAY=overlay,
     )
     assert result.stdout == "minenone\n"
@@ -152,8 +162,13 @@ def test_commands_at_installation_see_the_masks(masked):
 def test_a_mask_that_matches_nothing_is_refused(site, tmp_path):
     """The error names the pattern, and nothing in it is executed. Other invalid masks are in tests/unit."""
     canary = tmp_path / "canary"
-    texts = {name: TEXT + f"masked_paths = [{pattern!r}]\n" for name, pattern in {
-        "missing": "/opt/no/such/*.so", "no program": f"/usr/bin/$(touch {canary})`touch {canary}`;"}.items()}
+    texts = {
+        name: TEXT + f"masked_paths = [{pattern!r}]\n"
+        for name, pattern in {
+            "missing": "/opt/no/such/*.so",
+            "no program": f"/usr/bin/$(touch {canary})`touch {canary}`;",
+        }.items()
+    }
     results = site.eb_each(texts)
     assert "nothing in the image matches '/opt/no/such/*.so'" in " ".join(results["missing"].stdout.split())
     assert "nothing in the image matches" in results["no program"].stdout

@@ -69,9 +69,13 @@ def test_every_tool_sets_the_same_variables(installations):
             assert f"{installed.root(module)}/bin:" in env["PATH"]
             # the order is not important
             env["EBSIF_SET"] = " ".join(sorted(env["EBSIF_SET"].split()))
-            found.append({
-                name: value.replace(str(installed.site.prefix), "PREFIX") for name, value in env.items()
-                if name.startswith(("SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF"))})
+            found.append(
+                {
+                    name: value.replace(str(installed.site.prefix), "PREFIX")
+                    for name, value in env.items()
+                    if name.startswith(("SIF", "CONTAINER", "APPTAINER", "SINGULARITY", "RUNSCRIPTS", "EBSIF"))
+                }
+            )
         assert found[0].keys() >= {"SIF", "SINGULARITYENV_PREPEND_PATH", "APPTAINERENV_VIRTUAL_ENV"}
         assert found[0] == found[1] == found[2]
 
@@ -93,8 +97,10 @@ def test_programs_that_mount_images(installations):
 
 def test_programs_that_others_mount_images_with(tmp_path):
     """N5: signals end the same program as ever if something else than the container runtime has started it."""
-    for name, text in (("cat", (CONTAINER_FILES / "share/ebsif/mounter").read_text()),
-                       ("starter", '#!/bin/bash\n"$@"\nexit\n')):
+    for name, text in (
+        ("cat", (CONTAINER_FILES / "share/ebsif/mounter").read_text()),
+        ("starter", '#!/bin/bash\n"$@"\nexit\n'),
+    ):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     ignored = []
@@ -110,7 +116,8 @@ def test_a_users_bind_is_merged(installed_once, tmp_path):
     """S002-07: a user's bind in APPTAINER_BIND is used beside the module's binds."""
     (tmp_path / "data").write_text("mine")
     output = installed_once.output(
-        installed_once.SQUASHED, "singularity exec $SIF cat /my/data /runscripts/conda-python-simple",
+        installed_once.SQUASHED,
+        "singularity exec $SIF cat /my/data /runscripts/conda-python-simple",
         APPTAINER_BIND=f"{tmp_path}:/my",
     )
     assert output.startswith("mine")
@@ -150,15 +157,15 @@ def test_python_is_activated_in_the_container(installed_once):
     """S002-10: the variables that activating Conda and the venv would set are there without sourcing anything."""
     plain = variables(installed_once.output(installed_once.SQUASHED, "singularity exec $SIF env -0"))
     # the expected values: set by the activate scripts of image and venv in a container without the module's variables
-    activated = variables(installed_once.output(
-        installed_once.SQUASHED,
-        "for v in ${!SINGULARITYENV_@} ${!APPTAINERENV_@}; do unset $v; done; "
-        "export {APPTAINER,SINGULARITY}_BINDPATH=${APPTAINER_BINDPATH/,*ebsif.sh:ro}; singularity exec $SIF bash -c "
-        "'source /opt/miniconda3/bin/activate pytorch; source /user-software/venv/pytorch/bin/activate; env -0'",
-    ))
-    for name in (
-        "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PYTHON_EXE", "CONDA_SHLVL"
-    ):
+    activated = variables(
+        installed_once.output(
+            installed_once.SQUASHED,
+            "for v in ${!SINGULARITYENV_@} ${!APPTAINERENV_@}; do unset $v; done; "
+            "export {APPTAINER,SINGULARITY}_BINDPATH=${APPTAINER_BINDPATH/,*ebsif.sh:ro}; singularity exec $SIF bash "
+            "-c 'source /opt/miniconda3/bin/activate pytorch; source /user-software/venv/pytorch/bin/activate; env -0'",
+        )
+    )
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE", "CONDA_PYTHON_EXE", "CONDA_SHLVL"):
         assert plain[name] == activated[name], name
     # old versions of Python decorate the prompt, newer ones don't
     assert plain["VIRTUAL_ENV_PROMPT"] == activated["VIRTUAL_ENV_PROMPT"].strip("() ")
@@ -173,30 +180,42 @@ def test_variables_that_are_the_same_for_all_containers(installed_once):
     """T-12, G-07: the module doesn't set those; users give the container others, before or after loading."""
     names = "PYTHONNOUSERSITE WITH_CONDA CONDA_SHLVL PIP_CONSTRAINT"
     show = f"singularity exec $SIF printenv {names} | tr '\\n' ' '"
-    own = ("export APPTAINERENV_PYTHONNOUSERSITE=0 SINGULARITYENV_PYTHONNOUSERSITE=0 APPTAINERENV_WITH_CONDA='a b' "
-           "SINGULARITYENV_WITH_CONDA='a b'")
+    own = (
+        "export APPTAINERENV_PYTHONNOUSERSITE=0 SINGULARITYENV_PYTHONNOUSERSITE=0 APPTAINERENV_WITH_CONDA='a b' "
+        "SINGULARITYENV_WITH_CONDA='a b'"
+    )
     load = f"module load {installed_once.SQUASHED}"
     usual, mine = "1 true 1 /runscripts/image-constraints.txt ", "0 a b 1 /runscripts/image-constraints.txt "
     # plain variables are for the host's programs, except those that only pip and uv read
     host = "export PYTHONNOUSERSITE=0 WITH_CONDA=x CONDA_SHLVL=7"
-    cases = ((load, usual), (f"{own}; {load}", mine), (f"{load}; {own}", mine), (f"{host}; {load}", usual),
-             (f"{load}; {host}", usual), (f"{load}; export PIP_CONSTRAINT=/mine", "1 true 1 /mine "),
-             (f"{load}; export PIP_CONSTRAINT=", usual))
+    cases = (
+        (load, usual),
+        (f"{own}; {load}", mine),
+        (f"{load}; {own}", mine),
+        (f"{host}; {load}", usual),
+        (f"{load}; {host}", usual),
+        (f"{load}; export PIP_CONSTRAINT=/mine", "1 true 1 /mine "),
+        (f"{load}; export PIP_CONSTRAINT=", usual),
+    )
     for before, expected in cases:
         said = installed_once.site.bash(f"{before}; {show}; singularity exec --cleanenv $SIF printenv CONDA_SHLVL")
         assert said.stdout == f"{expected}1\n", before
         assert said.stderr == "", before
     # the host's Python is somewhere else; unset without the variable, too; an image may have its own
     python = f"{load}; singularity exec $SIF python -c 'import os, sys; print(os.environ.get(sys.argv[1]))' PYTHONHOME"
-    assert installed_once.site.bash(f"export PYTHONHOME=/usr; {python}; unset PYTHONHOME; {python}").stdout == \
-        "None\n" * 2
+    assert (
+        installed_once.site.bash(f"export PYTHONHOME=/usr; {python}; unset PYTHONHOME; {python}").stdout == "None\n" * 2
+    )
     image = installed_once.site.work / "image.sh"
     image.write_text("export PYTHONHOME=/opt/miniconda3/envs/pytorch\n")
     bind = f"export APPTAINER_BIND={image}:/.singularity.d/env/91-environment.sh"
-    assert installed_once.site.bash(f"{bind}; export PYTHONHOME=/usr; {python}; unset PYTHONHOME; {python}").stdout == \
-        "/opt/miniconda3/envs/pytorch\n" * 2
-    assert installed_once.output(
-        installed_once.SQUASHED, f"env | grep -cE 'ENV_({names.replace(' ', '|')})=' || :") == "0"
+    assert (
+        installed_once.site.bash(f"{bind}; export PYTHONHOME=/usr; {python}; unset PYTHONHOME; {python}").stdout
+        == "/opt/miniconda3/envs/pytorch\n" * 2
+    )
+    assert (
+        installed_once.output(installed_once.SQUASHED, f"env | grep -cE 'ENV_({names.replace(' ', '|')})=' || :") == "0"
+    )
 
 
 @pytest.mark.parametrize("name", ["module.conf", "set-environment.sh"])
@@ -283,7 +302,8 @@ def test_the_squashfs_wins_over_the_directory(installed):
     (directory / "hidden").touch()
     try:
         result = installed.load(
-            installed.SQUASHED, f"singularity exec $SIF ls /user-software; module unload {installed.SQUASHED}")
+            installed.SQUASHED, f"singularity exec $SIF ls /user-software; module unload {installed.SQUASHED}"
+        )
     finally:
         shutil.rmtree(directory)
     assert result.stdout == "venv\n"
@@ -323,9 +343,10 @@ def test_start_shell_initializes_with_arguments(installed_once):
     expected = ["/user-software/venv/pytorch", "/user-software/venv/pytorch/bin/python"]
     output = installed_once.output(installed_once.SQUASHED, "start-shell script.sh 'a b'")
     assert output.split() == ["a", "b", *expected]
-    assert installed_once.output(
-        installed_once.SQUASHED, "start-shell -c 'echo $VIRTUAL_ENV; type -P python'"
-    ).split() == expected
+    assert (
+        installed_once.output(installed_once.SQUASHED, "start-shell -c 'echo $VIRTUAL_ENV; type -P python'").split()
+        == expected
+    )
 
 
 def test_start_shell_without_arguments_is_an_initialized_bash(installed_once):
@@ -351,7 +372,7 @@ def test_start_shell_in_the_container_is_bash(installed_once):
     """S002-23: inside a container start-shell becomes bash."""
     output = installed_once.output(
         installed_once.SQUASHED,
-        "singularity exec -B $CONTAINERROOT $SIF $CONTAINERROOT/bin/start-shell -c 'echo $0 $$ $1'"
+        "singularity exec -B $CONTAINERROOT $SIF $CONTAINERROOT/bin/start-shell -c 'echo $0 $$ $1'",
     )
     assert output.split()[0] == "bash"
 
@@ -385,7 +406,10 @@ def test_signals_pass_through(installed_once, name):
     env = {**site.environment, **variables(installed_once.output(installed_once.SQUASHED, "env -0"))}
     process = subprocess.Popen(
         [installed_once.root(installed_once.SQUASHED) / "bin" / "start-shell", "-c", "exec python wait.py"],
-        env=env, cwd=site.work, stdout=subprocess.PIPE, text=True,
+        env=env,
+        cwd=site.work,
+        stdout=subprocess.PIPE,
+        text=True,
         preexec_fn=heed_signals,
     )
     assert process.stdout.readline() == "ready\n"
@@ -458,8 +482,19 @@ def test_a_command_without_the_module(installed_once, tmp_path):
     def run(*arguments, **environment):
         names = ("PATH", "HOME", "LC_ALL", "EBSIF_NODE_LOCAL")
         known = {name: value for name, value in site.environment.items() if name in names}
-        return subprocess.run(["env", "-i", *(f"{name}={value}" for name, value in {**known, **environment}.items()),
-                               program, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
+        return subprocess.run(
+            [
+                "env",
+                "-i",
+                *(f"{name}={value}" for name, value in {**known, **environment}.items()),
+                program,
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
 
     code = "import greeting, os; print(os.environ['VIRTUAL_ENV'], os.getcwd())"
     assert run("start-shell", "-c", f'python -c "{code}"').stdout == f"/user-software/venv/pytorch {tmp_path}\n"
@@ -469,7 +504,8 @@ def test_a_command_without_the_module(installed_once, tmp_path):
     other = installed_once.load(installed_once.WRITABLE, f"'{program}' env -0").stdout
     ours = ("SIF", "CONTAINER", "RUNSCRIPTS", "EBSIF", "APPTAINER", "SINGULARITY", "__EBSIF")
     assert {name: value for name, value in variables(other).items() if name.startswith(ours)} == {
-        name: value for name, value in expected.items() if name.startswith(ours)}
+        name: value for name, value in expected.items() if name.startswith(ours)
+    }
     # in the container there is nothing to do, and in another one it's impossible
     inside = f"'{program}' true && echo fine; SIF=/another.sif '{program}' true"
     result = run("start-shell", "-c", inside, APPTAINER_BIND=str(tmp_path))
@@ -602,7 +638,9 @@ def test_a_directory_with_programs_of_somebody_else(scratch, tmp_path):
     for name in (*sys.stdlib_module_names, "numpy", "pip", "setuptools", "sitecustomize", "usercustomize"):
         (theirs / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write('{name}.py\\n')\n")
     (theirs / "pip.conf").write_text("[global]\nno-such-option = x\nindex-url = http://127.0.0.1:9/\n")
-    done = scratch.load(scratch.WRITABLE, f"""
+    done = scratch.load(
+        scratch.WRITABLE,
+        f"""
         set -e
         cp -p {CONTAINER_FILES}/bin/container-* $CONTAINERROOT/bin
         trap "rm $CONTAINERROOT/bin/container-*" EXIT
@@ -615,7 +653,8 @@ def test_a_directory_with_programs_of_somebody_else(scratch, tmp_path):
         done
         make-squashfs
         $RUNSCRIPTS/stage-software --plan --image
-    """)
+    """,
+    )
     assert not ran.exists(), done.stderr
 
 
@@ -645,7 +684,8 @@ def test_another_version_makes_room(installed):
     fresh, swapped = (variables((installed.site.work / name).read_text()) for name in ("fresh", "swapped"))
     ours = re.compile("EBSIF_|SIF|APPTAINER|SINGULARITY|CONTAINERROOT|RUNSCRIPTS|PATH|WITH_")
     assert {name: value for name, value in fresh.items() if ours.match(name)} == {
-        name: value for name, value in swapped.items() if ours.match(name)}
+        name: value for name, value in swapped.items() if ours.match(name)
+    }
 
 
 def test_loading_twice_is_loading_once(installed):
@@ -672,8 +712,7 @@ def test_an_archived_module(installed, tmp_path):
     bound = ["?/etc/hosts", f"?{tmp_path}/gone"]
     # the second one is the container's own; ebsif 0.2.0 wrote the first one as a warning, too
     both = f"{message}\n100% of it"
-    archived.write_text(
-        f"{text}hidden = True\nmodloadmsg = {both!r}\nwarnings = {[message]}\nbinds = {bound}\n")
+    archived.write_text(f"{text}hidden = True\nmodloadmsg = {both!r}\nwarnings = {[message]}\nbinds = {bound}\n")
     record = site.prefix / "eb/software" / module / "share/ebsif/lock.json"
     installed_at = record.stat().st_mtime_ns
     (before,) = (site.modules / "Example").glob("1.0-squashed*")
@@ -683,8 +722,10 @@ def test_an_archived_module(installed, tmp_path):
     assert [said.count(f"WARNING: {text}") for text in (message, "100% of it")] == [1, 1]
     assert json.loads(record.read_text())["optional_binds"] == ["/etc/hosts"]
     assert record.stat().st_mtime_ns == installed_at
-    script = (f"module -t avail Example 2>&1; for name in {module} Example/.1.0-squashed; do "
-              'module load $name || exit 1; echo "loaded $SIF"; module unload $name; echo "left $SIF"; done')
+    script = (
+        f"module -t avail Example 2>&1; for name in {module} Example/.1.0-squashed; do "
+        'module load $name || exit 1; echo "loaded $SIF"; module unload $name; echo "left $SIF"; done'
+    )
     result = site.bash(script)
     assert "1.0-squashed" not in result.stdout.split("loaded")[0]
     assert result.stdout.split("loaded")[1:] == [f" {site.prefix}/eb/software/{module}/example.sif\nleft \n"] * 2

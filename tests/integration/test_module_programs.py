@@ -45,8 +45,13 @@ class Programs:
         root = here / case.folder
         (root / "share/ebsif").mkdir(parents=True)
         (root / "image.sif").touch()
-        for script in ("share/ebsif/container.sh", "share/ebsif/common.bash", "share/ebsif/run.bash", "bin/with-module",
-                       "interpreter/python"):
+        for script in (
+            "share/ebsif/container.sh",
+            "share/ebsif/common.bash",
+            "share/ebsif/run.bash",
+            "bin/with-module",
+            "interpreter/python",
+        ):
             (root / script).parent.mkdir(exist_ok=True)
             shutil.copy(CONTAINER_FILES / script, root / script)
             (root / script).chmod(0o755)

@@ -22,7 +22,8 @@ def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
         f"gpu_mpi_library = '{library}'\n"
         "network_env = {'NCCL_NET': 'AWS Libfabric', 'NCCL_DEBUG': 'WARN', 'CUDA_VISIBLE_DEVICES': None,\n"
         "               'NCCL_NET_GDR_LEVEL': None}\n"
-        "container_env = {'PYTHONNOUSERSITE': None, 'WITH_CONDA': None}\n")
+        "container_env = {'PYTHONNOUSERSITE': None, 'WITH_CONDA': None}\n"
+    )
     easyconfig.write_text(easyconfig.read_text().replace("ContainerVenv", "ContainerInstall"))
     site.eb(easyconfig)
     names = "NCCL_NET NCCL_DEBUG MPICH_GPU_SUPPORT_ENABLED APPTAINERENV_LD_PRELOAD"
@@ -31,9 +32,15 @@ def test_the_network_variables_of_a_module(tool, tmp_path, base_image):
     assert lines == ["AWS Libfabric", "INFO", "1", str(library), "INFO"]
     data = (site.prefix / "eb/software/Example/1.0/share/ebsif/module.conf").read_text().splitlines()
     assert [line for line in data if line.startswith(("start_unset", "scheduler", "rank_", "default"))] == [
-        "start_unset NCCL_NET_GDR_LEVEL", "start_unset PYTHONNOUSERSITE", "start_unset WITH_CONDA",
-        "default NCCL_DEBUG WARN", "default NCCL_NET AWS Libfabric", "scheduler pbs",
-        "rank_gpu nvidia-smi all CUDA_VISIBLE_DEVICES", "rank_unset CUDA_VISIBLE_DEVICES"]
+        "start_unset NCCL_NET_GDR_LEVEL",
+        "start_unset PYTHONNOUSERSITE",
+        "start_unset WITH_CONDA",
+        "default NCCL_DEBUG WARN",
+        "default NCCL_NET AWS Libfabric",
+        "scheduler pbs",
+        "rank_gpu nvidia-smi all CUDA_VISIBLE_DEVICES",
+        "rank_unset CUDA_VISIBLE_DEVICES",
+    ]
     check_removed_variables(site)
     # MPI does not start if it should use GPUs but lacks the library for it
     library.unlink()
@@ -48,13 +55,19 @@ def check_removed_variables(site):
     """
     taken = ["NCCL_NET_GDR_LEVEL", "PYTHONNOUSERSITE", "WITH_CONDA"]
     show = "env | grep -E '^(NCCL_|WITH_CONDA=|PYTHONNOUSERSITE|OWN_|CUDA_VISIBLE)' | sort"
-    doors = [f'singularity exec $SIF sh -c "{show}"', f'start-shell -c "{show}"', f'singularity shell $SIF <<<"{show}"',
-             'singularity exec $SIF conda-python-distributed -c '
-             '"import os, subprocess; subprocess.run(os.environ[\'SHOW\'], shell=True)"']
+    doors = [
+        f'singularity exec $SIF sh -c "{show}"',
+        f'start-shell -c "{show}"',
+        f'singularity shell $SIF <<<"{show}"',
+        "singularity exec $SIF conda-python-distributed -c "
+        "\"import os, subprocess; subprocess.run(os.environ['SHOW'], shell=True)\"",
+    ]
     inherited = "export NCCL_NET_GDR_LEVEL=PHB PYTHONNOUSERSITE=1 OWN_TEXT=$'two\nlines' OWN=NCCL_NET_GDR_LEVEL="
-    for setting, more in ((inherited, ["OWN_TEXT=two"]), ("true", []),
-                          ("export APPTAINERENV_NCCL_NET_GDR_LEVEL=3 SINGULARITYENV_NCCL_NET_GDR_LEVEL=3",
-                           ["NCCL_NET_GDR_LEVEL=3"])):
+    for setting, more in (
+        (inherited, ["OWN_TEXT=two"]),
+        ("true", []),
+        ("export APPTAINERENV_NCCL_NET_GDR_LEVEL=3 SINGULARITYENV_NCCL_NET_GDR_LEVEL=3", ["NCCL_NET_GDR_LEVEL=3"]),
+    ):
         # an old script sets it after loading the module
         ways = [f"{door}; echo end of door" for door in doors]
         script = "\n".join([f"{setting}; module load Example", setting, *ways])
@@ -70,8 +83,10 @@ def check_removed_variables(site):
 def test_no_gpu_settings_without_a_gpu(installed_once):
     """S003-01: no bind, option or variable of ROCm or CUDA."""
     root = installed_once.root(installed_once.SQUASHED)
-    texts = [(root / "share/ebsif/module.conf").read_text(),
-             (installed_once.site.modules / f"{installed_once.SQUASHED}.lua").read_text()]
+    texts = [
+        (root / "share/ebsif/module.conf").read_text(),
+        (installed_once.site.modules / f"{installed_once.SQUASHED}.lua").read_text(),
+    ]
     names = r"rocm|cuda|nvidia|NCCL|ROCR|HIP_|MIOPEN|GTL"
     for text in texts:
         assert [line for line in text.splitlines() if re.search(names, line, re.I)] == []

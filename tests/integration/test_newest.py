@@ -70,8 +70,9 @@ def test_an_extension_that_is_changed(person):
         [ -z "${{SIF:-}}" ] || echo still loaded
         ebsif job mine -- board | grep '^module load'
     """)
-    assert said.stdout.splitlines() == [
-        "board 2.0 [] True", *["2.0"] * 4, "none", "2.0", "module load Example/mine"], said.stderr
+    assert said.stdout.splitlines() == ["board 2.0 [] True", *["2.0"] * 4, "none", "2.0", "module load Example/mine"], (
+        said.stderr
+    )
 
 
 def test_two_terminals(person):
@@ -95,7 +96,8 @@ def test_two_terminals(person):
     # nothing of it stays, and what it was told to do has both packages
     (second,) = set((person.site.prefix / "eb/software").glob("Example/*-race-*")) - {first}
     assert {path.name.partition("-race-")[2].removesuffix(".eb") for path in person.site.home.rglob("*-race-*.eb")} == {
-        one.name.partition("-race-")[2] for one in (first, second)}
+        one.name.partition("-race-")[2] for one in (first, second)
+    }
     person.run("ebsif", "extend", "race", "--add", refused)
     said = person.in_shell(f"module load {Installed.WRITABLE}-race; list-packages").stdout
     assert {"board", "needed", "ipykernel"} <= {line.split()[0] for line in said.splitlines() if line.strip()}

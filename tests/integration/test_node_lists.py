@@ -44,8 +44,14 @@ done
 
 def first_hosts(script, *arguments, **environment):
     """Return the output of a bash loop for each argument."""
-    result = subprocess.run(["bash", "-c", script, "bash", *arguments], env={**os.environ, **environment},
-                            capture_output=True, text=True, check=True, timeout=300)
+    result = subprocess.run(
+        ["bash", "-c", script, "bash", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
     return result.stdout.splitlines()
 
 
@@ -55,7 +61,7 @@ def test_get_master_agrees_with_slurm(cluster):
     random = Random(20261121)
     lists = sorted({node_list(random) for _ in range(2600)})
     assert len(lists) > 2000
-    many = [",between,".join(lists[start:start + 100]) for start in range(0, len(lists), 100)]
+    many = [",between,".join(lists[start : start + 100]) for start in range(0, len(lists), 100)]
     hosts = first_hosts(SCONTROL, *many, **cluster.environment)
     judge = [host for before, host in zip(hosts, hosts[1:]) if before == "between"]
     ours = first_hosts(GET_MASTER, str(CONTAINER_FILES / "runscripts/get-master"), *lists)
@@ -65,9 +71,31 @@ def test_get_master_agrees_with_slurm(cluster):
     assert "refused" not in hosts
 
 
-@pytest.mark.parametrize("wrong", [
-    "", ",", "n[", "n[1", "n1]", "n[]", "n[1-]", "n[-1]", "n[1,,2]", "n[1,]", "n[a-b]", "n[[1-2]]",
-    "n[1-2]-ib", "a b", "$(id)", "n[1-2-3]", "a;b", "n[1-2]]", ".n1", "n1,-n2"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        ",",
+        "n[",
+        "n[1",
+        "n1]",
+        "n[]",
+        "n[1-]",
+        "n[-1]",
+        "n[1,,2]",
+        "n[1,]",
+        "n[a-b]",
+        "n[[1-2]]",
+        "n[1-2]-ib",
+        "a b",
+        "$(id)",
+        "n[1-2-3]",
+        "a;b",
+        "n[1-2]]",
+        ".n1",
+        "n1,-n2",
+    ],
+)
 def test_a_malformed_list_is_an_error(wrong):
     """S002-62, S002-65: empty or malformed lists: status 1, an error, and no host."""
     script = CONTAINER_FILES / "runscripts/get-master"
@@ -84,8 +112,13 @@ def test_get_master_reads_a_host_file(tmp_path):
     def get(text, *arguments, **variables):
         path = tmp_path / "hosts"
         path.write_text(text)
-        result = subprocess.run([script, *arguments], env={"PATH": os.environ["PATH"], **variables}, text=True,
-                                capture_output=True, check=False)
+        result = subprocess.run(
+            [script, *arguments],
+            env={"PATH": os.environ["PATH"], **variables},
+            text=True,
+            capture_output=True,
+            check=False,
+        )
         return result.stdout.strip() or result.stderr.strip()
 
     file = str(tmp_path / "hosts")

@@ -46,7 +46,12 @@ def test_an_image_without_bash_and_python(place, tmp_path):
     assert {path.name for path in (root / "bin").iterdir()} == {"start-shell", "with-module", "sort", "tac"}
     # containers read their variables there; none is for users
     assert {path.name for path in (root / "runscripts").iterdir()} == {
-        "find-caches", "get-master", "schedulers", "show-help", "stage-software"}
+        "find-caches",
+        "get-master",
+        "schedulers",
+        "show-help",
+        "stage-software",
+    }
     (tmp_path / "data" / "script").write_text('printf "<%s>" "$0" "$@"\n')
     script = """
         sort /mnt/text
@@ -86,10 +91,15 @@ def test_unsupported_features_without_bash_and_python(place, easyblock, text):
     assert "easyblock ContainerInstall with init = 'none'" in said
 
 
-@pytest.mark.parametrize(("easyblock", "environment", "missing"), [
-    ("ContainerInstall", "conda_env = 'pytorhc'\n", "pytorhc"), ("ContainerVenv", "conda_env = 'pytorhc'\n", "pytorhc"),
-    # the name of the software is the default
-    ("ContainerVenv", "", "example")])
+@pytest.mark.parametrize(
+    ("easyblock", "environment", "missing"),
+    [
+        ("ContainerInstall", "conda_env = 'pytorhc'\n", "pytorhc"),
+        ("ContainerVenv", "conda_env = 'pytorhc'\n", "pytorhc"),
+        # the name of the software is the default
+        ("ContainerVenv", "", "example"),
+    ],
+)
 def test_a_conda_environment_that_the_image_lacks(site, easyblock, environment, missing):
     """D0, H-05: it is refused, instead of a module with another Python; what is there is named."""
     text = f"init = 'conda-injected'\n{environment}image_packages = {{'python': '3.11'}}\n"
@@ -131,7 +141,10 @@ def test_a_python_without_pip(place):
     site.eb(easyconfig(site, "wrappers = ['python']\n"))
     listed = site.bash("module load Example/1.0 && list-packages").stdout.splitlines()
     assert [line.split() for line in listed] == [
-        ["Package", "Version", "From"], ["-------", "-------", "-----"], ["shipped", "1.0", "image"]]
+        ["Package", "Version", "From"],
+        ["-------", "-------", "-----"],
+        ["shipped", "1.0", "image"],
+    ]
     result = site.bash("module load Example/1.0 && list-packages --outdated", check=False)
     assert result.returncode == 1
     assert "has no pip, so its options can't be used: leave out --outdated" in result.stderr

@@ -14,13 +14,44 @@ from ondemand import render
 from prefixes import MINE
 
 # app-development/interactive/form.rst
-WIDGETS = {"check_box", "hidden_field", "number_field", "path_selector", "radio_button", "select", "text_area",
-           "text_field"}
-OPTIONS = {"widget", "value", "label", "required", "help", "pattern", "min", "max", "step", "options", "cacheable",
-           "show_files", "directory"}
+WIDGETS = {
+    "check_box",
+    "hidden_field",
+    "number_field",
+    "path_selector",
+    "radio_button",
+    "select",
+    "text_area",
+    "text_field",
+}
+OPTIONS = {
+    "widget",
+    "value",
+    "label",
+    "required",
+    "help",
+    "pattern",
+    "min",
+    "max",
+    "step",
+    "options",
+    "cacheable",
+    "show_files",
+    "directory",
+}
 # OodCore::Job::Script
-SCRIPT = {"accounting_id", "email_on_started", "gpus_per_node", "job_environment", "job_name", "native", "qos",
-          "queue_name", "reservation_id", "wall_time"}
+SCRIPT = {
+    "accounting_id",
+    "email_on_started",
+    "gpus_per_node",
+    "job_environment",
+    "job_name",
+    "native",
+    "qos",
+    "queue_name",
+    "reservation_id",
+    "wall_time",
+}
 SUPPORTED = sorted(name for name in site.names() if site.read(name).scheduler.kind != "flux")
 
 
@@ -50,8 +81,9 @@ def test_the_app_fits_open_ondemand(module, tmp_path, name):
     assert set(attributes) <= set(names)
     assert len(set(names)) == len(names)
     # it uses them as methods of an OpenStruct, and in names of HTML
-    taken = subprocess.run(["ruby", "-rostruct", "-e", "puts OpenStruct.new.methods"], capture_output=True, text=True,
-                           check=True).stdout.split()
+    taken = subprocess.run(
+        ["ruby", "-rostruct", "-e", "puts OpenStruct.new.methods"], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert not set(names) & set(taken)
     for one in attributes.values():
         assert set(one) <= OPTIONS
@@ -85,12 +117,22 @@ def test_resources(module, tmp_path):
 
     one = ["--nodes=1", "--ntasks=1"]
     assert native("lumi", bc_queue="small-g", cpus="7", gpus="1") == [
-        *one, "--cpus-per-task=7", "--gpus-per-node=1", "--mem=61440M"]
+        *one,
+        "--cpus-per-task=7",
+        "--gpus-per-node=1",
+        "--mem=61440M",
+    ]
     assert native("lumi", bc_queue="small-g", cpus="", gpus="0") == [*one, "--cpus-per-task=1", "--mem=8777M"]
     assert native("lumi", bc_queue="small-g", cpus="500", gpus="9")[2:] == [
-        "--cpus-per-task=56", "--gpus-per-node=8", "--mem=491520M"]
+        "--cpus-per-task=56",
+        "--gpus-per-node=8",
+        "--mem=491520M",
+    ]
     assert native("lumi", bc_queue="standard-g", cpus="7", gpus="1")[2:] == [
-        "--cpus-per-task=56", "--gpus-per-node=8", "--mem=491520M"]
+        "--cpus-per-task=56",
+        "--gpus-per-node=8",
+        "--mem=491520M",
+    ]
     assert native("derecho", bc_queue="main", cpus="16", gpus="1") == ["-l", "select=1:ncpus=16:ngpus=1"]
 
 
@@ -114,16 +156,18 @@ def test_accounts(module, tmp_path):
     folder = tmp_path / "sites/mine"
     folder.mkdir(parents=True)
     group = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
-    (folder / "site.yaml").write_text("name: mine\ndescription: a machine\n"
-                                      f"scheduler: {{account: {{required: true, groups: '{group[:-1]}?'}}}}\n")
+    (folder / "site.yaml").write_text(
+        f"name: mine\ndescription: a machine\nscheduler: {{account: {{required: true, groups: '{group[:-1]}?'}}}}\n"
+    )
     assert cli.main(["ood", module, "--catalogue", "sites", "--site", "mine", "-o", "app"]) == 0
     form = yaml.safe_load(render(tmp_path / "app/form.yml.erb"))
     assert form["attributes"]["account"]["options"] == [group]
     submit = yaml.safe_load(render(tmp_path / "app/submit.yml.erb", cpus="1", account="a: b"))
     assert submit["script"]["accounting_id"] == "a: b"
     for required in (True, False):
-        (folder / "site.yaml").write_text("name: mine\ndescription: a machine\n"
-                                          f"scheduler: {{account: {{required: {str(required).lower()}}}}}\n")
+        (folder / "site.yaml").write_text(
+            f"name: mine\ndescription: a machine\nscheduler: {{account: {{required: {str(required).lower()}}}}}\n"
+        )
         app = f"app-{required}"
         assert cli.main(["ood", module, "--catalogue", "sites", "--site", "mine", "-o", app]) == 0
         form = yaml.safe_load(render(tmp_path / app / "form.yml.erb"))
@@ -137,11 +181,16 @@ HOSTILE = """a'b"c %> <%= system("touch pwned") %> #{system("touch pwned")} $(to
 def test_values_with_any_characters(module, tmp_path):
     """J-07, P-06: what a profile and the command line have is data in all files of the app."""
     (tmp_path / "sites/mine").mkdir(parents=True)
-    scheduler = {"kind": "slurm", "options": [shlex.quote(f"--comment={HOSTILE}")], "account": {"groups": HOSTILE},
-                 "default_partition": HOSTILE,
-                 "partitions": {HOSTILE: {"tasks": 1, "cpus_per_task": 4, "qos": HOSTILE}}}
-    (tmp_path / "sites/mine/site.yaml").write_text(json.dumps({
-        "name": "mine", "description": "x", "scheduler": scheduler}))
+    scheduler = {
+        "kind": "slurm",
+        "options": [shlex.quote(f"--comment={HOSTILE}")],
+        "account": {"groups": HOSTILE},
+        "default_partition": HOSTILE,
+        "partitions": {HOSTILE: {"tasks": 1, "cpus_per_task": 4, "qos": HOSTILE}},
+    }
+    (tmp_path / "sites/mine/site.yaml").write_text(
+        json.dumps({"name": "mine", "description": "x", "scheduler": scheduler})
+    )
     words = ["ood", module, "--catalogue", "sites", "--site", "mine", "-o", "app", "--cluster", HOSTILE]
     assert cli.main(words) == 0
     form = yaml.safe_load(render(tmp_path / "app/form.yml.erb"))
@@ -160,13 +209,31 @@ def test_paths_with_any_characters(module, tmp_path):
     folder = tmp_path / "a 'b' $(touch c) \"d\"; <%= 1 %>"
     folder.mkdir()
     text = render(script, directory=str(folder), user_software=f"{folder}/own")
-    said = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True, cwd=tmp_path,
-                          env={"PATH": "/usr/bin:/bin", "CONFIG_FILE": "/c", "HOME": str(tmp_path)}).stdout
-    assert said.splitlines() == [str(folder), f"{folder}/own", "-m", "jupyterlab", "--config=/c",
-                                 f"--ServerApp.root_dir={folder}"]
+    said = subprocess.run(
+        ["bash", "-c", text],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "CONFIG_FILE": "/c", "HOME": str(tmp_path)},
+    ).stdout
+    assert said.splitlines() == [
+        str(folder),
+        f"{folder}/own",
+        "-m",
+        "jupyterlab",
+        "--config=/c",
+        f"--ServerApp.root_dir={folder}",
+    ]
     text = render(script, directory="", user_software="")
-    said = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True, cwd="/",
-                          env={"PATH": "/usr/bin:/bin", "CONFIG_FILE": "/c", "HOME": str(tmp_path)}).stdout
+    said = subprocess.run(
+        ["bash", "-c", text],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin", "CONFIG_FILE": "/c", "HOME": str(tmp_path)},
+    ).stdout
     assert said.startswith(f"{tmp_path}\n\n")
 
 

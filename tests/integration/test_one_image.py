@@ -9,8 +9,9 @@ import stat
 
 from parts import TOOLS, Installed, example_site, wheel_settings
 
-BASE, FIRST, OTHER, MORE = (f"Example/1.0-{name}" for name in ("base", "base-first-1", "base-other-1",
-                                                               "base-first-1-more-2"))
+BASE, FIRST, OTHER, MORE = (
+    f"Example/1.0-{name}" for name in ("base", "base-first-1", "base-other-1", "base-first-1-more-2")
+)
 TEXT = Installed.TEXT
 SHOW = 'echo "$SIF"; singularity exec "$SIF" python -c "import greeting; print(greeting.__file__)"'
 
@@ -98,8 +99,10 @@ def check_an_extension_of_an_extension(family):
     assert re.search(r"(?m)^  installing packages .* 2 taken over, 1 package added$", result.stderr)
     assert family.record(MORE)["resolved"] == str(family.image(BASE))
     assert family.record(MORE)["origin"] == BASE
-    output = family.site.bash(f"module load {MORE} && singularity exec $SIF python -c 'import byhand, greeting, hello; "
-                              "print(byhand.__name__)'; module load Example/base; echo $SIF").stdout
+    output = family.site.bash(
+        f"module load {MORE} && singularity exec $SIF python -c 'import byhand, greeting, hello; "
+        "print(byhand.__name__)'; module load Example/base; echo $SIF"
+    ).stdout
     assert output.split() == ["byhand", str(family.image(BASE))]
     # C-04: not in the working directory
     name = f"{MORE.replace('/', '-')}.eb"
@@ -128,10 +131,23 @@ def check_without_the_image_of_the_base(family):
     aside = image.with_name("aside")
     # in the syntax of the other modules tool as well
     other = TOOLS["EnvironmentModules-Tcl"]()
-    tcl = ["--module-only", "--skip-sanity-check", "--modules-tool=EnvironmentModules", "--module-syntax=Tcl",
-           f"--installpath-modules={site.prefix}/tcl"]
-    site.run(["env", *(f"{name}={value}" for name, value in other.environment), "eb", *site.eb_options, *tcl,
-              site.prefix / f"{OTHER.replace('/', '-')}.eb"])
+    tcl = [
+        "--module-only",
+        "--skip-sanity-check",
+        "--modules-tool=EnvironmentModules",
+        "--module-syntax=Tcl",
+        f"--installpath-modules={site.prefix}/tcl",
+    ]
+    site.run(
+        [
+            "env",
+            *(f"{name}={value}" for name, value in other.environment),
+            "eb",
+            *site.eb_options,
+            *tcl,
+            site.prefix / f"{OTHER.replace('/', '-')}.eb",
+        ]
+    )
 
     def load(tool):
         start = f"module use {site.modules}" if tool == site.tool else f"{tool.init}\nmodule use {site.prefix}/tcl/all"
@@ -146,9 +162,11 @@ def check_without_the_image_of_the_base(family):
             words, said = load(tool)
             assert words[1] != "0"
             assert f"Looked for: {image}. It is the image of {BASE}, which was removed or has another" in said
-        code = ("import pathlib, sys\nfrom ebsif.eb import framework\nfrom ebsif.installed import places, removal\n"
-                "framework.session(tuple(sys.argv[2:]))\n"
-                "print(*removal.users_of(pathlib.Path(sys.argv[1]), places.everything()))")
+        code = (
+            "import pathlib, sys\nfrom ebsif.eb import framework\nfrom ebsif.installed import places, removal\n"
+            "framework.session(tuple(sys.argv[2:]))\n"
+            "print(*removal.users_of(pathlib.Path(sys.argv[1]), places.everything()))"
+        )
         found = site.run(["python", "-c", code, family.root(BASE), *site.eb_options]).stdout
         assert found.split() == [FIRST, MORE, OTHER]
     finally:

@@ -61,8 +61,20 @@ def test_a_users_own_user_software(installed_once, users_directory, wheels, modu
         singularity exec $SIF python -c 'import byhand; print(byhand.__file__)'
         unmake-squashfs; echo "unmade $?"
     """
-    command = ["runuser", "-u", "daemon", "--", "env", f"HOME={users_directory}", f"TMPDIR={users_directory}",
-               f"EBSIF_NODE_LOCAL={users_directory}", "bash", "--norc", "-c", script]
+    command = [
+        "runuser",
+        "-u",
+        "daemon",
+        "--",
+        "env",
+        f"HOME={users_directory}",
+        f"TMPDIR={users_directory}",
+        f"EBSIF_NODE_LOCAL={users_directory}",
+        "bash",
+        "--norc",
+        "-c",
+        script,
+    ]
     with as_root():
         result = site.run(command, check=False, cwd="/")
     said = result.stdout + result.stderr
@@ -71,8 +83,12 @@ def test_a_users_own_user_software(installed_once, users_directory, wheels, modu
     assert "hint: user software is packed" in first if module == Installed.SQUASHED else "packed" not in first, said
     assert f"unmade {4 if module == Installed.SQUASHED else 2}" in first, said
     assert second.splitlines() == [
-        "unmade 0", "pip", "made 0", "/user-software/venv/pytorch/lib/python3.11/site-packages/byhand.py",
-        "unmade 0"], said
+        "unmade 0",
+        "pip",
+        "made 0",
+        "/user-software/venv/pytorch/lib/python3.11/site-packages/byhand.py",
+        "unmade 0",
+    ], said
     assert f"reload the module to use and change {users_directory}/place/user-software" in result.stderr, said
     # only the user's own files are suggested for removal
     for line in said.splitlines():

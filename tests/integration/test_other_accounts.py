@@ -52,8 +52,10 @@ def test_a_project_directory_of_somebody_else(node):
         os.chown(node.folder / "p" / theirs, OTHER, OTHER)
         found, said = node.run(PROJECT="p", USER="me")
         assert "HF_HOME" not in found
-        assert said == (f"ebsif: caches can't be in {node.folder}/p/me/caches: another account owns it or can "
-                        "exchange it, or it is a link\n")
+        assert said == (
+            f"ebsif: caches can't be in {node.folder}/p/me/caches: another account owns it or can "
+            "exchange it, or it is a link\n"
+        )
         shutil.rmtree(node.folder / "p")
     (node.folder / "p/me").mkdir(parents=True)
     (node.folder / "p/me/caches").symlink_to(node.home)
@@ -76,10 +78,21 @@ def give(path, account, mode):
 def staged(node, place):
     """Return the directory that the victim plans for copies of files on the nodes, where caches would be in a place."""
     (node.folder / "x.sif").touch()
-    done = subprocess.run(["bash", node.scripts / "stage-software", "--plan", "--image"], check=False, text=True,
-                          capture_output=True, user=VICTIM, group=VICTIM, extra_groups=[GROUP], env={
-                              "PATH": os.environ["PATH"], "SIF": str(node.folder / "x.sif"),
-                              "CONTAINERROOT": str(node.folder), "EBSIF_NODE_LOCAL": str(place)})
+    done = subprocess.run(
+        ["bash", node.scripts / "stage-software", "--plan", "--image"],
+        check=False,
+        text=True,
+        capture_output=True,
+        user=VICTIM,
+        group=VICTIM,
+        extra_groups=[GROUP],
+        env={
+            "PATH": os.environ["PATH"],
+            "SIF": str(node.folder / "x.sif"),
+            "CONTAINERROOT": str(node.folder),
+            "EBSIF_NODE_LOCAL": str(place),
+        },
+    )
     return done.stdout.partition("\n")[0]
 
 
@@ -90,6 +103,7 @@ NAMESPACES = [[], [shutil.which("unshare"), "--user", "--map-current-user", "--"
 @pytest.mark.parametrize("namespace", NAMESPACES, ids=["host", "namespace"])
 def test_directories_that_another_account_can_exchange(node, namespace):
     """P-01, security 3: each part of the path belongs to root or the caller, who are alone with it or it is sticky."""
+
     def is_used(place):
         assert staged(node, place).startswith(f"{place}/") == expected
         found, said = node.run(uid=VICTIM, groups=[GROUP], before=namespace, EBSIF_NODE_LOCAL=str(place))
@@ -97,8 +111,14 @@ def test_directories_that_another_account_can_exchange(node, namespace):
         return found["EBSIF_JOB_CACHES"].startswith(f"{place}/")
 
     place = node.folder / "place"
-    for owner, mode, expected in ((0, 0o1777, True), (0, 0o3770, True), (0, 0o2770, False), (VICTIM, 0o700, True),
-                                  (VICTIM, 0o2770, False), (OTHER, 0o777, False)):
+    for owner, mode, expected in (
+        (0, 0o1777, True),
+        (0, 0o3770, True),
+        (0, 0o2770, False),
+        (VICTIM, 0o700, True),
+        (VICTIM, 0o2770, False),
+        (OTHER, 0o777, False),
+    ):
         assert is_used(give(place, owner, mode)) == expected, (owner, oct(mode))
         shutil.rmtree(place)
     # the owner of a sticky directory can exchange all that is in it
@@ -114,6 +134,7 @@ def test_directories_that_another_account_can_exchange(node, namespace):
 @pytest.mark.parametrize("namespace", NAMESPACES, ids=["host", "namespace"])
 def test_project_storage(node, namespace):
     """P-01, security 3, T-01: members of the project are trusted, and nobody else; what they have made is not used."""
+
     def is_used():
         found, said = node.run(uid=VICTIM, groups=[GROUP], before=namespace, PROJECT="p", USER="me")
         used = found["HF_HOME"] == f"{node.folder}/p/me/caches/huggingface"
@@ -137,8 +158,11 @@ def test_a_directory_of_somebody_else(node):
     theirs = node.folder / "theirs"
     theirs.mkdir()
     theirs.chmod(0o777)
-    taken = [lambda: node.caches().symlink_to(theirs), node.caches().touch,
-             lambda: shutil.copytree(theirs, node.caches())]
+    taken = [
+        lambda: node.caches().symlink_to(theirs),
+        node.caches().touch,
+        lambda: shutil.copytree(theirs, node.caches()),
+    ]
     # both directories were made by their owners
     found, _ = node.run(uid=OTHER)
     assert found["TRITON_CACHE_DIR"] == f"{node.caches(OTHER)}/no-job/triton"
@@ -147,7 +171,6 @@ def test_a_directory_of_somebody_else(node):
         take()
         os.chown(node.caches(), OTHER, OTHER, follow_symlinks=False)
         node.check_that_it_is_refused(theirs)
-
 
 
 def exchange_for_ever(first, second):
@@ -187,11 +210,23 @@ def test_a_directory_that_is_exchanged_all_the_time(node, exchanged):
 def test_copies_in_a_directory_of_somebody_else(node, exchanged):
     """P-01, S003-12: a rank reads no copy from a directory that others may exchange, whoever owns the file in it."""
     command = ["bash", node.scripts / "stage-software", "--use", "printenv", "SIF"]
-    environment = {"PATH": os.environ["PATH"], "SIF": "/shared/x.sif", "CONTAINERROOT": str(node.folder),
-                   "EBSIF_STAGED": f"{exchanged}\n{'0' * 64} /shared/x.sif\n"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "SIF": "/shared/x.sif",
+        "CONTAINERROOT": str(node.folder),
+        "EBSIF_STAGED": f"{exchanged}\n{'0' * 64} /shared/x.sif\n",
+    }
     for _ in range(50):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, user=VICTIM,
-                              group=VICTIM, extra_groups=[])
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            user=VICTIM,
+            group=VICTIM,
+            extra_groups=[],
+        )
         assert done.stdout == "/shared/x.sif\n"
 
 
@@ -237,6 +272,7 @@ def take_names(folder, link):
 @pytest.mark.usefixtures("configuration")
 def test_fetching_where_others_may_rename(monkeypatch):
     """P-02, security 4: a member of the group exchanges the directory of a fetch; no file of the account is written."""
+
     def download(_source, made):
         time.sleep(0.5)
         Path(made).write_bytes(SIF)
@@ -303,7 +339,8 @@ def test_user_software_of_somebody_else():
 def attacking(function, *arguments, group=None):
     """Call a function, which doesn't return, as the other account meanwhile, perhaps a member of a group."""
     attacker = multiprocessing.get_context("fork").Process(
-        target=as_account, args=(OTHER, function, *arguments), kwargs={"group": group}, daemon=True)
+        target=as_account, args=(OTHER, function, *arguments), kwargs={"group": group}, daemon=True
+    )
     attacker.start()
     try:
         yield
@@ -322,6 +359,7 @@ def as_account(account, function, *arguments, group=None):
 
 def as_another(account, function, *arguments):
     """Call a function as another account, a member of the group, in a process of its own; check that it returns."""
+
     def run():
         os.setgroups([GROUP])
         os.setgid(account)
@@ -345,8 +383,9 @@ def check_that_the_easyconfig_is_closed(root, closed):
     """Check what is said of an installation whose easyconfig can't be read, because of a file or directory."""
     installation = places.of_directory(root)
     assert (installation.easyconfig, installation.extension) == (None, None)
-    assert installation.lack == (f"the easyconfig in {root}/easybuild can't be read: ask root, who owns {closed}, for "
-                                 "permission")
+    assert installation.lack == (
+        f"the easyconfig in {root}/easybuild can't be read: ask root, who owns {closed}, for permission"
+    )
 
 
 def test_the_lock_of_another_member_of_the_group():
@@ -461,8 +500,7 @@ def test_planted_links_are_not_followed(shared_place, name):
         refuse(files.replace, place / "to-mine/other", "own")
 
     as_another(VICTIM, follow)
-    assert sorted(one.name for one in mine.iterdir()) == (
-        ["new", "other", "there"] if name == "sticky" else ["there"])
+    assert sorted(one.name for one in mine.iterdir()) == (["new", "other", "there"] if name == "sticky" else ["there"])
 
 
 def test_a_directory_that_is_exchanged_while_a_file_is_written(shared_place):
@@ -470,8 +508,9 @@ def test_a_directory_that_is_exchanged_while_a_file_is_written(shared_place):
     place, mine = shared_place / "shared", shared_place / "mine"
     as_another(OTHER, plant, [place / "link"], [mine])
     as_another(OTHER, Path.mkdir, place / "folder", 0o777)
-    attacker = multiprocessing.get_context("fork").Process(target=as_account, args=(
-        OTHER, exchange_for_ever, place / "folder", place / "link"))
+    attacker = multiprocessing.get_context("fork").Process(
+        target=as_account, args=(OTHER, exchange_for_ever, place / "folder", place / "link")
+    )
     give(place, OTHER, 0o2777)
     attacker.start()
 

@@ -46,8 +46,9 @@ def place(tmp_path_factory, pytorch_image, wheels):
     def run(*words, status=0):
         more = ("--catalogue", folder / "sites") if words[0] == "extend" else ()
         end = ("--", *site.eb_options) if words[0] == "extend" else ()
-        result = site.run(["ebsif", *words, *more, *end], check=False, **wheel_settings(wheels),
-                          MODULEPATH=site.modules)
+        result = site.run(
+            ["ebsif", *words, *more, *end], check=False, **wheel_settings(wheels), MODULEPATH=site.modules
+        )
         assert result.returncode == status, result.stdout + result.stderr
         return " ".join(result.stdout.split()), " ".join(result.stderr.split())
 
@@ -66,20 +67,35 @@ def test_what_was_asked_for_comes_first(place):
 
     What is compiled stays, with what it requires; the output says which packages are older for that reason, and why.
     """
-    _, said = place("extend", "Base/1.0", "--add", "evaluate", "fresh", "algebra", "app", "--name", "mine", "--date",
-                    "20260101")
+    _, said = place(
+        "extend", "Base/1.0", "--add", "evaluate", "fresh", "algebra", "app", "--name", "mine", "--date", "20260101"
+    )
     record = record_of(place, MODULE)
     assert record["venv_packages"] == [
-        "algebra==1.0", "app==1.0", "datasets==3.6.0", "evaluate==0.4", "fresh==1.0", "fsspec==2025.3.0"]
-    fsspec = ("fsspec 2025.3.0 instead of the image's 2026.9.0; because datasets 3.6.0 needs "
-              "fsspec<=2025.3.0,>=2023.1.0; this may affect: torch 2.13.0+cpu needs fsspec>=0.8.5")
+        "algebra==1.0",
+        "app==1.0",
+        "datasets==3.6.0",
+        "evaluate==0.4",
+        "fresh==1.0",
+        "fsspec==2025.3.0",
+    ]
+    fsspec = (
+        "fsspec 2025.3.0 instead of the image's 2026.9.0; because datasets 3.6.0 needs "
+        "fsspec<=2025.3.0,>=2023.1.0; this may affect: torch 2.13.0+cpu needs fsspec>=0.8.5"
+    )
     assert fsspec in said
-    assert "fresh 1.0 and not 2.0 was installed, because the image has numpy 2.4.6 (compiled), and fresh 2.0 needs " \
+    assert (
+        "fresh 1.0 and not 2.0 was installed, because the image has numpy 2.4.6 (compiled), and fresh 2.0 needs "
         "numpy<1" in said
-    assert re.search(r"algebra 1\.0 and not 2\.0 was installed, because the image has sympy 1\.\S+ \(torch "
-                     r"2\.13\.0\+cpu needs sympy>=1\.13\.3\), and algebra 2\.0 needs sympy<1\.13", said)
-    assert "app 1.0 and not 2.0 was installed, because pip finds no versions that fit it, the image and all else" \
-        in said
+    )
+    assert re.search(
+        r"algebra 1\.0 and not 2\.0 was installed, because the image has sympy 1\.\S+ \(torch "
+        r"2\.13\.0\+cpu needs sympy>=1\.13\.3\), and algebra 2\.0 needs sympy<1\.13",
+        said,
+    )
+    assert (
+        "app 1.0 and not 2.0 was installed, because pip finds no versions that fit it, the image and all else" in said
+    )
     # from now on
     assert fsspec in place("show", MODULE)[0]
     assert fsspec in " ".join(place.site.bash(f"module help {MODULE} 2>&1").stdout.split())
@@ -96,7 +112,9 @@ def test_a_lock_file_with_another_version(place, wheels, tmp_path):
         # as the error advises: locked with its hash, or in another version without one
         place(*words[:-1], version, "--yes", "--force", "--replace", f"numpy=={version}")
         assert record_of(place, f"Base/1.0-20250101-locked-{version}")["venv_packages"] == [
-            "fsspec==2025.3.0", f"numpy=={version}"]
+            "fsspec==2025.3.0",
+            f"numpy=={version}",
+        ]
     lock.write_text(locked(wheels, "fsspec-2025.3.0"))
     said = place(*words)[1]
     assert record_of(place, module)["venv_packages"] == ["fsspec==2025.3.0"]
@@ -110,8 +128,10 @@ def locked(folder, *names):
         wheel = folder / f"{name}-py3-none-any.whl"
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         package, version = name.split("-")
-        text += f'[[packages]]\nname = "{package}"\nversion = "{version}"\n[[packages.wheels]]\n' \
-                f'name = "{wheel.name}"\npath = "{wheel}"\nhashes = {{sha256 = "{digest}"}}\n'
+        text += (
+            f'[[packages]]\nname = "{package}"\nversion = "{version}"\n[[packages.wheels]]\n'
+            f'name = "{wheel.name}"\npath = "{wheel}"\nhashes = {{sha256 = "{digest}"}}\n'
+        )
     return text
 
 
@@ -123,18 +143,24 @@ def test_replacing_with_open_eyes(place):
     """
     words = ("extend", "Base/1.0", "--replace", "sympy==1.12", "--name", "old", "--date", "20260101")
     table, said = place(*words, status=3)
-    assert "PACKAGE WHERE REQUIRES VERDICT torch 2.13.0+cpu image sympy>=1.13.3 breaks 1 package in image and " \
+    assert (
+        "PACKAGE WHERE REQUIRES VERDICT torch 2.13.0+cpu image sympy>=1.13.3 breaks 1 package in image and "
         "extension requires replaced packages; 1 would break" in table
-    assert re.search(r"nothing was installed, because there is no terminal to ask on: to go on, ebsif extend Base/1.0 "
-                     r"--replace sympy==1.12 .*--yes -- ", said)
+    )
+    assert re.search(
+        r"nothing was installed, because there is no terminal to ask on: to go on, ebsif extend Base/1.0 "
+        r"--replace sympy==1.12 .*--yes -- ",
+        said,
+    )
     module = "Base/1.0-20250101-old-20260101"
     assert not (place.site.prefix / "eb/software" / module).exists()
     place(*words, "--yes")
-    breaks = re.compile(r"sympy 1\.12 instead of the image's 1\.\S+; this breaks: torch "
-                        r"2\.13\.0\+cpu needs sympy>=1\.13\.3")
+    breaks = re.compile(
+        r"sympy 1\.12 instead of the image's 1\.\S+; this breaks: torch "
+        r"2\.13\.0\+cpu needs sympy>=1\.13\.3"
+    )
     (one,) = record_of(place, module)["replaced"]
-    assert (one["name"], one["version"], one["breaks"]) == (
-        "sympy", "1.12", ["torch 2.13.0+cpu needs sympy>=1.13.3"])
+    assert (one["name"], one["version"], one["breaks"]) == ("sympy", "1.12", ["torch 2.13.0+cpu needs sympy>=1.13.3"])
     assert breaks.search(place("show", module)[0])
     assert breaks.search(" ".join(place.site.bash(f"module help {module} 2>&1").stdout.split()))
     assert re.search(rf"warning: {module}: {breaks.pattern}", place("doctor", "--installed", module)[0])
@@ -148,8 +174,10 @@ def test_replacing_with_open_eyes(place):
 def test_what_belongs_to_the_machine_needs_force(place):
     """V-02, S001-19: a compiled package, or one built for the machine, is refused with the reason; --force means it."""
     words = ("extend", "Base/1.0", "--name", "forced", "--date", "20260101", "--dry-run", "--replace")
-    for package, reason in (("numpy==1.0", "numpy 2.4.6 can't be replaced: it is compiled"), (
-            "torch==3.0", r"torch 2.13.0+cpu can't be replaced: it is built for this machine (+cpu)")):
+    for package, reason in (
+        ("numpy==1.0", "numpy 2.4.6 can't be replaced: it is compiled"),
+        ("torch==3.0", r"torch 2.13.0+cpu can't be replaced: it is built for this machine (+cpu)"),
+    ):
         text, said = place(*words, package, status=3)
         assert f"{reason}, and what was built with it may fail" in said
         assert "If you mean it: ebsif extend Base/1.0 " in said and f" --replace {package} --force" in said

@@ -40,8 +40,11 @@ def person(installed_once, cluster, tmp_path, wheels):
     person.catalogues_example()
     (site.work / "requirements.txt").write_text("greeting\n")
     (site.work / "train.py").write_text("import numpy\nprint('trained')\n")
-    person.environment |= {**cluster.environment, "MODULEPATH": site.modules,
-                           "EASYBUILD_ROBOT_PATHS": site.work / "easyconfigs"}
+    person.environment |= {
+        **cluster.environment,
+        "MODULEPATH": site.modules,
+        "EASYBUILD_ROBOT_PATHS": site.work / "easyconfigs",
+    }
     yield person
     cluster.slurm("scancel", "-n", "train")
 
@@ -58,7 +61,11 @@ def test_every_command_on_a_page_runs(person):
     script = "\n".join(["exec 2>&1", site.tool.init, "set -ex", *page.blocks])
     said = person.run("bash", "--noprofile", "--norc", "-c", script).stdout
     assert (site.prefix / "eb/software" / Installed.WRITABLE / "user-software.squashfs").is_file()
-    for line in ("trained", r".*Example/1.0-writable is already installed.*",
-                 r"ebsif: installed mine \(Example/\S+-mine-\d+\) .*", r"Jupyter offers Example/\S+-lab as .*",
-                 r"Submitted batch job \d+"):
+    for line in (
+        "trained",
+        r".*Example/1.0-writable is already installed.*",
+        r"ebsif: installed mine \(Example/\S+-mine-\d+\) .*",
+        r"Jupyter offers Example/\S+-lab as .*",
+        r"Submitted batch job \d+",
+    ):
         assert re.search(f"^{line}$", said, re.MULTILINE), (line, said)

@@ -66,10 +66,14 @@ def look(browser, pages):
     """A function that opens a page with a width, light or dark; the browser is as before afterwards."""
 
     def look(page, width=1200, dark=False, choice="", height=800):
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+        browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        browser.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]},
+        )
         browser.get("about:blank")
         browser.get(f"{(pages / page).as_uri()}{choice}")
 
@@ -89,7 +93,8 @@ def test_a_phone(browser, look):
     rows = browser.execute_script(
         "return Array.from(document.querySelectorAll('#containers tbody tr'), (row) => [row.innerText,"
         "row.offsetHeight, row.scrollHeight, parseFloat(getComputedStyle(row).lineHeight),"
-        "row.querySelector('.copy').offsetWidth])")
+        "row.querySelector('.copy').offsetWidth])"
+    )
     assert len(rows) > 80
     for text, height, content, line, button in rows:
         assert line < height < 4 * line and button > 60, text
@@ -102,14 +107,16 @@ def test_a_row_for_each_container(browser, look):
     look("index.html", 1280, choice="#archived=yes")
     browser.execute_script("document.querySelectorAll('.earlier').forEach((one) => one.click())")
     heights = browser.execute_script(
-        "return Array.from(document.querySelectorAll('#containers tbody tr'), (row) => row.offsetHeight)")
+        "return Array.from(document.querySelectorAll('#containers tbody tr'), (row) => row.offsetHeight)"
+    )
     assert len(heights) > 80
     assert max(heights) < 50
     # docs E2: a long command can be read as a whole on a phone, below its button
     look(CONTAINER, 390)
     for block in browser.find_elements(By.CSS_SELECTOR, "#use > pre"):
-        width, room = browser.execute_script("return [arguments[0].firstChild.scrollWidth, "
-                                             "arguments[0].firstChild.clientWidth]", block)
+        width, room = browser.execute_script(
+            "return [arguments[0].firstChild.scrollWidth, arguments[0].firstChild.clientWidth]", block
+        )
         assert width == room and block.find_element(By.CLASS_NAME, "copy").is_displayed()
 
 
@@ -151,14 +158,17 @@ def test_words_that_no_container_has(browser, look):
 
     A similar name can be pressed, and who looks for CUDA at a site with AMD GPUs is told so.
     """
+
     def said(text):
         look("index.html", choice=f"#q={text}")
         return browser.find_element(By.ID, "unknown")
 
     unknown = said("pytroch")
-    assert unknown.text == ("No container is known to have pytroch. Did you mean pytorch? The catalog lists only the "
-                            "main components. This adds a Python package to a container: "
-                            "ebsif extend CONTAINER --add PACKAGE")
+    assert unknown.text == (
+        "No container is known to have pytroch. Did you mean pytorch? The catalog lists only the "
+        "main components. This adds a Python package to a container: "
+        "ebsif extend CONTAINER --add PACKAGE"
+    )
     unknown.find_element(By.TAG_NAME, "button").click()
     assert browser.find_element(By.ID, "words").get_attribute("value") == "pytorch"
     assert browser.find_element(By.ID, "number").text.startswith(("1", "2", "3"))
@@ -200,8 +210,9 @@ def test_the_keyboard(browser, look):
 
 def empty_clipboard(browser):
     """Empty the clipboard, which the page may read and write from here on."""
-    browser.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite",
-                                                                        "clipboardSanitizedWrite"]})
+    browser.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
     browser.execute_async_script("navigator.clipboard.writeText('').then(arguments[0], arguments[0])")
 
 
@@ -239,10 +250,16 @@ def test_searching_packages(browser, look, pages):
     """Issue 50, point 4: packages are in groups, those of the system folded; many of them can be searched."""
     profile = site.read("lumi")
     module = CONTAINER.removeprefix("lumi/").removesuffix(".html")
-    record = Record(image_packages=["vllm==0.10.1", "torch==2.7.1"], venv_packages=["einops==0.8"],
-                    system_packages={"Debian": [f"lib{number}==1.{number}" for number in range(20)]})
-    build.build([(profile, [one for one in reading.read(profile, site.SITES / "lumi") if one.module == module])],
-                pages / "installed", {module: record})
+    record = Record(
+        image_packages=["vllm==0.10.1", "torch==2.7.1"],
+        venv_packages=["einops==0.8"],
+        system_packages={"Debian": [f"lib{number}==1.{number}" for number in range(20)]},
+    )
+    build.build(
+        [(profile, [one for one in reading.read(profile, site.SITES / "lumi") if one.module == module])],
+        pages / "installed",
+        {module: record},
+    )
     look(f"installed/{CONTAINER}")
     inside = browser.find_element(By.ID, "inside")
     groups = [one.text for one in inside.find_elements(By.TAG_NAME, "summary")]
@@ -284,7 +301,8 @@ def smaller(picture):
     parts = {b"IHDR": kept[b"IHDR"], b"IDAT": packer.compress(zlib.decompress(data)) + packer.flush(), b"IEND": b""}
     return picture[:8] + b"".join(
         struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-        for kind, content in parts.items())
+        for kind, content in parts.items()
+    )
 
 
 @pytest.mark.nightly

@@ -8,11 +8,11 @@ BYHAND = "requirements = ['byhand']\n"
 KINDS = {
     # Python is in a venv of the image; files in its bin that are no programs can't have wrappers
     "Venv": "init = 'venv-in-image'\nvenv_name = 'mine'\nwrappers = ['all']\n"
-            "requirements = [{'requirements': ['byhand'], "
-            "'post': ['cd $VIRTUAL_ENV/bin && touch x.conf && mkdir data']}]\n",
+    "requirements = [{'requirements': ['byhand'], "
+    "'post': ['cd $VIRTUAL_ENV/bin && touch x.conf && mkdir data']}]\n",
     "Conda": "init = 'conda-injected'\nconda_env = 'pytorch'\nvenv_name = 'mine'\nwrappers = ['tell', 'tell-script']\n",
     "Manual": "init = 'conda-manual'\nconda_env = 'pytorch'\nvenv_name = 'mine'\nwrappers = ['tell', 'tell-script']\n"
-              + BYHAND,
+    + BYHAND,
 }
 VENV = "/user-software/venv/mine"
 
@@ -26,8 +26,10 @@ def place(tmp_path_factory, small_image, wheels):
     build = site.prefix / "a [b] c"
     site.eb(f"--buildpath={build}", *easyconfigs, **wheel_settings(wheels))
     # this one is a directory, changed by hand
-    site.bash("module load Conda/1.0 && singularity exec $SIF pip install --no-index "
-              f"--find-links {wheels} byhand", **wheel_settings(wheels))
+    site.bash(
+        f"module load Conda/1.0 && singularity exec $SIF pip install --no-index --find-links {wheels} byhand",
+        **wheel_settings(wheels),
+    )
     return site
 
 
@@ -77,8 +79,9 @@ def test_an_environment_on_top_of_the_module(place, tmp_path):
 
 def test_pip_replaces_and_removes_them(place, tmp_path):
     """G-01: installing a newer release by hand replaces the program; pip uninstalls it like its own."""
-    make_wheel(tmp_path, "tell", version="2.0", module_text="def main():\n    print('newer')\n",
-               scripts={"tell": "tell:main"})
+    make_wheel(
+        tmp_path, "tell", version="2.0", module_text="def main():\n    print('newer')\n", scripts={"tell": "tell:main"}
+    )
     output = place.bash(f"""
         export APPTAINERENV_PIP_CONSTRAINT= SINGULARITYENV_PIP_CONSTRAINT=  # on purpose
         module load Conda/1.0 && singularity exec $SIF pip install --quiet --no-index --find-links {tmp_path} -U tell

@@ -51,7 +51,8 @@ def test_the_proposed_easyblock(tmp_path, base_image):
     assert after.pop(4) == git
     changed = after.pop(1)
     assert changed.endswith(f".sif {' '.join([changed.split()[1]] * 2)}") and set(binds.split(",")) <= set(
-        changed.split()[1].split(","))
+        changed.split()[1].split(",")
+    )
     assert after == ["1", "it's 5 o'clock", "/data", "/usr/lib/git-core", "1"]
 
 
@@ -64,8 +65,9 @@ def test_mistakes_in_its_parameters(site):
     assert "(module: PyTorch/2.13.0)" in said, said
 
     def said(*change):
-        return site.eb(site.easyconfig(TEXT.replace(*change, 1)), f"--include-easyblocks={EASYBLOCK}", check=False,
-                       one_stream=True).stdout
+        return site.eb(
+            site.easyconfig(TEXT.replace(*change, 1)), f"--include-easyblocks={EASYBLOCK}", check=False, one_stream=True
+        ).stdout
 
     assert "installs a single image, found 2 sources" in said("]", ", 'other.sif']")
     assert "must start with a full path, and can't contain a comma: srv:/data:ro" in said("/srv", "srv")

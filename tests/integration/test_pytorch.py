@@ -15,8 +15,12 @@ def by_hand(script, check=True):
     """Continue as the demo says: source .demo/env.sh in a fresh shell, load the module, run a script."""
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-c", f"source .demo/env.sh\nmodule load {MODULE}\n{script}"],
-        cwd=CHECKOUT, env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": os.environ["HOME"]},
-        capture_output=True, text=True, check=check, timeout=300,
+        cwd=CHECKOUT,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": os.environ["HOME"]},
+        capture_output=True,
+        text=True,
+        check=check,
+        timeout=300,
     ).stdout.strip()
 
 
@@ -30,14 +34,21 @@ def test_the_demo_shows_the_session(demo):
     steps = re.findall(r"^==> (.*)$", output, re.MULTILINE)
     assert len(steps) >= 6
     before = demo.stderr.partition("==> Installing PyTorch-2.13.0")[0].splitlines()
-    assert [line for line in before if not re.fullmatch(
-        r"==> .*|    (nothing is missing on this machine|missing on this machine, .*|cached: .*)", line)] == []
+    assert [
+        line
+        for line in before
+        if not re.fullmatch(
+            r"==> .*|    (nothing is missing on this machine|missing on this machine, .*|cached: .*)", line
+        )
+    ] == []
     assert re.search(r"^==> Preparing \.venv with EasyBuild and ebsif\.* \d+\.\d s$", output, re.MULTILINE)
     # E-10: those of eb in a line each
     assert "building and installing" not in output
     # between them are also warnings, of a slow network for example
-    steps_of_eb = (r"^  installing packages +\d.* added\n(.*\n)*  writing the module +\d+ s\n(.*\n)*"
-                   r"  the log is /.*\.log$")
+    steps_of_eb = (
+        r"^  installing packages +\d.* added\n(.*\n)*  writing the module +\d+ s\n(.*\n)*"
+        r"  the log is /.*\.log$"
+    )
     assert f"{MODULE} is already installed" in output or re.search(steps_of_eb, output, re.MULTILINE), output
     for shown in ("$ module load PyTorch/", "$ printenv SIF", "$ printenv APPTAINER_BINDPATH", "$ start-shell -c"):
         assert shown in output
@@ -126,7 +137,8 @@ def test_launchers_in_a_users_environment(demo, tmp_path):
         "sys.stdout.write(f'{os.environ[\"RANK\"]}|{sys.prefix}|{accelerate.__file__}\\n')\n"
     )
     (tmp_path / "nested.py").write_text(
-        "import os; os.execvp('torchrun', ['torchrun', '--standalone', '--nproc-per-node=2', 'rank.py'])\n")
+        "import os; os.execvp('torchrun', ['torchrun', '--standalone', '--nproc-per-node=2', 'rank.py'])\n"
+    )
     output = by_hand(f"""
         cd {tmp_path} && make-venv 'my env' && source 'my env/bin/activate' || exit
         pip install --quiet --no-index --find-links . accelerate

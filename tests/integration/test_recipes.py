@@ -26,8 +26,22 @@ def main():
 """
 
 SUPPORTING = (
-    "iniconfig", "toml", "memory_profiler", "matplotlib", "pyqt5", "graphviz", "nltk", "jupyter", "jupyterlab", "wandb",
-    "gym", "pyspark", "scikit_learn", "scikit_image", "h5py")
+    "iniconfig",
+    "toml",
+    "memory_profiler",
+    "matplotlib",
+    "pyqt5",
+    "graphviz",
+    "nltk",
+    "jupyter",
+    "jupyterlab",
+    "wandb",
+    "gym",
+    "pyspark",
+    "scikit_learn",
+    "scikit_image",
+    "h5py",
+)
 
 CHECK_BUILD = """\
 def main():
@@ -59,7 +73,8 @@ def make_source(folder, name, version):
     (tree / name / "__init__.py").write_text("MPI = None\n")
     # it contains its own build backend: setuptools would be fetched from an index
     (tree / "pyproject.toml").write_text(
-        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n')
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
     (tree / "backend.py").write_text(BACKEND.format(name=name, version=version))
     (tree / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     with tarfile.open(folder / f"{tree.name}.tar.gz", "w:gz") as archive:
@@ -71,18 +86,31 @@ def packages(tmp_path):
     """A folder with the replacement packages."""
     folder = tmp_path / "packages"
     folder.mkdir()
-    for name in ("cmake", "ninja", "pyyaml", "typing_extensions", "packaging", *SUPPORTING, "tensorboard_plugin_wit",
-                 "tensorboard_pytorch"):
+    for name in (
+        "cmake",
+        "ninja",
+        "pyyaml",
+        "typing_extensions",
+        "packaging",
+        *SUPPORTING,
+        "tensorboard_plugin_wit",
+        "tensorboard_pytorch",
+    ):
         make_wheel(folder, name)
     # the package's version is that of the source, not that of the module
     make_wheel(folder, "torch", "1.13.0a0+git49444c3", module_text=DISTRIBUTED, scripts={"torchrun": "torch:main"})
-    make_wheel(folder, "horovod", "0.28.1", requires=["torch"], module_text=CHECK_BUILD,
-               scripts={"horovodrun": "horovod:main"})
+    make_wheel(
+        folder, "horovod", "0.28.1", requires=["torch"], module_text=CHECK_BUILD, scripts={"horovodrun": "horovod:main"}
+    )
     for name in ("tensorboard", "tensorboard_plugin_profile"):
         make_wheel(folder, name, "2.11.2")
     # dependencies that would replace torch; no package here provides them
-    for name, version in (("torchaudio", "0.13.1"), ("torchvision", "0.14.1"), ("torchtext", "0.14.1"),
-                          ("torchmetrics", "1.0.3")):
+    for name, version in (
+        ("torchaudio", "0.13.1"),
+        ("torchvision", "0.14.1"),
+        ("torchtext", "0.14.1"),
+        ("torchmetrics", "1.0.3"),
+    ):
         make_wheel(folder, name, version, requires=["torch==9"])
     make_source(folder, "mpi4py", "4.0")
     return folder
@@ -108,8 +136,14 @@ def test_archer2_with_replacement_packages(site_with_modules, packages, tmp_path
     lock = json.loads((place.prefix / "eb/software" / container.module / "share/ebsif/lock.json").read_text())
     assert [stage["name"] for stage in lock["stages"]] == [stage["name"] for stage in container.stages]
     assert lock["module"]["version"] == "1.13.1"
-    assert {"torch==1.13.0a0+git49444c3", "horovod==0.28.1", "tensorboard==2.11.2", "mpi4py==4.0",
-            "torchvision==0.14.1", "torchmetrics==1.0.3"} <= set(lock["venv_packages"])
+    assert {
+        "torch==1.13.0a0+git49444c3",
+        "horovod==0.28.1",
+        "tensorboard==2.11.2",
+        "mpi4py==4.0",
+        "torchvision==0.14.1",
+        "torchmetrics==1.0.3",
+    } <= set(lock["venv_packages"])
     names = {line.split("==")[0] for line in lock["venv_packages"]}
     assert set(SUPPORTING) <= names
     code = "import torch.distributed as d; print(d.is_mpi_available())"
@@ -133,8 +167,12 @@ def test_derecho_is_one_job(tmp_path):
     render.write([rendered], tmp_path)
     assert [stage["name"] for stage in container.stages if stage.get("heavy")] == ["nccl", "torch"]
     ebsif = Path(sys.prefix) / "bin/ebsif"
-    job = subprocess.run([ebsif, "job", "--install", rendered.path, "--site", "derecho", "--account", "A"],
-                         capture_output=True, text=True, check=True).stdout
+    job = subprocess.run(
+        [ebsif, "job", "--install", rendered.path, "--site", "derecho", "--account", "A"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert "#PBS -l select=1:ncpus=64\n" in job
     (load,) = [line for line in job.splitlines() if line.startswith("module load ")]
     assert " cray-mpich/8.1.27 " in load
@@ -153,12 +191,14 @@ def test_an_image_with_other_versions(site):
     python = ["apptainer", "exec", site.sources / "example.sif", "/opt/miniconda3/envs/pytorch/bin/python"]
     version = site.run([*python, "-c", "import numpy; print(numpy.__version__)"]).stdout.strip()
     plain = f"easyblock = 'ContainerInstall'\n{TEXT}"
-    wrong = {f"{TEXT}image_packages = {{'numpy': '{version}0', 'NoSuch': '1'}}\n":
-             f"has no NoSuch, not NoSuch 1, numpy {version}, not numpy {version}0. Is it the right image?",
-             f"{plain}image_packages = {{'numpy': '{version}+rocm6.2'}}\n":
-             f"has numpy {version}, not numpy {version}+rocm6.2. Is it the right image?",
-             # F-11
-             f"{plain}image_packages = {{'python': '3.1'}}\n": "has python 3.11.2, not python 3.1. Is it the right"}
+    wrong = {
+        f"{TEXT}image_packages = {{'numpy': '{version}0', 'NoSuch': '1'}}\n": f"has no NoSuch, not NoSuch 1, numpy "
+        f"{version}, not numpy {version}0. Is it the right image?",
+        f"{plain}image_packages = {{'numpy': '{version}+rocm6.2'}}\n": f"has numpy {version}, not numpy "
+        f"{version}+rocm6.2. Is it the right image?",
+        # F-11
+        f"{plain}image_packages = {{'python': '3.1'}}\n": "has python 3.11.2, not python 3.1. Is it the right",
+    }
     texts = {f"wrong {number}": text for number, text in enumerate(wrong)}
     shorter = version.rpartition(".")[0]
     texts["right"] = f"{plain}image_packages = {{'NumPy': '{shorter}'}}\nwarnings = ['ROCm is too new']\n"
@@ -179,18 +219,29 @@ def test_a_release_of_the_ai_factory(site, base_image, tmp_path):
 
     lumi section 2: `module keyword flash-attention` finds it; its message is shown at load, its links are in the help.
     """
-    (container,) = [one for one in reading.read(site_of.read("lumi"), site_of.SITES / "lumi")
-                    if one.module == "lumi-multitorch/2.10-rocm-7.0-full-20260807_115122"]
+    (container,) = [
+        one
+        for one in reading.read(site_of.read("lumi"), site_of.SITES / "lumi")
+        if one.module == "lumi-multitorch/2.10-rocm-7.0-full-20260807_115122"
+    ]
     (place,) = [path for _, path in container.image_places]
     image = tmp_path / place.relative_to("/")
     image.parent.mkdir(parents=True)
     image.symlink_to(base_image)
     message = "This one is a preview."
-    text = easyconfig.render(container.replace(
-        parameters={**container.parameters, "modloadmsg": message}, init="conda-injected", conda_env="pytorch",
-        entry_point=None, wrappers=["python"], images=None))
+    text = easyconfig.render(
+        container.replace(
+            parameters={**container.parameters, "modloadmsg": message},
+            init="conda-injected",
+            conda_env="pytorch",
+            entry_point=None,
+            wrappers=["python"],
+            images=None,
+        )
+    )
     text = text.replace("-/appl/local/containers}'", f"-{image.parents[1]}}}'").replace(
-        "image_dirs = ['easybuild-sif-images'", f"image_dirs = ['{image.parent.name}'")
+        "image_dirs = ['easybuild-sif-images'", f"image_dirs = ['{image.parent.name}'"
+    )
     path = tmp_path / container.easyconfig_name
     path.write_text(text)
     result = site.eb(path, "--ignore-test-failure")

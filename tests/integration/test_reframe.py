@@ -14,15 +14,35 @@ def catalogue(tmp_path):
     folder = tmp_path / "sites/here"
     (folder / "containers").mkdir(parents=True)
     gpus = {"tasks": 8, "gpus": 8, "cpus_per_task": 7, "memory": "480G", "qos": "q"}
-    (folder / "site.yaml").write_text(json.dumps({"name": "here", "description": "Two nodes", "gpu": "rocm",
-                                                  "scheduler": {
-        "default_partition": "small", "partitions": {"small": {"tasks": 2}, "gpus": gpus}}}))
+    (folder / "site.yaml").write_text(
+        json.dumps(
+            {
+                "name": "here",
+                "description": "Two nodes",
+                "gpu": "rocm",
+                "scheduler": {"default_partition": "small", "partitions": {"small": {"tasks": 2}, "gpus": gpus}},
+            }
+        )
+    )
     record = {"family": "example", "version": "1.0", "label": "writable"}
-    (folder / "containers/Example.yaml").write_text(json.dumps({
-        "name": "Example", "families": {"example": {
-            "file": "example.sif", "init": "conda-injected", "conda_env": "pytorch", "description": "An example",
-            "suffix": "{label}", "wrappers": ["python"]}},
-        "containers": [record, {**record, "version": "0.9", "archived": True}]}))
+    (folder / "containers/Example.yaml").write_text(
+        json.dumps(
+            {
+                "name": "Example",
+                "families": {
+                    "example": {
+                        "file": "example.sif",
+                        "init": "conda-injected",
+                        "conda_env": "pytorch",
+                        "description": "An example",
+                        "suffix": "{label}",
+                        "wrappers": ["python"],
+                    }
+                },
+                "containers": [record, {**record, "version": "0.9", "archived": True}],
+            }
+        )
+    )
     return tmp_path / "sites"
 
 
@@ -38,12 +58,25 @@ def test_reframe(installed_once, cluster, catalogue, tmp_path):
 
     def reasons(*options, **environment):
         """Run checks; return the reason of each that failed, None for the others, and ReFrame's output."""
-        command = ["reframe", "-C", tmp_path / "checks/settings.py", "-c", tmp_path / "checks/checks.py", "-r",
-                   "--prefix", tmp_path / "runs", "--report-file", tmp_path / "report.json", *options]
+        command = [
+            "reframe",
+            "-C",
+            tmp_path / "checks/settings.py",
+            "-c",
+            tmp_path / "checks/checks.py",
+            "-r",
+            "--prefix",
+            tmp_path / "runs",
+            "--report-file",
+            tmp_path / "report.json",
+            *options,
+        ]
         said = site.run(command, check=False, **{"MODULEPATH": site.modules, **cluster.environment, **environment})
         (run,) = json.loads((tmp_path / "report.json").read_text())["runs"]
-        found = {case["name"].split()[0]: None if case["result"] == "pass" else case["fail_reason"]
-                 for case in run["testcases"]}
+        found = {
+            case["name"].split()[0]: None if case["result"] == "pass" else case["fail_reason"]
+            for case in run["testcases"]
+        }
         assert any(found.values()) == bool(said.returncode), said.stdout
         assert len(found) == len(run["testcases"])
         return found, said.stdout
@@ -77,10 +110,12 @@ def test_what_is_written(catalogue, tmp_path, capsys):
     assert main([*words, "--partition", "gpus"]) == 0
     assert "checks of 1 module" in capsys.readouterr().err
     data = json.loads((tmp_path / "checks/data.json").read_text())
-    assert data["modules"] == {"Example/1.0-writable": {
-        "image": "example\\.sif", "python": True, "wrapper": "python", "venv": True}}
-    assert data["site"]["partitions"] == [{
-        "name": "gpus", "access": ["--partition=gpus", "--qos=q", "--mem=480G"], "tasks": 8, "cpus": 7, "gpus": 8}]
+    assert data["modules"] == {
+        "Example/1.0-writable": {"image": "example\\.sif", "python": True, "wrapper": "python", "venv": True}
+    }
+    assert data["site"]["partitions"] == [
+        {"name": "gpus", "access": ["--partition=gpus", "--qos=q", "--mem=480G"], "tasks": 8, "cpus": 7, "gpus": 8}
+    ]
     assert main([*words, "--partition", "gpus"]) == 0
     # N11, C-04
     (tmp_path / "checks/settings.py").write_text("edited")

@@ -25,8 +25,16 @@ def pushed(registry, tmp_path):
     """The repository of an artifact that oras has pushed to the registry, with a name of its own for each test."""
     (tmp_path / "data").write_bytes(CONTENT)
     name = f"{registry.host}/tests/{tmp_path.name.replace('_', '-').lower()}"
-    run(part("EBSIF_TEST_ORAS"), "push", "--plain-http", f"{name}:1.0,1.1", "data:application/x-data",
-        "--annotation", "org.opencontainers.image.version=1.0", cwd=tmp_path)
+    run(
+        part("EBSIF_TEST_ORAS"),
+        "push",
+        "--plain-http",
+        f"{name}:1.0,1.1",
+        "data:application/x-data",
+        "--annotation",
+        "org.opencontainers.image.version=1.0",
+        cwd=tmp_path,
+    )
     return open_repository(f"oras://{name}:1.0")
 
 
@@ -71,13 +79,21 @@ def test_what_is_uploaded_others_read(registry, tmp_path):
     """R-08: blobs and manifests that are uploaded to a registry and to a directory are valid for oras and skopeo."""
     oras, file = part("EBSIF_TEST_ORAS"), tmp_path / "data"
     file.write_bytes(CONTENT)
-    for name, option, other in ((f"oras://{registry.host}/tests/up:1", "--plain-http", f"docker://{registry.host}/tests/up:1"),
-                                (f"oci:{tmp_path}/up:1", "--oci-layout", f"oci:{tmp_path}/up:1")):
+    for name, option, other in (
+        (f"oras://{registry.host}/tests/up:1", "--plain-http", f"docker://{registry.host}/tests/up:1"),
+        (f"oci:{tmp_path}/up:1", "--oci-layout", f"oci:{tmp_path}/up:1"),
+    ):
         repository = open_repository(name)
         config = Descriptor.of("application/x-config", b"{}")
         layer = Descriptor.of("application/x-data", CONTENT, **{"org.opencontainers.image.title": "data"})
-        text = json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                           "config": config.as_json(), "layers": [layer.as_json()]}).encode()
+        text = json.dumps(
+            {
+                "schemaVersion": 2,
+                "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "config": config.as_json(),
+                "layers": [layer.as_json()],
+            }
+        ).encode()
         for _ in range(2):
             repository.upload(config, b"{}")
             repository.upload(layer, file)
@@ -95,7 +111,7 @@ def test_cut_and_altered(pushed, registry, tmp_path):
     (layer,) = pushed.manifest().layers
     with CuttingProxy(registry, 1_500_000, 2) as proxy:
         repository = open_repository(str(pushed.reference).replace(registry.host, proxy.host))
-        for read in (lambda: repository.download(layer, tmp_path / "cut"), lambda: repository.read(layer, 10 ** 9)):
+        for read in (lambda: repository.download(layer, tmp_path / "cut"), lambda: repository.read(layer, 10**9)):
             with pytest.raises(EbsifError, match="cut.*un the command again"):
                 read()
         assert not (tmp_path / "cut").exists()

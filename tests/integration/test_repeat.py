@@ -59,8 +59,17 @@ def test_an_exact_repeat(original, index):
     make_wheel(index, "library", version="2.0")
     make_wheel(index, "application", version="2.0", requires=["library>=2"])
     # E-07: the container follows from the image
-    command = ["ebsif", "extend", "--from-lock", original.prefix / "mine.json", "--name", "again", "--date", "1",
-               "--yes"]
+    command = [
+        "ebsif",
+        "extend",
+        "--from-lock",
+        original.prefix / "mine.json",
+        "--name",
+        "again",
+        "--date",
+        "1",
+        "--yes",
+    ]
     # E-11: a check says yes to what is installed then
     said = original.run([*command, "--check", "--", *original.eb_options], **wheel_settings(index)).stdout
     assert re.search(r"^\+ application 1\.0 .*asked for\n(\+ .*\n)*yes: Example/1\.0-again-1 can be installed: ", said)
@@ -97,8 +106,10 @@ def test_differences_stop_the_repetition(original, index):
     record["image_packages"] = [line.replace("numpy==", "numpy==0.") for line in record["image_packages"]]
     (original.prefix / "image.json").write_text(json.dumps(record))
     (original.prefix / "empty.json").write_text("{}")
-    texts = {name: TEXT + f"versionsuffix = '-other'\nrequirements = {{'lock': '{name}.json'}}\n"
-             for name in ("mine", "image", "empty")}
+    texts = {
+        name: TEXT + f"versionsuffix = '-other'\nrequirements = {{'lock': '{name}.json'}}\n"
+        for name in ("mine", "image", "empty")
+    }
     results = original.eb_each(texts, **wheel_settings(index))
     assert "library-1.0-py3-none-any.whl has another SHA256" in results["mine"].stdout
     assert "its packages differ: missing: numpy==0." in " ".join(results["image"].stdout.split())
@@ -112,8 +123,11 @@ def test_a_wheelhouse(site, tmp_path):
     index = make_index(tmp_path / "index")
     # like mpi4py: the index has a wheel, but another one is wanted (defects B3)
     make_wheel(index, "kernels", module_text="built_with = 'nothing'\n")
-    built = {"no_binary": ["kernels"], "options": ["--upgrade"],
-             "verify": ["python -c 'import kernels; assert kernels.built_with == \"library\"'"]}
+    built = {
+        "no_binary": ["kernels"],
+        "options": ["--upgrade"],
+        "verify": ["python -c 'import kernels; assert kernels.built_with == \"library\"'"],
+    }
     text = f"requirements = {[STAGES[0], {**STAGES[1], **built}]!r}\n"
     easyconfig = site.easyconfig(TEXT + text)
     house = tmp_path / "wheel house"
@@ -140,7 +154,8 @@ def test_a_wheelhouse(site, tmp_path):
 
 def test_a_wheelhouse_without_an_easyconfig(site, tmp_path):
     """Without an easyconfig eb reports it; status 3."""
-    result = site.run(["ebsif", "extend", "nothing.eb", "--wheelhouse", tmp_path / "x", "--", *site.eb_options],
-                      check=False)
+    result = site.run(
+        ["ebsif", "extend", "nothing.eb", "--wheelhouse", tmp_path / "x", "--", *site.eb_options], check=False
+    )
     assert result.returncode == 3
     assert re.search(r"ebsif: .*not found: nothing\.eb .*\nThe folder may contain some of the wheels", result.stderr)

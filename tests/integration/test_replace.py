@@ -66,8 +66,11 @@ def add_by_hand(site, wheels):
 
 def siblings(site):
     """Return the names beside the installation."""
-    return sorted(path.name for path in (site.prefix / "eb/software/Example").iterdir()
-                  if path.name not in ("1.0", "1.0-squashed", "1.0-writable"))
+    return sorted(
+        path.name
+        for path in (site.prefix / "eb/software/Example").iterdir()
+        if path.name not in ("1.0", "1.0-squashed", "1.0-writable")
+    )
 
 
 HOOKS = """
@@ -108,8 +111,11 @@ def test_a_failed_installation_changes_nothing(packed, wheels):
     """S002-44, S002-49, S002-50: it fails in any step: image, module and user software are as before."""
     site = packed
     hooks, log = site.prefix / "hooks.py", site.prefix / "log"
-    hooks.write_text(HOOKS.format(modules=str(site.modules), prefix=str(site.prefix), log=str(log),
-                                  everything=inspect.getsource(everything)))
+    hooks.write_text(
+        HOOKS.format(
+            modules=str(site.modules), prefix=str(site.prefix), log=str(log), everything=inspect.getsource(everything)
+        )
+    )
     texts = {str(number): text for number, (text, _) in enumerate(FAILURES)}
     results = site.eb_each(texts, "--rebuild", f"--hooks={hooks}", **wheel_settings(wheels))
     before, *after = [json.loads(line) for line in log.read_text().splitlines()]
@@ -165,8 +171,12 @@ def test_written_paths_are_final(site, base_image):
         result = site.eb(easyconfig, f"--hooks={hooks}", *options, MODULEPATH=site.modules)
         assert (root / "where").read_text() == f"{root}\n"
         assert (root / "link").readlink() == root / "where"
-        expected = [f"install in {root}", f"before in {root}", f"after in {root}",
-                    f"module {site.modules}/Example/1.0.lua in {root}"]
+        expected = [
+            f"install in {root}",
+            f"before in {root}",
+            f"after in {root}",
+            f"module {site.modules}/Example/1.0.lua in {root}",
+        ]
         assert log.read_text().splitlines() == expected
         assert "unfinished" not in result.stdout
         # files that hooks write are not a user's
@@ -194,8 +204,9 @@ def test_the_installed_image_is_the_verified_one(site, base_image):
     shutil.copy(base_image, image)
     image.chmod(0o750)
     digest = hashlib.sha256(image.read_bytes()).hexdigest()
-    easyconfig = site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['own.sif']\n"
-                                 f"checksums = [{{'own.sif': '{digest}'}}]\n")
+    easyconfig = site.easyconfig(
+        f"easyblock = 'ContainerInstall'\nsources = ['own.sif']\nchecksums = [{{'own.sif': '{digest}'}}]\n"
+    )
     site.eb(easyconfig)
     copy = site.prefix / "eb/software/Example/1.0/own.sif"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o750
@@ -250,8 +261,10 @@ def test_where_directories_can_not_be_renamed(writable):
 # --- additions by hand
 
 
-@pytest.mark.parametrize(("name", "text", "times"), [
-    ("writable", WRITABLE, ["again", "and again"]), ("packed", SQUASHED + requirements("greeting"), ["again"])])
+@pytest.mark.parametrize(
+    ("name", "text", "times"),
+    [("writable", WRITABLE, ["again", "and again"]), ("packed", SQUASHED + requirements("greeting"), ["again"])],
+)
 def test_additions_remain_in_use(request, wheels, name, text, times):
     """S002-44: after reinstalling the same, users' additions remain in place and in use, and a message says so."""
     site = request.getfixturevalue(name)
@@ -283,8 +296,10 @@ def test_additions_to_a_module_of_an_earlier_version(writable, wheels):
     content = json.loads(lock.read_text())
     content["user_software"] = UserSoftware(str(root)).fingerprints({})
     lock.write_text(json.dumps(content))
-    writable.bash(f"module load {Installed.WRITABLE} && "
-                  f"singularity exec -B {wheels} $SIF pip install --no-index --find-links {wheels} byhand")
+    writable.bash(
+        f"module load {Installed.WRITABLE} && "
+        f"singularity exec -B {wheels} $SIF pip install --no-index --find-links {wheels} byhand"
+    )
     said = writable.eb(writable.easyconfig(WRITABLE), "--rebuild", **wheel_settings(wheels)).stdout
     assert "user software of the earlier installation works with this one; it stays in use (user-software)" in said
     assert siblings(writable) == []
@@ -346,8 +361,9 @@ def test_leftovers_of_a_killed_attempt(writable, wheels):
     (root.with_name(root.name + ".replace") / "share/ebsif/lock.json").unlink()
     # killed between two renames
     root.rename(root.with_name(root.name + ".replaced"))
-    results = site.eb_each({"fails": WRITABLE + requirements("no-such-package"), "works": WRITABLE}, "--rebuild",
-                           **wheel_settings(wheels))
+    results = site.eb_each(
+        {"fails": WRITABLE + requirements("no-such-package"), "works": WRITABLE}, "--rebuild", **wheel_settings(wheels)
+    )
     assert [result.returncode for result in results.values()] == [1, 0], results
     assert siblings(site) == [name]
     site.bash(f"module load {Installed.WRITABLE} && singularity exec $SIF true")
@@ -391,7 +407,9 @@ echo "the old job is done"
 CONDA = "/opt/miniconda3/envs/pytorch"
 # by version suffix: the venv's path, whether the user adds a package, and whether it's packed
 HAND_WRITTEN = {
-    "-packed": ("pytorch", True, True), "-directory": ("pytorch", True, False), "-other": ("torch", True, False),
+    "-packed": ("pytorch", True, True),
+    "-directory": ("pytorch", True, False),
+    "-other": ("torch", True, False),
     "-unchanged": ("pytorch", False, False),
 }
 
@@ -405,8 +423,20 @@ def replaced(tmp_path_factory, base_image, wheels):
     scripts = ("runscripts/conda-python-simple", "runscripts/theirs", "bin/start-shell", "bin/ls")
     folder, paths = site.prefix / "made/venv", []
     folder.mkdir(parents=True)
-    site.run(["apptainer", "exec", "--bind", f"{folder.parent}:/user-software", base_image, f"{CONDA}/bin/python", "-m",
-              "venv", "--system-site-packages", "/user-software/venv/pytorch"])
+    site.run(
+        [
+            "apptainer",
+            "exec",
+            "--bind",
+            f"{folder.parent}:/user-software",
+            base_image,
+            f"{CONDA}/bin/python",
+            "-m",
+            "venv",
+            "--system-site-packages",
+            "/user-software/venv/pytorch",
+        ]
+    )
     for suffix, (venv, added, packed) in HAND_WRITTEN.items():
         root = software / f"1.0{suffix}"
         for name in ("bin", "runscripts", "easybuild"):
@@ -419,7 +449,8 @@ def replaced(tmp_path_factory, base_image, wheels):
         if suffix != "-packed":
             # that one is elsewhere, or somebody has removed it first
             (modules / f"1.0{suffix}.lua").write_text(
-                HAND_WRITTEN_MODULE.format(root=root, data=site.sources, conda=CONDA))
+                HAND_WRITTEN_MODULE.format(root=root, data=site.sources, conda=CONDA)
+            )
         (root / "easybuild/easybuild-Example-1.0-20250101.120000.log").write_text("ended")
         if added:
             packages = root / f"user-software/venv/{venv}/lib/python3.11/site-packages"
@@ -472,7 +503,10 @@ def test_additions_to_a_hand_written_installation_remain_in_use(replaced, suffix
     assert "scripts that were added by hand are kept (runscripts/mine, runscripts/theirs)" in said[suffix]
     (aside,) = root.parent.glob(f"1.0{suffix}.*")
     assert sorted(str(path.relative_to(aside)) for path in aside.rglob("*") if path.is_file()) == [
-        "bin/ls", "bin/start-shell", "runscripts/conda-python-simple"]
+        "bin/ls",
+        "bin/start-shell",
+        "runscripts/conda-python-simple",
+    ]
     code = "import byhand, numpy, sys; print(sys.prefix)"
     output = site.bash(f"module load Example/1.0{suffix} && singularity exec $SIF python -c '{code}'").stdout
     assert output == "/user-software/venv/pytorch\n"

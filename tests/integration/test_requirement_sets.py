@@ -68,8 +68,10 @@ trl 0.26.0: accelerate>=1.4.0, datasets>=3.0.0, transformers>=4.56.1
 
 # What is asked for, and what our constraints must give: the versions that are worth naming, or what can't be replaced.
 SETS = {
-    "text classification": ("accelerate>=0.12\ndatasets>=1.8.0,<=3.6.0\nevaluate\nsentencepiece\nprotobuf\ntorch>=1.3",
-                            {"datasets": "3.6.0", "fsspec": "2025.3.0"}),
+    "text classification": (
+        "accelerate>=0.12\ndatasets>=1.8.0,<=3.6.0\nevaluate\nsentencepiece\nprotobuf\ntorch>=1.3",
+        {"datasets": "3.6.0", "fsspec": "2025.3.0"},
+    ),
     "fine-tuning": ("transformers\npeft\ntrl\ndatasets", {"transformers": "5.5.0", "datasets": "3.6.0"}),
     "pinned": ("transformers==4.57.0\naccelerate", {"huggingface-hub": "0.36.0"}),
     "diffusion": ("diffusers\ntransformers\naccelerate\ntorchvision", {"torchvision": "0.28.0"}),
@@ -118,12 +120,20 @@ def results(tmp_path_factory, pytorch_image, configuration):
         make_wheel(folder, name.replace("-", "_"), version, map(str, needs))
 
     def run(*words, text=""):
-        return subprocess.run(["apptainer", "--silent", "exec", "--bind", folder, pytorch_image, *words], input=text,
-                              text=True, check=True, capture_output=True).stdout
+        return subprocess.run(
+            ["apptainer", "--silent", "exec", "--bind", folder, pytorch_image, *words],
+            input=text,
+            text=True,
+            check=True,
+            capture_output=True,
+        ).stdout
 
-    listing = run("sh", "-c", f"{PYTHON} -m venv --without-pip --system-site-packages {folder}/venv && "
-                  f"{folder}/venv/bin/python -", text=(
-                      CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text())
+    listing = run(
+        "sh",
+        "-c",
+        f"{PYTHON} -m venv --without-pip --system-site-packages {folder}/venv && {folder}/venv/bin/python -",
+        text=(CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text(),
+    )
     image = Packages.from_output(listing)
     pip = Pip(SimpleNamespace(python="python"), str(folder), image, {})
     calls = {}
@@ -139,11 +149,19 @@ def results(tmp_path_factory, pytorch_image, configuration):
         if not report.exists():
             return None
         installed = json.loads(report.read_text())["install"]
-        return {**{name: one[1] for name, one in image.items()}, **{
-            canonicalize_name(item["metadata"]["name"]): item["metadata"]["version"] for item in installed}}
+        return {
+            **{name: one[1] for name, one in image.items()},
+            **{canonicalize_name(item["metadata"]["name"]): item["metadata"]["version"] for item in installed},
+        }
 
-    return image, {name: (versions(folder / f"{number}-plain.json"), versions(folder / f"{number}-ours.json"),
-                          Path(folder, f"{number}-ours.json.log").read_text()) for number, name in enumerate(SETS)}
+    return image, {
+        name: (
+            versions(folder / f"{number}-plain.json"),
+            versions(folder / f"{number}-ours.json"),
+            Path(folder, f"{number}-ours.json.log").read_text(),
+        )
+        for number, name in enumerate(SETS)
+    }
 
 
 def importable(name, versions, image, seen=()):
@@ -154,7 +172,8 @@ def importable(name, versions, image, seen=()):
     return name in versions and all(
         one.specifier.contains(versions.get(canonicalize_name(one.name), "0"), prereleases=True)
         and (one.name in seen or importable(canonicalize_name(one.name), versions, image, (*seen, name)))
-        for one in needs)
+        for one in needs
+    )
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -171,8 +190,11 @@ def test_never_worse_than_by_hand(results, name):
     if isinstance(expected, str):
         assert ours is None
         assert f"The user requested (constraint) {expected}" in output
-        assert plain is None or any(plain[one] != version for one, version in bound.items()) or \
-            not importable("torch", plain, image)
+        assert (
+            plain is None
+            or any(plain[one] != version for one, version in bound.items())
+            or not importable("torch", plain, image)
+        )
         return
     assert {one: ours[one] for one in bound} == bound
     assert {one: ours[one] for one in expected} == expected

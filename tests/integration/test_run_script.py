@@ -41,12 +41,24 @@ class Ranks:
 
     def start(self, *command, binds=(), before=(), **variables):
         """Run a command in the image with variables set outside; return the CompletedProcess."""
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "APPTAINER_BIND": ",".join(
-            [
-                f"{self.scripts}:/runscripts", f"{self.settings}:/share/ebsif/module.conf", str(self.folder), *binds]),
-            "APPTAINERENV_VIRTUAL_ENV": "", **variables}
-        return subprocess.run([*before, "apptainer", "exec", self.image, *command], env=environment, text=True,
-                              capture_output=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "APPTAINER_BIND": ",".join(
+                [f"{self.scripts}:/runscripts", f"{self.settings}:/share/ebsif/module.conf", str(self.folder), *binds]
+            ),
+            "APPTAINERENV_VIRTUAL_ENV": "",
+            **variables,
+        }
+        return subprocess.run(
+            [*before, "apptainer", "exec", self.image, *command],
+            env=environment,
+            text=True,
+            capture_output=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        )
 
     def __call__(self, data="", **options):
         """Run the script with lines of module.conf and variables; return a rank's output and messages."""
@@ -57,8 +69,12 @@ class Ranks:
     def each(self, cases):
         """Do this for each case (data, variables), one after the other in one container."""
         (self.folder / "cases.json").write_text(json.dumps(cases))
-        result = self.start("/opt/miniconda3/envs/pytorch/bin/python3", self.folder / "cases.py",
-                            self.folder / "cases.json", self.folder / "show.py")
+        result = self.start(
+            "/opt/miniconda3/envs/pytorch/bin/python3",
+            self.folder / "cases.py",
+            self.folder / "cases.json",
+            self.folder / "show.py",
+        )
         assert result.returncode == 0, result.stderr
         results = [(next(iter(shown(output)), None), errors) for output, errors in json.loads(result.stdout)]
         assert len(results) == len(cases)
@@ -73,13 +89,28 @@ def rank(base_image, tmp_path):
 
 def slurm(rank=0, local=0, local_size=2, job=100, step=0, nodes="nid[1-2]", size=4):
     """Return the variables of one rank of a step."""
-    return {"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step), "SLURM_PROCID": str(rank),
-            "SLURM_LOCALID": str(local), "SLURM_STEP_NUM_TASKS": str(size), "SLURM_NODEID": "0",
-            "SLURM_STEP_TASKS_PER_NODE": f"{local_size}(x2)", "SLURM_STEP_NODELIST": nodes}
+    return {
+        "SLURM_JOB_ID": str(job),
+        "SLURM_STEP_ID": str(step),
+        "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(local),
+        "SLURM_STEP_NUM_TASKS": str(size),
+        "SLURM_NODEID": "0",
+        "SLURM_STEP_TASKS_PER_NODE": f"{local_size}(x2)",
+        "SLURM_STEP_NODELIST": nodes,
+    }
 
 
-UNDER_TORCHRUN = {**slurm(local_size=1, size=2), "TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8",
-                  "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "a", "MASTER_PORT": "2000"}
+UNDER_TORCHRUN = {
+    **slurm(local_size=1, size=2),
+    "TORCHELASTIC_RUN_ID": "x",
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "4",
+    "MASTER_ADDR": "a",
+    "MASTER_PORT": "2000",
+}
 
 
 def gpu(name, visibility=None):
@@ -110,8 +141,11 @@ SEEN = [
     (ROCM, {"HIP_VISIBLE_DEVICES": "2,3"}, {"HIP": "3"}),
     (ROCM, {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "1,0"}, {"ROCR": "4,5", "HIP": "0"}),
     (ROCM, {"ROCR_VISIBLE_DEVICES": "5", "HIP_VISIBLE_DEVICES": "5"}, {"ROCR": "5", "HIP": "0"}),
-    (ALL, {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
-     {"ROCR": "4,5", "HIP": "0,1", "LOCAL_RANK": "1"}),
+    (
+        ALL,
+        {"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "4,5"},
+        {"ROCR": "4,5", "HIP": "0,1", "LOCAL_RANK": "1"},
+    ),
     (CUDA, {}, {"LOCAL_RANK": "1"}),
     (CUDA, {"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA": "3"}),
     (OWN, {}, {"CUDA": "1"}),
@@ -158,8 +192,12 @@ def test_ranks_of_torchrun_bind_themselves(rank, tmp_path):
         (tmp_path / f"domains/node{number}/cpulist").write_text(f"{cpus}\n")
 
     def bound(way, **variables):
-        _, errors = rank(binds=[f"{tmp_path}/domains:/sys/devices/system/node"], EBSIF_REPORT="1", EBSIF_CPU_BIND=way,
-                         **{**UNDER_TORCHRUN, "LOCAL_WORLD_SIZE": "2", **variables})
+        _, errors = rank(
+            binds=[f"{tmp_path}/domains:/sys/devices/system/node"],
+            EBSIF_REPORT="1",
+            EBSIF_CPU_BIND=way,
+            **{**UNDER_TORCHRUN, "LOCAL_WORLD_SIZE": "2", **variables},
+        )
         return re.search("CPUs (.*), GPU", errors)[1] if "CPUs" in errors else errors
 
     everything = bound("")
@@ -205,8 +243,10 @@ def test_the_run_script_never_sleeps():
 
 def test_the_network_of_a_run(rank):
     """S002-60, S004-04 (in part), S002-71: variables from the site's data, blanks included; the user's value wins."""
-    data = ("default NCCL_NET AWS Libfabric\ndefault NCCL_DEBUG WARN\nrank_unset CUDA_VISIBLE_DEVICES\n"
-            "default *ENV_CUDA_VISIBLE_DEVICES 1\n")
+    data = (
+        "default NCCL_NET AWS Libfabric\ndefault NCCL_DEBUG WARN\nrank_unset CUDA_VISIBLE_DEVICES\n"
+        "default *ENV_CUDA_VISIBLE_DEVICES 1\n"
+    )
     found, _ = rank(data, CUDA_VISIBLE_DEVICES="0", **slurm())
     assert (found["NCCL_NET"], found["NCCL_DEBUG"]) == ("AWS Libfabric", "WARN")
     assert "CUDA_VISIBLE_DEVICES" not in found
@@ -225,9 +265,12 @@ def test_variables_of_the_person(rank):
 def test_the_port_depends_on_job_and_step(rank):
     """S002-63: other jobs and steps have other ports, outside the range that Linux uses for connections."""
     steps = ((100, 0), (100, 1), (100, 15), (101, 0), (102, 15), (1522, 0))
-    *ranks, (mine, _) = rank.each([
-        *(("", slurm(rank=1, local=1, job=job, step=step)) for job, step in steps),
-        ("", {"MASTER_PORT": "12345", "MASTER_ADDR": "here", **slurm()})])
+    *ranks, (mine, _) = rank.each(
+        [
+            *(("", slurm(rank=1, local=1, job=job, step=step)) for job, step in steps),
+            ("", {"MASTER_PORT": "12345", "MASTER_ADDR": "here", **slurm()}),
+        ]
+    )
     ports = [int(found["MASTER_PORT"]) for found, _ in ranks]
     assert len(set(ports)) == len(steps)
     assert all(10000 <= port < 32768 for port in ports)
@@ -238,21 +281,41 @@ def test_the_port_does_not_depend_on_the_node(rank):
     """defects E5: a node with another range of ports for connections computes the same port, so the ranks meet."""
     here = rank("", **slurm(rank=1, local=1))[0]["MASTER_PORT"]
     # a network namespace has its own settings
-    other = "echo 10500 20000 >/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\""
+    other = 'echo 10500 20000 >/proc/sys/net/ipv4/ip_local_port_range && exec "$@"'
     before = ["unshare", "--map-root-user", "--net", "sh", "-c", other, "sh"]
     there = rank("", before=before, **slurm(rank=1, local=1))[0]
     assert there["MASTER_PORT"] == here
 
 
 LAUNCHERS = [
-    ({"PALS_RANKID": "3", "PMI_SIZE": "8", "PALS_LOCAL_RANKID": "1", "PALS_LOCAL_SIZE": "8",
-      "PALS_APID": "1-2"}, ("3", "8", "1", "8")),
-    ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2",
-      "MASTER_PORT": "2000"}, ("1", "2", "1", "2")),
-    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-      "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "12"}, ("0", "2", "0", "2")),
-    ({"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WORLD_LOCAL_RANK": "1",
-      "MV2_COMM_WORLD_LOCAL_SIZE": "2", "MASTER_PORT": "2000"}, ("1", "2", "1", "2")),
+    (
+        {"PALS_RANKID": "3", "PMI_SIZE": "8", "PALS_LOCAL_RANKID": "1", "PALS_LOCAL_SIZE": "8", "PALS_APID": "1-2"},
+        ("3", "8", "1", "8"),
+    ),
+    (
+        {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2", "MASTER_PORT": "2000"},
+        ("1", "2", "1", "2"),
+    ),
+    (
+        {
+            "OMPI_COMM_WORLD_RANK": "0",
+            "OMPI_COMM_WORLD_SIZE": "2",
+            "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+            "PMIX_NAMESPACE": "12",
+        },
+        ("0", "2", "0", "2"),
+    ),
+    (
+        {
+            "MV2_COMM_WORLD_RANK": "1",
+            "MV2_COMM_WORLD_SIZE": "2",
+            "MV2_COMM_WORLD_LOCAL_RANK": "1",
+            "MV2_COMM_WORLD_LOCAL_SIZE": "2",
+            "MASTER_PORT": "2000",
+        },
+        ("1", "2", "1", "2"),
+    ),
     # torchrun under srun: torchrun's variables apply
     (UNDER_TORCHRUN, ("5", "8", "1", "4")),
     ({}, ("0", "1", "0", "1")),
@@ -282,6 +345,7 @@ BY_HAND = {"RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "node7", "MASTER_PORT"
 
 def test_ranks_that_are_numbered_by_hand(rank):
     """W4, 57-h3.5: RANK and WORLD_SIZE of a loop over nodes or Kubernetes count, or the rank says what is missing."""
+
     def seen(*names, **variables):
         found, errors = rank("", **variables)
         return tuple(found[name] for name in names) if found else errors
@@ -303,9 +367,17 @@ def test_ranks_that_are_numbered_by_hand(rank):
 
 def test_accelerate_on_another_number_of_nodes(rank):
     """57-h3.1: accelerate that is started on more or fewer nodes than it is told of fails, and doesn't train alone."""
+
     def start(*options, **variables):
-        return rank.start("/runscripts/conda-python-distributed", "-m", "accelerate.commands.launch", *options, "a.py",
-                          "--num_machines=7", **variables).stderr
+        return rank.start(
+            "/runscripts/conda-python-distributed",
+            "-m",
+            "accelerate.commands.launch",
+            *options,
+            "a.py",
+            "--num_machines=7",
+            **variables,
+        ).stderr
 
     two, one = slurm(local_size=1, size=2), slurm(local_size=1, size=1, nodes="nid1")
     starts = "No module named 'accelerate'"
@@ -366,11 +438,15 @@ LEFT_OUT = [
     ({"SLURM_PROCID": "4"}, "the values of Slurm are inconsistent: rank 4 of 4"),
     ({"SLURM_STEP_NODELIST": ""}, "this is not a node list in Slurm's format: ''"),
     # F-08 (H3): these may be of a launcher that has started srun, or of one that srun has started
-    ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
-     "two launchers have set variables (Slurm: rank 0 of 4; PMI: rank 1 of 2)"),
+    (
+        {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
+        "two launchers have set variables (Slurm: rank 0 of 4; PMI: rank 1 of 2)",
+    ),
     # F-08 (H9)
-    ({"SLURM_STEP_ID": "", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
-     "PMI does not tell the ranks what distinguishes this run from another one"),
+    (
+        {"SLURM_STEP_ID": "", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
+        "PMI does not tell the ranks what distinguishes this run from another one",
+    ),
 ]
 
 
@@ -384,13 +460,20 @@ def test_missing_variables_of_a_launcher(rank):
 
 def test_the_innermost_launcher_decides(rank, tmp_path):
     """F-08: mpirun in a job step; a step may have several runs, so its number does not distinguish them."""
+
     def start(process, prefix, **variables):
         names = ("COMM_WORLD_RANK", "COMM_WORLD_SIZE", "COMM_WORLD_LOCAL_RANK", "COMM_WORLD_LOCAL_SIZE")
         # the name of the process is that of the script
         (tmp_path / process).write_text('#!/bin/bash\n"$@"\nexit\n')
         (tmp_path / process).chmod(0o755)
-        return rank.start(tmp_path / process, "/runscripts/conda-python-distributed", tmp_path / "show.py", **slurm(),
-                          **dict(zip([f"{prefix}_{name}" for name in names], "0202")), **variables)
+        return rank.start(
+            tmp_path / process,
+            "/runscripts/conda-python-distributed",
+            tmp_path / "show.py",
+            **slurm(),
+            **dict(zip([f"{prefix}_{name}" for name in names], "0202")),
+            **variables,
+        )
 
     said = "Open MPI does not tell the ranks what distinguishes this run from another one"
     assert said in start("mpirun", "OMPI").stderr

@@ -17,8 +17,13 @@ SCRIPTS = CHECKOUT / "scripts"
 def run(command, **environment):
     """Run a script with additional variables."""
     return subprocess.run(
-        [str(word) for word in command], env={**os.environ, **environment}, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL, timeout=300,
+        [str(word) for word in command],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=300,
     )
 
 
@@ -34,10 +39,14 @@ def test_programs_for_registries_are_unpacked_for_the_tests(tmp_path):
     tools, log, parts = tmp_path / "tools", tmp_path / "log", tmp_path / "parts"
     tools.mkdir()
     for name, text in (
-            ("apt-get", f"""echo "$*" >>{log}; case $* in *indextargets*) echo http://mirror.example/debian ;; esac
-                [[ $* != *" download "* ]] || touch "${{@: -1}}.deb" """),
-            ("apt-cache", ""),
-            ("dpkg-deb", 'mkdir -p "$3/usr/bin"; name=$(basename "$2" .deb); cp /bin/true "$3/usr/bin/$name"')):
+        (
+            "apt-get",
+            f"""echo "$*" >>{log}; case $* in *indextargets*) echo http://mirror.example/debian ;; esac
+                [[ $* != *" download "* ]] || touch "${{@: -1}}.deb" """,
+        ),
+        ("apt-cache", ""),
+        ("dpkg-deb", 'mkdir -p "$3/usr/bin"; name=$(basename "$2" .deb); cp /bin/true "$3/usr/bin/$name"'),
+    ):
         (tools / name).write_text(f"#!/bin/bash\n{text}\n")
         (tools / name).chmod(0o755)
     (parts / "usr/lib/x").mkdir(parents=True)
@@ -69,10 +78,14 @@ def test_missing_parts_are_named_first(tmp_path):
 
 def test_missing_packages_are_listed_and_installed_in_a_line_each(tmp_path):
     """Issue 50, point 4: what is missing is printed; the output of the package manager isn't."""
-    tools = programs(tmp_path / "tools", "bash", "dirname", "env", "grep", "mktemp", "paste", "python3", "readlink",
-                     "rm", "sleep")
-    for name, text in (("apt-get", "echo Selecting; echo W: slow >&2"), ("apt-cache", "echo apptainer"),
-                       ("sudo", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')):
+    tools = programs(
+        tmp_path / "tools", "bash", "dirname", "env", "grep", "mktemp", "paste", "python3", "readlink", "rm", "sleep"
+    )
+    for name, text in (
+        ("apt-get", "echo Selecting; echo W: slow >&2"),
+        ("apt-cache", "echo apptainer"),
+        ("sudo", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'),
+    ):
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
         (tools / name).chmod(0o755)
     result = run([SCRIPTS / "setup-system"], PATH=str(tools), TMPDIR=str(tmp_path), LMOD_CMD="/bin/true")
@@ -105,15 +118,31 @@ def programs(folder, *names):
 def test_without_root_and_sudo_the_administrators_command_is_printed(tmp_path):
     """Issue 17: nothing is started, and the command for an administrator is complete; an image can be brought."""
     builder = not_cached(tmp_path / "scripts")
-    tools = programs(tmp_path / "tools", "bash", "cat", "cut", "dirname", "env", "find", "mkdir", "python3", "readlink",
-                     "sha256sum", "sort", "uname", "xargs")
+    tools = programs(
+        tmp_path / "tools",
+        "bash",
+        "cat",
+        "cut",
+        "dirname",
+        "env",
+        "find",
+        "mkdir",
+        "python3",
+        "readlink",
+        "sha256sum",
+        "sort",
+        "uname",
+        "xargs",
+    )
     (tools / "apt-get").symlink_to(shutil.which("false"))
     settings = {"PATH": str(tools), "XDG_CACHE_HOME": f"{tmp_path}/cache"}
     command = [builder, "--variant", "busybox"]
     result = run(command, **settings)
     assert result.returncode == 1
-    assert f"run: {builder} --variant busybox; or copy the image from another machine to {tmp_path}/cache/" in \
-        result.stderr
+    assert (
+        f"run: {builder} --variant busybox; or copy the image from another machine to {tmp_path}/cache/"
+        in result.stderr
+    )
     brought = Path(result.stderr.split()[-1])
     brought.parent.mkdir(parents=True)
     brought.touch()
@@ -151,8 +180,12 @@ def test_sudo_keeps_settings_by_name(prefix):
     tools.chmod(0o755)
     (tools / "sudo").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     (tools / "sudo").chmod(0o755)
-    result = run(["bash", "-c", f"source {SCRIPTS}/lib.sh; as_root apt-get 'a b'"], OTHER_VARIABLE="1",
-                 PATH=f"{tools}:{os.environ['PATH']}", PIP_INDEX_URL="https://me:secret@example.org")
+    result = run(
+        ["bash", "-c", f"source {SCRIPTS}/lib.sh; as_root apt-get 'a b'"],
+        OTHER_VARIABLE="1",
+        PATH=f"{tools}:{os.environ['PATH']}",
+        PIP_INDEX_URL="https://me:secret@example.org",
+    )
     preserved, *rest = result.stdout.splitlines()
     assert rest == ["--", "apt-get", "a b"]
     name, value = preserved.split("=")
@@ -214,12 +247,18 @@ def test_binds_for_pip_exist(tmp_path, where):
     (folder / "bundle.crt").touch()
     configuration = tmp_path / "pip.conf"
     if where == "file":
-        configuration.write_text(f"[global]\nquiet = 2\ncert = {folder}/bundle.crt\nextra-index-url =\n  https://example.org/simple\n"
-                                 f"  file://{index}\n[install]\nfind-links =\n  /does/not/exist\n  {tmp_path}\n")
+        configuration.write_text(
+            f"[global]\nquiet = 2\ncert = {folder}/bundle.crt\nextra-index-url =\n  https://example.org/simple\n"
+            f"  file://{index}\n[install]\nfind-links =\n  /does/not/exist\n  {tmp_path}\n"
+        )
         settings = {"PIP_CERT": "", "SSL_CERT_FILE": f"{folder}/bundle.crt", "PIP_FIND_LINKS": ""}
     else:
-        settings = {"PIP_CERT": f"{folder}/bundle.crt", "SSL_CERT_FILE": "", "PIP_EXTRA_INDEX_URL": f"file://{index}",
-                    "PIP_FIND_LINKS": f"/does/not/exist {tmp_path}"}
+        settings = {
+            "PIP_CERT": f"{folder}/bundle.crt",
+            "SSL_CERT_FILE": "",
+            "PIP_EXTRA_INDEX_URL": f"file://{index}",
+            "PIP_FIND_LINKS": f"/does/not/exist {tmp_path}",
+        }
     result = run([SCRIPTS / "install-binds"], **settings, REQUESTS_CA_BUNDLE="", PIP_CONFIG_FILE=str(configuration))
     binds = result.stdout.strip().split(",")
     assert len(binds) == len(set(binds))
@@ -237,24 +276,39 @@ def test_images_are_built_with_pips_settings(tmp_path):
     configuration.parent.mkdir(parents=True)
     configuration.write_text(
         "[global]\nindex-url = https://mirror.example/a b\nfind-links =\n  /one\n  /two\ntimeout = 60\n"
-        "proxy = http://other.example\nrequire-virtualenv = yes\n[install]\ntimeout = 5\n")
+        "proxy = http://other.example\nrequire-virtualenv = yes\n[install]\ntimeout = 5\n"
+    )
     runtime = tmp_path / "runtime"
     runtime.write_text("#!/bin/sh\nenv | grep -E '^PIP_(IND|FIN|TIM|PRO|REQ)' | sort; exit 3\n")
     runtime.chmod(0o755)
     script = f"source {builder}; runtime={runtime} root={tmp_path}; export_pip_settings; in_root pip || echo $?"
-    result = run(["bash", "-c", script], HOME=str(tmp_path / "home"), XDG_CONFIG_HOME="", PIP_CONFIG_FILE="",
-                 PIP_INDEX_URL="", PIP_FIND_LINKS="", PIP_PROXY="http://mine.example")
+    result = run(
+        ["bash", "-c", script],
+        HOME=str(tmp_path / "home"),
+        XDG_CONFIG_HOME="",
+        PIP_CONFIG_FILE="",
+        PIP_INDEX_URL="",
+        PIP_FIND_LINKS="",
+        PIP_PROXY="http://mine.example",
+    )
     assert result.stdout.splitlines() == [
-        "PIP_FIND_LINKS=/one /two", "PIP_INDEX_URL=https://mirror.example/a b", "PIP_PROXY=http://mine.example",
-        "PIP_TIMEOUT=5", "3"], result.stderr
+        "PIP_FIND_LINKS=/one /two",
+        "PIP_INDEX_URL=https://mirror.example/a b",
+        "PIP_PROXY=http://mine.example",
+        "PIP_TIMEOUT=5",
+        "3",
+    ], result.stderr
 
 
 def test_the_file_to_source_sets_what_eb_reads(tmp_path):
     """easybuild D15: each setting for eb takes effect, or is the default, according to eb."""
     file = tmp_path / "env.sh"
     assert run([SCRIPTS / "write-env", file]).returncode == 0
-    set_here = dict(line.removeprefix("export EASYBUILD_").split("=", 1) for line in file.read_text().splitlines()
-                    if line.startswith("export EASYBUILD_"))
+    set_here = dict(
+        line.removeprefix("export EASYBUILD_").split("=", 1)
+        for line in file.read_text().splitlines()
+        if line.startswith("export EASYBUILD_")
+    )
     script = f"source {file} && cd {tmp_path} && eb --show-full-config"
     shown = run(["bash", "--noprofile", "--norc", "-c", script]).stdout
     in_force = dict(re.findall(r"^(\S+) +(\(\w\) = .*)$", shown, re.MULTILINE))
@@ -263,11 +317,14 @@ def test_the_file_to_source_sets_what_eb_reads(tmp_path):
         assert in_force[name.lower().replace("_", "-")] in (f"(E) = {value}", f"(D) = {value}", "(E) = True")
 
 
-@pytest.mark.parametrize(("configured", "index", "said"), [
-    (True, False, ""),
-    (False, True, "trying file://"),
-    (False, False, "Name a place that has it: EBSIF_TORCH_INDEX=URL make demo"),
-])
+@pytest.mark.parametrize(
+    ("configured", "index", "said"),
+    [
+        (True, False, ""),
+        (False, True, "trying file://"),
+        (False, False, "Name a place that has it: EBSIF_TORCH_INDEX=URL make demo"),
+    ],
+)
 def test_where_pytorch_for_cpus_comes_from(tmp_path, configured, index, said):
     """The index in pip's configuration, else PyTorch's own, which is announced first; else the command to type."""
     wheels, places = tmp_path / "wheels", tmp_path / "index"
@@ -282,10 +339,15 @@ def test_where_pytorch_for_cpus_comes_from(tmp_path, configured, index, said):
         source {SCRIPTS}/pytorch.sh
         install_pytorch 2.13.0 "$@"
     """
-    result = run(["bash", "-c", script, "bash", sys.executable, "-m", "pip", "install"],
-                 EBSIF_TORCH_INDEX=places.as_uri(), PIP_CONFIG_FILE=os.devnull,
-                 PIP_INDEX_URL=(tmp_path / "nothing").as_uri(), PIP_NO_CACHE_DIR="1",
-                 PIP_FIND_LINKS=str(wheels) if configured else "", PIP_TARGET=str(tmp_path / "installed"))
+    result = run(
+        ["bash", "-c", script, "bash", sys.executable, "-m", "pip", "install"],
+        EBSIF_TORCH_INDEX=places.as_uri(),
+        PIP_CONFIG_FILE=os.devnull,
+        PIP_INDEX_URL=(tmp_path / "nothing").as_uri(),
+        PIP_NO_CACHE_DIR="1",
+        PIP_FIND_LINKS=str(wheels) if configured else "",
+        PIP_TARGET=str(tmp_path / "installed"),
+    )
     assert said in result.stderr
     assert ("trying" in result.stderr) is not configured
     assert (result.returncode == 0) == (tmp_path / "installed" / "torch.py").exists() == (configured or index)
@@ -313,6 +375,9 @@ def test_check_runs_its_tests_with_options(tmp_path):
         program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text(f"#!/bin/bash\n{text}\n")
         program.chmod(0o755)
-    for given, expected in (([], r"tests/unit \S+/test_shellcheck.py"), (["-q", "-k", "x"], r"tests/unit \S+ -q -k x"),
-                            (["tests/unit::test_a", "-q"], "tests/unit::test_a -q")):
+    for given, expected in (
+        ([], r"tests/unit \S+/test_shellcheck.py"),
+        (["-q", "-k", "x"], r"tests/unit \S+ -q -k x"),
+        (["tests/unit::test_a", "-q"], "tests/unit::test_a -q"),
+    ):
         assert re.fullmatch(expected, run([tmp_path / "scripts/check", *given]).stdout.strip())

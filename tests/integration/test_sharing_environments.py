@@ -47,19 +47,31 @@ def test_pushed_here_and_pulled_elsewhere(mine, theirs, registry):
     assert f"{name} pointed to another environment until now; it can still be pulled by its digest: {line}\n" in said
     root = mine.prefix / "eb/software" / MODULE
     record = json.loads((root / "share/ebsif/lock.json").read_text())
-    seen = json.loads(subprocess.run(
-        [part("EBSIF_TEST_ORAS"), "manifest", "fetch", "--plain-http", f"{registry.host}/group/mine@{digest}"],
-        capture_output=True, text=True, check=True).stdout)
+    seen = json.loads(
+        subprocess.run(
+            [part("EBSIF_TEST_ORAS"), "manifest", "fetch", "--plain-http", f"{registry.host}/group/mine@{digest}"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
     prefix = "org.opencontainers.image."
     assert {key.removeprefix(prefix): value for key, value in seen["annotations"].items()} == {
-        "title": MODULE, "version": "1.0-squashed", "licenses": "MIT",
+        "title": MODULE,
+        "version": "1.0-squashed",
+        "licenses": "MIT",
         "created": seen["annotations"][f"{prefix}created"],
-        "base.name": "example.sif", "base.digest": f"sha256:{record['image']['sha256']}"}
+        "base.name": "example.sif",
+        "base.digest": f"sha256:{record['image']['sha256']}",
+    }
     assert [one["annotations"][f"{prefix}title"] for one in seen["layers"]] == [
-        "user-software.squashfs", "lock.json", "sbom.cdx.json", "Example-1.0-squashed.eb"]
+        "user-software.squashfs",
+        "lock.json",
+        "sbom.cdx.json",
+        "Example-1.0-squashed.eb",
+    ]
 
-    said = ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "--",
-                 *theirs.eb_options)
+    said = ebsif(theirs, "pull", f"{name}@{digest}", "--name", "theirs", "--date", "1", "--", *theirs.eb_options)
     module = "Example/1.0-writable-theirs-1"
     assert " module load Example/theirs\n" in said.stderr, said.stdout + said.stderr
     copy = theirs.prefix / "eb/software" / module
@@ -111,8 +123,10 @@ def test_a_directory_instead_of_a_registry(mine, theirs, tmp_path, base_image):
     failed = ebsif(other, "pull", f"oci:{moved}:mine", "--name", "theirs", "-o", other.work, check=False)
     assert failed.returncode == 3
     lock = other.work / "Example-1.0-squashed.lock.json"
-    assert "the image example.sif of Example/1.0-squashed is neither in an installed module nor in the catalog" in \
-        failed.stderr
+    assert (
+        "the image example.sif of Example/1.0-squashed is neither in an installed module nor in the catalog"
+        in failed.stderr
+    )
     assert f"ebsif extend CONTAINER --from-lock {lock} --name theirs" in failed.stderr
     assert [one.name for one in other.work.iterdir()] == [lock.name]
     assert json.loads(lock.read_text())["venv_packages"] == ["greeting==1.0", "hello==1.0"]
@@ -124,11 +138,25 @@ def test_no_credential_is_shared(mine, private_registry, tmp_path):
     failed = ebsif(mine, "push", MODULE, name, check=False)
     assert failed.returncode == 3
     assert "apptainer registry login --username NAME" in failed.stderr
-    mine.run(["apptainer", "registry", "login", "--username", ACCOUNT, "--password", PASSWORD,
-              f"oras://{private_registry.host}"], HOME=mine.home)
+    mine.run(
+        [
+            "apptainer",
+            "registry",
+            "login",
+            "--username",
+            ACCOUNT,
+            "--password",
+            PASSWORD,
+            f"oras://{private_registry.host}",
+        ],
+        HOME=mine.home,
+    )
     ebsif(mine, "push", MODULE, name)
-    texts = [path.read_bytes() for path in (private_registry.place / "data").rglob("*")
-             if path.is_file() and path.stat().st_size < 10 ** 6]
+    texts = [
+        path.read_bytes()
+        for path in (private_registry.place / "data").rglob("*")
+        if path.is_file() and path.stat().st_size < 10**6
+    ]
     assert len(texts) > 10
     assert not [text for text in texts if PASSWORD.encode() in text]
     record = mine.prefix / "eb/software" / MODULE / "share/ebsif/lock.json"
@@ -150,18 +178,25 @@ def test_what_can_not_be_pushed_or_pulled(mine, theirs, registry, tmp_path, base
     assert failed.returncode == 3
     assert re.search(r"is a directory, .*: pack it first \(.*module load \S+; make-squashfs\)", failed.stderr)
     assert not (tmp_path / "x").exists()
-    for reference, expected in (("docker://host.example/x:1", "write oras:// instead of docker://"),
-                                (f"oci:{tmp_path}/x", f"give a tag, and no digest: oci:{tmp_path}/x:1"),
-                                ("registry.example/x:1", "should be oras://HOST/PATH:TAG")):
+    for reference, expected in (
+        ("docker://host.example/x:1", "write oras:// instead of docker://"),
+        (f"oci:{tmp_path}/x", f"give a tag, and no digest: oci:{tmp_path}/x:1"),
+        ("registry.example/x:1", "should be oras://HOST/PATH:TAG"),
+    ):
         assert expected in ebsif(mine, "push", MODULE, reference, check=False).stderr
     (tmp_path / "file").write_text("x")
     name = f"{registry.host}/group/image:1"
-    subprocess.run([part("EBSIF_TEST_ORAS"), "push", "--plain-http", name,
-                    "file:application/vnd.sylabs.sif.layer.v1.sif"], check=True, cwd=tmp_path, capture_output=True)
+    subprocess.run(
+        [part("EBSIF_TEST_ORAS"), "push", "--plain-http", name, "file:application/vnd.sylabs.sif.layer.v1.sif"],
+        check=True,
+        cwd=tmp_path,
+        capture_output=True,
+    )
     failed = ebsif(theirs, "pull", f"oras://{name}", check=False)
     assert failed.stderr.endswith(
         f"ebsif: oras://{name} is not an environment that `ebsif push` has written: an image? `ebsif add "
-        f"oras://{name}` adds it to the catalog\n")
+        f"oras://{name}` adds it to the catalog\n"
+    )
 
 
 def test_a_crate_for_a_paper(mine, tmp_path):
@@ -184,6 +219,8 @@ def test_a_crate_for_a_paper(mine, tmp_path):
     assert entities["./"]["license"] == {"@id": "https://spdx.org/licenses/CC0-1.0"}
     assert entities["#image"]["identifier"] == f"sha256:{content['image']['sha256']}"
     assert entities["#module"]["softwareRequirements"] == ["greeting==1.0", "hello==1.0"]
-    assert {one["@id"] for one in entities["./"]["hasPart"]} == {
-        "Example-1.0-squashed.eb", "lock.json", "sbom.cdx.json"} == {
-        path.name for path in crate.iterdir()} - {"ro-crate-metadata.json"}
+    assert (
+        {one["@id"] for one in entities["./"]["hasPart"]}
+        == {"Example-1.0-squashed.eb", "lock.json", "sbom.cdx.json"}
+        == {path.name for path in crate.iterdir()} - {"ro-crate-metadata.json"}
+    )

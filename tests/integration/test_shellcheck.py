@@ -12,8 +12,9 @@ from support import CHECKOUT, tracked
 
 def shellcheck(*arguments):
     """Run shellcheck; its output is the message if it fails."""
-    result = subprocess.run(["shellcheck", *map(str, arguments)], cwd=CHECKOUT, capture_output=True, text=True,
-                            check=False)
+    result = subprocess.run(
+        ["shellcheck", *map(str, arguments)], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -21,8 +22,12 @@ def shellcheck(*arguments):
 @pytest.mark.parametrize("part", range(4))
 def test_the_scripts_of_the_project(part):
     """Found by file name or first line."""
-    scripts = [path for path in tracked() if path.suffix in (".sh", ".bash") or (
-        not path.suffix and re.match(rb"#!.*\b(ba)?sh|# shellcheck shell=", path.read_bytes()[:80]))]
+    scripts = [
+        path
+        for path in tracked()
+        if path.suffix in (".sh", ".bash")
+        or (not path.suffix and re.match(rb"#!.*\b(ba)?sh|# shellcheck shell=", path.read_bytes()[:80]))
+    ]
     assert len(scripts) >= 10
     shellcheck("-x", *scripts[part::4])
 
@@ -30,8 +35,22 @@ def test_the_scripts_of_the_project(part):
 @pytest.mark.parametrize("name", site.names())
 def test_the_scripts_for_batch_systems(name, tmp_path):
     """Scripts for all sites, with either launcher and all optional parts, and scripts that run eb."""
-    wanted = {launcher: ["--nodes", "2", "--launcher", launcher, "--data", "a b", "--signal", "60",
-                         "PyTorch/2.7.1-x", "--", "train.py"] for launcher in job.LAUNCHERS}
+    wanted = {
+        launcher: [
+            "--nodes",
+            "2",
+            "--launcher",
+            launcher,
+            "--data",
+            "a b",
+            "--signal",
+            "60",
+            "PyTorch/2.7.1-x",
+            "--",
+            "train.py",
+        ]
+        for launcher in job.LAUNCHERS
+    }
     if site.read(name).scheduler:
         wanted["install"] = ["--install", "mine.eb", "--", "--robot", "a b"]
     for kind, arguments in wanted.items():

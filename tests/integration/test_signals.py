@@ -106,7 +106,8 @@ def test_signals_of_launchers_that_know_only_torchrun(tmp_path):
         "import subprocess, sys\n"
         "program = 'import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7)); '"
         "'print(\"up\", flush=True); time.sleep(60)'\n"
-        "sys.exit(subprocess.run([sys.executable, '-c', program]).returncode)\n")
+        "sys.exit(subprocess.run([sys.executable, '-c', program]).returncode)\n"
+    )
     command = [sys.executable, CONTAINER_FILES / "runscripts/start-ranks.py", "starter"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout.readline() == "up\n"

@@ -22,12 +22,34 @@ def signing(tmp_path_factory, small_image):
     folder = tmp_path_factory.mktemp("signing")
 
     def run(*command, keys="keys", **options):
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True,
-                       env={**os.environ, "APPTAINER_KEYSDIR": str(folder / keys)}, **options)
+        subprocess.run(
+            command,
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "APPTAINER_KEYSDIR": str(folder / keys)},
+            **options,
+        )
 
     for keys, name in (("keys", "Site"), ("other", "Other")):
-        run("apptainer", "key", "newpair", "--name", name, "--email", "s@example.org", "--comment", "",
-            "--password", "", "--push=false", "--bit-length", "2048", keys=keys)
+        run(
+            "apptainer",
+            "key",
+            "newpair",
+            "--name",
+            name,
+            "--email",
+            "s@example.org",
+            "--comment",
+            "",
+            "--password",
+            "",
+            "--push=false",
+            "--bit-length",
+            "2048",
+            keys=keys,
+        )
     run("apptainer", "key", "export", "--armor", "site.asc", input="0\n")
     run("apptainer", "key", "export", "--armor", "other.asc", input="0\n", keys="other")
     run("apptainer", "key", "export", "--secret", "--armor", "private.asc", input="0\n\n")
@@ -42,20 +64,39 @@ def signing(tmp_path_factory, small_image):
     (folder / "altered.sif").write_bytes(altered)
     shutil.copy(folder / "signed.sif", folder / "extended.sif")
     (folder / "more").write_bytes(bytes(4096))
-    run("apptainer", "sif", "add", "extended.sif", "more", "--datatype", "4", "--parttype", "4", "--partfs", "1",
-        "--partarch", "2", "--groupid", "0")
+    run(
+        "apptainer",
+        "sif",
+        "add",
+        "extended.sif",
+        "more",
+        "--datatype",
+        "4",
+        "--parttype",
+        "4",
+        "--partfs",
+        "1",
+        "--partarch",
+        "2",
+        "--groupid",
+        "0",
+    )
     return folder
 
 
 @pytest.fixture
 def installing(site, signing):
     """A function that installs each image as -IMAGE, with these keys; it returns the outputs."""
+
     def install(*images, keys=("site.asc",)):
         for name in images:
             shutil.copy(signing / f"{name}.sif", site.sources)
         paths = [str(signing / name) for name in keys]
-        texts = {name: f"easyblock = 'ContainerInstall'\nsources = ['{name}.sif']\nversionsuffix = '-{name}'\n"
-                 + TEXT.format(keys=paths) for name in images}
+        texts = {
+            name: f"easyblock = 'ContainerInstall'\nsources = ['{name}.sif']\nversionsuffix = '-{name}'\n"
+            + TEXT.format(keys=paths)
+            for name in images
+        }
         return {name: (done.returncode, " ".join(done.stdout.split())) for name, done in site.eb_each(texts).items()}
 
     return install
@@ -69,9 +110,13 @@ def record(site, name):
 
 def test_signatures(site, installing):
     """R-04: images that are unsigned, signed by others, altered or extended are refused before they are copied."""
-    refused = {"unsigned": "is not signed: get the signed image", "foreign": "which can't be verified: ",
-               "both": "which can't be verified: ", "altered": "data object integrity compromised",
-               "extended": "non-signature object"}
+    refused = {
+        "unsigned": "is not signed: get the signed image",
+        "foreign": "which can't be verified: ",
+        "both": "which can't be verified: ",
+        "altered": "data object integrity compromised",
+        "extended": "non-signature object",
+    }
     said = installing(*refused, "signed")
     for name, problem in refused.items():
         status, text = said[name]
@@ -98,16 +143,23 @@ def test_wrong_keys(installing, signing):
     """R-04: keys that are private or no keys are named."""
     assert "private.asc is a private key" in installing("signed", keys=["private.asc"])["signed"][1]
     (signing / "no-key").write_text("no key")
-    assert "no-key is no public key that the container runtime can read" in \
-        installing("signed", keys=["no-key"])["signed"][1]
+    assert (
+        "no-key is no public key that the container runtime can read"
+        in installing("signed", keys=["no-key"])["signed"][1]
+    )
 
 
 def test_the_keyring_of_the_administrator(tmp_path, monkeypatch, configuration):
     """R-04: a signature that the runtime's own keyring verifies counts only if the key is one of those named."""
     said = {"verify": json.dumps({"SignerKeys": [{"Signer": {"Name": "Vendor", "Fingerprint": "AB" * 20}}]})}
     monkeypatch.setattr(signature, "signers", lambda path: ["AB" * 20])
-    monkeypatch.setattr(signature, "run_with_keyring", lambda words, folder: SimpleNamespace(
-        exit_code=0, output=said.get(words[0], f"Fingerprint: {said['ours']}"), stderr=""))
+    monkeypatch.setattr(
+        signature,
+        "run_with_keyring",
+        lambda words, folder: SimpleNamespace(
+            exit_code=0, output=said.get(words[0], f"Fingerprint: {said['ours']}"), stderr=""
+        ),
+    )
     for said["ours"], found in (("CD" * 20, []), ("ab" * 20, [f"Vendor ({'AB' * 20})"])):
         names, problem = signature.verify("x.sif", [], str(tmp_path / "keys"))
         assert (names, bool(problem)) == (found, not found)

@@ -17,8 +17,10 @@ def test_an_older_easybuild_is_not_disturbed(lumi):
     They are put there by the lines for LUST, who have EasyBuild 5, too.
     """
     block = blocks("docs/lumi/for-lust.md")[0]
-    for at_lumi, here in (("/appl/lumi/LUMI-SoftwareStack/easybuild/easyblocks", lumi.easyblocks),
-                          ("LUMI partition/container EasyBuild-user", "EasyBuild-user/5")):
+    for at_lumi, here in (
+        ("/appl/lumi/LUMI-SoftwareStack/easybuild/easyblocks", lumi.easyblocks),
+        ("LUMI partition/container EasyBuild-user", "EasyBuild-user/5"),
+    ):
         assert at_lumi in block
         block = block.replace(at_lumi, str(here))
     lumi.bash(f"set -e\n{block}", cwd=CHECKOUT)
@@ -27,8 +29,10 @@ def test_an_older_easybuild_is_not_disturbed(lumi):
     assert said.stdout.count("(module: hello/1.0)") == 1
     assert "/hello-1.0.eb" in said.stdout.split("(module: hello/1.0)")[1]
     (refused,) = [line for line in said.stderr.splitlines() if line.startswith("ERROR")]
-    assert refused.endswith("the easyblocks for container images need EasyBuild 5, and this is EasyBuild 4.9.4: load "
-                            "or install a newer EasyBuild")
+    assert refused.endswith(
+        "the easyblocks for container images need EasyBuild 5, and this is EasyBuild 4.9.4: load "
+        "or install a newer EasyBuild"
+    )
     # the same directory, with EasyBuild 5
     assert "(module: Example/1.0)" in lumi.bash(f"eb -D {container}").stdout
 
@@ -55,8 +59,9 @@ def test_the_switch_from_recipes_to_records(lumi):
     # as in LUMI's stack, where robot paths have the directory of the repository
     block = block.replace("/appl/local/containers", str(lumi.appl / "containers"))
     by_name = "eb -D PyTorch-2.0.1-rocm-5.5.1-python-3.10-singularity-20240207.eb || echo archived: not found"
-    said = lumi.bash(f"set -e\nexport EASYBUILD_ROBOT_PATHS={repository}\n{block}\necho now search\n"
-                     f"eb -S ^PyTorch-2.0.1\n{by_name}").stdout
+    said = lumi.bash(
+        f"set -e\nexport EASYBUILD_ROBOT_PATHS={repository}\n{block}\necho now search\neb -S ^PyTorch-2.0.1\n{by_name}"
+    ).stdout
     assert f"CFGS={easyconfigs}/p/PyTorch" in said
     assert "(module: PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827)" in said
     searched = said.partition("now search\n")[2]
@@ -87,13 +92,21 @@ def test_commands_heed_the_configuration_of_the_site(lumi, wheels, base_image):
 
     container = lumi.easyconfig("sources = ['example.sif']\ninit = 'conda-injected'\nconda_env = 'pytorch'\n")
     extend = f"ebsif extend {container} --add greeting --name"
-    said = lumi.bash(f"ebsif doctor\n{extend} mine --quiet\n{extend} other -o . 2>hint\n"
-                     "eval \"$(sed -n 's/^install it with: //p' hint) -D\"\n"
-                     "ebsif list --mine\nebsif doctor --installed", check=False,
-                     APPTAINER_BIND=wheels, **wheel_settings(wheels))
+    said = lumi.bash(
+        f"ebsif doctor\n{extend} mine --quiet\n{extend} other -o . 2>hint\n"
+        "eval \"$(sed -n 's/^install it with: //p' hint) -D\"\n"
+        "ebsif list --mine\nebsif doctor --installed",
+        check=False,
+        APPTAINER_BIND=wheels,
+        **wheel_settings(wheels),
+    )
     said = said.stdout + said.stderr
-    assert re.search(r"^note: easyblocks: eb finds them with '--include-easyblocks=\S+/containervenv\.py,"
-                     rf"{lumi.easyblocks}/\*/\*\.py', which ebsif adds when it runs eb$", said, re.MULTILINE)
+    assert re.search(
+        r"^note: easyblocks: eb finds them with '--include-easyblocks=\S+/containervenv\.py,"
+        rf"{lumi.easyblocks}/\*/\*\.py', which ebsif adds when it runs eb$",
+        said,
+        re.MULTILINE,
+    )
     assert f"eb finds those in {lumi.easyconfigs} by name" in said
     assert "error: " not in said
     assert re.search(r"\[ \] \S+ \(module: Example/1\.0-other-\d+\)$", said, re.MULTILINE)

@@ -19,8 +19,13 @@ from registry import ACCOUNT, PASSWORD
 
 EMPTY = "application/vnd.oci.empty.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
-BILL = {"bomFormat": "CycloneDX", "components": [{"name": "fast", "version": "3.1", "purl": "pkg:pypi/fast@3.1"},
-                                                 {"name": "x", "version": "1", "purl": "pkg:deb/d/x@1"}]}
+BILL = {
+    "bomFormat": "CycloneDX",
+    "components": [
+        {"name": "fast", "version": "3.1", "purl": "pkg:pypi/fast@3.1"},
+        {"name": "x", "version": "1", "purl": "pkg:deb/d/x@1"},
+    ],
+}
 CATALOGUE = """\
 name: Tool
 families:
@@ -46,8 +51,13 @@ class Place:
         self.records = folder / "own/mine/containers"
         self.records.mkdir(parents=True)
         (folder / "own/mine/site.yaml").write_text("name: mine\ndescription: x\n")
-        self.environment = {"PATH": os.environ["PATH"], "HOME": folder, "EASYBUILD_PREFIX": folder / "eb",
-                            "EBSIF_SITE": "mine", "TMPDIR": folder}
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": folder,
+            "EASYBUILD_PREFIX": folder / "eb",
+            "EBSIF_SITE": "mine",
+            "TMPDIR": folder,
+        }
 
     def ebsif(self, command, *arguments, status=0, **variables):
         """Run the command with the site's catalog; return its output."""
@@ -75,8 +85,13 @@ def put(name, layers=(), config=None, tag=None, annotations=None, subject=None):
     configuration = Descriptor.of(CONFIG if config else EMPTY, content)
     for part, data in zip([*parts, configuration], [*(one[1] for one in layers), content]):
         repository.upload(part, data)
-    text = {"schemaVersion": 2, "mediaType": MANIFEST, "config": configuration.as_json(),
-            "layers": [one.as_json() for one in parts], "annotations": annotations or {}}
+    text = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": configuration.as_json(),
+        "layers": [one.as_json() for one in parts],
+        "annotations": annotations or {},
+    }
     if subject:
         text["subject"] = subject.as_json()
     return put_text(repository, text, tag)
@@ -97,8 +112,11 @@ def put_bill(name, image, how):
     if how == "the index":
         statement = json.dumps({"predicateType": "https://cyclonedx.org/bom", "predicate": BILL}).encode()
         bill = put(name, [("application/vnd.in-toto+json", statement, "")])
-        about = {**bill.as_json(), "annotations": {"vnd.docker.reference.digest": image.digest},
-                 "platform": {"os": "unknown", "architecture": "unknown"}}
+        about = {
+            **bill.as_json(),
+            "annotations": {"vnd.docker.reference.digest": image.digest},
+            "platform": {"os": "unknown", "architecture": "unknown"},
+        }
         machine = {"x86_64": "amd64"}.get(os.uname().machine, "arm64")
         own = {**image.as_json(), "platform": {"os": "linux", "architecture": machine}}
         put_text(repository, {"schemaVersion": 2, "mediaType": INDEX, "manifests": [own, about]}, "index")
@@ -106,16 +124,27 @@ def put_bill(name, image, how):
     bill = put(name, [("application/vnd.cyclonedx+json", text, "bill.json")], subject=image)
     if name.startswith("oras"):
         # as oras attach does for registries that don't list what refers to a manifest
-        put_text(repository, {"schemaVersion": 2, "mediaType": INDEX, "manifests": [bill.as_json()]},
-                 image.digest.replace(":", "-"))
+        put_text(
+            repository,
+            {"schemaVersion": 2, "mediaType": INDEX, "manifests": [bill.as_json()]},
+            image.digest.replace(":", "-"),
+        )
     return "2.0"
 
 
 def oci_image(name, tag):
     """Put an OCI image with labels, an entry point and a layer that is no archive into a repository."""
-    config = {"architecture": "amd64", "os": "linux", "created": "2026-10-05T01:02:03Z", "config": {
-        "Labels": {"maker": "someone"}, "Env": ["PATH=/bin", "A=b=c"], "Entrypoint": ["/opt/start.sh"],
-        "Cmd": ["bash"]}}
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "created": "2026-10-05T01:02:03Z",
+        "config": {
+            "Labels": {"maker": "someone"},
+            "Env": ["PATH=/bin", "A=b=c"],
+            "Entrypoint": ["/opt/start.sh"],
+            "Cmd": ["bash"],
+        },
+    }
     return put(name, [("application/vnd.oci.image.layer.v1.tar", b"no archive", "")], config, tag)
 
 
@@ -130,7 +159,9 @@ def image_source(path):
 def test_what_a_registry_tells(place, how):
     """R-11, R-08: labels, entry point and bill of materials choose family and components; nothing is fetched."""
     (place.records / "Tool.yaml").write_text(CATALOGUE)
-    repository = f"oci:{place.folder}/layout" if how == "a directory" else f"docker://{place.host}/{how.split()[1]}/tool"
+    repository = (
+        f"oci:{place.folder}/layout" if how == "a directory" else f"docker://{place.host}/{how.split()[1]}/tool"
+    )
     image = oci_image(repository, "2.0")
     tag = put_bill(repository.replace("docker:", "oras:"), image, how)
     said = place.ebsif("show", f"{repository}:{tag}")
@@ -145,8 +176,13 @@ def test_what_a_registry_tells(place, how):
         assert wanted == f"{repository}:2.0@{image.digest}"
         said = place.ebsif("add", f"{repository}:2.0")
         assert f"{repository}:2.0 is {image.digest} now; a tag or file can change, so the record has " in said
-        assert place.record("Tool") == {"family": "tool", "version": "2.0", "date": "20261005",
-                                        "components": {"fast": "3.1"}, "source": wanted}
+        assert place.record("Tool") == {
+            "family": "tool",
+            "version": "2.0",
+            "date": "20261005",
+            "components": {"fast": "3.1"},
+            "source": wanted,
+        }
         assert image_source(place.folder / "ec/t/Tool/Tool-2.0-20261005.eb") == wanted
         assert not (place.folder / "eb").exists()
 
@@ -161,8 +197,13 @@ def test_a_sif_file_in_a_registry(place, small_image):
     said = place.ebsif("add", source)
     assert kept in said and "\ninstall it with: eb ec/t/thing/thing-3.eb\n" in said
     sha256 = hashlib.sha256(image.read_bytes()).hexdigest()
-    assert place.record("thing") == {"family": "thing", "version": "3", "source": f"{source}@{digest}",
-                                     "sha256": sha256, "size": str(image.stat().st_size)}
+    assert place.record("thing") == {
+        "family": "thing",
+        "version": "3",
+        "source": f"{source}@{digest}",
+        "sha256": sha256,
+        "size": str(image.stat().st_size),
+    }
     assert f"checksums = ['{sha256}']\n" in (place.folder / "ec/t/thing/thing-3.eb").read_text()
     assert image_source(place.folder / "ec/t/thing/thing-3.eb") == f"{source}@{digest}"
     assert (place.folder / "eb/sources/thing-3.sif").read_bytes() == image.read_bytes()
@@ -184,19 +225,23 @@ def test_a_sif_file_in_a_registry(place, small_image):
 def test_new_moved_and_missing_tags(place):
     """R-05, R-12: a new tag becomes a record; what a tag such as latest stands for, and what moved or is gone."""
     name = f"oras://{place.host}/releases/tool"
-    images = {tag: put(name, [(SIF_LAYER, f"image {tag}".encode(), "image.sif")], tag=tag)
-              for tag in ("1.0", "1.1", "2.0", "gone", "moved", "latest", "skipped", "nightly")}
+    images = {
+        tag: put(name, [(SIF_LAYER, f"image {tag}".encode(), "image.sif")], tag=tag)
+        for tag in ("1.0", "1.1", "2.0", "gone", "moved", "latest", "skipped", "nightly")
+    }
     put(name, [(SIF_LAYER, b"image moved", "image.sif")], tag="latest")
     put(name, [(SIF_LAYER, b"image other", "image.sif")], tag="moved")
     sources = [f", source: '{name}:{tag}@{images[tag].digest}'}}" for tag in ("1.0", "1.1", "gone", "moved")]
     text = CATALOGUE.replace("{fast: 1.0}}", "{fast: 1.0}" + sources[0]).replace(
-        "1.1, date: 1}", "1.1, date: 1" + sources[1])
+        "1.1, date: 1}", "1.1, date: 1" + sources[1]
+    )
     gone = sources[2].replace(images["gone"].digest, "sha256:" + "0" * 64)
     text += f"  - {{family: tool, version: 1.2, date: 1{gone}\n"
     text += f"  - {{family: tool, version: 1.3, date: 1{sources[3]}\n"
     (place.records / "Tool.yaml").write_text(text)
     (place.folder / "own/mine/site.yaml").write_text(
-        "name: mine\ndescription: x\nimages:\n  ignored: [skip*]\n  repositories: [docker://127.0.0.1:9/no/registry]\n")
+        "name: mine\ndescription: x\nimages:\n  ignored: [skip*]\n  repositories: [docker://127.0.0.1:9/no/registry]\n"
+    )
     said = place.ebsif("scan", status=1)
     sha256 = hashlib.sha256(b"image 2.0").hexdigest()
     assert f"+    source: {name}:2.0@{images['2.0'].digest}\n+    sha256: {sha256}\n+    size: 9\n" in said
@@ -227,7 +272,8 @@ def test_a_registry_with_a_login(tmp_path, private_registry, monkeypatch):
     said = place.ebsif("show", f"{name}:2.0", status=3)
     assert f"log in with `apptainer registry login --username NAME docker://{host}`" in said
     (place.folder / "own/mine/site.yaml").write_text(
-        f"name: mine\ndescription: x\nimages: {{repositories: ['{name}']}}\n")
+        f"name: mine\ndescription: x\nimages: {{repositories: ['{name}']}}\n"
+    )
     assert "its tags can't be read: " in place.ebsif("scan", status=1)
     assert "+    source: " in place.ebsif("scan", "--write", status=1, **login)
     (tmp_path / ".apptainer").mkdir()
@@ -251,19 +297,29 @@ def test_a_layout_without_a_name(place, tmp_path, small_image):
     assert not (tmp_path / "eb").exists()
     said = place.ebsif("add", "oci:boxes:1.5", "--name", "Boxes", "--fetch", "images")
     assert f"Boxes-1.5.eb --sourcepath={tmp_path}/images\n" in said
-    assert place.record("Boxes") == {"family": "boxes", "version": "1.5",
-                                     "source": f"oci:{tmp_path}/boxes:1.5@{digest}"}
+    assert place.record("Boxes") == {
+        "family": "boxes",
+        "version": "1.5",
+        "source": f"oci:{tmp_path}/boxes:1.5@{digest}",
+    }
     found = json.loads(place.ebsif("show", "images/boxes-1.5.sif", "--json", "--no-checksum"))
     assert (found["listed"], found["listed_in"]) == ({"pypi": {"fast": "3.1"}, "deb": {"x": "1"}}, "/.sbom.json")
 
 
-@pytest.mark.parametrize(("source", "status", "message"), [
-    ("oras://registry.example/A:1", 3, "should be oras://HOST/PATH:TAG@sha256:DIGEST (paths in lower case"),
-    ("https://host/image.sif", 2, "has no information about the image before it is fetched: add --fetch "),
-    ("docker-archive:image.tar", 3, "fetch it yourself (`apptainer build FILE.sif docker-archive:image.tar`), and "),
-    ("library://entity/image:1", 3, "fetch it yourself (`apptainer pull FILE.sif library://entity/image:1`), and "),
-    ("oci:nothing", 3, "nothing is not a directory with an OCI layout"),
-])
+@pytest.mark.parametrize(
+    ("source", "status", "message"),
+    [
+        ("oras://registry.example/A:1", 3, "should be oras://HOST/PATH:TAG@sha256:DIGEST (paths in lower case"),
+        ("https://host/image.sif", 2, "has no information about the image before it is fetched: add --fetch "),
+        (
+            "docker-archive:image.tar",
+            3,
+            "fetch it yourself (`apptainer build FILE.sif docker-archive:image.tar`), and ",
+        ),
+        ("library://entity/image:1", 3, "fetch it yourself (`apptainer pull FILE.sif library://entity/image:1`), and "),
+        ("oci:nothing", 3, "nothing is not a directory with an OCI layout"),
+    ],
+)
 def test_sources_that_tell_nothing(place, source, status, message):
     """R-02: what is missing, and what to write."""
     assert message in place.ebsif("show", source, status=status)

@@ -44,8 +44,12 @@ def run(installation, command, *arguments, path=None, program=None):
     """Run a command of the installation, if asked with another PATH."""
     environment = dict(os.environ, PATH=str(path) + ":" + os.environ["PATH"] if path else os.environ["PATH"])
     return subprocess.run(
-        [program or installation / "bin" / command, *arguments], env=environment, capture_output=True, text=True,
-        check=False, timeout=300,
+        [program or installation / "bin" / command, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 
@@ -186,8 +190,9 @@ def test_an_unreadable_result_is_not_put_in_place(installation, tmp_path, text):
     assert listing(installation) == before
 
 
-@pytest.mark.parametrize(("path", "mode"), [
-    ("secret", 0o600), ("group", 0o711), ("group", 0o744), ("a file with blanks", 0o200)])
+@pytest.mark.parametrize(
+    ("path", "mode"), [("secret", 0o600), ("group", 0o711), ("group", 0o744), ("a file with blanks", 0o200)]
+)
 def test_unreadable_files_are_an_error(installation, path, mode):
     """G-04 (defects A1, B18): an unreadable file or directory of another account: status 4 with its name."""
     hidden = installation / "user-software" / path
@@ -208,9 +213,11 @@ def test_files_that_were_not_packed_are_named(installation, tmp_path, lost):
     """G-04 (defects A1): mksquashfs continues after I/O errors (EIO, ESTALE), so its result is compared."""
     # imitates such an mksquashfs: packs a copy with a file missing
     change = {"an empty file": ': >"secret"', "no file": "rm secret", "another target": "ln -sfn x venv/pytorch/lib64"}
-    text = (f'[[ $2 == */new ]] || exec {shutil.which("mksquashfs")} "$@"\n'
-            f'rm -rf "{tmp_path}/lossy"; cp -a "$1" "{tmp_path}/lossy"; cd "{tmp_path}/lossy"; {change[lost]}; '
-            f'exec {shutil.which("mksquashfs")} . "${{@:2}}"')
+    text = (
+        f'[[ $2 == */new ]] || exec {shutil.which("mksquashfs")} "$@"\n'
+        f'rm -rf "{tmp_path}/lossy"; cp -a "$1" "{tmp_path}/lossy"; cd "{tmp_path}/lossy"; {change[lost]}; '
+        f'exec {shutil.which("mksquashfs")} . "${{@:2}}"'
+    )
     before = listing(installation)
     result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
     assert result.returncode == 4
@@ -235,8 +242,7 @@ def test_files_that_were_not_unpacked_are_named(installation, tmp_path):
     shutil.rmtree(installation / "user-software")
     before = listing(installation)
     real = shutil.which("unsquashfs")
-    text = (f'{real} "$@" || exit\n'
-            'while (($# > 1)); do [[ $1 == -d ]] && : >"$2/a file with blanks"; shift; done')
+    text = f'{real} "$@" || exit\nwhile (($# > 1)); do [[ $1 == -d ]] && : >"$2/a file with blanks"; shift; done'
     result = run(installation, UNMAKE, path=fake_program(tmp_path / "fake", "unsquashfs", text))
     assert result.returncode == 4
     assert "/a file with blanks" in result.stderr
@@ -251,8 +257,22 @@ def test_a_missing_program_is_named(installation, tmp_path, command, program):
         shutil.rmtree(installation / "user-software")
     tools = tmp_path / "tools"
     tools.mkdir()
-    needed = ["bash", "env", "readlink", "mktemp", "rm", "chmod", "find", "wc", "tail", "mkdir", "mv", "sed", "sort",
-              "comm"]
+    needed = [
+        "bash",
+        "env",
+        "readlink",
+        "mktemp",
+        "rm",
+        "chmod",
+        "find",
+        "wc",
+        "tail",
+        "mkdir",
+        "mv",
+        "sed",
+        "sort",
+        "comm",
+    ]
     for name in {"mksquashfs", "unsquashfs", *needed} - {program}:
         (tools / name).symlink_to(shutil.which(name))
     before = listing(installation)
@@ -272,7 +292,10 @@ def test_an_interrupted_make_squashfs_leaves_nothing(installation, tmp_path, nam
     before = listing(installation)
     environment = dict(os.environ, PATH=f"{fake_program(tmp_path / 'fake', 'mksquashfs', text)}:{os.environ['PATH']}")
     process = subprocess.Popen(
-        [installation / "bin" / MAKE], env=environment, stderr=subprocess.PIPE, start_new_session=True,
+        [installation / "bin" / MAKE],
+        env=environment,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
         preexec_fn=heed_signals,
     )
     wait_for(flag)
@@ -339,14 +362,15 @@ def test_wrong_use_is_refused(installation, arguments):
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_is_the_description_of_the_command(option):
     """Issue 20 point 7: all commands print the comment at the top of the script, on the host too, and do nothing."""
-    bin_commands = {MAKE, UNMAKE, "make-venv", "extend-venv-activate", "start-shell", "list-packages",
-                    "with-module"}
+    bin_commands = {MAKE, UNMAKE, "make-venv", "extend-venv-activate", "start-shell", "list-packages", "with-module"}
     assert bin_commands == {path.name for path in (CONTAINER_FILES / "bin").iterdir()} - {
-        f"container-{name}" for name in ("exec", "run", "runtime")}
+        f"container-{name}" for name in ("exec", "run", "runtime")
+    }
     run_scripts = ("conda-python-simple", "conda-python-distributed", "get-master", "list-packages")
     for path in [*(f"bin/{name}" for name in bin_commands), *(f"runscripts/{name}" for name in run_scripts)]:
-        result = subprocess.run(["bash", "-p", CONTAINER_FILES / path, option], capture_output=True, text=True,
-                                check=False)
+        result = subprocess.run(
+            ["bash", "-p", CONTAINER_FILES / path, option], capture_output=True, text=True, check=False
+        )
         assert (result.returncode, result.stderr) == (0, "")
         sentence, usage, *_, last = result.stdout.split("\n\n")
         assert sentence.endswith(".") and "\n" not in sentence, path
@@ -366,8 +390,10 @@ def compression(installation):
 
 def test_an_mksquashfs_without_zstd(installation, tmp_path):
     """Defects E3 (in part): mksquashfs 4.3 has no zstd: gzip is used without a message."""
-    text = ('[[ " $* " != *" zstd "* ]] || { echo "FATAL ERROR: Compressor zstd is not supported!"; exit 1; }\n'
-            f'exec {shutil.which("mksquashfs")} "$@"')
+    text = (
+        '[[ " $* " != *" zstd "* ]] || { echo "FATAL ERROR: Compressor zstd is not supported!"; exit 1; }\n'
+        f'exec {shutil.which("mksquashfs")} "$@"'
+    )
     result = run(installation, MAKE, path=fake_program(tmp_path / "fake", "mksquashfs", text))
     assert result.returncode == 0, result.stderr
     assert compression(installation) == "gzip"
@@ -462,8 +488,13 @@ def test_devices_of_other_accounts(installation, tmp_path):
         os.mknod(software / "memory", 0o666 | stat.S_IFCHR, os.makedev(1, 1))
         subprocess.run(["mksquashfs", software, squashfs], check=True, capture_output=True)
         for origin in (squashfs, software):
-            done = subprocess.run([installation / "bin" / UNMAKE], env={**os.environ, "EBSIF_USER_SOFTWARE": own},
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [installation / "bin" / UNMAKE],
+                env={**os.environ, "EBSIF_USER_SOFTWARE": own},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert (done.returncode, list(own.iterdir())) == (4, [])
             assert f"{origin} has a device, memory, which software doesn't need; nothing was changed" in done.stderr
             squashfs.unlink(missing_ok=True)
@@ -549,8 +580,9 @@ def test_stripes_that_fail(installation, tmp_path):
 
 def test_a_strict_umask(installation):
     """H6: the file can be read by whoever can read the directory, whatever the umask."""
-    done = subprocess.run(["bash", "-c", 'umask 077; exec "$0"', installation / "bin" / MAKE], check=False,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-c", 'umask 077; exec "$0"', installation / "bin" / MAKE], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert stat.S_IMODE((installation / "user-software.squashfs").stat().st_mode) == 0o644
 
@@ -606,18 +638,31 @@ def test_a_killed_mksquashfs_is_explained(installation, tmp_path):
 def test_another_command_of_the_same_process_number(installation, tmp_path):
     """H17: what a command of another machine or container is making isn't taken for a leftover."""
     # waits before it is done, as on a large directory
-    (tmp_path / "mksquashfs").write_text('#!/bin/sh\nuntil [ -e "${0%/*}/go" ]; do sleep 0.1; done\n'
-                                         f'exec {shutil.which("mksquashfs")} "$@"\n')
+    (tmp_path / "mksquashfs").write_text(
+        f'#!/bin/sh\nuntil [ -e "${{0%/*}}/go" ]; do sleep 0.1; done\nexec {shutil.which("mksquashfs")} "$@"\n'
+    )
     (tmp_path / "mksquashfs").chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOSTNAME": "login"}
-    with subprocess.Popen([installation / "bin" / MAKE], env=environment, stderr=subprocess.PIPE, text=True,
-                          preexec_fn=heed_signals) as first:
+    with subprocess.Popen(
+        [installation / "bin" / MAKE], env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals
+    ) as first:
         while not list(installation.glob(".make-squashfs.*")):
             assert first.poll() is None
             time.sleep(0.05)
         # process numbers of its own
-        other = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "bash", "-c",
-                 f'cd "$1" && PATH={os.environ["PATH"]} exec bin/{MAKE}', "bash", installation]
+        other = [
+            "unshare",
+            "--user",
+            "--map-current-user",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "bash",
+            "-c",
+            f'cd "$1" && PATH={os.environ["PATH"]} exec bin/{MAKE}',
+            "bash",
+            installation,
+        ]
         second = subprocess.run(other, env=environment, check=False, capture_output=True, text=True, timeout=300)
         (tmp_path / "go").touch()
         said = first.communicate(timeout=300)[1]

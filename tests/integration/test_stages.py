@@ -27,6 +27,7 @@ from support import (
 TEXT = Installed.TEXT
 SECRETS = ["S3cr3tPw1", "S3cr3tPw2", "S3cr3tPw3"]
 
+
 def make_packages(folder):
     """Write the packages that most tests install."""
     folder.mkdir()
@@ -72,11 +73,33 @@ def failed(result, site, suffix=""):
 
 # --- one installation with many stages
 
-CALLERS = dict.fromkeys((
-    "CFLAGS", "CPATH", "MAKEFLAGS", "PKG_CONFIG_PATH", "LDFLAGS", "CMAKE_PREFIX_PATH", "RUSTFLAGS", "TMP",
-    "MAX_JOBS", "CC", "CXX", "PYTHONPATH", "GIT_DIR", "WHATEVER"), "of-the-caller")
-PASSED = {"https_proxy": "proxy:80", "SLURM_JOB_ID": "7", "LICENCE": "port@host", "HIP_VISIBLE_DEVICES": "3",
-          "EBSIF_INSTALL_ENV": "LICENCE,ABSENT", "LC_TIME": "C"}
+CALLERS = dict.fromkeys(
+    (
+        "CFLAGS",
+        "CPATH",
+        "MAKEFLAGS",
+        "PKG_CONFIG_PATH",
+        "LDFLAGS",
+        "CMAKE_PREFIX_PATH",
+        "RUSTFLAGS",
+        "TMP",
+        "MAX_JOBS",
+        "CC",
+        "CXX",
+        "PYTHONPATH",
+        "GIT_DIR",
+        "WHATEVER",
+    ),
+    "of-the-caller",
+)
+PASSED = {
+    "https_proxy": "proxy:80",
+    "SLURM_JOB_ID": "7",
+    "LICENCE": "port@host",
+    "HIP_VISIBLE_DEVICES": "3",
+    "EBSIF_INSTALL_ENV": "LICENCE,ABSENT",
+    "LC_TIME": "C",
+}
 THERE = "import os, sys; sys.exit([name for name in sys.argv[1:] if name in os.environ] or 0)"
 
 
@@ -95,18 +118,25 @@ class Many:
         self.stages = [
             {"name": "first", "requirements": "faketorch\n"},
             {"name": "second", "requirements": "kernels\n", "no_build_isolation": True},
-            {"name": "one", "env": {"MAX_JOBS": "4 $HOME `id`"}, "verify": ['test "$MAX_JOBS" = \'4 $HOME `id`\'']},
-            {"name": "two", "requirements": "plain==1.0\n", "pre": [["mkdir", "/user-software/a b"]],
-             "post": ["echo $VIRTUAL_ENV >'/user-software/a b/file'", ["python", "-c", "import plain"]],
-             "verify": [["python", "-c", THERE, *CALLERS], *[
-                 f'test "${name}" = {value}' for name, value in PASSED.items() if not name.startswith("EBSIF_")]]},
+            {"name": "one", "env": {"MAX_JOBS": "4 $HOME `id`"}, "verify": ["test \"$MAX_JOBS\" = '4 $HOME `id`'"]},
+            {
+                "name": "two",
+                "requirements": "plain==1.0\n",
+                "pre": [["mkdir", "/user-software/a b"]],
+                "post": ["echo $VIRTUAL_ENV >'/user-software/a b/file'", ["python", "-c", "import plain"]],
+                "verify": [
+                    ["python", "-c", THERE, *CALLERS],
+                    *[f'test "${name}" = {value}' for name, value in PASSED.items() if not name.startswith("EBSIF_")],
+                ],
+            },
             {"name": "nothing new", "requirements": "numpy\n"},
             {"name": "local", "requirements": f"local @ file://{self.link}/{self.wheel.name}\n"},
             {"name": "kernels", "requirements": "apex --config-settings=a=b\n"},
         ]
         easyconfig = self.site.easyconfig(TEXT + f"requirements = {self.stages!r}\n")
-        self.result = self.site.eb(easyconfig, **wheel_settings(packages), **CALLERS, **PASSED,
-                                   PIP_CACHE_DIR=self.cache)
+        self.result = self.site.eb(
+            easyconfig, **wheel_settings(packages), **CALLERS, **PASSED, PIP_CACHE_DIR=self.cache
+        )
 
     @property
     def root(self):
@@ -209,8 +239,10 @@ def failing(tmp_path_factory, base_image):
     noise = "(for i in $(seq 1 60); do echo line number $i >&2; done; exit 3) 2>&1 | tee $TMPDIR/log"
     stages = {
         "missing": [{"name": "kernel stage", "requirements": "kernels"}],
-        "first": [{"name": "first", "requirements": f"plain==1.0 --hash=sha256:{'0' * 64}"},
-                  {"name": "second", "requirements": "plain", "pre": ["echo second stage started"]}],
+        "first": [
+            {"name": "first", "requirements": f"plain==1.0 --hash=sha256:{'0' * 64}"},
+            {"name": "second", "requirements": "plain", "pre": ["echo second stage started"]},
+        ],
         "pip": [{"requirements": "plain", "pre": [damage]}],
         "verify": [{"name": "ops", "requirements": "plain", "verify": ["python -c 'import plain; plain.missing_op'"]}],
         "noise": [{"name": "noisy", "pre": [noise]}],
@@ -229,8 +261,17 @@ def failing(tmp_path_factory, base_image):
 def numpy_version(site):
     """Return the image's version of numpy."""
     return subprocess.run(
-        ["apptainer", "exec", site.sources / "example.sif", "/opt/miniconda3/envs/pytorch/bin/python", "-c",
-         "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=True,
+        [
+            "apptainer",
+            "exec",
+            site.sources / "example.sif",
+            "/opt/miniconda3/envs/pytorch/bin/python",
+            "-c",
+            "import numpy; print(numpy.__version__)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.strip()
 
 
@@ -245,8 +286,11 @@ def test_a_package_missing_at_build_time_is_explained(failing):
 def test_a_failing_stage_stops_the_later_ones(failing):
     """S000-01, E-12: a stage starts only after every earlier one succeeded (S004-19), here one with a wrong hash."""
     text, output = failing("first")
-    assert re.search(r"pip failed in stage 'first'.*: pip got another file of plain==1.0 than the locked "
-                     r"file: its sha256 is [0-9a-f]{64}, not 0{64}\.", text)
+    assert re.search(
+        r"pip failed in stage 'first'.*: pip got another file of plain==1.0 than the locked "
+        r"file: its sha256 is [0-9a-f]{64}, not 0{64}\.",
+        text,
+    )
     assert "stage 'second'" not in output
     assert "second stage started" not in output
 
@@ -294,8 +338,10 @@ def test_an_intended_replacement(site, packages):
     """A stage may replace packages of the image by name; later stages, and pip by hand (G-03), keep the new version."""
     make_wheel(packages, "numpy", version="99.0")
     make_wheel(packages, "wants", requires=["numpy >= 99"])
-    meant = [{"name": "new numpy", "requirements": "numpy>=99", "allow_replace": ["NumPy"]},
-             {"name": "after", "requirements": "wants"}]
+    meant = [
+        {"name": "new numpy", "requirements": "numpy>=99", "allow_replace": ["NumPy"]},
+        {"name": "after", "requirements": "wants"},
+    ]
     site.eb(site.easyconfig(TEXT + f"requirements = {meant!r}\n"), **wheel_settings(packages))
     assert {"numpy==99.0", "wants==1.0"} <= set(lock(site)["venv_packages"])
     path = site.prefix / "eb/software/Example/1.0/runscripts/image-constraints.txt"
@@ -325,8 +371,10 @@ def test_a_git_repository(site, packages, tmp_path):
     # git clones submodules from local paths only if allowed explicitly
     told = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow", "GIT_CONFIG_VALUE_0": "always"}
     environments = {"without": {"PATH": "/user-software/venv/pytorch/bin"}, "with": told}
-    texts = {name: TEXT + f"versionsuffix = '-{name}'\nrequirements = {[{**stage, 'env': env}]!r}\n"
-             for name, env in environments.items()}
+    texts = {
+        name: TEXT + f"versionsuffix = '-{name}'\nrequirements = {[{**stage, 'env': env}]!r}\n"
+        for name, env in environments.items()
+    }
     results = site.eb_each(texts, **wheel_settings(packages))
     text = failed(results["without"], site, "-without")
     assert "Stage 'git' has a requirement from a git repository, but git is missing in the image" in text
@@ -355,10 +403,13 @@ def test_the_same_installation_gives_the_same_bytes(site, packages):
         {"name": "second", "requirements": "kernels", "no_build_isolation": True},
     ]
     suffixes = ("", "-again")
-    site.eb(*[site.easyconfig(TEXT + f"requirements = {stages!r}\n", suffix=suffix) for suffix in suffixes],
-            **wheel_settings(packages))
-    first, second = ((site.prefix / f"eb/software/Example/1.0{suffix}/user-software.squashfs").read_bytes()
-                     for suffix in suffixes)
+    site.eb(
+        *[site.easyconfig(TEXT + f"requirements = {stages!r}\n", suffix=suffix) for suffix in suffixes],
+        **wheel_settings(packages),
+    )
+    first, second = (
+        (site.prefix / f"eb/software/Example/1.0{suffix}/user-software.squashfs").read_bytes() for suffix in suffixes
+    )
     assert hashlib.sha256(first).hexdigest() == hashlib.sha256(second).hexdigest()
 
     code = "import plain, importlib.util as u; print(plain.__cached__, u.cache_from_source(plain.__file__))"
@@ -408,7 +459,8 @@ def patch(old, new):
 def make_marked(folder, name):
     """Write a source distribution with a marker that tells the source."""
     backend = BACKEND.format(name=name, needs="json").replace(
-        '"built_with = \'json\'"', '"marker = " + repr(open("marker.txt").read().strip())')
+        "\"built_with = 'json'\"", '"marker = " + repr(open("marker.txt").read().strip())'
+    )
     files = {**project_files(name, "json"), "backend.py": backend, "marker.txt": "original\n"}
     make_archive(folder / f"{name}-1.0.tar.gz", f"{name}-1.0", files)
 
@@ -427,8 +479,10 @@ class Built:
             failing[name] = TEXT + f"versionsuffix = '-{name}'\nrequirements = {wrong!r}\n"
         binds = f"binds = ['?{folder}/tools']\n"
         self.results = self.site.eb_each(
-            {**failing, "right": TEXT + binds + f"requirements = {stages!r}\n"}, **wheel_settings(self.packages),
-            MODULEPATH=self.site.modules)
+            {**failing, "right": TEXT + binds + f"requirements = {stages!r}\n"},
+            **wheel_settings(self.packages),
+            MODULEPATH=self.site.modules,
+        )
         assert self.results["right"].returncode == 0, self.results["right"].stdout
 
     def compiling(self):
@@ -436,20 +490,35 @@ class Built:
         files = {**project_files("compiled", "json"), "backend.py": COMPILING_BACKEND, "compiled.c": EXTENSION}
         make_archive(self.packages / "compiled-1.0.tar.gz", "compiled-1.0", files)
         stage = {"name": "extension", "requirements": "compiled", "no_build_isolation": True}
-        return [{**stage, "env": {"CC": "tcc", "ANSWER": "42"}},
-                {"verify": ["python -c 'import compiled; assert compiled.answer == 42'"]}], "compiler", [stage]
+        return (
+            [
+                {**stage, "env": {"CC": "tcc", "ANSWER": "42"}},
+                {"verify": ["python -c 'import compiled; assert compiled.answer == 42'"]},
+            ],
+            "compiler",
+            [stage],
+        )
 
     def patching(self):
         """Patches of a package from an index and of an archive; one that does not apply."""
         make_marked(self.packages, "marked")
         make_marked(self.folder, "tree")
-        for name, old, new in (("01-first", "original", "first"), ("02-second", "first", "second"),
-                               ("02-other", "something else", "second")):
+        for name, old, new in (
+            ("01-first", "original", "first"),
+            ("02-second", "first", "second"),
+            ("02-other", "something else", "second"),
+        ):
             (self.site.prefix / f"{name}.patch").write_text(patch(old, new))
         stage = {"requirements": "marked", "no_build_isolation": True, "patches": ["02-second.patch", "01-first.patch"]}
-        return [stage, {**stage, "requirements": f"tree @ file://{self.folder}/tree-1.0.tar.gz"},
-                {"verify": ["python -c 'import tree; assert tree.marker == \"second\"'"]}], "patch", [
-                    {**stage, "patches": ["02-other.patch", "01-first.patch"]}]
+        return (
+            [
+                stage,
+                {**stage, "requirements": f"tree @ file://{self.folder}/tree-1.0.tar.gz"},
+                {"verify": ["python -c 'import tree; assert tree.marker == \"second\"'"]},
+            ],
+            "patch",
+            [{**stage, "patches": ["02-other.patch", "01-first.patch"]}],
+        )
 
     def using_modules(self):
         """Modules of the host in one stage but not in the next; one that does not exist."""
@@ -462,19 +531,35 @@ class Built:
         folder.mkdir(parents=True)
         (folder / "1.0.lua").write_text(
             'setenv("TOOLS_FLAGS", "from the module")\nsetenv("PYTHONHOME", "/nowhere")\n'
-            f'prepend_path("PATH", "{programs}")\nprepend_path("LD_LIBRARY_PATH", "{programs}")\n')
+            f'prepend_path("PATH", "{programs}")\nprepend_path("LD_LIBRARY_PATH", "{programs}")\n'
+        )
         path = "import os, shutil; print(shutil.which('host-cc'), os.environ['LD_LIBRARY_PATH'])"
-        return [
-            {"modules": ["Tools/1.0"], "env": {"FLAGS_HERE": "${TOOLS_FLAGS} $ORIGIN"}, "pre": [
-                'test "$TOOLS_FLAGS" = "from the module"', 'test "$(host-cc)" = "from the module"',
-                'test "$(command -v python)" = $VIRTUAL_ENV/bin/python',
-                f"[[ $LD_LIBRARY_PATH == *:{programs}* ]]",
-                f"python -c \"{path}\" | grep '^{programs}/host-cc .*{programs}'",
-                'test "$FLAGS_HERE" = \'from the module $ORIGIN\''],
-             "requirements": "plain"},
-            {"pre": ['test -z "${TOOLS_FLAGS+set}"', "! command -v host-cc",
-                     f"[[ $LD_LIBRARY_PATH != *{programs}* ]]"]},
-        ], "modules", [{"modules": ["NoTools/1.0"], "pre": ["true"]}]
+        return (
+            [
+                {
+                    "modules": ["Tools/1.0"],
+                    "env": {"FLAGS_HERE": "${TOOLS_FLAGS} $ORIGIN"},
+                    "pre": [
+                        'test "$TOOLS_FLAGS" = "from the module"',
+                        'test "$(host-cc)" = "from the module"',
+                        'test "$(command -v python)" = $VIRTUAL_ENV/bin/python',
+                        f"[[ $LD_LIBRARY_PATH == *:{programs}* ]]",
+                        f"python -c \"{path}\" | grep '^{programs}/host-cc .*{programs}'",
+                        "test \"$FLAGS_HERE\" = 'from the module $ORIGIN'",
+                    ],
+                    "requirements": "plain",
+                },
+                {
+                    "pre": [
+                        'test -z "${TOOLS_FLAGS+set}"',
+                        "! command -v host-cc",
+                        f"[[ $LD_LIBRARY_PATH != *{programs}* ]]",
+                    ]
+                },
+            ],
+            "modules",
+            [{"modules": ["NoTools/1.0"], "pre": ["true"]}],
+        )
 
     def failure(self, name):
         """Check that an installation failed; return eb's output."""
@@ -509,7 +594,10 @@ def test_patches(built):
     assert "02-other.patch" in built.failure("patch")
     assert built.python("import marked; print(marked.marker)") == ["second"]
     assert {Path(path).name for path in lock(built.site)["local_files"]} == {
-        "01-first.patch", "02-second.patch", "tree-1.0.tar.gz"}
+        "01-first.patch",
+        "02-second.patch",
+        "tree-1.0.tar.gz",
+    }
 
 
 def test_host_modules_are_loaded_for_a_stage(built):
@@ -610,16 +698,40 @@ def test_no_credential_is_in_an_installation(site, install, closed_index, tmp_pa
     netrc.write_text(f"machine 127.0.0.1 login bob password {SECRETS[0]}\n")
     settings = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "/nowhere"}
     anonymous, by_name = f"http://{closed_index}/", f"http://${{MY_USER}}:${{MY_WORD}}@{closed_index}/"
-    stages = [{"name": "line", "requirements": ["--index-url " + by_name, "plain"]},
-              {"name": "property", "requirements": "kernels", "index_url": by_name, "no_build_isolation": True,
-               "pre": ["pip install faketorch"]}]
-    own = {"MY_USER": "bob", "MY_WORD": SECRETS[1], "PIP_INDEX_URL": f"http://bob:{SECRETS[2]}@{closed_index}/",
-           "APPTAINER_DOCKER_PASSWORD": SECRETS[0]}
+    stages = [
+        {"name": "line", "requirements": ["--index-url " + by_name, "plain"]},
+        {
+            "name": "property",
+            "requirements": "kernels",
+            "index_url": by_name,
+            "no_build_isolation": True,
+            "pre": ["pip install faketorch"],
+        },
+    ]
+    own = {
+        "MY_USER": "bob",
+        "MY_WORD": SECRETS[1],
+        "PIP_INDEX_URL": f"http://bob:{SECRETS[2]}@{closed_index}/",
+        "APPTAINER_DOCKER_PASSWORD": SECRETS[0],
+    }
     printed = message(install(stages, **settings, **own))
-    printed += message(install([{"requirements": "plain", "index_url": anonymous}], **settings, NETRC=netrc,
-                               extra="versionsuffix = '-netrc'\n"))
-    text = failed(install([{"requirements": "plain", "index_url": anonymous.replace("//", f"//bob:{SECRETS[0]}@")}],
-                          check=False, extra="versionsuffix = '-written'\n"), site, suffix="-written")
+    printed += message(
+        install(
+            [{"requirements": "plain", "index_url": anonymous}],
+            **settings,
+            NETRC=netrc,
+            extra="versionsuffix = '-netrc'\n",
+        )
+    )
+    text = failed(
+        install(
+            [{"requirements": "plain", "index_url": anonymous.replace("//", f"//bob:{SECRETS[0]}@")}],
+            check=False,
+            extra="versionsuffix = '-written'\n",
+        ),
+        site,
+        suffix="-written",
+    )
     assert "A credential is written out in the easyconfig: http://bob:****" in text
     assert "plain==1.0" in lock(site)["venv_packages"]
     for path in (site.prefix / "eb").rglob("*"):
@@ -657,8 +769,13 @@ def test_an_image_that_sets_pythonpath(site, packages, tmp_path):
     binds = f"binds = ['{folder}:/opt/modules', '{script}:/.singularity.d/env/91-environment.sh']\n"
 
     stages = [{"requirements": "shipped>=2\nfresh", "allow_replace": ["shipped"]}]
-    results = site.eb_each({"refused": TEXT + binds + "versionsuffix = '-x'\nrequirements = ['shipped>=2']\n",
-                            "allowed": TEXT + binds + f"requirements = {stages!r}\n"}, **wheel_settings(packages))
+    results = site.eb_each(
+        {
+            "refused": TEXT + binds + "versionsuffix = '-x'\nrequirements = ['shipped>=2']\n",
+            "allowed": TEXT + binds + f"requirements = {stages!r}\n",
+        },
+        **wheel_settings(packages),
+    )
     assert "allow_replace" in failed(results["refused"], site, "-x")
     assert results["allowed"].returncode == 0, results["allowed"].stdout
     record = lock(site)
@@ -680,8 +797,13 @@ def test_packages_can_be_added_later(installed_once):
     """S002-40, S004-15: packages in /user-software are packed and mounted; the command pip prints the next steps."""
     root = installed_once.root(installed_once.SQUASHED)
     for command in ("pip", "pip3"):
-        result = installed_once.load(installed_once.SQUASHED, f"singularity exec $SIF {command} install byhand", False,
-                                     **wheel_settings(installed_once.wheels), APPTAINER_BIND=installed_once.wheels)
+        result = installed_once.load(
+            installed_once.SQUASHED,
+            f"singularity exec $SIF {command} install byhand",
+            False,
+            **wheel_settings(installed_once.wheels),
+            APPTAINER_BIND=installed_once.wheels,
+        )
         assert result.returncode != 0
         assert "Read-only file system" in result.stderr
         assert "hint:   unmake-squashfs       unpacks it, and tells you what to do next\n" in result.stderr

@@ -21,16 +21,25 @@ from parts import TOOLS, Installed, example_site
 from support import Site
 
 GREET = "#!/bin/sh\ncat /usr/share/greet/text /usr/share/greet/secret 2>/dev/null\n:\n"
-TEXT = Installed.TEXT + "masked_paths = ['/usr/share/greet/secret']\nwrappers = ['greet']\n" \
+TEXT = (
+    Installed.TEXT + "masked_paths = ['/usr/share/greet/secret']\nwrappers = ['greet']\n"
     "system_packages = ['greet']\nrequirements = [{'pre': ['greet'], 'verify': ['! ls /usr/share/greet/secret']}]\n"
-AS_ROOT = "test $(id -u) = 0\nchown daemon:daemon /usr/share/greet/text\nchmod u+s /usr/share/greet/text\n" \
-    "test -x /usr/sbin/policy-rc.d\nupdate-alternatives --install /usr/bin/hello hello /usr/bin/greet 1\n" \
+)
+AS_ROOT = (
+    "test $(id -u) = 0\nchown daemon:daemon /usr/share/greet/text\nchmod u+s /usr/share/greet/text\n"
+    "test -x /usr/sbin/policy-rc.d\nupdate-alternatives --install /usr/bin/hello hello /usr/bin/greet 1\n"
     "echo log >/var/log/greet\nmkfifo /tmp/$$ && rm /tmp/$$"
+)
 
 
 # files in directories that aren't copied, or that hold what isn't packed
-PLACED = ("usr/local/bin/placed", "usr/local/etc/placed/removed", "var/cache/placed/data", "var/log/placed/log",
-          "run/placed")
+PLACED = (
+    "usr/local/bin/placed",
+    "usr/local/etc/placed/removed",
+    "var/cache/placed/data",
+    "var/log/placed/log",
+    "run/placed",
+)
 
 
 # what somebody who can change a repository may try; PWN is made if mksquashfs takes a name for a command
@@ -48,19 +57,32 @@ def repository(tmp_path_factory):
     """A repository: a package that needs another, some that can't be installed, a newer version of one in the image."""
     folder = tmp_path_factory.mktemp("repository")
     make_deb(folder, "greet", "1:1.0-2", {"usr/bin/greet": GREET}, Depends="greet-data", postinst=AS_ROOT)
-    make_deb(folder, "greet-data", files={"usr/share/greet/text": "hello from the layer\n",
-                                          "usr/share/greet/secret": "secret\n"})
+    make_deb(
+        folder,
+        "greet-data",
+        files={"usr/share/greet/text": "hello from the layer\n", "usr/share/greet/secret": "secret\n"},
+    )
     make_deb(folder, "modern", Depends="hostname (>= 99)")
     make_deb(folder, "hostname", "99.0", {"usr/bin/hostname": "#!/bin/sh\necho newer\n"}, Essential="yes")
     make_deb(folder, "hostname", "1.0", {"usr/bin/hostname": "#!/bin/sh\necho older\n"}, Essential="yes")
     make_deb(folder, "rival", Conflicts="media-types")
     make_deb(folder, "greet-dev", Provides="libgreet-dev, greeter", Replaces="greets")
     make_deb(folder, "greet-more", Provides="greeter", Depends="greets")
-    make_deb(folder, "placed", files=dict.fromkeys(PLACED, "placed"),
-             postinst="echo cache >/var/cache/placed/made; rm /usr/local/etc/placed/removed; echo >/run/made")
-    make_deb(folder, "moved", files={"usr/share/moved/file": "text"}, postinst=(
-        "rm -r /etc/terminfo\necho file >/etc/terminfo\nmv /usr/share/perl5 /usr/share/perl5.moved\n"
-        "ln -s perl5.moved /usr/share/perl5\nrm -r /usr/share/bug"))
+    make_deb(
+        folder,
+        "placed",
+        files=dict.fromkeys(PLACED, "placed"),
+        postinst="echo cache >/var/cache/placed/made; rm /usr/local/etc/placed/removed; echo >/run/made",
+    )
+    make_deb(
+        folder,
+        "moved",
+        files={"usr/share/moved/file": "text"},
+        postinst=(
+            "rm -r /etc/terminfo\necho file >/etc/terminfo\nmv /usr/share/perl5 /usr/share/perl5.moved\n"
+            "ln -s perl5.moved /usr/share/perl5\nrm -r /usr/share/bug"
+        ),
+    )
     make_deb(folder, "vendor", files={"opt/vendor/file": "text"})
     make_deb(folder, "lingering", postinst="(sleep 654.321 &)")
     make_deb(folder, "slow", postinst="(sleep 765.432 &)\ntouch $HOME/started\nsleep 765.432")
@@ -97,8 +119,11 @@ def test_a_hostile_package(add, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     record, layer = add("hostile")
     listed = subprocess.run(["unsquashfs", "-ll", layer], capture_output=True, text=True, check=True).stdout
-    kinds = {line.split("/hostile/")[-1].split(" -> ")[0]: line.split()[0] for line in listed.splitlines()
-             if "/hostile/" in line}
+    kinds = {
+        line.split("/hostile/")[-1].split(" -> ")[0]: line.split()[0]
+        for line in listed.splitlines()
+        if "/hostile/" in line
+    }
     assert (kinds["set-id"], kinds["link"][0]) == ("-rwxrwxrwx", "l")
     assert "pipe" not in kinds and 'x" f 777 0 0 touch PWN' in kinds
     assert not re.search("^.{3}[sS]|^.{6}[sS]", "\n".join(kinds.values()), re.MULTILINE)
@@ -106,14 +131,20 @@ def test_a_hostile_package(add, tmp_path, monkeypatch):
     assert "/etc/shadow" not in record.replaced
 
 
-@pytest.mark.parametrize("name", [
-    'a" f 777 0 0 touch PWN', "a\\", 'a\\" f 777 0 0 touch PWN', "a\nb f 777 0 0 touch PWN"])
+@pytest.mark.parametrize(
+    "name", ['a" f 777 0 0 touch PWN', "a\\", 'a\\" f 777 0 0 touch PWN', "a\nb f 777 0 0 touch PWN"]
+)
 def test_names_of_files_that_a_layer_hides(tmp_path, monkeypatch, name, configuration):
     """P-06: of a file of the image that is gone, mksquashfs takes the whole name, and none of it for a command."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "source").mkdir()
-    overlay.write(str(tmp_path / "source"), str(tmp_path / "made"), [overlay.hidden(f"/{name}")], ["-comp", "gzip"],
-                  fail_on_error=False)
+    overlay.write(
+        str(tmp_path / "source"),
+        str(tmp_path / "made"),
+        [overlay.hidden(f"/{name}")],
+        ["-comp", "gzip"],
+        fail_on_error=False,
+    )
     assert not (tmp_path / "PWN").exists()
 
 
@@ -145,8 +176,19 @@ def test_the_loaded_module_has_the_packages(layered):
         result = layered.bash(script.format(command), check=False)
         assert (result.stdout, result.stderr) == (SEEN, "")
     # without the modules tool, as kernels and wrappers_load do
-    assert layered.run([root_of(layered) / "bin/with-module", "singularity", "exec", "--no-home",
-                        root_of(layered) / "example.sif", "greet"]).stdout == SEEN
+    assert (
+        layered.run(
+            [
+                root_of(layered) / "bin/with-module",
+                "singularity",
+                "exec",
+                "--no-home",
+                root_of(layered) / "example.sif",
+                "greet",
+            ]
+        ).stdout
+        == SEEN
+    )
     overlays = layered.bash("module load Example/1.0; echo $APPTAINER_OVERLAY; echo $SINGULARITY_OVERLAY").stdout
     assert overlays == f"{root_of(layered)}/{LAYER}:ro,{root_of(layered)}/share/ebsif/masks.squashfs:ro\n" * 2
 
@@ -156,8 +198,10 @@ def test_modules_in_tcl_have_the_same_overlays(layered):
     site = Site(layered.prefix, TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
     site.eb(site.prefix / "Example-1.0.eb", "--module-only", "--force")
     try:
-        result = site.bash("module load Example/1.0; singularity exec $SIF greet\n"
-                           "module unload Example/1.0; env | grep OVERLAY", check=False)
+        result = site.bash(
+            "module load Example/1.0; singularity exec $SIF greet\nmodule unload Example/1.0; env | grep OVERLAY",
+            check=False,
+        )
         assert result.stdout == SEEN
     finally:
         (site.modules / "Example/1.0").unlink()
@@ -169,17 +213,36 @@ def test_the_image_stays_as_it_is(layered, base_image):
     assert (root / "example.sif").read_bytes() == base_image.read_bytes()
     assert (root / LAYER).stat().st_mode & 0o777 == 0o644
     listed = subprocess.run(["unsquashfs", "-lln", root / LAYER], capture_output=True, text=True, check=True).stdout
-    files = {line.split("squashfs-root", 1)[1].split(" -> ")[0]: line.split()[:2]
-             for line in listed.splitlines() if "squashfs-root" in line}
+    files = {
+        line.split("squashfs-root", 1)[1].split(" -> ")[0]: line.split()[:2]
+        for line in listed.splitlines()
+        if "squashfs-root" in line
+    }
     assert files["/usr/share/greet/text"] == ["-rw-r--r--", "0/0"]
     assert {"/usr/bin/greet", "/etc/alternatives/hello", "/etc/ld.so.cache", "/var/lib/dpkg/status"} <= set(files)
     for path in ("/var/log/greet", "/etc/passwd", "/etc/hosts", "/usr/sbin/policy-rc.d", "/usr/bin/env"):
         assert path not in files
-    kept = subprocess.run(["apptainer", "exec", "--overlay", f"{root / LAYER}:ro", root / "example.sif", "sh", "-c",
-                           "ldconfig -p | wc -l; dpkg --audit; dpkg -l greet"], capture_output=True, text=True,
-                          check=True).stdout
-    plain = subprocess.run(["apptainer", "exec", root / "example.sif", "sh", "-c", "ldconfig -p | wc -l"],
-                           capture_output=True, text=True, check=True).stdout
+    kept = subprocess.run(
+        [
+            "apptainer",
+            "exec",
+            "--overlay",
+            f"{root / LAYER}:ro",
+            root / "example.sif",
+            "sh",
+            "-c",
+            "ldconfig -p | wc -l; dpkg --audit; dpkg -l greet",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    plain = subprocess.run(
+        ["apptainer", "exec", root / "example.sif", "sh", "-c", "ldconfig -p | wc -l"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert kept.splitlines()[0] == plain.strip()
     assert kept.splitlines()[-1].startswith("ii  greet")
 
@@ -191,8 +254,9 @@ def test_the_record_names_the_packages(layered, repository):
     assert layer["packages"] == ["greet==1:1.0-2", "greet-data==1.0"]
     image = json.loads((root / "share/ebsif/lock.json").read_text())["image"]
     assert layer["image"] == image["sha256"]
-    sums = subprocess.run(["sha256sum", root / LAYER, repository / "greet_1:1.0-2_all.deb"], capture_output=True,
-                          text=True, check=True).stdout.split()
+    sums = subprocess.run(
+        ["sha256sum", root / LAYER, repository / "greet_1:1.0-2_all.deb"], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert (layer["sha256"], layer["debs"]["greet"]) == (sums[0], sums[2])
     said = "greet 1:1.0-2 (and 1 that they need)"
     assert f"System packages added: {said}." in layered.bash("module help Example/1.0 2>&1").stdout
@@ -224,8 +288,9 @@ def test_an_installation_without_its_layer(layered):
 def test_names_that_apt_does_not_know(add, base_image):
     """V-04: unknown names are refused with similar ones, old versions with those that there are."""
     text = refused(add, "greeet", "greet-data=0.9", "greet.data")
-    assert "no package 'greeet' in the sources of this image (Debian GNU/Linux 12 (bookworm)); did you mean greet" \
-        in text
+    assert (
+        "no package 'greeet' in the sources of this image (Debian GNU/Linux 12 (bookworm)); did you mean greet" in text
+    )
     assert "no package 'greet.data' in" in text
     assert "greet-data has no version 0.9 any more; there is 1.0" in refused(add, "greet-data=0.9")
 
@@ -240,9 +305,21 @@ def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image):
     assert record.upgraded == {"hostname": ["3.23+nmu1", "99.0"]}
     assert "/usr/bin/dnsdomainname" in record.hidden
     assert "/usr/bin/hostname" in record.replaced
-    seen = subprocess.run(["apptainer", "exec", "--overlay", f"{layer}:ro", base_image, "sh", "-c",
-                           "hostname; command -v dnsdomainname || echo none"], capture_output=True, text=True,
-                          check=True)
+    seen = subprocess.run(
+        [
+            "apptainer",
+            "exec",
+            "--overlay",
+            f"{layer}:ro",
+            base_image,
+            "sh",
+            "-c",
+            "hostname; command -v dnsdomainname || echo none",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert seen.stdout == "newer\nnone\n"
     # A4: also what hides files is the same in each run
     assert add("modern", allow_upgrade=["hostname"])[0].sha256 == record.sha256
@@ -266,9 +343,23 @@ def test_files_in_unusual_directories(add, base_image, monkeypatch):
     monkeypatch.setattr("easybuild.easyblocks.generic.container.system.packages.trace_msg", said.append)
     _, layer = add("placed")
     assert said[-1] == "system packages: these files can't be in a layer, so packages may lack them: /run/placed"
-    seen = subprocess.run(["apptainer", "exec", "--overlay", f"{layer}:ro", base_image, "sh", "-c",
-                           "cd /; cat \"$@\"; ls var/cache/placed usr/local/etc/placed /run/made", "sh", *PLACED],
-                          capture_output=True, text=True, check=False)
+    seen = subprocess.run(
+        [
+            "apptainer",
+            "exec",
+            "--overlay",
+            f"{layer}:ro",
+            base_image,
+            "sh",
+            "-c",
+            'cd /; cat "$@"; ls var/cache/placed usr/local/etc/placed /run/made',
+            "sh",
+            *PLACED,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert seen.stdout == "placed" * 3 + "usr/local/etc/placed:\n\nvar/cache/placed:\ndata\n"
 
 
@@ -277,18 +368,36 @@ def test_directories_that_are_replaced(add, base_image):
     record, layer = add("moved")
     assert record.hidden == ["/usr/share/bug"]
     assert {"/etc/terminfo", "/usr/share/perl5"} <= set(record.replaced)
-    seen = subprocess.run(["apptainer", "exec", "--overlay", f"{layer}:ro", base_image, "sh", "-c",
-                           "cat /etc/terminfo; ls -d /usr/share/perl5/Debconf; ls /usr/share/bug 2>&1"],
-                          capture_output=True, text=True, check=False)
+    seen = subprocess.run(
+        [
+            "apptainer",
+            "exec",
+            "--overlay",
+            f"{layer}:ro",
+            base_image,
+            "sh",
+            "-c",
+            "cat /etc/terminfo; ls -d /usr/share/perl5/Debconf; ls /usr/share/bug 2>&1",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert seen.stdout.startswith("file\n/usr/share/perl5/Debconf\nls: cannot access")
 
 
 def test_what_is_copied(base_image, tmp_path):
     """S3, V-04: of directories to which packages only add, no gigabytes but directories and links."""
     image = tmp_path / "image"
-    for name in ("usr/local/cuda-12/lib/big", "usr/local/share/ca-certificates/site.crt", "usr/share/doc/big/file",
-                 "usr/share/doc/hostname/copyright", "var/cache/big/file", "var/cache/debconf/config.dat",
-                 "var/lib/apt/lists/list"):
+    for name in (
+        "usr/local/cuda-12/lib/big",
+        "usr/local/share/ca-certificates/site.crt",
+        "usr/share/doc/big/file",
+        "usr/share/doc/hostname/copyright",
+        "var/cache/big/file",
+        "var/cache/debconf/config.dat",
+        "var/lib/apt/lists/list",
+    ):
         (image / name).parent.mkdir(parents=True, exist_ok=True)
         (image / name).write_bytes(b"x" * 3_000_000)
     (image / "usr/local/cuda").symlink_to("cuda-12")
@@ -306,10 +415,14 @@ def test_what_is_copied(base_image, tmp_path):
 
     target, more = copied(), copied("hostname")
     for folder in ("usr/local", "usr/share/doc", "var/cache", "var/lib/apt/lists", "var/log"):
-        assert sorted(str(path.relative_to(target)) for path in (target / folder).rglob("*")
-                      if path.is_file() and not path.is_symlink()) == {
+        assert sorted(
+            str(path.relative_to(target))
+            for path in (target / folder).rglob("*")
+            if path.is_file() and not path.is_symlink()
+        ) == {
             "usr/local": ["usr/local/share/ca-certificates/site.crt"],
-            "var/cache": ["var/cache/debconf/config.dat"]}.get(folder, [])
+            "var/cache": ["var/cache/debconf/config.dat"],
+        }.get(folder, [])
     assert (target / "usr/local/cuda").readlink() == Path("cuda-12")
     assert (target / "usr/local/cuda-12").stat().st_mode & 0o777 == 0o775
     assert (target / "usr/bin/env").stat().st_size and (target / "var/lib/dpkg/status").stat().st_size
@@ -361,8 +474,9 @@ def test_a_package_that_leaves_a_process(add):
 def test_an_interrupted_installation(base_image, repository, tmp_path):
     """A3, V-04: apt, what it has started, and the copies end with eb."""
     site = example_site(tmp_path, base_image)
-    easyconfig = site.easyconfig("easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\n"
-                                 "system_packages = ['slow']\n")
+    easyconfig = site.easyconfig(
+        "easyblock = 'ContainerInstall'\nsources = ['example.sif']\ninit = 'none'\nsystem_packages = ['slow']\n"
+    )
     script = """
         eb "$@" &
         while [[ -z $(find "$PREFIX" -name started) ]]; do sleep 0.2; done
@@ -370,8 +484,12 @@ def test_an_interrupted_installation(base_image, repository, tmp_path):
         kill -TERM 0
         wait $!
     """
-    result = site.run(["setsid", "bash", "-c", script, "bash", easyconfig, *site.eb_options], check=False,
-                      EBSIF_INSTALL_BIND=binds_of(repository), PREFIX=site.prefix)
+    result = site.run(
+        ["setsid", "bash", "-c", script, "bash", easyconfig, *site.eb_options],
+        check=False,
+        EBSIF_INSTALL_BIND=binds_of(repository),
+        PREFIX=site.prefix,
+    )
     assert result.returncode
     assert subprocess.run(["pgrep", "-f", "sleep 765.432"], check=False, capture_output=True).stdout == b""
     assert not list(site.prefix.rglob("system-*/root"))
@@ -382,8 +500,10 @@ def test_a_hostile_image(add, repository, tmp_path, monkeypatch):
     # containers don't see the home directory
     with tempfile.TemporaryDirectory(dir=Path.home()) as mine:
         tar = tmp_path / "tar"
-        tar.write_text("#!/bin/sh\ncase $* in *-cf*) exit ;; esac\ncat >/dev/null\ncd \"$2\" && mkdir usr etc var &&"
-                       f" ln -s {mine} usr/sbin && ln -s {mine}/shadow etc/shadow\n")
+        tar.write_text(
+            '#!/bin/sh\ncase $* in *-cf*) exit ;; esac\ncat >/dev/null\ncd "$2" && mkdir usr etc var &&'
+            f" ln -s {mine} usr/sbin && ln -s {mine}/shadow etc/shadow\n"
+        )
         tar.chmod(0o755)
         monkeypatch.setenv("EBSIF_INSTALL_BIND", f"{binds_of(repository)},{tar}:/usr/bin/tar")
         text = refused(add, "greet")
@@ -433,14 +553,17 @@ def test_an_image_without_sources(add, tmp_path, monkeypatch):
 def test_a_directory_for_temporary_files_that_can_not_be_used(add, monkeypatch):
     """V-04: mounted noexec, or too small: named, with what to do."""
     real = os.statvfs
-    monkeypatch.setattr(os, "statvfs", lambda path: dataclasses.make_dataclass("Status", ["f_flag"])(
-        real(path).f_flag | os.ST_NOEXEC))
+    monkeypatch.setattr(
+        os, "statvfs", lambda path: dataclasses.make_dataclass("Status", ["f_flag"])(real(path).f_flag | os.ST_NOEXEC)
+    )
     assert "(it is mounted noexec): set TMPDIR to another directory" in refused(add, "greet")
     monkeypatch.setattr(os, "statvfs", real)
     # what tar says
     script = "echo 'tar: text: Cannot write: No space left on device'; exit 2"
-    monkeypatch.setattr("easybuild.easyblocks.generic.container.system.packages.sh_command", lambda name, *arguments: [
-        "sh", "-c", script] if name == "copy-system.sh" else sh_command(name, *arguments))
+    monkeypatch.setattr(
+        "easybuild.easyblocks.generic.container.system.packages.sh_command",
+        lambda name, *arguments: ["sh", "-c", script] if name == "copy-system.sh" else sh_command(name, *arguments),
+    )
     text = refused(add, "greet")
     assert "no space left in" in text
     assert "set TMPDIR to a directory with room for the image's system directories" in text
@@ -477,29 +600,52 @@ def test_extending_a_module(site, layered, repository, tmp_path):
     (folder / "Base.yaml").write_text(CATALOGUE)
 
     def extend(*words, status=0, base="Base/1.0"):
-        result = site.run(["ebsif", "extend", base, "--catalogue", tmp_path / "sites", "--name", "mine", "--date", "1",
-                           *words, "--", *site.eb_options], check=False, EBSIF_INSTALL_BIND=binds_of(repository))
+        result = site.run(
+            [
+                "ebsif",
+                "extend",
+                base,
+                "--catalogue",
+                tmp_path / "sites",
+                "--name",
+                "mine",
+                "--date",
+                "1",
+                *words,
+                "--",
+                *site.eb_options,
+            ],
+            check=False,
+            EBSIF_INSTALL_BIND=binds_of(repository),
+        )
         assert result.returncode == status, result.stdout + result.stderr
         return result
 
     wrong = extend("--apt", "greeet", "--check", status=1)
-    assert wrong.stdout.startswith("no: Base/1.0-base-mine-1 can't be installed: Easyconfig parameter "
-                                   "'system_packages': no package 'greeet' in the sources of this image (")
+    assert wrong.stdout.startswith(
+        "no: Base/1.0-base-mine-1 can't be installed: Easyconfig parameter "
+        "'system_packages': no package 'greeet' in the sources of this image ("
+    )
     assert "; did you mean greet" in wrong.stdout
     # nothing is installed, so nothing fails
     planned = extend("--apt", "greet", "--apt", "hostname", "failing", "--check")
     assert planned.stdout.splitlines() == [
-        "+ greet 1:1.0-2     system package, asked for", "= hostname          system package, in the image",
-        "+ failing 1.0       system package, asked for", "+ 1 system package  dependencies",
-        "yes: Base/1.0-base-mine-1 can be installed: 3 system packages"]
+        "+ greet 1:1.0-2     system package, asked for",
+        "= hostname          system package, in the image",
+        "+ failing 1.0       system package, asked for",
+        "+ 1 system package  dependencies",
+        "yes: Base/1.0-base-mine-1 can be installed: 3 system packages",
+    ]
     planned = extend("--apt", "hostname=99.0", "--allow-upgrade", "hostname", "--check")
     assert planned.stdout.splitlines()[0] == "+ hostname 99.0  system package, instead of 3.23+nmu1"
     extend("--apt", "greet")
     assert site.bash("module load Base/1.0-base-mine-1; singularity exec $SIF greet").stdout == SEEN + "secret\n"
     # generator B3: commands run without Python packages, too, where there is user software
     commands = ["--apt", "greet", "--post", "greet >$VIRTUAL_ENV/said", "--verify"]
-    assert "Base/1.0-base can't have --post or --verify: it has no user software" in extend(
-        *commands, "true", "--check", status=3).stderr
+    assert (
+        "Base/1.0-base can't have --post or --verify: it has no user software"
+        in extend(*commands, "true", "--check", status=3).stderr
+    )
     assert "command of 'verify' failed" in extend(*commands, "false", base="Base/2.0", status=3).stderr
     extend(*commands, "greet", base="Base/2.0")
     said = site.bash("module load Base/2.0-base-mine-1; singularity exec $SIF sh -c 'cat $VIRTUAL_ENV/said'").stdout

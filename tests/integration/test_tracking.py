@@ -73,7 +73,7 @@ def test_both_through_ssh(workbench, logged, browser):
         assert stat.S_IMODE(job.output.stat().st_mode) == 0o600
         with workbench.forward(command) as (tensorboard, mlflow):
             # nobody has asked for a password
-            assert json.loads(fetch(f"http://localhost:{tensorboard}/data/runs")) .count("first") == 1
+            assert json.loads(fetch(f"http://localhost:{tensorboard}/data/runs")).count("first") == 1
             url = f"http://localhost:{mlflow}"
             (run,) = post(f"{url}/api/2.0/mlflow/runs/search", experiment_ids=["0"])["runs"]
             assert [(one["key"], one["step"]) for one in run["data"]["metrics"]] == [("loss", 49)]
@@ -106,8 +106,12 @@ def check_that_nobody_else_can_connect(paths, job, configuration):
     code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
     for path in paths:
         with as_root():
-            refused = subprocess.run(["runuser", "-u", "nobody", "--", "python3", "-c", code, path],
-                                     capture_output=True, text=True, check=False)
+            refused = subprocess.run(
+                ["runuser", "-u", "nobody", "--", "python3", "-c", code, path],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         assert "PermissionError" in refused.stderr
     wanted = {f"SLURM_JOB_ID={job.number}".encode(), f"SLURM_CONF={configuration}".encode()}
     processes = [one for one in Path("/proc").glob("[0-9]*") if wanted <= set(content(one / "environ").split(b"\0"))]

@@ -101,10 +101,12 @@ def test_everything_in_the_container_uses_the_environment(installed_once, tmp_pa
     user_software = place.root(place.WRITABLE) / "user-software"
     before = sorted(path for path in user_software.rglob("*") if "__pycache__" not in path.parts)
     env = f"{tmp_path}/env"
-    result = place.load(place.WRITABLE, f"""
+    result = place.load(
+        place.WRITABLE,
+        f"""
         set -e
         make-venv {env}
-        cp "{os.environ['EBSIF_TEST_UV']}" {env}/bin/uv
+        cp "{os.environ["EBSIF_TEST_UV"]}" {env}/bin/uv
         source {env}/bin/activate
         export pip="pip install -q {pip_options(folder)} mine"
         python {program} 'python {program}; eval "$pip"'
@@ -114,11 +116,14 @@ def test_everything_in_the_container_uses_the_environment(installed_once, tmp_pa
         singularity exec $SIF python -c 'import mine, fits; print(mine.__file__, fits.__file__)'
         deactivate
         echo ${{SIF-none}}
-    """)
+    """,
+    )
     site_packages = f"{env}/lib/python3.11/site-packages"
     assert result.stdout.splitlines() == [
-        *[f"{env} {env}/bin/python {env}/bin/pip"] * 3, f"{env}/bin/python",
-        f"{site_packages}/mine.py {site_packages}/fits.py", "none",
+        *[f"{env} {env}/bin/python {env}/bin/pip"] * 3,
+        f"{env}/bin/python",
+        f"{site_packages}/mine.py {site_packages}/fits.py",
+        "none",
     ], result.stderr
     assert sorted(path for path in user_software.rglob("*") if "__pycache__" not in path.parts) == before
 
@@ -137,14 +142,18 @@ def test_deactivation_restores_the_environment(environment, tmp_path):
         "no module": (":", ":", ":"),
         "loaded before": (f"module load {place.WRITABLE}", ":", unload),
         "own values": (
-            f"export APPTAINERENV_PREPEND_PATH=/a/b PYTHONPATH=/c; module load {place.WRITABLE}", ":", unload),
+            f"export APPTAINERENV_PREPEND_PATH=/a/b PYTHONPATH=/c; module load {place.WRITABLE}",
+            ":",
+            unload,
+        ),
         "twice": (":", activate, ":"),
         "nested": (":", f"bash -c '{activate}; deactivate; bash {show}' >{tmp_path}/inner", ":"),
         "unloaded meanwhile": (":", unload, ":"),
         "loaded before, unloaded meanwhile": (f"module load {place.WRITABLE}", unload, unload),
     }
     # separate shells, all with the same initial environment
-    script = "\n".join(f"""(
+    script = "\n".join(
+        f"""(
             (
                 {setting}
                 {expected}
@@ -159,7 +168,9 @@ def test_deactivation_restores_the_environment(environment, tmp_path):
             bash {show}
             :  # or the last command would take the place of this shell, with another SHLVL
         ) >'{tmp_path}/{name}'
-    """ for name, (setting, meanwhile, expected) in cases.items())
+    """
+        for name, (setting, meanwhile, expected) in cases.items()
+    )
     place.site.bash(script, own=env)
     for name in cases:
         before, active, after = (tmp_path / name).read_text().splitlines()
@@ -173,7 +184,9 @@ def test_deactivation_restores_the_environment(environment, tmp_path):
 def test_the_module_is_loaded_again(environment):
     """G-02, use D2: the container is the module's again: the environment's programs say so; activation helps."""
     place, env, _ = environment
-    result = place.load(place.WRITABLE, f"""
+    result = place.load(
+        place.WRITABLE,
+        f"""
         source '{env}/bin/activate'
         module unload {place.WRITABLE}
         module load {place.WRITABLE}
@@ -182,7 +195,8 @@ def test_the_module_is_loaded_again(environment):
         python -c 'import os; print(os.environ["VIRTUAL_ENV"])'
         deactivate
         echo "${{APPTAINERENV_VIRTUAL_ENV-gone}} ${{SIF-gone}}"
-    """)
+    """,
+    )
     assert result.stdout.splitlines() == ["refused", str(env), "gone gone"]
     assert "the environment is not active, or a module was loaded since; activate it: source " in result.stderr
     assert f"{env}/bin/activate" in result.stderr.replace("\\", "")
@@ -215,7 +229,9 @@ def test_an_active_environment_whose_module_was_unloaded(environment):
 def test_programs_of_an_environment_are_added_and_removed(installed_once, tmp_path, folder):
     """defects E8: uninstalled programs are no longer commands, and BASH_ENV does not run at each call."""
     (tmp_path / "rc").write_text("echo BASH_ENV was read\n")
-    result = installed_once.load(installed_once.WRITABLE, f"""
+    result = installed_once.load(
+        installed_once.WRITABLE,
+        f"""
         make-venv {tmp_path}/env
         source {tmp_path}/env/bin/activate
         pip install -q {pip_options(folder)} mine
@@ -224,10 +240,15 @@ def test_programs_of_an_environment_are_added_and_removed(installed_once, tmp_pa
         pip uninstall -q -y mine
         hash -r; type mytool || echo gone
         ls -A {tmp_path}/env/host-bin | grep -xE "[.]run|mytool|pip3?"
-    """)
+    """,
+    )
     assert result.stdout.split() == [
-        "in", f"{tmp_path}/env/lib/python3.11/site-packages/mine.py", "gone",
-        ".run", "pip", "pip3",
+        "in",
+        f"{tmp_path}/env/lib/python3.11/site-packages/mine.py",
+        "gone",
+        ".run",
+        "pip",
+        "pip3",
     ]
 
 
@@ -274,7 +295,8 @@ def test_packages_of_the_image_are_protected_from_pip_by_hand(installed_once, tm
     assert "different values" not in result.stderr
     # a user's own user software is protected as well
     result = installed_once.load(
-        installed_once.WRITABLE, f"singularity exec $SIF {pip} wants", check=False, EBSIF_USER_SOFTWARE=tmp_path)
+        installed_once.WRITABLE, f"singularity exec $SIF {pip} wants", check=False, EBSIF_USER_SOFTWARE=tmp_path
+    )
     assert result.returncode == 1
     assert "hint: numpy " in result.stderr
 
@@ -291,27 +313,39 @@ def test_packages_of_the_image_are_protected_from_uv(installed_once, tmp_path, f
     options = pip_options(folder)
     wheel = shlex.quote(f"{folder}/numpy-99.0-py3-none-any.whl")
     requests = ("accelerate mine", "numpy", "'numpy<2'", wheel, f"-r {tmp_path}/file.txt", "wants")
-    script = "".join(f"""
+    script = "".join(
+        f"""
         echo "== {request}"; uv pip install {options} {request}; echo status $?
-    """ for request in requests)
-    result = installed_once.load(installed_once.WRITABLE, f"""
+    """
+        for request in requests
+    )
+    result = installed_once.load(
+        installed_once.WRITABLE,
+        f"""
         exec 2>&1
         make-venv {tmp_path}/env
-        cp "{os.environ['EBSIF_TEST_UV']}" {tmp_path}/env/bin/uv
+        cp "{os.environ["EBSIF_TEST_UV"]}" {tmp_path}/env/bin/uv
         source {tmp_path}/env/bin/activate
         {script}
         echo "== on purpose"
         APPTAINERENV_UV_OVERRIDE= SINGULARITYENV_UV_OVERRIDE= uv pip install {options} 'numpy>98'; echo status $?
-    """)
+    """,
+    )
     answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
     assert [answers[name].split()[-1] for name in answers] == ["0", "0", "1", "1", "1", "1", "0"], result.stdout
     assert re.findall(r"^ \+ (\S+)", answers["accelerate mine"], re.MULTILINE) == [
-        "accelerate==2.0", "fits==1.0", "mine==1.0"]
+        "accelerate==2.0",
+        "fits==1.0",
+        "mine==1.0",
+    ]
     for request in requests[2:5]:
         assert re.search(r"^hint: numpy 2\S+ is a package of the image, built for this machine", answers[request], re.M)
         assert f"hint:     UV_OVERRIDE= uv pip install {options} {request}\n" in answers[request]
-    assert re.search(r"^hint: wants 1.0 needs numpy >= 99, but numpy 2\S+ is a package of the image and is kept",
-                     answers["wants"], re.MULTILINE)
+    assert re.search(
+        r"^hint: wants 1.0 needs numpy >= 99, but numpy 2\S+ is a package of the image and is kept",
+        answers["wants"],
+        re.MULTILINE,
+    )
     assert " + numpy==99.0\n" in answers["on purpose"]
 
 
@@ -337,11 +371,14 @@ def test_pip_by_hand_says_what_can_not_be_imported(installed_once, tmp_path):
     assert answers["vision"] == [
         "`import torchvision` fails (RuntimeError: operator vision::nms does not exist): torchvision 0.28 was built "
         "for another torch than the one here, 2.13.0+rocm6.2.4",
-        "    pip install --extra-index-url https://download.pytorch.org/whl/rocm6.2.4 torchvision==0.28+rocm6.2.4"]
+        "    pip install --extra-index-url https://download.pytorch.org/whl/rocm6.2.4 torchvision==0.28+rocm6.2.4",
+    ]
     assert answers["again"] == []
-    assert answers["fresh"] == ["`import fresh` fails (AttributeError: module 'os' has no attribute 'nothing')",
-                                # which still fails
-                                *answers["vision"]]
+    assert answers["fresh"] == [
+        "`import fresh` fails (AttributeError: module 'os' has no attribute 'nothing')",
+        # which still fails
+        *answers["vision"],
+    ]
 
 
 def test_pip_by_hand_says_why_a_build_fails(installed_once, tmp_path):
@@ -351,20 +388,25 @@ def test_pip_by_hand_says_why_a_build_fails(installed_once, tmp_path):
     make_sdist(wheels, "kernels", needs="numpy")
     make_native_sdist(wheels, "native", "nvcc")
     options = pip_options(wheels)
-    result = installed_once.load(installed_once.WRITABLE, f"""
+    result = installed_once.load(
+        installed_once.WRITABLE,
+        f"""
         exec 2>&1
         make-venv {tmp_path}/env; source {tmp_path}/env/bin/activate
         echo "== kernels"; pip install {options} kernels
         echo "== native";  pip install {options} native
         echo "== again";   pip install --no-build-isolation {options} kernels; python -c 'import kernels'
-    """)
+    """,
+    )
     answers = dict(part.split("\n", 1) for part in result.stdout.split("== ")[1:])
     said = {name: re.findall("^hint: (.*)", answer, re.MULTILINE) for name, answer in answers.items()}
     assert said["kernels"] == [
         "a build needs packaging, which is here, but isolated builds don't see it. To build without isolation:",
-        f"    pip install --no-build-isolation {options} kernels"], answers["kernels"]
+        f"    pip install --no-build-isolation {options} kernels",
+    ], answers["kernels"]
     assert said["native"][-1].startswith(
-        "a build needs the CUDA compiler (nvcc): the container has none, or CUDA_HOME doesn't name its directory. ")
+        "a build needs the CUDA compiler (nvcc): the container has none, or CUDA_HOME doesn't name its directory. "
+    )
     assert said["again"] == []
     assert "Successfully installed kernels-1.0" in answers["again"]
 
@@ -397,9 +439,14 @@ def plain_module(site, folder):
         (directory / "1.0").write_text(f"#%Module\nprepend-path PYTHONPATH {folder}\n")
 
 
-@pytest.mark.parametrize(("tool", "marker"), [
-    ("Lmod-Lua", "# you cannot run it directly"), ("EnvironmentModules-Tcl", "# You cannot run it directly"),
-    ("Lmod-Lua", "# another text")])
+@pytest.mark.parametrize(
+    ("tool", "marker"),
+    [
+        ("Lmod-Lua", "# you cannot run it directly"),
+        ("EnvironmentModules-Tcl", "# You cannot run it directly"),
+        ("Lmod-Lua", "# another text"),
+    ],
+)
 def test_an_environment_on_top_of_a_plain_module(tool, marker, tmp_path):
     """S003-16, S003-17, S003-18, S003-19: any text of activate, twice, relative paths; PYTHONPATH is restored."""
     site = Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix))
@@ -434,7 +481,8 @@ def test_where_the_module_is(installed_once, tmp_path):
     """F-06: activation in a new shell finds it, also if another shell made the environment without loading it."""
     place, name = installed_once, installed_once.WRITABLE
     commands = place.root(name) / "bin"
-    said = place.site.bash(f"""
+    said = place.site.bash(
+        f"""
         '{commands}/with-module' make-venv env
         '{commands}/extend-venv-activate' env {name}
         sed -n 's/^_EBSIF_MODULE=.* //p' env/bin/activate
@@ -442,7 +490,9 @@ def test_where_the_module_is(installed_once, tmp_path):
         '{commands}/with-module' make-venv other
         sed -n 's/^_EBSIF_MODULE=.* //p' other/bin/activate
         source other/bin/activate && python -c 'import sys; print(sys.prefix)'
-    """, cwd=tmp_path)
+    """,
+        cwd=tmp_path,
+    )
     assert said.stdout.split() == 2 * [f"_EBSIF_USE={place.site.modules}"] + [f"{tmp_path}/other"]
 
 
@@ -456,10 +506,13 @@ def test_other_names_of_the_module(environment, tmp_path):
     (file,) = [path for path in (site.modules / "Example").iterdir() if path.stem == version or path.name == version]
     (folder / f".{file.name}").write_text(file.read_text().replace(f'"{name}"', f'"Example/.{version}"'))
     (folder / (".modulerc.lua" if lua else ".modulerc")).write_text(
-        f'module_version("Example/.{version}", "{version}")\n' if lua
-        else f"#%Module\nmodule-version Example/.{version} {version}\n")
+        f'module_version("Example/.{version}", "{version}")\n'
+        if lua
+        else f"#%Module\nmodule-version Example/.{version} {version}\n"
+    )
     show = "python -c 'import sys; print(sys.prefix)'"
-    said = site.bash(f"""
+    said = site.bash(
+        f"""
         set -e
         export MODULEPATH={tmp_path}/modules
         module load {name}
@@ -470,7 +523,9 @@ def test_other_names_of_the_module(environment, tmp_path):
         module load {name}; source env/bin/activate; {show}; deactivate
         [ -z "${{SIF:-}}" ]
         EBSIF_VENV=$PWD/env '{place.root(name)}/interpreter/python' -c 'import sys; print(sys.prefix)'
-    """, cwd=tmp_path)
+    """,
+        cwd=tmp_path,
+    )
     assert said.stdout.split() == [f"{tmp_path}/env", "none", f"{tmp_path}/env", f"{tmp_path}/env"]
 
 
@@ -489,7 +544,10 @@ def test_wrong_usage_is_an_error(command, status, expected):
     """S003-18: without an argument or with a wrong one the error says what is expected; nothing is changed."""
     name, *arguments = command.split()
     result = subprocess.run(
-        [CONTAINER_FILES / "bin" / name, *arguments], capture_output=True, text=True, check=False,
+        [CONTAINER_FILES / "bin" / name, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
         env={"PATH": "/usr/bin:/bin"},
     )
     assert result.returncode == status
@@ -590,8 +648,13 @@ def test_a_directory_that_the_container_does_not_see(installed_once):
     """A directory that is not bound in the container is refused, and stays empty."""
     folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
     try:
-        result = installed_once.load(installed_once.WRITABLE, f"make-venv {folder}/env", check=False,
-                                     APPTAINER_NO_MOUNT="tmp", SINGULARITY_NO_MOUNT="tmp")
+        result = installed_once.load(
+            installed_once.WRITABLE,
+            f"make-venv {folder}/env",
+            check=False,
+            APPTAINER_NO_MOUNT="tmp",
+            SINGULARITY_NO_MOUNT="tmp",
+        )
         assert result.returncode == 1
         assert f"{folder}/env" in result.stderr
         assert not any((folder / "env").iterdir())
@@ -622,8 +685,9 @@ def test_the_environment_to_activate(base_image, tmp_path):
     def activated(**variables):
         words = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
         shown = "source /runscripts/init-conda-venv; echo ${VIRTUAL_ENV:-none} ${CONDA_PREFIX:-none} ${PATH%%/bin:*}"
-        return subprocess.run([*command, *words, base_image, "bash", "-euc", shown], capture_output=True, text=True,
-                              check=True)
+        return subprocess.run(
+            [*command, *words, base_image, "bash", "-euc", shown], capture_output=True, text=True, check=True
+        )
 
     conda = "/opt/miniconda3/envs/pytorch"
     several = activated(VIRTUAL_ENV="")

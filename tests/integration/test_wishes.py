@@ -68,8 +68,12 @@ class Place:
     def ebsif(self, *words, status=0):
         """Run ebsif; return its output without line breaks, results first."""
         more = ("--catalogue", self.catalogue, "--date", "20260601", "--", *self.site.eb_options)
-        result = self.site.run(["ebsif", *words, *(more if words[0] == "extend" else ())], check=False,
-                               MODULEPATH=self.site.modules, **self.settings)
+        result = self.site.run(
+            ["ebsif", *words, *(more if words[0] == "extend" else ())],
+            check=False,
+            MODULEPATH=self.site.modules,
+            **self.settings,
+        )
         assert result.returncode == status, result.stdout + result.stderr
         return " ".join((result.stdout + result.stderr).split())
 
@@ -102,9 +106,11 @@ def test_a_newer_transformers(place):
     module = "multitorch/2.10-full-gemma-20260601"
     words = ("extend", "multitorch/2.10", "--replace", "transformers==5.5.0", "--name", "gemma")
     table = place.ebsif(*words, status=3)
-    for row in ("compressed-tensors 0.14.1a20260317 image transformers<5.0.0 breaks",
-                "llmcompressor 0.10.0.2.dev0+lumi.aif.6a6cfec image transformers<=4.57.6,>=4.56.1 breaks",
-                "vllm 0.16.0+lumi.aif.gfx90a.89a77b1 image transformers<5,>=4.56.0 breaks"):
+    for row in (
+        "compressed-tensors 0.14.1a20260317 image transformers<5.0.0 breaks",
+        "llmcompressor 0.10.0.2.dev0+lumi.aif.6a6cfec image transformers<=4.57.6,>=4.56.1 breaks",
+        "vllm 0.16.0+lumi.aif.gfx90a.89a77b1 image transformers<5,>=4.56.0 breaks",
+    ):
         assert row in table
     assert "compressed-tensors==0.13.0" not in table
     place.ebsif(*words, "--yes")
@@ -123,17 +129,19 @@ def test_an_older_tqdm(place):
     module = "multitorch/2.10-full-older-20260601"
     place.ebsif("extend", "multitorch/2.10", "--replace", "tqdm==4.66.5", "--name", "older", "--yes")
     assert place.python(module, "tqdm") == [
-        "4.66.5", "/user-software/venv/multitorch/lib/python3.13/site-packages/tqdm.py"]
+        "4.66.5",
+        "/user-software/venv/multitorch/lib/python3.13/site-packages/tqdm.py",
+    ]
     assert place.shell(f"module load {module} && python -c 'import tqdm; print(tqdm.__version__)'") == "4.66.5\n"
 
 
 def test_a_package_of_the_system(place):
     """V-04: ffmpeg in an image of the Factory, for exec, wrapper and entry point; a package of pip beside it."""
     module = "multitorch/2.10-full-video-20260601"
-    place.ebsif("extend", "multitorch/2.10", "--apt", "ffmpeg", "--replace", "tqdm==4.66.5", "--name", "video",
-                "--yes")
-    code = "import os, tqdm; os.system(\"ffmpeg\"); print(tqdm.__version__)"
-    output = place.shell(f"module load {module} && singularity exec $SIF ffmpeg && singularity run $SIF ffmpeg &&"
-                         f" python -uc '{code}'")
+    place.ebsif("extend", "multitorch/2.10", "--apt", "ffmpeg", "--replace", "tqdm==4.66.5", "--name", "video", "--yes")
+    code = 'import os, tqdm; os.system("ffmpeg"); print(tqdm.__version__)'
+    output = place.shell(
+        f"module load {module} && singularity exec $SIF ffmpeg && singularity run $SIF ffmpeg && python -uc '{code}'"
+    )
     assert output.splitlines() == ["it encodes"] * 3 + ["4.66.5"]
     assert place.record(module)["system_layer"]["packages"] == ["ffmpeg==7:5.1", "libav==1.0"]

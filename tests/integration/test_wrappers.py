@@ -62,11 +62,11 @@ def test_arguments_and_directory_pass_through(wrapped, arguments):
 
 
 WAYS = {
-    "exec": "singularity exec \"$SIF\" python find.py",
+    "exec": 'singularity exec "$SIF" python find.py',
     "shell": "echo 'python find.py' | singularity shell \"$SIF\"",
     "start-shell": "start-shell -c 'python find.py'",
     "wrapper": "python find.py",
-    "distributed run": "singularity exec \"$SIF\" conda-python-distributed find.py",
+    "distributed run": 'singularity exec "$SIF" conda-python-distributed find.py',
 }
 
 
@@ -81,13 +81,15 @@ def test_packages_in_the_home_directory_are_not_used(wrapped, base_image, tmp_pa
     for name in ("only_there", "mytool", "numpy"):
         (folder / f"{name}.py").write_text("raise SystemExit('shadow')\n")
     (wrapped.work / "find.py").write_text(
-        "import importlib.util, mytool, numpy\nprint(importlib.util.find_spec('only_there'), mytool.__file__)\n")
+        "import importlib.util, mytool, numpy\nprint(importlib.util.find_spec('only_there'), mytool.__file__)\n"
+    )
     python = ["/opt/miniconda3/envs/pytorch/bin/python3", "-c", "import only_there"]
     plain = wrapped.run(["apptainer", "exec", base_image, *python], check=False, APPTAINER_HOME=tmp_path)
     assert "shadow" in plain.stderr
     for way, command in WAYS.items():
-        result = loaded(wrapped, command, check=False, APPTAINER_HOME=tmp_path,
-                        APPTAINERENV_PYTHONUSERBASE=tmp_path / ".local")
+        result = loaded(
+            wrapped, command, check=False, APPTAINER_HOME=tmp_path, APPTAINERENV_PYTHONUSERBASE=tmp_path / ".local"
+        )
         assert re.match(r"None /user-software/venv/pytorch/lib/\S+/mytool.py$", result.stdout), (way, result)
 
 
@@ -117,8 +119,10 @@ def test_signals_leave_no_process(wrapped, number):
     marker = f"99{number:03d}{os.getpid()}"
     script = f"{wrapped.tool.init}\nmodule use '{wrapped.modules}'\nmodule load Example/1.0\nexec sleep {marker}"
     job = subprocess.Popen(
-        ["bash", "--noprofile", "--norc", "-c", script], env=wrapped.environment, start_new_session=True,
-        preexec_fn=heed_signals
+        ["bash", "--noprofile", "--norc", "-c", script],
+        env=wrapped.environment,
+        start_new_session=True,
+        preexec_fn=heed_signals,
     )
     try:
         assert eventually(lambda: processes(f"^(/usr/bin/)?sleep {marker}"))
@@ -163,10 +167,14 @@ def test_environments_that_a_wrapper_does_not_use(wrapped, tmp_path):
     script = "python -m venv --without-pip {0} && source {0}/bin/activate && python -c 'import sys; print(sys.prefix)'"
     result = loaded(wrapped, script.format(tmp_path / "lost"))
     assert result.stdout == "/user-software/venv/pytorch\n"
-    assert re.match(r"python: programs of this environment work in the container only; make-venv .*\n"
-                    rf"python: the environment {tmp_path}/lost is not used: .*make-venv.*\n$", result.stderr)
-    script = ("make-venv {0} 2>{0}.log && source {0}/bin/activate && sleep 0 && "
-              "python -c 'import sys; print(sys.prefix)'")
+    assert re.match(
+        r"python: programs of this environment work in the container only; make-venv .*\n"
+        rf"python: the environment {tmp_path}/lost is not used: .*make-venv.*\n$",
+        result.stderr,
+    )
+    script = (
+        "make-venv {0} 2>{0}.log && source {0}/bin/activate && sleep 0 && python -c 'import sys; print(sys.prefix)'"
+    )
     result = loaded(wrapped, script.format(tmp_path / "mine"))
     assert (result.stdout, result.stderr) == (f"{tmp_path}/mine\n", "")
     # the host's, of which nothing is hidden
@@ -201,7 +209,7 @@ def test_the_users_binds_and_variables_are_respected(wrapped, tmp_path):
     show = "sh -c 'cat /opt/mine; echo $COLOUR'"
     settings = {"APPTAINER_BIND": f"{tmp_path}:/opt", "SINGULARITY_BIND": f"{tmp_path}:/opt"}
     # binds over /opt hide its Conda, so sh is used
-    assert loaded(wrapped, f"singularity exec \"$SIF\" {show}", **settings).stdout == "minered\n"
+    assert loaded(wrapped, f'singularity exec "$SIF" {show}', **settings).stdout == "minered\n"
     for prefix in ("APPTAINER", "SINGULARITY"):
         settings = {f"{prefix}ENV_COLOUR": "blue"}
         script = f"singularity exec \"$SIF\" sh -c 'echo $COLOUR'; module unload Example; echo ${prefix}ENV_COLOUR"
@@ -253,11 +261,17 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     Module, wrapper and `ebsif interpreter --command` agree; none has it without that GPU, or if it's disabled. Stages
     are installed with either kind.
     """
-    text = f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\n" \
+    text = (
+        f"sources = ['example.sif']\nimage = 'central'\nimage_dirs = ['{site.sources}']\n"
         "init = 'conda-injected'\nconda_env = 'pytorch'\nwrappers = ['python']\n"
+    )
     stages = "requirements = [{'requirements': ['hello'], 'verify': ['python -c \"import hello\"']}]\n"
-    kinds = {"-rocm": "gpu = 'rocm'\n", "-cuda": "gpu = 'cuda'\n" + stages,
-             "-off": "gpu = 'rocm'\ngpu_option = False\n", "-cpu": ""}
+    kinds = {
+        "-rocm": "gpu = 'rocm'\n",
+        "-cuda": "gpu = 'cuda'\n" + stages,
+        "-off": "gpu = 'rocm'\ngpu_option = False\n",
+        "-cpu": "",
+    }
     paths = [site.easyconfig(text + more, suffix=suffix) for suffix, more in kinds.items()]
     for path in paths:
         if "requirements" not in path.read_text():
@@ -267,21 +281,35 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
     fake.mkdir()
     (fake / "apptainer").write_text('#!/bin/sh\necho "$@"\n')
     (fake / "apptainer").chmod(0o755)
-    script = "\n".join([
-        site.tool.init, f"module use '{site.modules}'", f"PATH={fake}:$PATH", f"for suffix in {' '.join(kinds)}; do",
-        "    echo $suffix", "    ebsif interpreter --command Example/1.0$suffix", "    module load Example/1.0$suffix",
-        "    python -V", "    env | grep -E '_(ROCM|NV)='", "    module unload Example", "done"])
+    script = "\n".join(
+        [
+            site.tool.init,
+            f"module use '{site.modules}'",
+            f"PATH={fake}:$PATH",
+            f"for suffix in {' '.join(kinds)}; do",
+            "    echo $suffix",
+            "    ebsif interpreter --command Example/1.0$suffix",
+            "    module load Example/1.0$suffix",
+            "    python -V",
+            "    env | grep -E '_(ROCM|NV)='",
+            "    module unload Example",
+            "done",
+        ]
+    )
 
     def options(devices):
         """Return each module's GPU options and variables on a node with these devices."""
         # that file only, in a separate mount namespace; the tests may write below /dev/shm
-        make = "mount --rbind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm && " \
-            f"mount --rbind /mnt /dev/shm && touch {devices} && exec bash --noprofile --norc -c \"$1\""
+        make = (
+            "mount --rbind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm && "
+            f'mount --rbind /mnt /dev/shm && touch {devices} && exec bash --noprofile --norc -c "$1"'
+        )
         output = site.run([*OWN_MOUNTS, "sh", "-c", make, "sh", script], check=False).stdout
         parts = re.split(r"^(-\w+)$", output, flags=re.MULTILINE)[1:]
         assert output.count("-V") == len(kinds)
-        found = {suffix: re.findall(r"--rocm|--nv|\w+_(?:ROCM|NV)=1", part)
-                 for suffix, part in zip(parts[::2], parts[1::2])}
+        found = {
+            suffix: re.findall(r"--rocm|--nv|\w+_(?:ROCM|NV)=1", part) for suffix, part in zip(parts[::2], parts[1::2])
+        }
         return {suffix: sorted(words) for suffix, words in found.items() if words}
 
     assert options("/dev/null") == {}
@@ -291,10 +319,15 @@ def test_the_gpu_is_used_where_there_is_one(site, wheels, tmp_path):
 
 
 # Programs in user software: the interpreter is found by the kernel, by env, by sh; it is there.
-BROKEN = [f"printf '{text}' >$VIRTUAL_ENV/bin/{name}; chmod +x $VIRTUAL_ENV/bin/{name}" for name, text in (
-    ("moved", "#!/nowhere/python\\n"), ("lost", "#!/usr/bin/env no-python\\n"),
-    ("long", "#!/bin/sh\\n\\047\\047\\047exec\\047 \\042/no where/python\\042 \\042$0\\042\\n"),
-    ("fine", "#!/usr/bin/env -S bash -p\\n"))]
+BROKEN = [
+    f"printf '{text}' >$VIRTUAL_ENV/bin/{name}; chmod +x $VIRTUAL_ENV/bin/{name}"
+    for name, text in (
+        ("moved", "#!/nowhere/python\\n"),
+        ("lost", "#!/usr/bin/env no-python\\n"),
+        ("long", "#!/bin/sh\\n\\047\\047\\047exec\\047 \\042/no where/python\\042 \\042$0\\042\\n"),
+        ("fine", "#!/usr/bin/env -S bash -p\\n"),
+    )
+]
 
 
 def test_wrong_wrappers_are_reported(site):
@@ -303,12 +336,16 @@ def test_wrong_wrappers_are_reported(site):
 
     Tests that need no image are in tests/unit/test_parameters.py.
     """
-    results = site.eb_each({
-        "unknown": "easyblock = 'ContainerInstall'\n" + Installed.TEXT.replace("venv_name = 'pytorch'\n", "")
-        + "wrappers = ['no-such-program']\n",
-        "ours": Installed.TEXT + "wrappers = ['start-shell']\n"
-        "requirements = [{'post': ['ln -s /bin/bash $VIRTUAL_ENV/bin/start-shell']}]\n",
-        "broken": Installed.TEXT + f"wrappers = 'all'\nrequirements = [{{'post': {list(BROKEN)}}}]\n"})
+    results = site.eb_each(
+        {
+            "unknown": "easyblock = 'ContainerInstall'\n"
+            + Installed.TEXT.replace("venv_name = 'pytorch'\n", "")
+            + "wrappers = ['no-such-program']\n",
+            "ours": Installed.TEXT + "wrappers = ['start-shell']\n"
+            "requirements = [{'post': ['ln -s /bin/bash $VIRTUAL_ENV/bin/start-shell']}]\n",
+            "broken": Installed.TEXT + f"wrappers = 'all'\nrequirements = [{{'post': {list(BROKEN)}}}]\n",
+        }
+    )
     said = " ".join(results["broken"].stdout.split())
     assert results["broken"].returncode and "copying" not in said
     for name, interpreter in (("moved", "/nowhere/python"), ("lost", "no-python"), ("long", "/no where/python")):
@@ -316,8 +353,10 @@ def test_wrong_wrappers_are_reported(site):
         assert (wrong in said) == (name != "moved"), name
     assert "'moved' can't be started in the container: env: " in said
     assert "'fine'" not in said
-    for name, expected in (("unknown", "the container has no program named 'no-such-program'"),
-                           ("ours", "'start-shell' is a command of the module itself")):
+    for name, expected in (
+        ("unknown", "the container has no program named 'no-such-program'"),
+        ("ours", "'start-shell' is a command of the module itself"),
+    ):
         assert results[name].returncode != 0
         assert expected in " ".join(results[name].stdout.split())
 
@@ -326,12 +365,21 @@ def test_wrong_wrappers_are_reported(site):
 CHANGED = "import os; print([name for name in os.environ['NAMES'].split() if os.environ.get(name) != 'of ' + name])"
 
 
-@pytest.mark.parametrize("command", [
-    "python", '"$CONTAINERROOT/interpreter/python"', '"$CONTAINERROOT/bin/with-module" python',
-    "start-shell -c 'exec python \"$@\"' python", 'singularity exec "$SIF" conda-python-simple',
-    'singularity exec "$SIF" conda-python-distributed', '"$RUNSCRIPTS/stage-software" --use python',
-    '. "$RUNSCRIPTS/job.bash" none x && job_signal end && job_run singularity exec "$SIF" python',
-    "make-venv {venv} >&2 && . {venv}/bin/activate && python", "start-shell -c '\"$0\" \"$@\"' python"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python",
+        '"$CONTAINERROOT/interpreter/python"',
+        '"$CONTAINERROOT/bin/with-module" python',
+        "start-shell -c 'exec python \"$@\"' python",
+        'singularity exec "$SIF" conda-python-simple',
+        'singularity exec "$SIF" conda-python-distributed',
+        '"$RUNSCRIPTS/stage-software" --use python',
+        '. "$RUNSCRIPTS/job.bash" none x && job_signal end && job_run singularity exec "$SIF" python',
+        "make-venv {venv} >&2 && . {venv}/bin/activate && python",
+        'start-shell -c \'"$0" "$@"\' python',
+    ],
+)
 def test_variables_that_scripts_have_too(wrapped, tmp_path, command):
     """admin: each word of our scripts may be the name of a variable of the person's, which programs get unchanged."""
     names = words_of_scripts()
@@ -339,5 +387,6 @@ def test_variables_that_scripts_have_too(wrapped, tmp_path, command):
     prelude = 'for NAME in $NAMES; do export "$NAME=of $NAME"; done\n'
     plain, ours = (
         loaded(wrapped, f'{prelude}{words} -c "$CODE"', NAMES=" ".join(names), CODE=CHANGED).stdout
-        for words in ('singularity exec "$SIF" python', command.format(venv=tmp_path / "venv")))
+        for words in ('singularity exec "$SIF" python', command.format(venv=tmp_path / "venv"))
+    )
     assert ours == plain

@@ -53,7 +53,10 @@ def check_the_first_week(said, mine):
     """E-03, E-11, E-13, use D5, D7, D8: what --check says, the steps, the printed lines, the hidden Python."""
     check, install = said.split("install it with: ebsif extend ", 1)
     assert [" ".join(line.split()) for line in check.splitlines()[-3:]] == [
-        "+ greeting 1.0 asked for", "+ hello 1.0 asked for", f"yes: {mine} can be installed: 2 packages"]
+        "+ greeting 1.0 asked for",
+        "+ hello 1.0 asked for",
+        f"yes: {mine} can be installed: 2 packages",
+    ]
     check_steps(install.partition("load it with: ")[0], mine)
     assert re.search(r"^with /user-software/\S+/greeting.py /opt/miniconda3/\S+$", said, re.MULTILINE)
     assert f"the commands of {mine} hide the machine's own: unload the module" in said
@@ -72,11 +75,17 @@ def check_the_first_week(said, mine):
     assert "\nnumpy stays\n" in said
     # J-02, J-08
     assert re.search(r"To add it: ebsif extend \S+ --add ipykernel\n(.*\n)*needs ipykernel\n", said)
-    assert re.search(r"as the kernel (\S+-dev), in \S+\n\1  Example/\S+\n\s+with\s+\S+\n"
-                     r"removed the kernel \1 of Example/", said)
+    assert re.search(
+        r"as the kernel (\S+-dev), in \S+\n\1  Example/\S+\n\s+with\s+\S+\n"
+        r"removed the kernel \1 of Example/",
+        said,
+    )
     # J-04
-    assert re.search(r"^/\S+/bin/mine-python\nchoose this file as interpreter\n(.*\n)*edited with /user-software/\S+$",
-                     said, re.MULTILINE)
+    assert re.search(
+        r"^/\S+/bin/mine-python\nchoose this file as interpreter\n(.*\n)*edited with /user-software/\S+$",
+        said,
+        re.MULTILINE,
+    )
     assert " 1 passed in " in said
     assert re.search(r"^with /\S+/project/myproject.py$", said, re.MULTILINE)
     assert len(re.findall(" 2 taken over, .* added$", said, re.MULTILINE)) == 1
@@ -92,10 +101,12 @@ def check_the_modules(person, mine):
     assert f"_EBSIF_MODULE={mine.rpartition('-')[0]} " in (site.home / "dev/bin/activate").read_text()
     assert [path.name for path in site.work.glob("*.eb*")] == [f"{mine.replace('/', '-')}.2.eb"]
     own = site.home / ".local/easybuild/software"
-    records = [json.loads((own / f"{mine}{number}/share/ebsif/lock.json").read_text())
-               for number in ("", ".2", ".3")]
+    records = [json.loads((own / f"{mine}{number}/share/ebsif/lock.json").read_text()) for number in ("", ".2", ".3")]
     assert [[line for line in one["venv_packages"] if not line.startswith("pip=")] for one in records] == [
-        ["greeting==1.0", "hello==1.0"], ["byhand==1.0", "greeting==1.0", "hello==1.0"], ["byhand==1.0", "hello==1.0"]]
+        ["greeting==1.0", "hello==1.0"],
+        ["byhand==1.0", "greeting==1.0", "hello==1.0"],
+        ["byhand==1.0", "hello==1.0"],
+    ]
     # E-12: in spite of the image's constraints, which have no hashes
     assert records[0]["stages"][0]["requirements"] == (site.work / "requirements.txt").read_text()
     # use D5: with the date, too, other packages don't replace those of a module
@@ -104,15 +115,16 @@ def check_the_modules(person, mine):
     assert "exists already, with different content: use --rebuild" in person.run(*again, check=False).stderr
     # user trial: nor do those that are added to the container
     again[3:5] = ["--add", "lightly"]
-    assert f"`mine` exists ({mine}.3); to add to it: ebsif extend mine --add lightly; " in person.run(
-        *again, check=False).stderr
+    assert (
+        f"`mine` exists ({mine}.3); to add to it: ebsif extend mine --add lightly; "
+        in person.run(*again, check=False).stderr
+    )
 
 
 def check_the_third_month(person, said, mine):
     """E-06 to E-08, R-06, R-07: a colleague's module with the same files, a package by hand, and nothing of it left."""
     assert "\ncrate/ro-crate-metadata.json\n" in said
-    assert re.search(r"^(oras://\S+/mine:1)@sha256:\S{64}\nothers install it with: ebsif pull \1$", said,
-                     re.MULTILINE)
+    assert re.search(r"^(oras://\S+/mine:1)@sha256:\S{64}\nothers install it with: ebsif pull \1$", said, re.MULTILINE)
     assert f" is {mine}.3, on the image of Example/1.0-writable\n" in said
     assert "\nthe same files\n" in said
     # V-07: the newest one, whenever the job runs
@@ -123,11 +135,14 @@ def check_the_third_month(person, said, mine):
     assert "greeting==1.0" in said.split("# Written by `ebsif lock`")[1]
     assert re.search(r"yes: Example/2.0-mine-\d+ can be installed: 2 packages", said)
     # EasyBuild's archive of what was ever installed stays
-    assert not [one for one in person.site.prefix.rglob("*theirs*")
-                if one.suffix != ".json" and "ebfiles_repo" not in one.parts]
+    assert not [
+        one for one in person.site.prefix.rglob("*theirs*") if one.suffix != ".json" and "ebfiles_repo" not in one.parts
+    ]
     own = json.loads(person.run("ebsif", "list", "--mine", "--json").stdout)
     assert [(row["module"], row["base"], row["state"]) for row in own] == [
-        (f"{mine}.3", "Example/1.0-writable", []), ("Example/1.0-writable", None, [])]
+        (f"{mine}.3", "Example/1.0-writable", []),
+        ("Example/1.0-writable", None, []),
+    ]
 
 
 def wheel_of_installed(name, folder):
@@ -145,7 +160,8 @@ def make_project(folder):
     (folder / "myproject.py").write_text("answer = 42\n")
     (folder / "tests/test_it.py").write_text("import myproject\ndef test_it():\n    assert myproject.answer == 42\n")
     (folder / "pyproject.toml").write_text(
-        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n")
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+    )
     (folder / "backend.py").write_text(BACKEND)
 
 
@@ -164,15 +180,19 @@ def test_a_researcher(tool, installations, tmp_path, registry):
     site = person.site
     make_project(site.work / "project")
     person.catalogues_example(wrappers="[python, python3]")
-    digests = {name: hashlib.sha256((wheels / f"{name}-1.0-py3-none-any.whl").read_bytes()).hexdigest()
-               for name in ("greeting", "hello")}
-    (site.work / "requirements.txt").write_text("".join(
-        f"{name}==1.0 --hash=sha256:{digest}\n" for name, digest in digests.items()))
+    digests = {
+        name: hashlib.sha256((wheels / f"{name}-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+        for name in ("greeting", "hello")
+    }
+    (site.work / "requirements.txt").write_text(
+        "".join(f"{name}==1.0 --hash=sha256:{digest}\n" for name, digest in digests.items())
+    )
     for name in ("train.py", "images.squashfs"):
         (site.work / name).touch()
     # eb runs in an empty directory (S002-52)
     (site.prefix / "hooks.py").write_text(
-        f"import os\ndef start_hook(*_):\n    open({str(site.prefix / 'seen')!r}, 'a').write(repr(os.listdir('.')))\n")
+        f"import os\ndef start_hook(*_):\n    open({str(site.prefix / 'seen')!r}, 'a').write(repr(os.listdir('.')))\n"
+    )
     person.environment["EASYBUILD_HOOKS"] = site.prefix / "hooks.py"
     follow_a_researcher(person)
 
@@ -204,7 +224,8 @@ def test_an_administrator(lumi, wheels, base_image, pytorch_image, small_image, 
     (site.work / "images").mkdir()
     (site.prefix / "sites/local").mkdir()
     (site.prefix / "sites/local/site.yaml").write_text(
-        f"name: local\ndescription: x\nextends: local\nimages: {{directories: [{{path: {site.work}/images}}]}}\n")
+        f"name: local\ndescription: x\nextends: local\nimages: {{directories: [{{path: {site.work}/images}}]}}\n"
+    )
     (site.work / "images/pytorch-2.13.0-cpu-python-3.11.sif").symlink_to(pytorch_image)
     shutil.copy(base_image, site.work / "images/pytorch-2.14.0-cpu-python-3.11.sif")
     said = person.types("administrator")
@@ -225,8 +246,12 @@ def test_an_administrator(lumi, wheels, base_image, pytorch_image, small_image, 
 @pytest.mark.parametrize("tool", BOTH_TOOLS)
 def test_somebody_without_modules_of_ours(tool, tmp_path, small_image, wheels):
     """V-08: an image where it lies becomes a module: no configuration, nothing copied, and nothing done twice."""
-    person = Person(Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix)), wheels, installs_for_the_site=False,
-                    has_catalogue=False)
+    person = Person(
+        Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix)),
+        wheels,
+        installs_for_the_site=False,
+        has_catalogue=False,
+    )
     site, image = person.site, tmp_path / "images/pytorch.sif"
     image.parent.mkdir()
     shutil.copy(small_image("laif"), image)

@@ -35,30 +35,46 @@ containers:
 def found(name="x.sif", packages=None, labels=None, init="image", **values):
     """Return an inspection of an image with that name."""
     python = None if init == "none" else inspection.Python("3.12.1", "/opt/x", "/opt/x", packages or {})
-    return inspection.Inspection(path=f"/images/{name}", resolved=f"/images/{name}", size=1, python=python, init=init,
-                                 labels=labels or {}, **values)
+    return inspection.Inspection(
+        path=f"/images/{name}",
+        resolved=f"/images/{name}",
+        size=1,
+        python=python,
+        init=init,
+        labels=labels or {},
+        **values,
+    )
 
 
 LABEL = "org.opencontainers.image.version"
 
 
-@pytest.mark.parametrize(("software", "name", "packages", "labels", "expected", "review"), [
-    # from the file name alone, and never the version of something else in it
-    ("Tool", "tool-1.2.sif", {}, {}, "1.2", "from the file name"),
-    ("Tool", "python-3.11-rocm-6.2.4_tool_v1.2rc1+local.sif", {}, {}, "1.2rc1", "from the file name"),
-    ("Tool", "2.5-tool-1.2.sif", {}, {}, "1.2", "from the file name, but 2.5 in the file name"),
-    # the package that the software is named after
-    ("PyTorch", "image.sif", {"torch": "2.10.0+cu124", "pytorch": "1"}, {}, "2.10.0", None),
-    ("jax", "image-0.4.sif", {"jax": "0.5.0"}, {}, "0.5.0", "from the package jax, but 0.4 in the file name"),
-    # labels come first, except the version of the operating system
-    ("Tool", "tool.sif", {}, {LABEL: "v3.4.5"}, "3.4.5", None),
-    ("Tool", "tool-1.0.sif", {"tool": "2.0"}, {LABEL: "2.0.1"}, "2.0.1",
-     f"from the label {LABEL}, but 1.0 in the file name"),
-    ("Tool", "tool-1.0.sif", {}, {LABEL: "24.04"}, "1.0", "from the file name"),
-    # suffixes that people add to a version
-    ("Tool", "tool.sif", {}, {LABEL: "2.7.1 (x)"}, "2.7.1", f"the label {LABEL} is '2.7.1 (x)'"),
-    ("Tool", "tool-1.0.sif", {}, {LABEL: "2.7.1x"}, "1.0", "from the file name"),
-])
+@pytest.mark.parametrize(
+    ("software", "name", "packages", "labels", "expected", "review"),
+    [
+        # from the file name alone, and never the version of something else in it
+        ("Tool", "tool-1.2.sif", {}, {}, "1.2", "from the file name"),
+        ("Tool", "python-3.11-rocm-6.2.4_tool_v1.2rc1+local.sif", {}, {}, "1.2rc1", "from the file name"),
+        ("Tool", "2.5-tool-1.2.sif", {}, {}, "1.2", "from the file name, but 2.5 in the file name"),
+        # the package that the software is named after
+        ("PyTorch", "image.sif", {"torch": "2.10.0+cu124", "pytorch": "1"}, {}, "2.10.0", None),
+        ("jax", "image-0.4.sif", {"jax": "0.5.0"}, {}, "0.5.0", "from the package jax, but 0.4 in the file name"),
+        # labels come first, except the version of the operating system
+        ("Tool", "tool.sif", {}, {LABEL: "v3.4.5"}, "3.4.5", None),
+        (
+            "Tool",
+            "tool-1.0.sif",
+            {"tool": "2.0"},
+            {LABEL: "2.0.1"},
+            "2.0.1",
+            f"from the label {LABEL}, but 1.0 in the file name",
+        ),
+        ("Tool", "tool-1.0.sif", {}, {LABEL: "24.04"}, "1.0", "from the file name"),
+        # suffixes that people add to a version
+        ("Tool", "tool.sif", {}, {LABEL: "2.7.1 (x)"}, "2.7.1", f"the label {LABEL} is '2.7.1 (x)'"),
+        ("Tool", "tool-1.0.sif", {}, {LABEL: "2.7.1x"}, "1.0", "from the file name"),
+    ],
+)
 def test_version_from_labels_package_or_file_name(software, name, packages, labels, expected, review):
     """Admin D5, 3(e): labels come first, then the package, then the file name; a guess is marked for review."""
     image = found(name, packages, labels, system="Ubuntu 24.04.1 LTS")
@@ -71,10 +87,20 @@ def test_version_from_labels_package_or_file_name(software, name, packages, labe
 def test_packages_that_the_image_lists():
     """R-11: what /.sbom.json lists becomes version and components, where the image's Python doesn't tell."""
     listed = {"pypi": {"Tool": "1.5", "fast_thing": "3.0"}, "deb": {"libfast": "1:2.1-0ubuntu1", "fast-thing": "1-1"}}
-    document = CatalogueFile.model_validate({
-        "name": "Tool", "families": {"tool": {"file": "tool-{date}.sif"}}, "containers": [{
-            "family": "tool", "version": "1.0", "date": "1",
-            "components": {"libfast": "1", "fast-thing": "2", "no": "1"}}]})
+    document = CatalogueFile.model_validate(
+        {
+            "name": "Tool",
+            "families": {"tool": {"file": "tool-{date}.sif"}},
+            "containers": [
+                {
+                    "family": "tool",
+                    "version": "1.0",
+                    "date": "1",
+                    "components": {"libfast": "1", "fast-thing": "2", "no": "1"},
+                }
+            ],
+        }
+    )
     for packages, version in (({}, "3.0"), ({"fast-thing": "4.0"}, "4.0")):
         proposal = adding.propose(found("tool-2.sif", packages, listed=listed), [document])
         assert proposal.values["version"] == "1.5" and not proposal.reviews
@@ -86,9 +112,13 @@ def test_without_a_version_the_user_is_asked_for_one():
     with pytest.raises(AddingError, match="nor name of tool.sif: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
-    known = CatalogueFile.model_validate({
-        "name": "Tool", "families": {"tool": {"file": "tool-{version}.sif"}},
-        "containers": [{"family": "tool", "version": "1.0"}]})
+    known = CatalogueFile.model_validate(
+        {
+            "name": "Tool",
+            "families": {"tool": {"file": "tool-{version}.sif"}},
+            "containers": [{"family": "tool", "version": "1.0"}],
+        }
+    )
     # a version given on the command line does not become a component
     for version in (None, "1.5"):
         proposal = adding.propose(found("tool-1.5.sif", init="image"), [known], version=version)
@@ -110,8 +140,7 @@ def test_the_entry_point_decides_between_families():
     """Admin 3: among families with the same file names, the one with the image's entry point is chosen."""
     (document,) = [one for one in reading.documents(site.SITES / "lumi") if one.name == "lumi-multitorch"]
     image = found("lumi-multitorch-full-u24r71f22m50t211-20260601_120000.sif", init="venv-in-image")
-    for path, family in (("/opt/oci-entrypoint.sh", "rocm-7.2-full"),
-                         ("/.singularity.d/runscript", "rocm-7.0-full")):
+    for path, family in (("/opt/oci-entrypoint.sh", "rocm-7.2-full"), ("/.singularity.d/runscript", "rocm-7.0-full")):
         proposal = adding.propose(image, [document], programs={path}.intersection)
         assert (proposal.family, "family" in proposal.reviews) == (family, False)
     proposal = adding.propose(image, [document], programs=lambda _: set())
@@ -120,7 +149,10 @@ def test_the_entry_point_decides_between_families():
 
 def test_labels_of_new_software():
     """Admin 3(e), N25: labels provide description and homepage."""
-    labels = {"org.opencontainers.image.description": "A tool: 'fast'", "org.opencontainers.image.source": "https://x.org/"}
+    labels = {
+        "org.opencontainers.image.description": "A tool: 'fast'",
+        "org.opencontainers.image.source": "https://x.org/",
+    }
     proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
     assert proposal.new_family["description"] == "A tool: 'fast'"
     assert proposal.new_family["homepage"] == "https://x.org/"
@@ -129,19 +161,27 @@ def test_labels_of_new_software():
     assert proposal.new_family["description"] == "Tool in a container." and "description" in proposal.reviews
     # issue 17.5: ignored, because it can't be written to a record
     # N25: or no link
-    for labels in ({}, *({"org.opencontainers.image.url": text} for text in (
-            "https://x.org/\x1b]0;\nfamilies: {}", "javascript:alert()", "not yet"))):
+    for labels in (
+        {},
+        *(
+            {"org.opencontainers.image.url": text}
+            for text in ("https://x.org/\x1b]0;\nfamilies: {}", "javascript:alert()", "not yet")
+        ),
+    ):
         proposal = adding.propose(found("tool-1.0.sif", labels=labels), [], name="Tool")
         text = writing.text_without_records(proposal)
         assert "    homepage: https://apptainer.org/  # review: a placeholder" in text
 
 
-@pytest.mark.parametrize(("python", "reason"), [
-    ({"missing": ["json", "venv", "ensurepip", "pip"]}, "the standard library lacks json, venv"),
-    ({"version": "3.6.15"}, "its Python 3.6.15 is too old"),
-    ({"missing": ["ensurepip", "pip"]}, "no ensurepip to install one"),
-    ({"missing": ["ensurepip"]}, None),
-])
+@pytest.mark.parametrize(
+    ("python", "reason"),
+    [
+        ({"missing": ["json", "venv", "ensurepip", "pip"]}, "the standard library lacks json, venv"),
+        ({"version": "3.6.15"}, "its Python 3.6.15 is too old"),
+        ({"missing": ["ensurepip", "pip"]}, "no ensurepip to install one"),
+        ({"missing": ["ensurepip"]}, None),
+    ],
+)
 def test_a_new_family_has_a_venv_only_where_one_can_be_made(python, reason):
     """Admin 3(e): no venv for an image whose Python can't create one, because the easyblock would refuse it."""
     image = found("tool-1.0.sif")
@@ -180,19 +220,31 @@ def test_a_user_is_asked_for_what_is_unknown():
 
 def test_the_family_used_last_is_marked_if_none_matches():
     """Issue 17.5: among families with similar file names the one used last is taken, and marked for review."""
-    known = CatalogueFile.model_validate({
-        "name": "Tool", "families": {"one": {"file": "tool-{version}.sif", "init": "conda-injected"},
-                                     "two": {"file": "tool-{version}.sif", "init": "venv-in-image"}},
-        "containers": [{"family": "one", "version": "1.0"}, {"family": "two", "version": "1.1"}]})
+    known = CatalogueFile.model_validate(
+        {
+            "name": "Tool",
+            "families": {
+                "one": {"file": "tool-{version}.sif", "init": "conda-injected"},
+                "two": {"file": "tool-{version}.sif", "init": "venv-in-image"},
+            },
+            "containers": [{"family": "one", "version": "1.0"}, {"family": "two", "version": "1.1"}],
+        }
+    )
     for name in ("tool-2.0.sif", "other-2.0.sif"):
         proposal = adding.propose(found(name), [known], name="Tool")
         assert (proposal.family, "family" in proposal.reviews) == ("two", True)
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("tool-12.1.3-cuda12.1-2.1.sif", "tool-12.1.3-cuda12.1-{version}.sif"), ("tool-12.1.sif", "tool-12.1.sif"),
-    ("tool2.1.sif", "tool{version}.sif"), ("tool-v2.1_x.sif", "tool-v{version}_x.sif"), ("tool.sif", "tool.sif"),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tool-12.1.3-cuda12.1-2.1.sif", "tool-12.1.3-cuda12.1-{version}.sif"),
+        ("tool-12.1.sif", "tool-12.1.sif"),
+        ("tool2.1.sif", "tool{version}.sif"),
+        ("tool-v2.1_x.sif", "tool-v{version}_x.sif"),
+        ("tool.sif", "tool.sif"),
+    ],
+)
 def test_a_version_within_another_number_stays(name, expected):
     """Admin D5, issue 17.5: 2.1 in 12.1.3 becomes no placeholder; a name without the version is marked for review."""
     proposal = adding.propose(found(name), [], name="Tool", version="2.1")
@@ -212,11 +264,15 @@ def test_fields_are_read_from_names():
     """Issue 18.4: add and import read file names alike; a placeholder used twice must match the same value."""
     names = "tool-{version}-rocm-{rocm!dotless}{label}-{version}.sif"
     assert template.read_fields(names, "tool-1.2-rocm-624-a-b-1.2.sif") == {
-        "version": "1.2", "rocm": "6.24", "label": "a-b"}
+        "version": "1.2",
+        "rocm": "6.24",
+        "label": "a-b",
+    }
     assert template.read_fields(names, "tool-1.2-rocm-624-1.3.sif") is None
 
 
 # --- the command
+
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
@@ -240,8 +296,12 @@ def place(tmp_path, monkeypatch):
 
 def files(place):
     """Return all files of the catalog and the easyconfigs (dict of text)."""
-    return {str(path.relative_to(place)): path.read_text() for folder in ("own", "ec", "project")
-            for path in sorted((place / folder).rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(place)): path.read_text()
+        for folder in ("own", "ec", "project")
+        for path in sorted((place / folder).rglob("*"))
+        if path.is_file()
+    }
 
 
 def add(name, *arguments, text="image"):
@@ -268,7 +328,8 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
         "name: Tool\nextends: true\ncontainers:\n  - family: tool\n    version: 2.0\n"
         f"    sha256: {digest}\n    size: 1\n"
         "    wrappers: [tool, other, conda-python-distributed]  # review: the image has no tool3.12, which the family "
-        "has\n")
+        "has\n"
+    )
     written = ""
     for name in sorted(new - {"ec/.ebsif-render"}, reverse=True):
         lines = after[name].splitlines()
@@ -277,8 +338,11 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
     # the project's records stay, and a third record goes into the same file
     assert add("tool-3.0.sif") == 0
     directories = (place / "own/mine", place / "project/mine")
-    assert [one.version for one in reading.read(site.read("mine", [place / "project"]), *directories)] == \
-        ["1.0", "2.0", "3.0"]
+    assert [one.version for one in reading.read(site.read("mine", [place / "project"]), *directories)] == [
+        "1.0",
+        "2.0",
+        "3.0",
+    ]
 
 
 def test_a_list_that_is_not_indented(place):
@@ -292,8 +356,9 @@ def test_a_list_that_is_not_indented(place):
     assert "\n- family: tool\n  version: 2.0\n  sha256: " in own.read_text()
 
 
-@pytest.mark.parametrize(("begin", "end"), [
-    ("containers:  # all of them\n", "\n"), ("containers: \n", "\n"), ("containers:\n", "\r\n")])
+@pytest.mark.parametrize(
+    ("begin", "end"), [("containers:  # all of them\n", "\n"), ("containers: \n", "\n"), ("containers:\n", "\r\n")]
+)
 def test_forms_of_a_file(place, begin, end):
     """N17, N18: a comment or blank after `containers:`, and the line ends of the file, stay."""
     text = (place / "project/mine/containers/Tool.yaml").read_text().replace("containers:\n", begin).replace("\n", end)
@@ -302,7 +367,7 @@ def test_forms_of_a_file(place, begin, end):
     own.write_bytes(text.encode())
     assert add("tool-2.0.sif") == 0
     after = own.read_bytes().decode()
-    assert after.startswith(text) and "version: 2.0" in after[len(text):]
+    assert after.startswith(text) and "version: 2.0" in after[len(text) :]
     assert after.count("\n") == after.count(end)
 
 
@@ -311,15 +376,20 @@ def test_a_file_without_records(tmp_path):
     path = tmp_path / "Tool.yaml"
     path.write_text("name: Tool\nfamilies:\n  tool: {homepage: https://example.org/}\ncontainers: []  # none yet\n")
     writing.write([Proposal("Tool", "tool", {"family": "tool", "version": "1.0", "file": "tool-1.0.sif"})], path)
-    assert path.read_text().endswith("containers:  # none yet\n  - family: tool\n    version: 1.0\n"
-                                     "    file: tool-1.0.sif\n")
+    assert path.read_text().endswith(
+        "containers:  # none yet\n  - family: tool\n    version: 1.0\n    file: tool-1.0.sif\n"
+    )
 
 
 def test_a_family_whose_file_has_no_records():
     """57-h2.3: the first image belongs to it, as its name says."""
-    document = CatalogueFile.model_validate({
-        "name": "Tool", "families": {"tool": {"file": "tool-{version}.sif", "homepage": "https://example.org"}},
-        "containers": []})
+    document = CatalogueFile.model_validate(
+        {
+            "name": "Tool",
+            "families": {"tool": {"file": "tool-{version}.sif", "homepage": "https://example.org"}},
+            "containers": [],
+        }
+    )
     proposal = adding.propose(found("tool-1.0.sif"), [document])
     assert (proposal.family, proposal.new_family, proposal.values["version"]) == ("tool", None, "1.0")
 
@@ -346,8 +416,10 @@ def test_names_without_a_version_match_no_family(place, name, capsys):
     assert add(f"tool-{name}") == 3
 
 
-@pytest.mark.parametrize(("options", "review"), [
-    ((), "  # review: the file name has only a version: is it the same software?"), (("--name", "Bare"), "")])
+@pytest.mark.parametrize(
+    ("options", "review"),
+    [((), "  # review: the file name has only a version: is it the same software?"), (("--name", "Bare"), "")],
+)
 def test_a_name_that_is_only_a_version_is_a_guess(place, options, review):
     """N3: other software may have such a file name as well; who has named the software isn't asked."""
     own = place / "own/mine/containers/Bare.yaml"
@@ -407,12 +479,16 @@ def test_options_for_a_known_image(place, capsys, option, value):
     before = files(place)
     assert add("tool-1.0.sif", option, value) == 3
     assert files(place) == before
-    assert f"the record of this image differs ({option} {value}), and was not changed: correct it in project/mine/" \
+    assert (
+        f"the record of this image differs ({option} {value}), and was not changed: correct it in project/mine/"
         in capsys.readouterr().err.replace(f"{place}/", "")
+    )
 
 
-@pytest.mark.parametrize(("typed", "default", "expected"), [
-    (" 2.0 \n", None, "2.0"), ("\n", "1.0", "1.0"), ("\n", None, None), ("", "1.0", "1.0")])
+@pytest.mark.parametrize(
+    ("typed", "default", "expected"),
+    [(" 2.0 \n", None, "2.0"), ("\n", "1.0", "1.0"), ("\n", None, None), ("", "1.0", "1.0")],
+)
 def test_questions_at_a_terminal(monkeypatch, capsys, typed, default, expected):
     """Issue 17.5: questions are asked only if standard input and standard error are both terminals."""
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
@@ -421,7 +497,9 @@ def test_questions_at_a_terminal(monkeypatch, capsys, typed, default, expected):
     assert ask("Version of Tool", default) is None
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert (ask("Version\x1b of Tool", default), capsys.readouterr().err) == (
-        expected, rf"Version\x1b of Tool{f' [{default}]' if default else ''}: ")
+        expected,
+        rf"Version\x1b of Tool{f' [{default}]' if default else ''}: ",
+    )
 
 
 def test_the_next_step_can_be_copied(place, capsys):
@@ -436,8 +514,10 @@ def test_the_next_step_can_be_copied(place, capsys):
     assert "install it with: eb ec/t/Tool/Tool-2.0.eb\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("failure", [
-    "the easyconfig can't be written", "interrupted", "module", "no version", "no family", "profile", "not the image"])
+@pytest.mark.parametrize(
+    "failure",
+    ["the easyconfig can't be written", "interrupted", "module", "no version", "no family", "profile", "not the image"],
+)
 @pytest.mark.parametrize("begun", [False, True])
 def test_all_or_nothing(place, monkeypatch, capsys, failure, begun):
     """Admin D1: after any failure, catalog and easyconfigs are unchanged byte for byte."""

@@ -18,16 +18,27 @@ from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
 from support import CHECKOUT, CONTAINER_FILES, tracked
 
-PYTHON = "\n".join(path.read_text() for path in tracked(
-    "easyblocks/generic/*.py", "easyblocks/generic/container/*.py", "easyblocks/generic/container/[irs]*/*.py"))
+PYTHON = "\n".join(
+    path.read_text()
+    for path in tracked(
+        "easyblocks/generic/*.py", "easyblocks/generic/container/*.py", "easyblocks/generic/container/[irs]*/*.py"
+    )
+)
 # regular expressions that find the value in Python and in scripts
 SAME = {
     "the settings of the module": (
         r"MODULE_CONF = os\.path\.join\('share', 'ebsif', '(.*)'\)",
-        dict.fromkeys(["share/ebsif/set-environment.sh", "share/ebsif/container.sh", "modulefile/container.lua",
-                       "modulefile/container.tcl"], r"/share/ebsif/(module\.\w+)")),
-    "the module's own directory of run scripts": (
-        r"\['(/runscripts)'\]", {"share/ebsif/common.bash": r"\*:(/\w+):\*"}),
+        dict.fromkeys(
+            [
+                "share/ebsif/set-environment.sh",
+                "share/ebsif/container.sh",
+                "modulefile/container.lua",
+                "modulefile/container.tcl",
+            ],
+            r"/share/ebsif/(module\.\w+)",
+        ),
+    ),
+    "the module's own directory of run scripts": (r"\['(/runscripts)'\]", {"share/ebsif/common.bash": r"\*:(/\w+):\*"}),
 }
 
 
@@ -130,18 +141,28 @@ def test_values_of_variables(value):
     assert accepts(fieldtypes.EnvValue, value) == (texts.value_problem(value) is None)
 
 
-@pytest.mark.parametrize("bind", [
-    "/a", "/a:/b", "/a:/b:ro", "a", "/a:b", "/a,/b", "/a\\,b", "/a:/b:ro:rw", "/a\\:b:/c"])
+@pytest.mark.parametrize(
+    "bind", ["/a", "/a:/b", "/a:/b:ro", "a", "/a:b", "/a,/b", "/a\\,b", "/a:/b:ro:rw", "/a\\:b:/c"]
+)
 def test_binds(bind):
     """Likewise for binds; only easyconfigs may contain templates."""
     assert accepts(fieldtypes.Bind, bind) == (texts.bind_problem(bind) is None)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("'/a': [Errno 28] No space left on device: '/a'",
-     "'/a': the disk is full (make room, or choose another directory): '/a'"),
-    ("HTTP([Errno 111] Connection refused). Use a copy", "HTTP(the connection was refused (check host and port, and "
-     "whether the server is running)). Use a copy"), ("[Errno 2] No such file: 'x'", "No such file: 'x'")])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "'/a': [Errno 28] No space left on device: '/a'",
+            "'/a': the disk is full (make room, or choose another directory): '/a'",
+        ),
+        (
+            "HTTP([Errno 111] Connection refused). Use a copy",
+            "HTTP(the connection was refused (check host and port, and whether the server is running)). Use a copy",
+        ),
+        ("[Errno 2] No such file: 'x'", "No such file: 'x'"),
+    ],
+)
 def test_errors_of_the_operating_system(text, expected):
     """E-09: words instead of numbers; what else the message says stays."""
     assert texts.plain_error(text) == expected
@@ -154,10 +175,18 @@ def test_rules_for_texts_have_one_home(rule):
     assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["texts.py"]
 
 
-@pytest.mark.parametrize(("rule", "home"), [
-    ("/opt/miniconda3", "tables.py"), ("conda-manual", "tables.py"),
-    ("apptainer.{1,4}singularity", "tables.py"), ("image-src=", "texts.py"), (r"\(\?=%\*", "texts.py"),
-    ("[.]lock[.]json", "lockfile.py"), (r"egg=\(", "requirements.py")])
+@pytest.mark.parametrize(
+    ("rule", "home"),
+    [
+        ("/opt/miniconda3", "tables.py"),
+        ("conda-manual", "tables.py"),
+        ("apptainer.{1,4}singularity", "tables.py"),
+        ("image-src=", "texts.py"),
+        (r"\(\?=%\*", "texts.py"),
+        ("[.]lock[.]json", "lockfile.py"),
+        (r"egg=\(", "requirements.py"),
+    ],
+)
 def test_rules_of_both_sides_have_one_home(rule, home):
     """S000-18 point 4: the commands import what the easyblocks define; only docstrings may repeat it."""
     found = set()
@@ -174,10 +203,22 @@ def test_shared_modules_do_not_import_easybuild(module):
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())
 
 
-@pytest.mark.parametrize("value", [
-    None, "", [], "a\nb==1", "a\n\n  b==1\n", ["a", "b==1"], ["a", "# why", "b==1"], [{"requirements": "a\nb==1"}],
-    [{"name": "one", "requirements": ["a"]}, {"requirements": ["b==1"], "no_deps": True}], [{"post": ["true"]}],
-    {"lock": "/x/lock.json"}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        [],
+        "a\nb==1",
+        "a\n\n  b==1\n",
+        ["a", "b==1"],
+        ["a", "# why", "b==1"],
+        [{"requirements": "a\nb==1"}],
+        [{"name": "one", "requirements": ["a"]}, {"requirements": ["b==1"], "no_deps": True}],
+        [{"post": ["true"]}],
+        {"lock": "/x/lock.json"},
+    ],
+)
 def test_shapes_of_requirements(value):
     """House 2.4: commands and easyblock read the same lines from every form of the parameter."""
     parameter = None if requirements.lock_of(value) else value
@@ -201,20 +242,30 @@ def test_the_lock_file_has_one_home():
             assert path.name == "lockfile.py" or "lock.json'" not in path.read_text(), path
 
 
-@pytest.mark.parametrize(("kind", "value", "wrong"), [
-    ("stages", [{"requirements": "x"}], "stages"), ("venv_packages", "a==1", "venv_packages"),
-    ("versions", [], "versions"),
-    ("image", {"file": 1}, "image: file"), ("image", {"size": 1}, "image: file"),
-    ("image", {"file": "a.sif", "signers": [1]}, "image: signers"),
-    ("system_packages", {"deb": "a"}, "system_packages")])
+@pytest.mark.parametrize(
+    ("kind", "value", "wrong"),
+    [
+        ("stages", [{"requirements": "x"}], "stages"),
+        ("venv_packages", "a==1", "venv_packages"),
+        ("versions", [], "versions"),
+        ("image", {"file": 1}, "image: file"),
+        ("image", {"size": 1}, "image: file"),
+        ("image", {"file": "a.sif", "signers": [1]}, "image: signers"),
+        ("system_packages", {"deb": "a"}, "system_packages"),
+    ],
+)
 def test_values_of_a_record_have_their_types(kind, value, wrong):
     """
     S000-18: reading names the value that is damaged; what another version of ebsif has added is kept.
 
     wing D6a: whatever its name is, that of a method included.
     """
-    content = {"image": {"file": "a.sif", "size": 1, "new": 2}, "system_packages": {"deb": ["a==1"]}, "new": [3],
-               **dict.fromkeys(("packages", "text", "has", "__init__", "undeclared"), 1)}
+    content = {
+        "image": {"file": "a.sif", "size": 1, "new": 2},
+        "system_packages": {"deb": ["a==1"]},
+        "new": [3],
+        **dict.fromkeys(("packages", "text", "has", "__init__", "undeclared"), 1),
+    }
     record = lockfile.Record.parse(json.dumps(content))
     assert json.loads(record.text) == content
     assert json.loads(record.replace(wrappers=["python"]).text) == {**content, "wrappers": ["python"]}

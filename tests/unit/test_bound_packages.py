@@ -20,9 +20,19 @@ from ebsif.render import easyconfig
 from ebsif.report import asking
 from support import CONTAINER_FILES
 
-IMAGE = Packages({name: (name, version, "/opt") for name, version in (
-    ("torch", "2.7.1+rocm6.2.4"), ("numpy", "2.4"), ("nvidia-cublas-cu12", "12.1"), ("fsspec", "2026.9"),
-    ("sympy", "1.14"), ("vllm-tools", "1.0"))})
+IMAGE = Packages(
+    {
+        name: (name, version, "/opt")
+        for name, version in (
+            ("torch", "2.7.1+rocm6.2.4"),
+            ("numpy", "2.4"),
+            ("nvidia-cublas-cu12", "12.1"),
+            ("fsspec", "2026.9"),
+            ("sympy", "1.14"),
+            ("vllm-tools", "1.0"),
+        )
+    }
+)
 IMAGE.compiled = {"torch", "numpy"}
 IMAGE.needs = [Need("torch", "sympy", ">=1.13.3", True), Need("fsspec", "sympy", "", True)]
 
@@ -30,12 +40,16 @@ IMAGE.needs = [Need("torch", "sympy", ">=1.13.3", True), Need("fsspec", "sympy",
 def test_what_belongs_to_the_machine():
     """S001-19, V-02: what is compiled, labelled, of CUDA or ROCm, or listed by the site; each with its reason."""
     assert IMAGE.bound(["vLLM_tools"]) == {
-        "torch": "built for this machine (+rocm6.2.4)", "numpy": "compiled",
-        "nvidia-cublas-cu12": "built for this machine", "vllm-tools": "kept by the site ('keep_packages')"}
+        "torch": "built for this machine (+rocm6.2.4)",
+        "numpy": "compiled",
+        "nvidia-cublas-cu12": "built for this machine",
+        "vllm-tools": "kept by the site ('keep_packages')",
+    }
 
 
 def test_what_a_package_says_of_itself(tmp_path):
     """S001-19: compiled is what lists shared objects, has some in its modules, or says nothing; and what it needs."""
+
     def package(name, record=None, modules="", more=()):
         info = tmp_path / f"{name}-1.0.dist-info"
         info.mkdir()
@@ -45,10 +59,18 @@ def test_what_a_package_says_of_itself(tmp_path):
         if modules:
             info.joinpath("top_level.txt").write_text(modules)
 
-    package("pure", "pure.py,,\npure/data.so.txt,,\n", more=[
-        "Requires-Dist: listed<1\n", "Requires-Dist: Walked>=1; python_version > '3'\n", "Requires-Dist: absent\n",
-        "Requires-Dist: single; python_version < '3'\n", "Requires-Dist: single; extra == 'x'\n",
-        "Requires-Dist: single (bad]\n"])
+    package(
+        "pure",
+        "pure.py,,\npure/data.so.txt,,\n",
+        more=[
+            "Requires-Dist: listed<1\n",
+            "Requires-Dist: Walked>=1; python_version > '3'\n",
+            "Requires-Dist: absent\n",
+            "Requires-Dist: single; python_version < '3'\n",
+            "Requires-Dist: single; extra == 'x'\n",
+            "Requires-Dist: single (bad]\n",
+        ],
+    )
     package("listed", "listed/_C.cpython-311-x86_64-linux-gnu.so,sha256=x,1\n")
     package("versioned", "versioned/lib/libx.so.12,sha256=x,1\n")
     package("walked", modules="walked\n")
@@ -58,21 +80,33 @@ def test_what_a_package_says_of_itself(tmp_path):
     (tmp_path / "single.py").touch()
     package("unknown")
     program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
-    said = ast.literal_eval(subprocess.run([sys.executable, "-"], input=program, text=True, capture_output=True,
-                                           check=True, env={"PYTHONPATH": str(tmp_path)}).stdout)
+    said = ast.literal_eval(
+        subprocess.run(
+            [sys.executable, "-"],
+            input=program,
+            text=True,
+            capture_output=True,
+            check=True,
+            env={"PYTHONPATH": str(tmp_path)},
+        ).stdout
+    )
     ours = {"pure", "listed", "versioned", "walked", "single", "unknown"}
     assert ours & set(said["compiled"]) == {"listed", "versioned", "walked", "unknown"}
     assert [need for need in said["needs"] if need[0] in ours] == [
-        ["pure", "listed", "<1", False, True], ["pure", "walked", ">=1", True, True]]
+        ["pure", "listed", "<1", False, True],
+        ["pure", "walked", ">=1", True, True],
+    ]
 
 
 def test_why_a_package_of_the_image_is_replaced(tmp_path):
     """V-03: because of what the image's version doesn't suit; what both versions suit isn't the cause."""
+
     def package(folder, name, version, *needs):
         info = tmp_path / folder / f"{name}-{version}.dist-info"
         info.mkdir(parents=True)
-        info.joinpath("METADATA").write_text("\n".join([
-            f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {need}" for need in needs)]))
+        info.joinpath("METADATA").write_text(
+            "\n".join([f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {need}" for need in needs)])
+        )
 
     package("mine", "fsspec", "2025.3.0")
     package("mine", "datasets", "3.6.0", "fsspec<=2025.3.0")
@@ -81,25 +115,37 @@ def test_why_a_package_of_the_image_is_replaced(tmp_path):
     package("image", "torch", "2.13.0", "fsspec>=0.8.5")
     package("image", "s3fs", "2026.9.0", "fsspec==2026.9.0")
     program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
-    said = subprocess.run([sys.executable, "-"], input=program, text=True, capture_output=True, check=True,
-                          env={"PYTHONPATH": f"{tmp_path / 'mine'}:{tmp_path / 'image'}"}).stdout
+    said = subprocess.run(
+        [sys.executable, "-"],
+        input=program,
+        text=True,
+        capture_output=True,
+        check=True,
+        env={"PYTHONPATH": f"{tmp_path / 'mine'}:{tmp_path / 'image'}"},
+    ).stdout
     there = Packages.from_output(said.replace(str(tmp_path / "mine"), "/user-software/venv"))
     (found,) = there.replaced_in(Packages({"fsspec": ("fsspec", "2026.9.0", "/opt")}))
     assert (found["breaks"], found["wanted"]) == (
-        ["s3fs 2026.9.0 needs fsspec==2026.9.0"], ["datasets 3.6.0 needs fsspec<=2025.3.0"])
+        ["s3fs 2026.9.0 needs fsspec==2026.9.0"],
+        ["datasets 3.6.0 needs fsspec<=2025.3.0"],
+    )
     assert sorted(found["affects"]) == ["lightning 2.6.6 needs fsspec>=2022.5.0", "torch 2.13.0 needs fsspec>=0.8.5"]
 
 
 def test_how_a_conflict_is_explained():
     """V-02, V-03: each kept package with its reason; only what belongs to the machine needs --force."""
     reasons = {"numpy": "compiled", "sympy": "torch 2.7 needs sympy>=1.13.3"}
-    text = Diagnosis("    The user requested sympy==1.12\n    The user requested (constraint) sympy>=1.13.3\n", "", (),
-                     reasons).text()
-    assert "sympy>=1.13.3 of the image (torch 2.7 needs sympy>=1.13.3) can't be replaced, but: you ask for " \
+    text = Diagnosis(
+        "    The user requested sympy==1.12\n    The user requested (constraint) sympy>=1.13.3\n", "", (), reasons
+    ).text()
+    assert (
+        "sympy>=1.13.3 of the image (torch 2.7 needs sympy>=1.13.3) can't be replaced, but: you ask for "
         "sympy==1.12." in text
+    )
     assert "\n    ebsif extend ... --replace sympy==1.12\n" in text
-    text = Diagnosis("    x 1.0 depends on numpy<1\n    The user requested (constraint) numpy==2.4\n", "", (),
-                     reasons).text()
+    text = Diagnosis(
+        "    x 1.0 depends on numpy<1\n    The user requested (constraint) numpy==2.4\n", "", (), reasons
+    ).text()
     assert "numpy==2.4 of the image (compiled) can't be replaced, but: x 1.0 needs numpy<1." in text
     assert "\n    ebsif extend ... --replace numpy==VERSION --force\n" in text
 
@@ -130,39 +176,56 @@ def test_only_what_matters_of_a_conflict():
     The safest way out comes first; versions to replace are those of the index.
     """
     asked = {}
-    text = Diagnosis(CONFLICT, reasons={"numpy": "compiled", "torch": "built for this machine (+cpu)"},
-                     newest=lambda wanted: asked.update(wanted) or {"numpy": "1.26.4", "markupsafe": "2.1.5"}).text()
+    text = Diagnosis(
+        CONFLICT,
+        reasons={"numpy": "compiled", "torch": "built for this machine (+cpu)"},
+        newest=lambda wanted: asked.update(wanted) or {"numpy": "1.26.4", "markupsafe": "2.1.5"},
+    ).text()
     assert asked == {"numpy": "<2.0,>=1.17.3", "markupsafe": "~=2.0"}
     first, *ways = text.split("\n")
     assert first == (
         "markupsafe==3.0.2 of the image, numpy==2.4.6 of the image (compiled), torch==2.13.0+cpu of the image (built "
         "for this machine (+cpu)) can't be replaced, but: you ask for torch==2.9.1; gradio 4.2.0 needs markupsafe~=2.0 "
         "(and 1 earlier version); scikit-learn 1.3.2 needs numpy<2.0,>=1.17.3. Ask for other versions of gradio and "
-        "scikit-learn.")
+        "scikit-learn."
+    )
     assert [line.strip() for line in ways if line.startswith("    ")] == [
         "ebsif extend ... --add torch",
         "ebsif extend ... --replace markupsafe==2.1.5 numpy==1.26.4 torch==2.9.1 --force",
-        "ebsif list --has 'markupsafe~=2.0' --has 'numpy<2.0,>=1.17.3' --has torch==2.9.1"]
-    many = CONFLICT.replace("    The user requested torch==2.9.1", "".join(
-        f"    package-{number} 1.0 depends on numpy<2\n" for number in range(100)))
+        "ebsif list --has 'markupsafe~=2.0' --has 'numpy<2.0,>=1.17.3' --has torch==2.9.1",
+    ]
+    many = CONFLICT.replace(
+        "    The user requested torch==2.9.1",
+        "".join(f"    package-{number} 1.0 depends on numpy<2\n" for number in range(100)),
+    )
     assert re.search(r" needs numpy<2; and \d+ more\. Ask", Diagnosis(many).text())
 
 
 def test_requirements_that_contradict_each_other():
     """E-11, requirement-sets 1: what contradicts what is said, and nothing of the package that pip has read last."""
-    found = Diagnosis("Collecting requests\n" + CONFLICT.replace("torch==2.9.1", "torch==2.0.0").replace(
-        "    The user requested (constraint)", "    package 1 depends on"))
+    found = Diagnosis(
+        "Collecting requests\n"
+        + CONFLICT.replace("torch==2.9.1", "torch==2.0.0").replace(
+            "    The user requested (constraint)", "    package 1 depends on"
+        )
+    )
     assert found.package() == ""
     assert found.text().startswith(
-        "the requirements contradict each other: you ask for torch==2.0.0; gradio 4.2.0 needs")
+        "the requirements contradict each other: you ask for torch==2.0.0; gradio 4.2.0 needs"
+    )
 
 
-@pytest.mark.parametrize(("line", "expected"), [
-    ("  Downloading datasets-3.6.0-py3-none-any.whl (491 kB)", ("datasets", "3.6.0")),
-    ("  Using cached open_clip_torch-2.14.4-py3-none-any.whl.metadata (19 kB)", ("open_clip_torch", "2.14.4")),
-    ("Processing /my wheels/fresh-1.0-cp311-cp311-linux_x86_64.whl (from x)", ("fresh", "1.0")),
-    ("  Downloading https://x.org/a/b/zope.interface-5.0.tar.gz (1 MB)", ("zope.interface", "5.0")),
-    ("Processing /home/me/project", None), ("Requirement already satisfied: numpy in /opt", None)])
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("  Downloading datasets-3.6.0-py3-none-any.whl (491 kB)", ("datasets", "3.6.0")),
+        ("  Using cached open_clip_torch-2.14.4-py3-none-any.whl.metadata (19 kB)", ("open_clip_torch", "2.14.4")),
+        ("Processing /my wheels/fresh-1.0-cp311-cp311-linux_x86_64.whl (from x)", ("fresh", "1.0")),
+        ("  Downloading https://x.org/a/b/zope.interface-5.0.tar.gz (1 MB)", ("zope.interface", "5.0")),
+        ("Processing /home/me/project", None),
+        ("Requirement already satisfied: numpy in /opt", None),
+    ],
+)
 def test_versions_that_pip_looks_at(line, expected):
     """V-03: they are in what any pip prints; only several of one package cost a question to the index."""
     found = FILE.findall(line)
@@ -172,24 +235,32 @@ def test_versions_that_pip_looks_at(line, expected):
 def test_stages_that_may_replace():
     """V-01: the version takes the place of the package's line, else it is added; each stage may replace it."""
     assert replacing.allow(["a[x]>1", "b"], ["A==3", "c==1"]) == [
-        {"name": "requirements", "requirements": ["A[x]==3", "b", "c==1"], "allow_replace": ["a", "c"]}]
+        {"name": "requirements", "requirements": ["A[x]==3", "b", "c==1"], "allow_replace": ["a", "c"]}
+    ]
     built = {"name": "built", "requirements": ["flash-attn"], "no_build_isolation": True}
     assert [stage["requirements"] for stage in replacing.allow([built], ["a==1"])] == [["a==1"], ["flash-attn"]]
     assert replacing.allow([], ["a==1"])[0]["requirements"] == ["a==1"]
     # pip wants hashes for all packages of a stage, or for none
     assert [stage["requirements"] for stage in replacing.allow(["b==1 --hash=sha256:0"], ["a==1", "c==1"])] == [
-        ["a==1", "c==1"], ["b==1 --hash=sha256:0"]]
+        ["a==1", "c==1"],
+        ["b==1 --hash=sha256:0"],
+    ]
     locked = ["a==1 --hash=sha256:1", "b==1 --hash=sha256:0"]
     for line, expected in (
-            ("a==1", [locked]), ("a==2", [["a==2"], locked[1:]]),
-            ("a==2 --hash=sha256:2", [["a==2 --hash=sha256:2", locked[1]]]),
-            ("c==2 --hash=sha256:2", [[*locked, "c==2 --hash=sha256:2"]])):
+        ("a==1", [locked]),
+        ("a==2", [["a==2"], locked[1:]]),
+        ("a==2 --hash=sha256:2", [["a==2 --hash=sha256:2", locked[1]]]),
+        ("c==2 --hash=sha256:2", [[*locked, "c==2 --hash=sha256:2"]]),
+    ):
         assert [stage["requirements"] for stage in replacing.allow(locked, [line])] == expected
     url = "a @ https://example.org/a-1.whl --hash=sha256:1"
     assert [stage["requirements"] for stage in replacing.allow([url, "b==1 --hash=sha256:0"], ["a==2"])] == [
-        ["a==2"], ["b==1 --hash=sha256:0"]]
-    environment = Environment("m", replacing.allow(["b"], ["a==3"]), 0, {"a": Package("a", "3", "a==3", None)},
-                              {"a": "1"})
+        ["a==2"],
+        ["b==1 --hash=sha256:0"],
+    ]
+    environment = Environment(
+        "m", replacing.allow(["b"], ["a==3"]), 0, {"a": Package("a", "3", "a==3", None)}, {"a": "1"}
+    )
     change.remove(environment, ["a"])
     assert environment.stages == [{"name": "requirements", "requirements": ["b"]}]
 
@@ -198,10 +269,13 @@ def test_who_requires_what():
     """V-01: packages of the image and of the extension; not those that are replaced, too, or hidden by another one."""
     own = {"mine": Package("mine", "2.0", None, None, ("sympy<2", "sympy; extra == 'x'", "numpy"))}
     assert replacing.dependents("sympy", IMAGE, own, ["sympy"]) == [
-        ["fsspec 2026.9", "image", "sympy"], ["torch 2.7.1+rocm6.2.4", "image", "sympy>=1.13.3"],
-        ["mine 2.0", "extension", "sympy<2"]]
+        ["fsspec 2026.9", "image", "sympy"],
+        ["torch 2.7.1+rocm6.2.4", "image", "sympy>=1.13.3"],
+        ["mine 2.0", "extension", "sympy<2"],
+    ]
     assert replacing.dependents("sympy", IMAGE, {"fsspec": own["mine"]}, ["sympy", "torch"]) == [
-        ["mine 2.0", "extension", "sympy<2"]]
+        ["mine 2.0", "extension", "sympy<2"]
+    ]
 
 
 @pytest.mark.parametrize(("answer", "expected"), [("y\n", True), ("Yes\n", True), ("\n", False), ("", False)])
@@ -218,8 +292,13 @@ def test_a_confirmation(monkeypatch, capsys, answer, expected):
 def test_packages_that_the_site_keeps(tmp_path):
     """S001-19: those of the site and of the record are a parameter of modules with user software."""
     mine = site.Site(name="mine", description="x", keep_packages=["transformers"])
-    values = {"version": "1", "file": "a.sif", "homepage": "https://example.org/", "venv": True,
-              "keep_packages": ["trl", "transformers"]}
+    values = {
+        "version": "1",
+        "file": "a.sif",
+        "homepage": "https://example.org/",
+        "venv": True,
+        "keep_packages": ["trl", "transformers"],
+    }
     assert easyconfig.parameters(Container.of("A", values, mine, tmp_path))["keep_packages"] == ["transformers", "trl"]
     values["venv"] = False
     assert "keep_packages" not in easyconfig.parameters(Container.of("A", values, mine, tmp_path))

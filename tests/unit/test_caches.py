@@ -68,14 +68,23 @@ def test_the_places(node):
     job, project = node.caches() / "job-7", node.folder / "p/me/caches"
     assert said == ""
     assert found == {
-        "AMD_COMGR_CACHE_DIR": f"{job}/comgr", "CUPY_CACHE_DIR": f"{job}/cupy", "MPLCONFIGDIR": f"{job}/matplotlib",
-        "NUMBA_CACHE_DIR": f"{job}/numba", "TORCHINDUCTOR_CACHE_DIR": f"{job}/torchinductor",
-        "TRITON_CACHE_DIR": f"{job}/triton", "EBSIF_JOB_CACHES": str(job),
-        "MIOPEN_CUSTOM_CACHE_DIR": f"{job}/step-2/miopen", "MIOPEN_USER_DB_PATH": f"{job}/step-2/miopen",
+        "AMD_COMGR_CACHE_DIR": f"{job}/comgr",
+        "CUPY_CACHE_DIR": f"{job}/cupy",
+        "MPLCONFIGDIR": f"{job}/matplotlib",
+        "NUMBA_CACHE_DIR": f"{job}/numba",
+        "TORCHINDUCTOR_CACHE_DIR": f"{job}/torchinductor",
+        "TRITON_CACHE_DIR": f"{job}/triton",
+        "EBSIF_JOB_CACHES": str(job),
+        "MIOPEN_CUSTOM_CACHE_DIR": f"{job}/step-2/miopen",
+        "MIOPEN_USER_DB_PATH": f"{job}/step-2/miopen",
         "TORCH_EXTENSIONS_DIR": f"{job}/step-2/torch_extensions",
-        "HF_HOME": f"{project}/huggingface", "TORCH_HOME": f"{project}/torch", "VLLM_CACHE_ROOT": f"{project}/vllm",
-        "WANDB_CACHE_DIR": f"{project}/wandb", "WANDB_DATA_DIR": f"{project}/wandb-data",
-        "XDG_CACHE_HOME": str(project)}
+        "HF_HOME": f"{project}/huggingface",
+        "TORCH_HOME": f"{project}/torch",
+        "VLLM_CACHE_ROOT": f"{project}/vllm",
+        "WANDB_CACHE_DIR": f"{project}/wandb",
+        "WANDB_DATA_DIR": f"{project}/wandb-data",
+        "XDG_CACHE_HOME": str(project),
+    }
     assert list(node.home.iterdir()) == []
     # some libraries don't create it
     assert Path(found["MIOPEN_USER_DB_PATH"]).is_dir()
@@ -84,6 +93,7 @@ def test_the_places(node):
 
 def test_jobs_and_steps_have_their_own(node):
     """T-01, S002-59: two jobs on a node, arrays, steps, other schedulers, and no job at all."""
+
     def place(**variables):
         return node.run(**variables)[0]["MIOPEN_USER_DB_PATH"].removeprefix(f"{node.caches()}/")
 
@@ -103,8 +113,14 @@ def test_jobs_and_steps_have_their_own(node):
 
 def test_values_of_the_person_stay(node):
     """T-02: a variable that is set stays, even to nothing, and so does one that decides the same."""
-    found, _ = node.run(PROJECT="p", USER="me", HF_HOME="/mine", TORCHINDUCTOR_CACHE_DIR="", TRITON_HOME="/mine",
-                        NUMBA_CACHE_DIR="/mine")
+    found, _ = node.run(
+        PROJECT="p",
+        USER="me",
+        HF_HOME="/mine",
+        TORCHINDUCTOR_CACHE_DIR="",
+        TRITON_HOME="/mine",
+        NUMBA_CACHE_DIR="/mine",
+    )
     assert not {"HF_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "NUMBA_CACHE_DIR"} & {*found}
     assert "TORCH_HOME" in found
     # the directory of all caches, whose names in it are those of the libraries
@@ -133,16 +149,22 @@ def test_the_first_directory_that_can_be_used(node):
     node.write(node_caches=["${SCRATCH}/x", "/proc/no", "${DISK}"], project_caches=["/proc/no", "${DISK}/p/q"])
     found, said = node.run(DISK=str(good))
     assert (found["TRITON_CACHE_DIR"], found["HF_HOME"]) == (
-        f"{good}/ebsif-{os.getuid()}/no-job/triton", f"{good}/p/q/huggingface")
+        f"{good}/ebsif-{os.getuid()}/no-job/triton",
+        f"{good}/p/q/huggingface",
+    )
     assert said == ""
     found, said = node.run(DISK=str(good), EBSIF_NODE_LOCAL="/proc/mine")
     assert found["TRITON_CACHE_DIR"].startswith(f"{good}/")
-    assert said == ("ebsif: caches can't be in /proc/mine: EBSIF_NODE_LOCAL should be a directory on the node "
-                    "that only you can write to, or one like /tmp, and be visible in the container\n")
+    assert said == (
+        "ebsif: caches can't be in /proc/mine: EBSIF_NODE_LOCAL should be a directory on the node "
+        "that only you can write to, or one like /tmp, and be visible in the container\n"
+    )
     found, said = node.run()
     assert found == {"EBSIF_JOB_CACHES": ""}
-    assert said == ("ebsif: no directory for caches on this node: ${SCRATCH}/x /proc/no ${DISK} can't be used. Set "
-                    "EBSIF_NODE_LOCAL\n")
+    assert said == (
+        "ebsif: no directory for caches on this node: ${SCRATCH}/x /proc/no ${DISK} can't be used. Set "
+        "EBSIF_NODE_LOCAL\n"
+    )
     # a relative path would be another directory after `cd`
     assert node.run(DISK="relative")[0] == {"EBSIF_JOB_CACHES": ""}
 
@@ -162,14 +184,17 @@ def test_ranks_start_together(node):
     """T-01: 16 ranks of a node create the directories at the same time, and have the same."""
     command = [*node.shell, node.scripts / "find-caches", str(os.getuid()), node.table]
     environment = {"HOME": str(node.home), "ebsif_caller": "SLURM_JOB_ID=7\nSLURM_STEP_ID=0"}
-    ranks = [subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-             for _ in range(16)]
+    ranks = [
+        subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(16)
+    ]
     assert len({rank.communicate() for rank in ranks}) == 1
     assert [path.name for path in node.local.iterdir()] == [node.caches().name]
 
 
 def test_the_table():
     """T-01: what the site, family or easyconfig adds; only the own kind of GPU; no cache where there is no Python."""
+
     def places(**parameters):
         return ModuleSettings(spec(**parameters), Record(), "").cache_places
 
@@ -183,6 +208,7 @@ def test_the_table():
 
 def test_what_is_removed_at_the_end(tmp_path):
     """T-01: the caches of the job, and nothing else; outside a job, other processes may use them."""
+
     def remove(path):
         path.mkdir(parents=True)
         subprocess.run([SCRIPTS / "remove-caches"], check=True, env={"EBSIF_JOB_CACHES": str(path), "PATH": "/bin"})
@@ -199,15 +225,19 @@ def test_the_profile_of_a_site(tmp_path):
     base, own = tmp_path / "base/site.yaml", tmp_path / "own/site.yaml"
     for path in (base, own):
         path.parent.mkdir()
-    base.write_text("name: base\ndescription: x\ncaches:\n  node: [\"${DISK}\"]\n  variables: {A: job/a, B: job/b}\n")
+    base.write_text('name: base\ndescription: x\ncaches:\n  node: ["${DISK}"]\n  variables: {A: job/a, B: job/b}\n')
     own.write_text("name: own\ndescription: x\nextends: base\ncaches:\n  remove: true\n  variables: {B: null}\n")
     found = profiles.read("own", [tmp_path]).caches
     assert (found.node, found.remove, found.variables) == (["${DISK}"], True, {"A": "job/a", "B": None})
     own.write_text("name: own\ndescription: x\ncaches:\n  node: [tmp, /a b]\n  variables: {A: tmp/x, B-C: job/x}\n")
     with pytest.raises(Exception) as error:
         profiles.read("own", [tmp_path])
-    for text in ("caches.node.0: should be a full path (letters", "caches.node.1: should be a full path (letters",
-                 "caches.variables.A: should be job/NAME, step/NAME or project/NAME", "B-C: can't be the name"):
+    for text in (
+        "caches.node.0: should be a full path (letters",
+        "caches.node.1: should be a full path (letters",
+        "caches.variables.A: should be job/NAME, step/NAME or project/NAME",
+        "B-C: can't be the name",
+    ):
         assert text in str(error.value)
 
 
@@ -218,7 +248,9 @@ def test_the_documentation(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/site.yaml").write_text(f"name: mine\ndescription: x\n{profile}")
     assert profiles.read("mine", [tmp_path]).caches.variables == {
-        "TILELANG_CACHE_DIR": "job/tilelang", "NUMBA_CACHE_DIR": None}
+        "TILELANG_CACHE_DIR": "job/tilelang",
+        "NUMBA_CACHE_DIR": None,
+    }
     rows = re.findall(r"^\| (.*`[A-Z_]+`.*) \| `(\w+)` \|$", text, re.MULTILINE)
     found = {}
     for part, place in [(part, place) for names, place in rows for part in names.split("; with ")]:

@@ -109,8 +109,10 @@ def test_what_the_description_says_of_the_image(read):
 
     No line is too long with its quotes.
     """
-    record = f"{HEAD}{RECORD}    description: 'PyTorch of {{flavor}}, for ROCm {{rocm!dotless}}.'\n" \
+    record = (
+        f"{HEAD}{RECORD}    description: 'PyTorch of {{flavor}}, for ROCm {{rocm!dotless}}.'\n"
         "    components: {flavor: mine, rocm: 6.2.4, torch: 2.10, numpy: null}\n"
+    )
     (one,) = read(record)
     assert easyconfig.description(one) == "PyTorch of mine, for ROCm 624.\nIn the image: torch 2.10."
     (one,) = read(record.replace("numpy: null", "deepspeed: 0.15.1") + "    image_packages: {Torch: 2.10}\n")
@@ -133,8 +135,11 @@ def test_a_record_contains_only_differences(read):
 def test_a_record_without_what_it_would_inherit(read):
     """L-10, admin section 1: `not_inherited` removes whole fields, also the site's; null removes entries of tables."""
     lumi = site.read("lumi")
-    (one,) = read(f"{HEAD}{RECORD}    not_inherited: [binds, network_env, conflicts]\n    conflicts: [mine]\n"
-                  "    binds: {optional: [/own]}\n    components: {rocm: null, torch: 2.10}\n    suffix: -x\n", lumi)
+    (one,) = read(
+        f"{HEAD}{RECORD}    not_inherited: [binds, network_env, conflicts]\n    conflicts: [mine]\n"
+        "    binds: {optional: [/own]}\n    components: {rocm: null, torch: 2.10}\n    suffix: -x\n",
+        lumi,
+    )
     values = easyconfig.parameters(one)
     assert (values["binds"], values["conflicts"]) == (["?/own"], ["mine"])
     assert "network_env" not in values
@@ -145,7 +150,9 @@ def test_statements_for_eval(read, tmp_path):
     """L-10: read from a file into one line without comments; EasyBuild leaves their variables alone."""
     (one,) = read(HEAD + RECORD + "    variables: {GO: {text: 'exec $HOME/go;'}, HERE: $HOME}\n")
     assert easyconfig.parameters(one)["modextravars"] == {
-        "GO": {"value": "exec $HOME/go;", "resolve_env_vars": False}, "HERE": "$HOME"}
+        "GO": {"value": "exec $HOME/go;", "resolve_env_vars": False},
+        "HERE": "$HOME",
+    }
     with pytest.raises(yamlerrors.DocumentError, match="can't read the file 'go.bash' in the directory 'files'"):
         read(HEAD + RECORD + "    container_env: {GO: {file: go.bash}}\n")
     folder = next(path.parent.parent for path in tmp_path.rglob("PyTorch.yaml")) / "files"
@@ -159,12 +166,12 @@ def test_the_names_of_the_ai_factorys_images():
     """Image names have versions without dots, module names have them with dots."""
     lumi = site.read("lumi")
     containers = [one for one in reading.read(lumi, site.SITES / "lumi") if one.name == "lumi-multitorch"]
-    one, newer = (one for one in containers if one.module_or_version.endswith(
-        ("full-20260415_130625", "full-20260513_121430")))
+    one, newer = (
+        one for one in containers if one.module_or_version.endswith(("full-20260415_130625", "full-20260513_121430"))
+    )
     assert one.file_name == "lumi-multitorch-full-u24r70f21m50t210-20260415_130625.sif"
     values = easyconfig.parameters(one)
-    assert values["image_dirs"] == [
-        "/appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625"]
+    assert values["image_dirs"] == ["/appl/local/laifs/containers/lumi-multitorch-u24r70f21m50t210-20260415_130625"]
     assert values["init"] == "venv-in-image"
     assert values["conflicts"] == ["singularity-AI-bindings", "lumi-aif-singularity-bindings"]
     # lumi B11, L-03: where images of each generation set variables that depend on the rank
@@ -182,8 +189,12 @@ def test_a_placeholder_without_value(read):
 def test_an_unknown_version_lists_the_known_ones(read):
     """S004-11: names with and without v, full module names, easyconfig file names; errors list the known ones."""
     containers = read(HEAD + RECORD + RECORD.replace("2.10", "2.4.0"))
-    for wanted in ("PyTorch/2.4.0", "pytorch/v2.4.0", "PyTorch/2.4.0-rocm-6.2.4-singularity-20250101",
-                   "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"):
+    for wanted in (
+        "PyTorch/2.4.0",
+        "pytorch/v2.4.0",
+        "PyTorch/2.4.0-rocm-6.2.4-singularity-20250101",
+        "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb",
+    ):
         assert [one.version for one in selection.find(containers, wanted)] == ["2.4.0"], wanted
     assert len(selection.find(containers, "PyTorch")) == 2
     with pytest.raises(CatalogueError, match=r"no version '9' of .*; known versions:\n  2.10-rocm.*\n  2.4.0-rocm"):
@@ -195,10 +206,19 @@ def test_an_unknown_version_lists_the_known_ones(read):
     assert len(selection.find(containers, "torch-2")) == 2
 
 
-@pytest.mark.parametrize(("wanted", "found"), [
-    ("rocm>=6.2", True), ("rocm>=6.10", False), ("numpy==1.26", True), ("Num_Py", False), ("NumPy<2", True),
-    ("PyTorch>=2.9", True), ("pytorch<2.9", False), ("vllm", False),
-])
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("rocm>=6.2", True),
+        ("rocm>=6.10", False),
+        ("numpy==1.26", True),
+        ("Num_Py", False),
+        ("NumPy<2", True),
+        ("PyTorch>=2.9", True),
+        ("pytorch<2.9", False),
+        ("vllm", False),
+    ],
+)
 def test_choosing_by_what_is_inside(read, wanted, found):
     """Versions are compared as versions: 2.10 is newer than 2.9."""
     (one,) = read(HEAD + RECORD)
@@ -223,9 +243,32 @@ def test_the_catalogue_and_the_easyblocks_have_the_same_stages_and_kinds_of_acti
 # --- rendering
 
 HOSTILE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1, max_size=40)
-NASTY = ['"""', "'''", "\\", "%(name)s", "%%(version)s", "%", "100% of %(x)s", "$HOME `id`", "{{ 7 * 7 }}",
-         "{% raw %}", "line\nbreak", '"', "'", "ünïcode ☃ \U0001f600", "\\n", "ends with \\", 'ends with "', "#DOC",
-         "\t", "]]", "a\n\n  b", "long words " * 30, "x" * 300, "\\" * 200]
+NASTY = [
+    '"""',
+    "'''",
+    "\\",
+    "%(name)s",
+    "%%(version)s",
+    "%",
+    "100% of %(x)s",
+    "$HOME `id`",
+    "{{ 7 * 7 }}",
+    "{% raw %}",
+    "line\nbreak",
+    '"',
+    "'",
+    "ünïcode ☃ \U0001f600",
+    "\\n",
+    "ends with \\",
+    'ends with "',
+    "#DOC",
+    "\t",
+    "]]",
+    "a\n\n  b",
+    "long words " * 30,
+    "x" * 300,
+    "\\" * 200,
+]
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -234,19 +277,30 @@ def test_every_string_survives(read, texts):
     """EasyBuild reads exactly the record's text: quotes, newlines, %, backslash, Unicode; none of it is executed."""
     (one,) = read(HEAD + RECORD)
     one = one.replace(
-        usage="\n".join(texts), container_env={"A": texts[0]}, requirements=texts, support=texts[-1],
-        masked_paths=dict.fromkeys(texts))
+        usage="\n".join(texts),
+        container_env={"A": texts[0]},
+        requirements=texts,
+        support=texts[-1],
+        masked_paths=dict.fromkeys(texts),
+    )
     # the easyblock may reject what isn't valid
     assert not [text for text in differences(one, easyconfig.render(one)) if "does not read" in text]
 
 
-@pytest.mark.parametrize(("text", "parts"), [
-    ("", [""]), ("ab" * 200, ["ab" * 54, "ab" * 54, "ab" * 54, "ab" * 38]),
-    (",".join(["NAME_OF_A_VARIABLE"] * 8), ["NAME_OF_A_VARIABLE," * 5, ",".join(["NAME_OF_A_VARIABLE"] * 3)]),
-    ("x" * 90 + " \"https://example.org/page\"", ["x" * 90 + " ", '"https://example.org/page"']),
-    ("if test a; then echo b; fi; f() { c; }; for d in e; do g && h; done",
-     ["if test a; then ", "echo b; ", "fi; ", "f() { c; }; ", "for d in e; do ", "g && h; ", "done"]),
-    (f"{'a' * 50} && {'b' * 30} || {'c' * 30} d", [f"{'a' * 50} && {'b' * 30} || ", f"{'c' * 30} d"])])
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", [""]),
+        ("ab" * 200, ["ab" * 54, "ab" * 54, "ab" * 54, "ab" * 38]),
+        (",".join(["NAME_OF_A_VARIABLE"] * 8), ["NAME_OF_A_VARIABLE," * 5, ",".join(["NAME_OF_A_VARIABLE"] * 3)]),
+        ("x" * 90 + ' "https://example.org/page"', ["x" * 90 + " ", '"https://example.org/page"']),
+        (
+            "if test a; then echo b; fi; f() { c; }; for d in e; do g && h; done",
+            ["if test a; then ", "echo b; ", "fi; ", "f() { c; }; ", "for d in e; do ", "g && h; ", "done"],
+        ),
+        (f"{'a' * 50} && {'b' * 30} || {'c' * 30} d", [f"{'a' * 50} && {'b' * 30} || ", f"{'c' * 30} d"]),
+    ],
+)
 def test_long_texts_are_not_cut_within_words(text, parts):
     """docs F2, N25: variables in a list and addresses stay whole; each shell command has its line."""
     code = easyconfig.in_parts(text, 0)
@@ -256,11 +310,18 @@ def test_long_texts_are_not_cut_within_words(text, parts):
 
 def test_short_entries_stand_beside_each_other():
     """docs F: flags and short values share lines, lists and long values don't; a script begins at its bracket."""
-    stage = {"name": "kernels", "heavy": True, "requirements": ["flash-attn"],
-             "env": {"A": "1", "B": "b" * 70, "C": "2"}, "pre": [f"git clone {'u' * 90}\nmake"],
-             "modules": ["gcc/12", "cuda/12"]}
+    stage = {
+        "name": "kernels",
+        "heavy": True,
+        "requirements": ["flash-attn"],
+        "env": {"A": "1", "B": "b" * 70, "C": "2"},
+        "pre": [f"git clone {'u' * 90}\nmake"],
+        "modules": ["gcc/12", "cuda/12"],
+    }
     code = easyconfig.literal([stage])
-    assert code == f"""[
+    assert (
+        code
+        == f"""[
     {{
         'name': 'kernels', 'heavy': True,
         'requirements': ['flash-attn'],
@@ -270,6 +331,7 @@ make\"""],
         'modules': ['gcc/12', 'cuda/12'],
     }},
 ]"""
+    )
     assert ast.literal_eval(code) == [stage]
     stage["env"]["B"] += "b" * 20
     assert f"""            'A': '1',
@@ -284,7 +346,7 @@ LINE_ENDS = ("\r", "\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029", "\x
 @pytest.mark.parametrize("end", LINE_ENDS, ids=ascii)
 def test_no_line_break_inside_a_line(read, end):
     """Defects A2: every character that any program treats as a line break is rejected, so text can't become code."""
-    text = f'{HEAD}{RECORD}    doc: {json.dumps(f"a container{end}import os")}\n'
+    text = f"{HEAD}{RECORD}    doc: {json.dumps(f'a container{end}import os')}\n"
     with pytest.raises(yamlerrors.DocumentError, match="PyTorch.yaml:20: .*doc: should be one line, without control"):
         read(text)
     for prefix in (f"# DOC{end}x", "import os;"):
@@ -323,8 +385,10 @@ def test_every_container_is_read_back_as_it_is(name):
 
 def test_parameters_without_a_field(read):
     """Admin section 2, missing 5: parameters without a field are written as they are; those with one are refused."""
-    more = ("    warnings: [two]\n    parameters:\n      docurls: ['see https://example.org']\n      hidden: true\n"
-            "      modluafooter: |\n        setenv(\"A\", \"%(installdir)s/{etc}\")\n        -- \\ it's 100%\n")
+    more = (
+        "    warnings: [two]\n    parameters:\n      docurls: ['see https://example.org']\n      hidden: true\n"
+        '      modluafooter: |\n        setenv("A", "%(installdir)s/{etc}")\n        -- \\ it\'s 100%\n'
+    )
     head = HEAD.replace("    venv: true", "    venv: true\n    warnings: [one]\n    parameters: {whatis: [A tool]}", 1)
     (one,) = read(head + RECORD + more)
     text = easyconfig.render(one)
@@ -358,7 +422,8 @@ def test_the_sites_file_of_binds(read, tmp_path):
     """S002-14: it counts if family and record have binds of their own, unless one names another file."""
     (tmp_path / "place").mkdir()
     (tmp_path / "place/site.yaml").write_text(
-        "name: place\ndescription: x\nbinds: {file: /etc/binds, optional: [/s]}\n")
+        "name: place\ndescription: x\nbinds: {file: /etc/binds, optional: [/s]}\n"
+    )
     place = site.read("place", [tmp_path])
     (one,) = read(f"{HEAD}{RECORD}    binds: {{optional: [/own]}}\n", place)
     assert (one.all_binds.file, one.all_binds.optional) == ("/etc/binds", ["/s", "/a", "/b", "/own"])
@@ -388,12 +453,18 @@ def test_the_source_and_the_signature_of_an_image(read, tmp_path):
     """R-01, R-04: a record says where its image is, site, family or record who may sign it; each is a parameter."""
     digest = f"sha256:{'0' * 64}"
     (tmp_path / "images").mkdir()
-    keys = site.Site(name="mine", description="x", signature_keys=["/keys/site.asc"],
-                     images={"directories": [{"path": f"{tmp_path}/images"}]})
+    keys = site.Site(
+        name="mine",
+        description="x",
+        signature_keys=["/keys/site.asc"],
+        images={"directories": [{"path": f"{tmp_path}/images"}]},
+    )
     text = f"{HEAD}{RECORD}    source: oras://registry.example/ai/x:1@{digest}\n    image: central\n"
     for more, expected in (
-            ("", ["/keys/site.asc"]), ("    signature_keys: [/keys/vendor.asc]\n", ["/keys/vendor.asc"]),
-            ("    signature_keys: []\n", None)):
+        ("", ["/keys/site.asc"]),
+        ("    signature_keys: [/keys/vendor.asc]\n", ["/keys/vendor.asc"]),
+        ("    signature_keys: []\n", None),
+    ):
         (one,) = read(text + more, keys)
         values = literals(easyconfig.render(one))
         assert list(differences(one, easyconfig.render(one))) == []
@@ -464,7 +535,14 @@ def test_the_recipe_of_archer2():
     (one,) = reading.read(site.read("archer2"), site.SITES / "archer2")
     stages = {stage["name"]: stage for stage in one.stages}
     assert list(stages) == [
-        "build tools", "supporting packages", "torch", "torch packages", "tensorboard", "mpi4py", "horovod"]
+        "build tools",
+        "supporting packages",
+        "torch",
+        "torch packages",
+        "tensorboard",
+        "mpi4py",
+        "horovod",
+    ]
     names = ("supporting packages", "torch packages", "tensorboard")
     assert sum(len(stages[name]["requirements"]) for name in names) == 24
     assert stages["build tools"]["upgrade_pip"]
@@ -516,8 +594,12 @@ def test_versions_that_are_checked_in_the_image(read):
     more = "    components: {rocm: 6.2.4, flash-attn: 2.7.3, deepspeed: 0.15.1}\n"
     (one,) = read(head + RECORD.replace("    components: {rocm: 6.2.4}\n", "") + more)
     assert easyconfig.image_packages(one) == {"torch": "2.10", "Flash_Attn": "2.7.3"}
-    (one,) = read(head + RECORD.replace("    components: {rocm: 6.2.4}\n", "") + more
-                  + "    image_packages: {numpy: 1.26}\n    python_packages: [deepspeed]\n")
+    (one,) = read(
+        head
+        + RECORD.replace("    components: {rocm: 6.2.4}\n", "")
+        + more
+        + "    image_packages: {numpy: 1.26}\n    python_packages: [deepspeed]\n"
+    )
     assert "image_packages = {'deepspeed': '0.15.1', 'numpy': '1.26'}\n" in easyconfig.render(one)
     # F-11
     (one,) = read(head + RECORD + "    python: 3.12\n")
@@ -527,6 +609,7 @@ def test_versions_that_are_checked_in_the_image(read):
 
 
 # --- writing
+
 
 def test_only_what_changed_is_written(read, tmp_path):
     """A second run writes nothing; after a change to one record, one file."""
@@ -542,17 +625,20 @@ def test_only_what_changed_is_written(read, tmp_path):
         rendering.write([one], output)
     after = {path: path.stat().st_mtime_ns for path in output.rglob("*.eb")}
     assert [path.name for path in before if before[path] != after[path]] == [
-        "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"]
+        "PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"
+    ]
     wanted = [rendering.place(one, output) for one in read(HEAD + RECORD)]
     assert rendering.left_over(wanted, output, site.read("local")) == [
-        output / "p/PyTorch/PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"]
+        output / "p/PyTorch/PyTorch-2.4.0-rocm-6.2.4-singularity-20250101.eb"
+    ]
     assert [path.name for path in output.rglob("*") if path.name.startswith(".")] == [".ebsif-render"]
 
 
 def test_two_commands_that_render(read, tmp_path):
     """Generator D7: one waits for the other, so that no file lacks its digest, and counts as edited by a person."""
-    one, other = (rendering.render(container, tmp_path) for container in read(
-        HEAD + RECORD + RECORD.replace("2.10", "2.4.0")))
+    one, other = (
+        rendering.render(container, tmp_path) for container in read(HEAD + RECORD + RECORD.replace("2.10", "2.4.0"))
+    )
     process = multiprocessing.get_context("fork").Process(target=rendering.write, args=([other], tmp_path))
     with files.locked(tmp_path):
         process.start()
@@ -562,15 +648,21 @@ def test_two_commands_that_render(read, tmp_path):
     process.join()
     assert process.exitcode == 0
     assert files.read_digests(tmp_path / rendering.WRITTEN) == {
-        str(path.relative_to(tmp_path)): files.digest(path) for path in (one.path, other.path)}
+        str(path.relative_to(tmp_path)): files.digest(path) for path in (one.path, other.path)
+    }
 
 
 def test_the_default_version(read, monkeypatch):
     """S004-10, H-01: without a version, the newest recommended one without suffix; a variable overrides it."""
-    records = "".join(RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}") + more
-                      for version, date, more in (
-                          ("2.9", "20250527", ""), ("2.8", "20250601", ""), ("2.8", "20250602", "    label: mine\n"),
-                          ("2.11", "20260101", "    archived: true\n")))
+    records = "".join(
+        RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}") + more
+        for version, date, more in (
+            ("2.9", "20250527", ""),
+            ("2.8", "20250601", ""),
+            ("2.8", "20250602", "    label: mine\n"),
+            ("2.11", "20260101", "    archived: true\n"),
+        )
+    )
     containers = read(HEAD + records)
     assert selection.find_one(containers, "pytorch").version == "2.9"
     assert selection.find_one(containers, "PyTorch/2.9").date == "20250527"
@@ -584,17 +676,21 @@ def test_the_default_version(read, monkeypatch):
 
 def test_the_previous_container_is_the_older_one(read):
     """Use D12.10: history is ordered by date, whatever the versions; by version if there is no date."""
-    records = "".join(RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}")
-                      for version, date in (("2.7.0", "20250527"), ("20240801", "20241007"), ("2.8.0", "20250601")))
+    records = "".join(
+        RECORD.replace("2.10", version).replace("20250101", date).replace("abc", f"h{date}")
+        for version, date in (("2.7.0", "20250527"), ("20240801", "20241007"), ("2.8.0", "20250601"))
+    )
     pages = entry.pages(read(HEAD + records))
     assert [page.before and page.before.version for page in pages] == ["20240801", None, "2.7.0"]
-    undated = "".join(f"  - {{family: base, version: {version}, hash: h{version}, suffix: -x}}\n"
-                      for version in ("2.10", "2.9"))
+    undated = "".join(
+        f"  - {{family: base, version: {version}, hash: h{version}, suffix: -x}}\n" for version in ("2.10", "2.9")
+    )
     assert [page.before and page.before.version for page in entry.pages(read(HEAD + undated))] == ["2.9", None]
 
 
 def test_many_records_take_linear_work(read):
     """Ten times as many records take about ten times as many function calls, not a hundred times."""
+
     def calls(number):
         text = HEAD + "".join(RECORD.replace("2.10", f"2.{index}") for index in range(number))
         profile = cProfile.Profile()
@@ -642,6 +738,7 @@ def validator(name):
 
 # --- checking
 
+
 def found(read, tmp_path, text, profile=None):
     """Return the findings in a catalog, apart from missing easyconfigs."""
     containers = read(text, profile)
@@ -649,19 +746,29 @@ def found(read, tmp_path, text, profile=None):
     return [(one.level, one.line, one.text) for one in findings if "does not exist" not in one.text]
 
 
-@pytest.mark.parametrize(("lines", "level", "expected"), [
-    ("requirements: [flash-attn==2.8.3]", "error", "flash-attn is built against torch, but builds of this stage"),
-    ("requirements: [{requirements: [torch==2.0, apex==1], no_build_isolation: true}]", "error", "apex is built"),
-    ("components: {setuptools: 80}\n    requirements: [{requirements: [apex==1], no_build_isolation: true}]", "warning",
-     "builds without isolation, and neither the image nor an earlier stage has wheel, ninja, packaging. If"),
-    ("requirements: [rich]", "warning", "rich is not pinned (==)"),
-    ("requirements: [torchvision==0.16+rocm6.1]", "warning", "is built for rocm 6.1, but the image has rocm 6.2.4"),
-    ("requirements: [torchvision==0.16+cu124]", "error", "is built for cuda, but the site has rocm"),
-    ("components: {rocm: 6.0rc1}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes needs ROCm 6.1"),
-    ("components: {rocm: 6.0.3}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes needs ROCm 6.1 or newer"),
-    ("requirements: [{name: a, requirements: [a==1]}, {name: a, requirements: [b==1]}]", "error", "two stages are"),
-    ("file: image.tar", "warning", "the image image.tar does not end in .sif"),
-])
+@pytest.mark.parametrize(
+    ("lines", "level", "expected"),
+    [
+        ("requirements: [flash-attn==2.8.3]", "error", "flash-attn is built against torch, but builds of this stage"),
+        ("requirements: [{requirements: [torch==2.0, apex==1], no_build_isolation: true}]", "error", "apex is built"),
+        (
+            "components: {setuptools: 80}\n    requirements: [{requirements: [apex==1], no_build_isolation: true}]",
+            "warning",
+            "builds without isolation, and neither the image nor an earlier stage has wheel, ninja, packaging. If",
+        ),
+        ("requirements: [rich]", "warning", "rich is not pinned (==)"),
+        ("requirements: [torchvision==0.16+rocm6.1]", "warning", "is built for rocm 6.1, but the image has rocm 6.2.4"),
+        ("requirements: [torchvision==0.16+cu124]", "error", "is built for cuda, but the site has rocm"),
+        ("components: {rocm: 6.0rc1}\n    requirements: [bitsandbytes==1]", "error", "bitsandbytes needs ROCm 6.1"),
+        (
+            "components: {rocm: 6.0.3}\n    requirements: [bitsandbytes==1]",
+            "error",
+            "bitsandbytes needs ROCm 6.1 or newer",
+        ),
+        ("requirements: [{name: a, requirements: [a==1]}, {name: a, requirements: [b==1]}]", "error", "two stages are"),
+        ("file: image.tar", "warning", "the image image.tar does not end in .sif"),
+    ],
+)
 def test_findings(read, tmp_path, lines, level, expected):
     """S000-02, S000-20, S000-22: likely problems are reported before anything is installed."""
     findings = found(read, tmp_path, f"{HEAD}{RECORD}    {lines}\n", site.read("lumi"))
@@ -669,33 +776,42 @@ def test_findings(read, tmp_path, lines, level, expected):
     assert any(one[0] == level and expected in one[2] and one[1] in (16, 20) for one in findings), findings
 
 
-@pytest.mark.parametrize("stages", [
-    "rich==14.0.0, torchmetrics==1.0, flash-attn @ https://example.org/flash_attn-2.8-cp311-cp311-linux_x86_64.whl",
-    "{requirements: [flash-attn==2.8.3], options: ['--only-binary=:all:']}",
-    "{requirements: [setuptools==80, wheel==1, ninja==1, packaging==26]}, "
-    "{requirements: [apex==1], no_build_isolation: true}",
-])
+@pytest.mark.parametrize(
+    "stages",
+    [
+        "rich==14.0.0, torchmetrics==1.0, flash-attn @ https://example.org/flash_attn-2.8-cp311-cp311-linux_x86_64.whl",
+        "{requirements: [flash-attn==2.8.3], options: ['--only-binary=:all:']}",
+        "{requirements: [setuptools==80, wheel==1, ninja==1, packaging==26]}, "
+        "{requirements: [apex==1], no_build_isolation: true}",
+    ],
+)
 def test_no_findings_in_a_good_record(read, tmp_path, stages):
     """S000-02, S000-22: a correct record produces no finding, nor do wheels and what an earlier stage installs."""
     assert found(read, tmp_path, f"{HEAD}{RECORD}    requirements: [{stages}]\n", site.read("lumi")) == []
 
 
-@pytest.mark.parametrize(("properties", "expected"), [
-    ("requirements: [x==1 --global-option=a]", "'--global-option' is deprecated since pip 24.2"),
-    ("requirements: ['x==1 --config-settings=a=b']", "needs pip 23.1 or newer"),
-    ("requirements: [x==1], options: ['--install-option=--y']", "was removed in pip 23.1"),
-    ("requirements: ['x @ git+file:///a/b']", "this spelling of a git URL"),
-])
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ("requirements: [x==1 --global-option=a]", "'--global-option' is deprecated since pip 24.2"),
+        ("requirements: ['x==1 --config-settings=a=b']", "needs pip 23.1 or newer"),
+        ("requirements: [x==1], options: ['--install-option=--y']", "was removed in pip 23.1"),
+        ("requirements: ['x @ git+file:///a/b']", "this spelling of a git URL"),
+    ],
+)
 def test_options_whose_meaning_depends_on_pips_version(read, tmp_path, properties, expected):
     """S000-07: a warning that says how to have another pip; none for a stage that upgrades it."""
+
     def texts(more):
         text = f"{HEAD}{RECORD}    requirements: [{{{properties}{more}}}]\n"
         return [(level, text) for level, _, text in found(read, tmp_path, text, site.read("lumi")) if expected in text]
 
     ((level, text),) = texts("")
     assert level == "warning"
-    assert text.endswith("The venv has pip of a version not known yet; to use another version of pip, setuptools or "
-                         "wheel, install it in an earlier stage")
+    assert text.endswith(
+        "The venv has pip of a version not known yet; to use another version of pip, setuptools or "
+        "wheel, install it in an earlier stage"
+    )
     assert texts(", upgrade_pip: true") == []
 
 
@@ -720,9 +836,13 @@ def test_labels_in_a_family_without_a_suffix(read, tmp_path):
     assert found(read, tmp_path, f"{named}{RECORD}    label: mine\n    suffix: -x\n") == []
 
 
-@pytest.mark.parametrize(("first", "second", "expected"), [
-    ("[latest]", "[new, Latest]", "alias 'Latest' is also a name of PyTorch/2.10-"),
-    ("[]", "[{module}]", "alias '{module}' is also a name of PyTorch/{module}")])
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("[latest]", "[new, Latest]", "alias 'Latest' is also a name of PyTorch/2.10-"),
+        ("[]", "[{module}]", "alias '{module}' is also a name of PyTorch/{module}"),
+    ],
+)
 def test_aliases_of_two_containers(read, tmp_path, first, second, expected):
     """N12: the module that is installed last would have the alias, or the module itself hides it."""
     (one,) = read(HEAD + RECORD)
@@ -762,8 +882,7 @@ def test_nothing_is_rendered_yet(read, tmp_path):
     (said,) = check(more, output, site.read("local"), options=["--site", "local"])
     assert said.text == f"6 of the 7 containers don't have an easyconfig in {output} yet: run ebsif render --site local"
     said = check(containers, output, site.read("local"), options=["--site", "local"])
-    assert [one.text for one in said] == [
-        f"{one.path} does not exist: run ebsif render --site local" for one in others]
+    assert [one.text for one in said] == [f"{one.path} does not exist: run ebsif render --site local" for one in others]
 
 
 def test_drift_is_found(read, tmp_path):
@@ -816,8 +935,9 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
     profile = site.read("lumi").model_copy(update={"driver_rocm": ["5.6", "6.1"]})
     ((level, _, text),) = found(read, tmp_path, HEAD + RECORD, profile)
     assert level == "warning"
-    assert text == ("the GPU driver of LUMI supports ROCm 5.6 to 6.1; ROCm 6.2.4 of the image may fail or give wrong "
-                    "results")
+    assert text == (
+        "the GPU driver of LUMI supports ROCm 5.6 to 6.1; ROCm 6.2.4 of the image may fail or give wrong results"
+    )
     (one,) = read(HEAD + RECORD, profile)
     assert {"warnings": [text]}.items() <= easyconfig.parameter_groups(one)[-1].items()
     assert "\nwarnings = [" in easyconfig.render(one)
@@ -827,12 +947,20 @@ def test_a_rocm_that_the_driver_does_not_support(read, tmp_path):
 
 def test_reasons_become_comments(read):
     """A reason stands above the parameter of its field or entry, that of a requirement too; no reason is lost."""
-    (one,) = read(HEAD.replace("    venv: true\n", "    venv: true\n    why: {/a: the image lacks it, venv: users add "
-                               "packages, suffix: 'as before: \\{', wrappers: not for long}\n") + RECORD + """\
+    (one,) = read(
+        HEAD.replace(
+            "    venv: true\n",
+            "    venv: true\n    why: {/a: the image lacks it, venv: users add "
+            "packages, suffix: 'as before: \\{', wrappers: not for long}\n",
+        )
+        + RECORD
+        + """\
     requirements: [torchmetrics==1.4, lightning]
     warnings: [it is old]
     why: {torchmetrics: newer ones need another torch, wrappers: null, nowhere: of nothing, warnings: """
-                  + " ".join(["long"] * 40) + "}\n")
+        + " ".join(["long"] * 40)
+        + "}\n"
+    )
     lines = easyconfig.render(one).splitlines()
 
     def above(parameter):
@@ -852,4 +980,4 @@ def test_reasons_become_comments(read):
     profile = one.site.model_copy(update={"why": why})
     lines = easyconfig.render(one.replace(site=profile)).splitlines()
     assert not any("gpu_option" in line or "not this one" in line for line in lines)
-    assert "# of the site" in lines[lines.index("# /a: the image lacks it") - 1:][:3]
+    assert "# of the site" in lines[lines.index("# /a: the image lacks it") - 1 :][:3]

@@ -60,8 +60,7 @@ def test_render_says_what_it_does(place):
     assert "easyconfigs of the site mine: 3 new, 0 changed, 0 up to date" in result.stderr
     path = place / "easyconfigs/j/JAX/JAX-0.10.0-20250601.eb"
     before = path.stat().st_mtime_ns
-    assert run(place, "render", *MINE).stderr == \
-        "easyconfigs of the site mine: 0 new, 0 changed, 3 up to date\n"
+    assert run(place, "render", *MINE).stderr == "easyconfigs of the site mine: 0 new, 0 changed, 3 up to date\n"
     # empty: detected and restored
     path.write_text("")
     assert "changed  easyconfigs/j/JAX/JAX-0.10.0" in run(place, "render", *MINE).stdout
@@ -75,7 +74,8 @@ def test_one_bad_record_does_not_stop_the_others(place):
     folder = place / "sites/mine/containers"
     (folder / "JAX.yaml").write_text(
         CONTAINERS + "  - {family: jax, version: 1.0}\n  - {family: jaxx, version: 1.1, date: 20250101}\n"
-        "  - {family: jax, version: 0.5.0, date: 20250101, file: other.sif}\n")
+        "  - {family: jax, version: 0.5.0, date: 20250101, file: other.sif}\n"
+    )
     (folder / "Bad.yaml").write_text("name: Bad\nfamilies: {x}\n")
     result = run(place, "render", *MINE, status=1)
     assert (place / "easyconfigs/j/JAX/JAX-0.10.0-20250601.eb").is_file()
@@ -97,16 +97,21 @@ def test_one_bad_record_does_not_stop_the_others(place):
     assert "is also the module of" in run(place, "render", *MINE, "JAX/0.5.0", status=1).stderr
 
 
-@pytest.mark.parametrize(("change", "problem"), [
-    ("", "neither the record nor its family has a file: add the name of the image"),
-    ("file: 'rel-{release}.sif'", "there is no value for {release} in 'rel-{release}.sif'"),
-    ("file: rel.sif, images: {directories: [{path: '/apps/{x}'}]}", "there is no value for {x} in '/apps/{x}'")])
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("", "neither the record nor its family has a file: add the name of the image"),
+        ("file: 'rel-{release}.sif'", "there is no value for {release} in 'rel-{release}.sif'"),
+        ("file: rel.sif, images: {directories: [{path: '/apps/{x}'}]}", "there is no value for {x} in '/apps/{x}'"),
+    ],
+)
 def test_an_image_without_a_name_stops_nothing_else(place, change, problem):
     """N4: whatever makes the path of an image impossible is reported with its line; the other records go on."""
     (place / "sites/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: /apps}}]}}\n")
     (place / "sites/mine/containers/Rel.yaml").write_text(
         f"name: Rel\nfamilies:\n  rel: {{homepage: https://example.org/, init: image{change and f', {change}'}}}\n"
-        "containers:\n  - {family: rel, version: 1.0}\n")
+        "containers:\n  - {family: rel, version: 1.0}\n"
+    )
     line = f"sites/mine/containers/Rel.yaml:5: Rel 1.0: {problem}"
     result = run(place, "render", *MINE, status=1)
     assert f"ebsif: {line}" in result.stderr and "3 new" in result.stderr
@@ -146,8 +151,9 @@ def test_render_keeps_what_a_person_has_written(place):
 def test_render_moves_archived_easyconfigs(place):
     """Lumi W1: the easyconfig of an archived record is below __archive__, and comes back; --except leaves it alone."""
     records = place / "sites/mine/containers/JAX.yaml"
-    current, archived = (place / folder / "j/JAX/JAX-0.5.0-20250101.eb" for folder in
-                         ("easyconfigs", "easyconfigs/__archive__"))
+    current, archived = (
+        place / folder / "j/JAX/JAX-0.5.0-20250101.eb" for folder in ("easyconfigs", "easyconfigs/__archive__")
+    )
     run(place, "render", *MINE)
     text = current.read_text()
     records.write_text(CONTAINERS.replace("date: 20250101", "date: 20250101, archived: true"))
@@ -254,8 +260,9 @@ def test_nothing_temporary_is_left(place):
 
 def test_the_catalogue_of_the_project_is_in_order():
     """No site of the project has findings, and the committed easyconfigs are up to date."""
-    result = subprocess.run([EBSIF, "check", "--all-sites", "--catalogue", SITES], cwd=CHECKOUT, text=True,
-                            capture_output=True, check=False)
+    result = subprocess.run(
+        [EBSIF, "check", "--all-sites", "--catalogue", SITES], cwd=CHECKOUT, text=True, capture_output=True, check=False
+    )
     assert result.returncode == 0, result.stdout
     assert re.search(r"\d containers: \d+ warnings$", result.stderr)
     (hook,) = yaml.safe_load((CHECKOUT / ".pre-commit-hooks.yaml").read_text())
@@ -267,8 +274,10 @@ def test_list(place):
     result = run(place, "list", *MINE)
     output = result.stdout
     assert output.splitlines() == [
-        "container            installed  python  in the image", "JAX/0.10.0-20250601             3.12    cuda 12.6",
-        "JAX/0.5.0-20250101              3.12    cuda 12.4"]
+        "container            installed  python  in the image",
+        "JAX/0.10.0-20250601             3.12    cuda 12.6",
+        "JAX/0.5.0-20250101              3.12    cuda 12.4",
+    ]
     assert result.stderr == "1 archived container not shown (use --archived)\n"
     assert "\x1b" not in output
     assert "0.10.0" not in run(place, "list", *MINE, "--has", "jax<0.10").stdout
@@ -278,11 +287,13 @@ def test_list(place):
     # docs A4: what a record doesn't have may be in the image
     assert result.stdout == "" and result.stderr.startswith(
         "ebsif: no container is known to have vllm; the catalog lists the main components only (`ebsif extend "
-        "CONTAINER --add NAME` adds a Python package)")
+        "CONTAINER --add NAME` adds a Python package)"
+    )
     assert run(place, "list", *MINE, "--has", "vllm", "--json", status=1).stdout == "[]\n"
     # the package that gives a container its name, which may be all that its record knows
     assert [line.split()[-2:] for line in run(place, "list", "--has", "torch").stdout.splitlines()[1:]] == [
-        ["torch", "2.13.0"]] * 2
+        ["torch", "2.13.0"]
+    ] * 2
     assert "torch 2024" not in run(place, "list", "--site", "lumi", "pytorch").stdout
     # a date in place of a version says nothing about the version
     assert "PyTorch/2024" not in run(place, "list", "--site", "lumi", "--has", "torch>=2.10").stdout
@@ -305,7 +316,8 @@ def test_list(place):
     # use D12.2: hidden also if selected by name, and marked where shown
     assert run(place, "list", *MINE, "jax").stdout == output
     assert run(place, "list", *MINE, "jax/0.4.0").stdout.splitlines()[1:] == [
-        "JAX/0.4.0-20240101             3.12    (archived)"]
+        "JAX/0.4.0-20240101             3.12    (archived)"
+    ]
     data = json.loads(run(place, "list", *MINE, "--json", "jax/0.10.0").stdout)
     assert data[0]["module"] == "JAX/0.10.0-20250601"
     assert data[0]["components"] == {"cuda": "12.6", "jax": "0.10.0", "python": "3.12"}
@@ -326,8 +338,15 @@ def test_a_closed_pipe(place, arguments):
     """Defects D4, use D12.1, admin D13: a reader that stops is not an error of ours; the status is that of SIGPIPE."""
     reading, writing = os.pipe()
     os.close(reading)
-    result = subprocess.run([EBSIF, *arguments], cwd=place, stdout=writing, stderr=subprocess.PIPE, text=True,
-                            check=False, env={"PATH": "/usr/bin:/bin", "HOME": str(place)})
+    result = subprocess.run(
+        [EBSIF, *arguments],
+        cwd=place,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(place)},
+    )
     os.close(writing)
     assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
 
@@ -340,17 +359,32 @@ def test_a_full_disk(place, arguments):
     Generator B11: it is named, because files that the command has written are there.
     """
     with Path("/dev/full").open("w") as full:
-        result = subprocess.run([EBSIF, *arguments], cwd=place, stdout=full, stderr=subprocess.PIPE, text=True,
-                                check=False, env={"PATH": "/usr/bin:/bin", "HOME": str(place)})
+        result = subprocess.run(
+            [EBSIF, *arguments],
+            cwd=place,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(place)},
+        )
     assert (result.returncode, result.stderr) == (
-        3, "ebsif: standard output: the disk is full (make room, or choose another directory)\n")
+        3,
+        "ebsif: standard output: the disk is full (make room, or choose another directory)\n",
+    )
 
 
 @pytest.mark.parametrize("arguments", [["list", "-q", *MINE], ["--help"], ["show", "JAX/0.10.0", *MINE]])
 def test_a_closed_output(place, arguments):
     """N23: as with `>&-` in the shell; nothing is printed, and nothing else gets the number of standard output."""
-    result = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", EBSIF, *arguments], cwd=place, capture_output=True,
-                            text=True, check=False, env={"PATH": "/usr/bin:/bin", "HOME": str(place)})
+    result = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", EBSIF, *arguments],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(place)},
+    )
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -359,17 +393,24 @@ def test_a_locale_without_the_characters(place, options):
     """N22: what the locale can't express is escaped, as in messages."""
     path = place / "sites/mine/containers/JAX.yaml"
     path.write_text(CONTAINERS.replace("families:\n  jax: {", "families:\n  jax: {description: Gr\u00fc\u00dfe, "))
-    result = subprocess.run([EBSIF, "render", *MINE, *options], cwd=place, capture_output=True, text=True, check=False,
-                            env={"PATH": "/usr/bin:/bin", "HOME": str(place), "LC_ALL": "C", "PYTHONUTF8": "0",
-                                 "PYTHONCOERCECLOCALE": "0"})
+    result = subprocess.run(
+        [EBSIF, "render", *MINE, *options],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(place), "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    )
     assert result.returncode == int(options == ["--diff"]), result.stderr
     assert "description = 'Gr\\xfc\\xdfe" in result.stdout
 
 
 def test_easyconfigs_in_other_styles(place):
     """Defects D3: sources as dictionaries, with or without file name, and numbers as values are read, or refused."""
-    text = ("easyblock = 'MakeCp'\nname = 'Tool'\nversion = '1.0'\nhomepage = 'http://example.org'\ndescription = 'x'\n"
-            "toolchain = SYSTEM\nfiles_to_copy = []\nmoduleclass = 'tools'\nmodextravars = {'OMP_NUM_THREADS': 4}\n")
+    text = (
+        "easyblock = 'MakeCp'\nname = 'Tool'\nversion = '1.0'\nhomepage = 'http://example.org'\ndescription = 'x'\n"
+        "toolchain = SYSTEM\nfiles_to_copy = []\nmoduleclass = 'tools'\nmodextravars = {'OMP_NUM_THREADS': 4}\n"
+    )
     (place / "named.eb").write_text(text + "sources = [{'filename': 'tool-1.0.sif', 'extract_cmd': 'cp %s .'}]\n")
     (place / "other.eb").write_text(text + "sources = [{'filename': 'tool-2.0.sif'}]\n")
     (place / "none.eb").write_text(text + "sources = [{'download_filename': 'x', 'git_config': {}}]\n")
@@ -402,8 +443,12 @@ def test_verbosity(place):
 def test_show(place):
     """What is in a container and how to install it; JSON; the newest version, and which versions there are."""
     output = run(place, "show", *MINE, "JAX/v0.10.0").stdout
-    for name, value in (("in the image", "cuda 12.6"), ("image", "jax-0.10.0.sif"),
-                        ("caches", "per job on the node in /tmp"), ("install", "eb JAX-0.10.0-20250601.eb")):
+    for name, value in (
+        ("in the image", "cuda 12.6"),
+        ("image", "jax-0.10.0.sif"),
+        ("caches", "per job on the node in /tmp"),
+        ("install", "eb JAX-0.10.0-20250601.eb"),
+    ):
         assert f"{name:16}{value}\n" in output
     # G-05: eb doesn't find it by its name
     run(place, "render", *MINE)
@@ -414,8 +459,9 @@ def test_show(place):
     assert data["images"] == []
     newest = run(place, "show", *MINE, "jax")
     assert newest.stdout == shown
-    assert newest.stderr == ("ebsif: 'jax' is JAX/0.10.0-20250601 of the catalog, which has 2 versions (`ebsif list "
-                             "JAX`)\n")
+    assert newest.stderr == (
+        "ebsif: 'jax' is JAX/0.10.0-20250601 of the catalog, which has 2 versions (`ebsif list JAX`)\n"
+    )
     # admin 4: whether the image exists
     (place / "images").mkdir()
     (place / "images/jax-0.10.0.sif").touch()
@@ -437,17 +483,24 @@ def test_where_each_value_comes_from(place):
         "    binds: {required: [/c]}\n"
         "    components: {cuda: 12.4, cudnn: 9}\ncontainers:\n- family: ours\n  version: 0.6.0\n"
         "  components:\n    cuda: 12.8\n    cudnn: null\n  requirements:\n  - name: one\n    requirements: rich\n"
-        "  date: 2025-07-01\n")
+        "  date: 2025-07-01\n"
+    )
     arguments = ("show", "--catalogue", "more", *MINE, "JAX/0.6.0", "--explain")
     rows = {(row["field"], row["value"]): row["place"] for row in json.loads(run(place, *arguments, "--json").stdout)}
     ours, theirs = "more/mine/containers/JAX.yaml", "sites/mine/containers/JAX.yaml"
     for field, value, where in (
-            ("version", "0.6.0", f"{ours}:11"), ("python", "3.12", f"{theirs}:3"), ("venv", "True", f"{ours}:6"),
-            ("components.cuda", "12.8", f"{ours}:13"), ("binds.required", "/c", f"{ours}:7"),
-            ("requirements.name", "one", f"{ours}:16"), ("site.gpu", "cuda", "sites/mine/site.yaml:3"),
-            ("site.binds.optional", "/a", "sites/mine/site.yaml:5"),
-            ("site.binds.optional", "/b", "more/mine/site.yaml:4"),
-            ("site.network_env.A", "null", "sites/mine/site.yaml:7"), ("site.moduleclass", "ai", "default of ebsif")):
+        ("version", "0.6.0", f"{ours}:11"),
+        ("python", "3.12", f"{theirs}:3"),
+        ("venv", "True", f"{ours}:6"),
+        ("components.cuda", "12.8", f"{ours}:13"),
+        ("binds.required", "/c", f"{ours}:7"),
+        ("requirements.name", "one", f"{ours}:16"),
+        ("site.gpu", "cuda", "sites/mine/site.yaml:3"),
+        ("site.binds.optional", "/a", "sites/mine/site.yaml:5"),
+        ("site.binds.optional", "/b", "more/mine/site.yaml:4"),
+        ("site.network_env.A", "null", "sites/mine/site.yaml:7"),
+        ("site.moduleclass", "ai", "default of ebsif"),
+    ):
         assert rows[field, value] == where
     assert not any(field == "components.cudnn" for field, _ in rows)
     assert re.search(r"^components.cuda +12.8 +more/mine/containers/JAX.yaml:13$", run(place, *arguments).stdout, re.M)
@@ -467,9 +520,12 @@ def test_a_configuration_file(place):
     # messages name the options that are needed, and no others
     (place / "out/j/JAX/JAX-0.5.0-20250101.eb").unlink()
     for options, variables, needed in (
-            ([], {}, ""), (["--site", "mine"], {"EBSIF_SITE": "local"}, " --site mine"),
-            (["--catalogue", "more"], {}, " --catalogue more"), (["-o", str(place / "out")], {}, ""),
-            (["-o", "else where"], {}, " -o 'else where'")):
+        ([], {}, ""),
+        (["--site", "mine"], {"EBSIF_SITE": "local"}, " --site mine"),
+        (["--catalogue", "more"], {}, " --catalogue more"),
+        (["-o", str(place / "out")], {}, ""),
+        (["-o", "else where"], {}, " -o 'else where'"),
+    ):
         (place / "more").mkdir(exist_ok=True)
         said = run(place, "check", "--quick", *options, status=1, **where, **variables).stdout
         assert f"20250101.eb does not exist: run ebsif render{needed}\n" in said
@@ -502,8 +558,10 @@ def test_a_site_may_replace_parts_of_the_projects_catalogue(place):
     output = run(place, "list", "--catalogue", "sites", "--site", "lumi").stdout
     assert "PyTorch/0.10.0" in output
     assert "PyTorch/2.7.0" not in output
-    assert "standard-g" in run(place, "job", "M/1", "--catalogue", "sites", "--site", "lumi", "--account", "a", "--",
-                               "x").stdout
+    assert (
+        "standard-g"
+        in run(place, "job", "M/1", "--catalogue", "sites", "--site", "lumi", "--account", "a", "--", "x").stdout
+    )
 
 
 def test_no_credential_is_written(place):
@@ -526,8 +584,11 @@ def test_no_credential_is_written(place):
 def test_an_extension_of_an_archived_container(place):
     """I-06: the user's new module is visible and has the name that was announced; it says that its base is archived."""
     record = place / "sites/mine/containers/JAX.yaml"
-    record.write_text(CONTAINERS.replace("python: 3.12}", "python: 3.12, venv: true}")
-                      .replace("archived: true", "archived: {since: 2026-01-23, reason: it is old}"))
+    record.write_text(
+        CONTAINERS.replace("python: 3.12}", "python: 3.12, venv: true}").replace(
+            "archived: true", "archived: {since: 2026-01-23, reason: it is old}"
+        )
+    )
     run(place, "extend", *MINE, "JAX/0.4.0", "--add", "rich", "--name", "z", "-o", "out")
     (path,) = (place / "out").rglob("*.eb")
     text = path.read_text()
@@ -541,7 +602,10 @@ def test_changes_by_hand_are_kept_each_time(tmp_path):
     for text in ("one\n", "two\n", "three\n", "three\n"):
         making.write_file(path, text, again=True)
     assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {
-        "a.eb": "three\n", "a.eb.old": "one\n", "a.eb.old2": "two\n"}
+        "a.eb": "three\n",
+        "a.eb.old": "one\n",
+        "a.eb.old2": "two\n",
+    }
 
 
 @pytest.mark.parametrize(("locked", "is_kept"), [(True, True), (False, False)])
@@ -557,9 +621,18 @@ def test_an_easyconfig_that_another_eb_installs(tmp_path, monkeypatch, locked, i
     assert path.exists() == is_kept
 
 
-@pytest.mark.parametrize("command", [
-    ["list", "JAX"], ["show", "JAX/0.10.0"], ["list", "--mine"], ["installed"], ["job", "JAX/0.10.0", "--", "t.py"],
-    ["extend", "JAX/0.10.0", "--add", "rich", "--name", "mine", "-n"]], ids=lambda words: " ".join(words[:2]))
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["list", "JAX"],
+        ["show", "JAX/0.10.0"],
+        ["list", "--mine"],
+        ["installed"],
+        ["job", "JAX/0.10.0", "--", "t.py"],
+        ["extend", "JAX/0.10.0", "--add", "rich", "--name", "mine", "-n"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
 def test_a_wrong_file_of_the_catalogue_stops_no_user(place, command):
     """F-13 (N7): users' commands go on with the rest, and one line says what is left out; the catalog's own don't."""
     folder = place / "sites/mine/containers"
@@ -581,8 +654,11 @@ def test_a_wrong_file_is_an_error_for_those_who_edit_it(place):
         assert "left out" not in said.stderr
 
 
-@pytest.mark.parametrize("command", [
-    ["list"], ["render"], ["check"], ["scan"], ["docs", "-o", "pages"], ["show", "JAX"]], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "command",
+    [["list"], ["render"], ["check"], ["scan"], ["docs", "-o", "pages"], ["show", "JAX"]],
+    ids=lambda words: words[0],
+)
 def test_a_closed_catalogue_is_not_an_empty_one(place, command):
     """F-13: containers that can't be read don't count as removed, and their published pages stay."""
     run(place, "docs", "-o", "pages", *MINE)
@@ -596,9 +672,14 @@ def test_a_closed_catalogue_is_not_an_empty_one(place, command):
     assert sorted(place.glob("pages/**/*")) == before
 
 
-@pytest.mark.parametrize(("words", "expected"), [
-    # N16: a variable of the shell that is not set
-    (["--add", ""], "--add names no package: write a name, such as einops"), (["--add", "# rich"], "names no package")])
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        # N16: a variable of the shell that is not set
+        (["--add", ""], "--add names no package: write a name, such as einops"),
+        (["--add", "# rich"], "names no package"),
+    ],
+)
 def test_packages_that_can_not_be_meant(place, words, expected):
     """N16: no easyconfig without packages is written."""
     text = CONTAINERS.replace("image, python", "image, venv: true, python")

@@ -30,6 +30,8 @@ containers:
     version: 1.0
     date: 20250101
 """
+
+
 @pytest.fixture
 def place(tmp_path):
     """Return a function that writes a catalog for a site and returns its settings."""
@@ -52,8 +54,11 @@ def findings(settings, **options):
             rendering.write([rendering.render(one, settings.output)], settings.output)
     except Exception:
         pass
-    return [one for one in check_sites(settings, [None], **options) if isinstance(one, Finding)
-            and "does not exist: run ebsif render" not in one.text]
+    return [
+        one
+        for one in check_sites(settings, [None], **options)
+        if isinstance(one, Finding) and "does not exist: run ebsif render" not in one.text
+    ]
 
 
 # in the record, after its first three lines; then in the whole file; then in the profile
@@ -107,30 +112,43 @@ MISTAKES_OF_FILES = [
     ("    date: 20250101", "\tdate: 20250101", 11, "there is a tab"),
 ]
 MISTAKES_OF_PROFILES = [
-    *((f"{lines.format('~/x')}", 3, "'~/x' is another directory for each account: write the full path") for lines in (
-        "signature_keys: [{}]", "binds: {{file: {}}}", "images: {{root: {}, directories: [{{path: a}}]}}",
-        "images: {{root: /a, directories: [{{path: {}}}]}}")),
+    *(
+        (f"{lines.format('~/x')}", 3, "'~/x' is another directory for each account: write the full path")
+        for lines in (
+            "signature_keys: [{}]",
+            "binds: {{file: {}}}",
+            "images: {{root: {}, directories: [{{path: a}}]}}",
+            "images: {{root: /a, directories: [{{path: {}}}]}}",
+        )
+    ),
     ("gpu:none\nsupport: x", 3, "this line should be 'key: value' with a blank after the colon"),
     ("scheduler:\n  default_partition: b\n  partitions:\n    a: {}", 4, "there is no partition 'b' (known: a)"),
     ("scheduler:\n  partitions:\n    a: {}\n  install:\n    partition: b", 7, "there is no partition 'b' (known: a)"),
     ("scheduler:\n  partitions:\n    a:\n      tasks: 2\n      cpu_masks: ['0xf']", 7, "exclusive should be true"),
-    ("scheduler:\n  partitions: {a: {tasks: 2, exclusive: true, cpu_masks: ['0xf']}}", 4,
-     "one mask for each of the 2 tasks"),
+    (
+        "scheduler:\n  partitions: {a: {tasks: 2, exclusive: true, cpu_masks: ['0xf']}}",
+        4,
+        "one mask for each of the 2 tasks",
+    ),
     ("gpu: none\ngpu_visibility: all", 4, "gpu is none, so there should be no gpu_visibility"),
-    ("images:\n  directories:\n    - {path: /a}\n    - {path: b}", 6,
-     "'b' is not a full path: write that, or add a root"),
+    (
+        "images:\n  directories:\n    - {path: /a}\n    - {path: b}",
+        6,
+        "'b' is not a full path: write that, or add a root",
+    ),
     ("scheduler: {kind: slrm}", 3, "scheduler.kind: should be 'slurm', 'pbs' or 'flux', found 'slrm'"),
     ("not_inherited: [binds]", 3, "nothing is inherited without 'extends': remove it"),
     ("extends: mine", 3, "extends: no other catalog has a site 'mine'"),
     ("extends: lumi\nscheduler:\n  partitions: {small-g: nul}", 5, "partitions.small-g: should be a table"),
-    ("extends: lumi\nscheduler:\n  partitions: {standard-g: null}", 4,
-     "there is no partition 'standard-g' (known: "),
+    ("extends: lumi\nscheduler:\n  partitions: {standard-g: null}", 4, "there is no partition 'standard-g' (known: "),
 ]
 
 
 # what is right, or what to do
-REMEDY = re.compile(r"should|known|did you mean|write|[aA]dd |[uU]se |remove|[lL]eave|letters|needs? |must|indent|"
-                    r"repeat|valid: \[|has to be|is missing$")
+REMEDY = re.compile(
+    r"should|known|did you mean|write|[aA]dd |[uU]se |remove|[lL]eave|letters|needs? |must|indent|"
+    r"repeat|valid: \[|has to be|is missing$"
+)
 
 
 def one_error(found, expected, file="containers/Tool.yaml"):
@@ -173,8 +191,10 @@ def test_valid_binds_have_no_findings(place):
 
 def test_review_comments_are_reported(place):
     """Admin D11: one warning for each review comment."""
-    lines = ("    variant: a  # review: from the file name\n    # review\n    usage: a review\n"
-             "    doc: it's one  # review: Anna's\n    support: x# review\n")
+    lines = (
+        "    variant: a  # review: from the file name\n    # review\n    usage: a review\n"
+        "    doc: it's one  # review: Anna's\n    support: x# review\n"
+    )
     found = findings(place(HEAD + lines))
     assert [(one.level, one.line) for one in found] == [("warning", 12), ("warning", 13), ("warning", 15)]
     assert [one.subject for one in found] == ["variant", "Tool", "doc"]
@@ -183,8 +203,7 @@ def test_review_comments_are_reported(place):
 
 def test_required_signatures(place, tmp_path):
     """R-04: a key that isn't there and an unsigned image are found before eb; elsewhere nothing is there."""
-    profile = (f"{SITE}images: {{directories: [{{path: {tmp_path}/images}}]}}\n"
-               "signature_keys: [KEY]\n")
+    profile = f"{SITE}images: {{directories: [{{path: {tmp_path}/images}}]}}\nsignature_keys: [KEY]\n"
     assert findings(place(profile=profile.replace("KEY", "/none/site.asc"))) == []
     (one,) = findings(place(profile=profile.replace("KEY", "site.asc")))
     assert "signature_keys[0]: 'site.asc' is not a full path" in one.text.replace(".0", "[0]")
@@ -201,8 +220,10 @@ def test_required_signatures(place, tmp_path):
 
 def test_easybuilds_own_checks_for_each_kind(place):
     """Values that EasyBuild rejects are found, with one parsed easyconfig per kind."""
-    records = "".join(f"  - {{family: tool, version: 2.{number}, date: 1, venv: true, requirements: [a=={number}]}}\n"
-                      for number in range(5))
+    records = "".join(
+        f"  - {{family: tool, version: 2.{number}, date: 1, venv: true, requirements: [a=={number}]}}\n"
+        for number in range(5)
+    )
     settings = place(HEAD + records + "  - {family: tool, version: 3.0, date: 1, support: 'x%(name)s'}\n")
     calls = []
     reading = easyconfigs.framework.read
@@ -216,12 +237,15 @@ def test_easybuilds_own_checks_for_each_kind(place):
         easyconfigs.framework.read = reading
 
 
-@pytest.mark.parametrize(("before", "after", "expected"), [
-    ("version = '1.0'", "version = '1.1'", "version is '1.1', and should be '1.0'"),
-    # an easyconfig of a kind that EasyBuild has read already
-    ("version = '2.0'", "version = '2.1'", "version is '2.1', and should be '2.0'"),
-    ("version = '2.0'", "version ? '2.0'", "EasyBuild does not read what was rendered"),
-])
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("version = '1.0'", "version = '1.1'", "version is '1.1', and should be '1.0'"),
+        # an easyconfig of a kind that EasyBuild has read already
+        ("version = '2.0'", "version = '2.1'", "version is '2.1', and should be '2.0'"),
+        ("version = '2.0'", "version ? '2.0'", "EasyBuild does not read what was rendered"),
+    ],
+)
 def test_values_that_are_rendered_wrongly(place, monkeypatch, before, after, expected):
     """A value that EasyBuild reads differently from the record is named, with both values."""
     settings = place(f"{HEAD}  - {{family: tool, version: 2.0, date: 20250101}}\n")
@@ -280,7 +304,7 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
     assert capsys.readouterr().out.startswith(f"::error file={one['path']},line={one['line']}::")
     # docs D1: what was typed is no finding
     for number, option in ((1, "no catalog"), (3, "nowhere")):
-        assert cli.main(["check", *arguments[:number], option, *arguments[number + 1:]]) == 3
+        assert cli.main(["check", *arguments[:number], option, *arguments[number + 1 :]]) == 3
         assert capsys.readouterr().err.startswith("ebsif: ")
 
 
@@ -317,8 +341,9 @@ def test_a_repository_with_a_catalogue(place, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path / "sites")
     output = ["-o", str(tmp_path / "out/{site}"), "--quick"]
     assert cli.main(["check", *output]) == 0
-    assert capsys.readouterr().err == ("ebsif: checking the catalog in this directory: mine, other\n"
-                                       "2 containers: nothing is wrong\n")
+    assert capsys.readouterr().err == (
+        "ebsif: checking the catalog in this directory: mine, other\n2 containers: nothing is wrong\n"
+    )
     assert cli.main(["check", *output, "--catalogue", "."]) == 0
     assert capsys.readouterr().err == "2 containers: nothing is wrong\n"
     assert cli.main(["check", *output, "--catalogue", ".", "--site", "mine"]) == 0
@@ -343,11 +368,15 @@ def test_one_bad_file_does_not_hide_the_others(place, tmp_path):
 
 def test_a_wrong_field_hides_nothing(place):
     """Admin 4: unknown families and other wrong records in the same file are reported as well, each with its line."""
-    wrong = ("    hsh: x\n  - {family: tol, version: 2.0}\n  - {family: tool, version: [3]}\n  - {family: toll}\n"
-             "  - 7\n")
-    expected = [(12, "unknown key, did you mean 'hash'?"), (13, "unknown family 'tol' (known: tool)"),
-                (14, "should be a valid string, found a list"), (15, "unknown family 'toll' (known: tool)"),
-                (15, "containers.3.version: is missing"), (16, "containers.4: should be a table")]
+    wrong = "    hsh: x\n  - {family: tol, version: 2.0}\n  - {family: tool, version: [3]}\n  - {family: toll}\n  - 7\n"
+    expected = [
+        (12, "unknown key, did you mean 'hash'?"),
+        (13, "unknown family 'tol' (known: tool)"),
+        (14, "should be a valid string, found a list"),
+        (15, "unknown family 'toll' (known: tool)"),
+        (15, "containers.3.version: is missing"),
+        (16, "containers.4: should be a table"),
+    ]
 
     def said(text):
         return sorted((one.line, one.text) for one in findings(place(text)))
@@ -372,8 +401,12 @@ def test_all_files_are_reported(place, tmp_path, capsys, monkeypatch):
     (tmp_path / "sites/third").mkdir()
     (tmp_path / "sites/third/site.yaml").write_text("name: third\n")
     arguments = ["--all-sites", "--catalogue", str(tmp_path / "sites")]
-    places = ["mine/containers/Other.yaml:10: ", "mine/containers/Tool.yaml:9: ", "other/containers/Tool.yaml:9: ",
-              "third/site.yaml:1: "]
+    places = [
+        "mine/containers/Other.yaml:10: ",
+        "mine/containers/Tool.yaml:9: ",
+        "other/containers/Tool.yaml:9: ",
+        "third/site.yaml:1: ",
+    ]
     assert cli.main(["check", *arguments]) == 1
     told = capsys.readouterr().out.splitlines()
     assert len(told) == len(places), told
@@ -458,9 +491,13 @@ OF_CONDA = "init: conda-manual\n    conda_env: x"
 CONTENTS = [
     ("python: 3.12\n    components: {torch: 2.7.0, rocm: 6.2}\n    python_packages: [torch]\n    wrappers: [tool]", []),
     ("python: 3.11", ["error: /tool-1.0.sif has Python 3.12.1, not 3.11"]),
-    ("image_packages: {torch: 2.8.0, Numpy: 1.0}", [
-        "error: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0",
-        "error: /tool-1.0.sif has no Numpy, but the record has Numpy 1.0"]),
+    (
+        "image_packages: {torch: 2.8.0, Numpy: 1.0}",
+        [
+            "error: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0",
+            "error: /tool-1.0.sif has no Numpy, but the record has Numpy 1.0",
+        ],
+    ),
     ("components: {torch: 2.8.0}", ["warning: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 2.8.0"]),
     ("venv: true\n    components: {torch: 2.8.0}\n    requirements: [torch==2.8.0]", []),
     ("package: torch", ["warning: /tool-1.0.sif has torch 2.7.0+rocm6.2, not 1.0"]),
@@ -476,8 +513,14 @@ CONTENTS = [
 @pytest.mark.parametrize(("lines", "expected"), CONTENTS, ids=[lines for lines, _ in CONTENTS])
 def test_the_content_of_images(place, tmp_path, monkeypatch, lines, expected):
     """I-03, admin 4: check --deep compares Python, environment, packages, components and programs with the record."""
-    found = inspection.Inspection("", "", 1, python=PYTHON, components={"rocm": "6.2.4"},
-                                  conda=[inspection.CondaEnvironment("/opt/c/envs/x", "3.10.1")])
+    found = inspection.Inspection(
+        "",
+        "",
+        1,
+        python=PYTHON,
+        components={"rocm": "6.2.4"},
+        conda=[inspection.CondaEnvironment("/opt/c/envs/x", "3.10.1")],
+    )
     monkeypatch.setattr(inspection, "inspect", lambda path, checksum: found)
     monkeypatch.setattr(inspection, "programs", lambda found, names: set(names) & {"tool"})
     head = HEAD.replace("    init: image\n", "") if "init:" in lines else HEAD
@@ -504,13 +547,24 @@ def test_containers_that_are_not_examined(place, tmp_path, capsys, monkeypatch):
     # none is needed where no image is
     monkeypatch.setattr(inspection, "find_runtime", lambda: None)
     assert not findings(place(f"{HEAD}  - {{family: tool, version: 2.0, date: 1}}\n"), quick=True)
-    command = ["check", "--quick", "--strict", "--site", "mine", "--catalogue", f"{tmp_path}/sites", "-o",
-               f"{tmp_path}/out/mine"]
+    command = [
+        "check",
+        "--quick",
+        "--strict",
+        "--site",
+        "mine",
+        "--catalogue",
+        f"{tmp_path}/sites",
+        "-o",
+        f"{tmp_path}/out/mine",
+    ]
     for option in ("--deep", "--images"):
         assert cli.main([*command, option]) == 0
         said = capsys.readouterr()
-        assert said.out.endswith("containers/Tool.yaml: note: 2 containers not examined, because the image is in no "
-                                 "image directory here: Tool/1.0-20250101, Tool/2.0-1\n")
+        assert said.out.endswith(
+            "containers/Tool.yaml: note: 2 containers not examined, because the image is in no "
+            "image directory here: Tool/1.0-20250101, Tool/2.0-1\n"
+        )
         assert said.err == "2 containers: nothing is wrong\n"
     assert cli.main([*command, "--images", "--format", "github"]) == 0
     assert capsys.readouterr().out.startswith("::notice file=")
@@ -527,8 +581,10 @@ def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys
     assert "is a directory, not an image" in findings(settings, quick=True, deep=True)[-1].text
     monkeypatch.setenv("PATH", "/none")
     assert cli.main(["check", "--deep", "--quick", "--site", "mine", "--catalogue", str(tmp_path / "sites")]) == 1
-    assert capsys.readouterr().out == "error: neither apptainer nor singularity is on PATH: run this where one of " \
+    assert (
+        capsys.readouterr().out == "error: neither apptainer nor singularity is on PATH: run this where one of "
         "them is\n"
+    )
 
 
 def test_a_directory_of_images_that_can_not_be_read(place, tmp_path):
@@ -539,8 +595,10 @@ def test_a_directory_of_images_that_can_not_be_read(place, tmp_path):
 
 # --- files that add to another one
 
+
 def test_a_file_that_adds_to_the_projects(tmp_path):
     """Admin D12: it contains one's own records; the project's families and containers stay, and follow updates."""
+
     def write(folder, text):
         path = tmp_path / folder / "containers/Tool.yaml"
         path.parent.mkdir(parents=True)
@@ -548,8 +606,11 @@ def test_a_file_that_adds_to_the_projects(tmp_path):
         return path
 
     project = write("project", HEAD)
-    own = write("own", "name: Tool\nextends: true\nfamilies:\n  more: {extends: tool, init: none}\ncontainers:\n"
-                       "  - {family: tool, version: 2.0, date: 1}\n  - {family: more, version: 3.0, date: 1}\n")
+    own = write(
+        "own",
+        "name: Tool\nextends: true\nfamilies:\n  more: {extends: tool, init: none}\ncontainers:\n"
+        "  - {family: tool, version: 2.0, date: 1}\n  - {family: more, version: 3.0, date: 1}\n",
+    )
     directories = (tmp_path / "own", tmp_path / "project")
     assert reading.files(*directories) == [own, project]
 
@@ -582,8 +643,13 @@ def test_a_file_that_is_not_read(tmp_path):
     """57-h2.1, 57-h2.2: records don't vanish in it without a word, and their easyconfigs aren't called obsolete."""
     first, second, base = (tmp_path / name for name in ("one/mine", "two/mine", "one/base"))
     more = "name: Tool\nextends: true\ncontainers:\n  - {family: tool, version: 2.0, date: 1}\n"
-    for folder, name, text in ((first, "Tool.yaml", HEAD), (second, "Tool.yaml", more), (base, "Tool.yaml", more),
-                               (first, "Other.yml", HEAD), (second, "README.md", "")):
+    for folder, name, text in (
+        (first, "Tool.yaml", HEAD),
+        (second, "Tool.yaml", more),
+        (base, "Tool.yaml", more),
+        (first, "Other.yml", HEAD),
+        (second, "README.md", ""),
+    ):
         path = folder / "containers" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -592,7 +658,8 @@ def test_a_file_that_is_not_read(tmp_path):
     assert [one.version for one in read] == ["1.0"]
     assert [(one.path, one.text.partition(":")[0]) for one in problems] == [
         (first / "containers/Other.yml", "isn't read, because its name doesn't end in .yaml"),
-        (second / "containers/Tool.yaml", f"isn't read, because {first}/containers/Tool.yaml replaces it")]
+        (second / "containers/Tool.yaml", f"isn't read, because {first}/containers/Tool.yaml replaces it"),
+    ]
     (first / "containers/Other.yml").unlink()
     assert len(reading.read(site.read("local"), second, first)) == 2
 
@@ -601,8 +668,10 @@ def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     """Admin D11: doctor reads catalog and image directories of the chosen site, and reports errors in its profile."""
     monkeypatch.setattr("ebsif.installed.doctor.examine", lambda _: [])
     (tmp_path / "root/here").mkdir(parents=True)
-    profile = (f"{SITE}images:\n  root: /nowhere\n  root_variable: ROOT\n  directories:\n    - {{path: here}}\n"
-               "    - {path: gone, stability: moving}\n    - {path: 'of-{version}'}\n")
+    profile = (
+        f"{SITE}images:\n  root: /nowhere\n  root_variable: ROOT\n  directories:\n    - {{path: here}}\n"
+        "    - {path: gone, stability: moving}\n    - {path: 'of-{version}'}\n"
+    )
     place(profile=profile)
     # as configured
     (tmp_path / "config.yaml").write_text(f"catalogues: [{tmp_path}/sites]\nsite: mine\n")
@@ -611,8 +680,10 @@ def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ROOT", str(tmp_path / "root"))
     assert cli.main(arguments) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "ok: site: mine: 1 container", f"ok: images: {tmp_path}/root/here, stable",
-        f"note: images: {tmp_path}/root/gone, moving: not on this machine"]
+        "ok: site: mine: 1 container",
+        f"ok: images: {tmp_path}/root/here, stable",
+        f"note: images: {tmp_path}/root/gone, moving: not on this machine",
+    ]
     place(profile=f"{SITE}gpu: amd\n")
     assert cli.main(arguments) == 3
     assert "site.yaml:3: gpu: should be" in capsys.readouterr().err

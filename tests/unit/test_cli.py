@@ -37,28 +37,36 @@ def run(*arguments, **options):
     return subprocess.run([EBSIF, *arguments], capture_output=True, text=True, check=False, **options)
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["isntall"], "ebsif: there is no command 'isntall': did you mean install or installed? "),
-    (["nonsense"], "ebsif: there is no command 'nonsense' "), (["--site", "lumi", "list"], "ebsif: options follow"),
-    (["lock"], "ebsif: no container given"), (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
-    (["list", "--", "x"], "ebsif: unrecognized arguments: x "),
-    (["push", "mine"], "ebsif: REF is missing: ebsif push CONTAINER REF [OPTION...] "),
-    (["upgrade", "mine"], "CONTAINER is missing: ebsif upgrade EXTENSION CONTAINER [OPTION...] "),
-    (["docs"], "-o/--output is missing: ebsif docs -o DIRECTORY [OPTION...] "),
-    (["completion"], "bash|zsh|fish is missing: "),
-    (["kernel", "instal", "mine"], "`ebsif kernel` has no action 'instal': did you mean install"),
-    (["completion", "tcsh"], "`ebsif completion` has no bash|zsh|fish 'tcsh': choose one of bash, zsh, fish "),
-    (["lock", "--format", "xml"], "--format can't be 'xml': choose one of lock, sbom, eb "),
-    (["job", "x", "train.py", "-N", "2"],
-     "train.py: put -- before arguments for the program: `ebsif job x -- train.py -N 2` "),
-    (["run", "mine", "python", "-c", "1"], "put -- before the command: `ebsif run mine -- python -c 1` "),
-    (["run", "mine"], "give the command to run: ebsif run MODULE -- COMMAND"),
-    # docs A11: the next option that begins so would break scripts
-    (["list", "--sit", "lumi"], "unrecognized arguments: --sit "),
-    (["help", "isntall"], "there is no command 'isntall'"),
-    # N10: the record of a run is no option, so nothing in it is obeyed
-    (["job", "--from", "record.json"], "unrecognized arguments: --from"),
-    (["extend", "x", "--robot"], "put -- before options of eb")])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["isntall"], "ebsif: there is no command 'isntall': did you mean install or installed? "),
+        (["nonsense"], "ebsif: there is no command 'nonsense' "),
+        (["--site", "lumi", "list"], "ebsif: options follow"),
+        (["lock"], "ebsif: no container given"),
+        (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
+        (["list", "--", "x"], "ebsif: unrecognized arguments: x "),
+        (["push", "mine"], "ebsif: REF is missing: ebsif push CONTAINER REF [OPTION...] "),
+        (["upgrade", "mine"], "CONTAINER is missing: ebsif upgrade EXTENSION CONTAINER [OPTION...] "),
+        (["docs"], "-o/--output is missing: ebsif docs -o DIRECTORY [OPTION...] "),
+        (["completion"], "bash|zsh|fish is missing: "),
+        (["kernel", "instal", "mine"], "`ebsif kernel` has no action 'instal': did you mean install"),
+        (["completion", "tcsh"], "`ebsif completion` has no bash|zsh|fish 'tcsh': choose one of bash, zsh, fish "),
+        (["lock", "--format", "xml"], "--format can't be 'xml': choose one of lock, sbom, eb "),
+        (
+            ["job", "x", "train.py", "-N", "2"],
+            "train.py: put -- before arguments for the program: `ebsif job x -- train.py -N 2` ",
+        ),
+        (["run", "mine", "python", "-c", "1"], "put -- before the command: `ebsif run mine -- python -c 1` "),
+        (["run", "mine"], "give the command to run: ebsif run MODULE -- COMMAND"),
+        # docs A11: the next option that begins so would break scripts
+        (["list", "--sit", "lumi"], "unrecognized arguments: --sit "),
+        (["help", "isntall"], "there is no command 'isntall'"),
+        # N10: the record of a run is no option, so nothing in it is obeyed
+        (["job", "--from", "record.json"], "unrecognized arguments: --from"),
+        (["extend", "x", "--robot"], "put -- before options of eb"),
+    ],
+)
 def test_wrong_use_is_status_2(arguments, words, capsys, monkeypatch):
     """Wrong use: status 2, and an error that is one line."""
     monkeypatch.delenv("CONTAINERROOT", raising=False)
@@ -67,17 +75,23 @@ def test_wrong_use_is_status_2(arguments, words, capsys, monkeypatch):
     assert words in said.err and said.err.count("\n") == 1 and not said.out
 
 
-@pytest.mark.parametrize("words", [
-    ["extend", "x", "--add", "a b", "--install", "--name", "mine", "--", "--robot"],
-    ["upgrade", "mine", "x", "--install"], ["pull", "oras://x.example/y:1", "--install"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["extend", "x", "--add", "a b", "--install", "--name", "mine", "--", "--robot"],
+        ["upgrade", "mine", "x", "--install"],
+        ["pull", "oras://x.example/y:1", "--install"],
+    ],
+)
 def test_install_is_what_they_do(words, capsys):
     """N-03: the option of earlier releases says what to type; --check, -o and -n exclude each other."""
     assert main(words) == USAGE
     typed = shlex.join(word for word in words if word != "--install")
     assert capsys.readouterr().err.startswith(
-        f"ebsif: --install is gone, because ebsif {words[0]} installs the module without it: ebsif {typed} (see ")
+        f"ebsif: --install is gone, because ebsif {words[0]} installs the module without it: ebsif {typed} (see "
+    )
     for one, other in (("--check", "-n"), ("-n", "-o"), ("--check", "-o")):
-        assert main([*words[:words.index("--install")], one, other, *["."][:other == "-o"]]) == USAGE
+        assert main([*words[: words.index("--install")], one, other, *["."][: other == "-o"]]) == USAGE
         assert "not allowed with argument" in capsys.readouterr().err
 
 
@@ -108,6 +122,7 @@ def test_the_help_lists_commands_below_headings(capsys):
 @pytest.mark.parametrize("words", [["-h"], *([name, "-h"] for name in COMMANDS)], ids=lambda words: words[0])
 def test_helps(words, capsys):
     """Docs D1, D3: -h fits a screen, with all options by name; --help and `ebsif help` are complete."""
+
     def printed(*arguments):
         with contextlib.suppress(SystemExit):
             assert main(arguments) == 0
@@ -118,8 +133,12 @@ def test_helps(words, capsys):
     assert printed("help", *words[:-1]) == complete
     assert "docs/" in complete
     if words[:-1]:
-        options = {one for action in parser_of(words[0])._actions if action.help != argparse.SUPPRESS
-                   for one in action.option_strings}
+        options = {
+            one
+            for action in parser_of(words[0])._actions
+            if action.help != argparse.SUPPRESS
+            for one in action.option_strings
+        }
         assert {one for one in options if not re.search(rf"(?<!\S){one}\b|/{one}\b", short)} == set()
         # the options of all commands stand at the end
         assert re.search(r"^common options:\n(  .*\n)+\nexamples:$", complete, re.MULTILINE)
@@ -134,8 +153,15 @@ def parsers():
 
 def test_one_word_per_option():
     """Use D12, E-09: an option means the same in all commands, and has a help; no command has another word for it."""
-    short = {"-h": "--help", "-q": "--quiet", "-v": "--verbose", "-o": "--output", "-n": "--dry-run",
-             "-r": "--requirements", "-N": "--nodes"}
+    short = {
+        "-h": "--help",
+        "-q": "--quiet",
+        "-v": "--verbose",
+        "-o": "--output",
+        "-n": "--dry-run",
+        "-r": "--requirements",
+        "-N": "--nodes",
+    }
     flags = {"--dry-run", "--diff", "--json", "--yes", "--check", "--rebuild"}
     others = {"--out", "--outdir", "--output-dir", "--print", "--force", "--simulate", "--assume-yes", "-y", "--text"}
     seen = set()
@@ -181,8 +207,11 @@ def test_an_option_that_is_given_twice(capsys):
     """H-03: as a person types it; a value that is the default counts, too."""
     for words in (["list", "--site", "lumi", "--site", "local"], ["job", "x", "-N", "1", "--nodes", "2", "--", "t.py"]):
         assert main(words) == USAGE
-        assert re.search(r"^ebsif: (--site|--nodes) can be given only once \(see `ebsif \w+ --help`\)$",
-                         capsys.readouterr().err, re.MULTILINE)
+        assert re.search(
+            r"^ebsif: (--site|--nodes) can be given only once \(see `ebsif \w+ --help`\)$",
+            capsys.readouterr().err,
+            re.MULTILINE,
+        )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -201,8 +230,14 @@ def test_lines_of_both_streams_in_one_file(tmp_path):
     (tmp_path / "mine/containers").mkdir(parents=True)
     (tmp_path / "mine/site.yaml").write_text("name: mine\ndescription: x\n")
     (tmp_path / "mine/containers/Tool.yaml").write_text("name: Tool\ncontainers:\n  - {version: 1.0}\n")
-    said = subprocess.run([EBSIF, "check", "--catalogue", tmp_path, "--site", "mine"], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": ""})
+    said = subprocess.run(
+        [EBSIF, "check", "--catalogue", tmp_path, "--site", "mine"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
     finding, summary = said.stdout.splitlines()
     assert "Tool.yaml:3: error: " in finding and summary == "0 containers: 1 error"
 
@@ -218,8 +253,10 @@ def test_an_account_without_a_home_directory(monkeypatch):
         (files.home() / ".cache").mkdir(parents=True)
 
 
-@pytest.mark.parametrize("arguments", [
-    ["pull", "oci:~nobody-here/x:1"], ["kernel", "install", "~nobody-here"], ["show", "~nobody-here/x.sif"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["pull", "oci:~nobody-here/x:1"], ["kernel", "install", "~nobody-here"], ["show", "~nobody-here/x.sif"]],
+)
 def test_the_home_directory_of_nobody(arguments, capsys):
     """an account that doesn't exist: no traceback."""
     assert main(arguments) == FAILED
@@ -253,9 +290,10 @@ def test_shared_files_with_umask_077(tmp_path):
         files.replace(tmp_path / "all/new/file", "more")
     finally:
         os.umask(before)
-    assert {name: [oct((tmp_path / name / one).stat().st_mode)[-4:] for one in ("new", "new/file")]
-            for name in ("group", "all", "tmp", "all/own")} == {
-        "group": ["2770", "0660"], "all": ["0755", "0640"], "tmp": ["0700", "0600"], "all/own": ["0700", "0600"]}
+    assert {
+        name: [oct((tmp_path / name / one).stat().st_mode)[-4:] for one in ("new", "new/file")]
+        for name in ("group", "all", "tmp", "all/own")
+    } == {"group": ["2770", "0660"], "all": ["0755", "0640"], "tmp": ["0700", "0600"], "all/own": ["0700", "0600"]}
 
 
 def test_the_group_of_shared_files(tmp_path, monkeypatch):
@@ -272,14 +310,21 @@ def test_the_group_of_shared_files(tmp_path, monkeypatch):
     # groups of other accounts, for accounts that may not give files to them
     stat = Path.stat
     monkeypatch.setattr(os, "chown", chown)
-    monkeypatch.setattr(Path, "stat", lambda path, **options: SimpleNamespace(
-        st_mode=stat(path, **options).st_mode, st_gid=os.getgid() + (os.path.realpath(path) == str(tmp_path))))
+    monkeypatch.setattr(
+        Path,
+        "stat",
+        lambda path, **options: SimpleNamespace(
+            st_mode=stat(path, **options).st_mode, st_gid=os.getgid() + (os.path.realpath(path) == str(tmp_path))
+        ),
+    )
     tmp_path.chmod(0o2774)
     files.replace(tmp_path / "ours", "text", shared=True)
     files.replace(tmp_path / "theirs", "text", shared=True)
     assert owners == {"ours": os.getgid() + 1}
     assert {name: oct(stat(tmp_path / name).st_mode & 0o7777) for name in ("ours", "theirs")} == {
-        "ours": "0o664", "theirs": "0o644"}
+        "ours": "0o664",
+        "theirs": "0o644",
+    }
 
 
 def test_a_file_that_cannot_be_written_is_named():
@@ -293,20 +338,27 @@ def test_errors_of_files(tmp_path, monkeypatch):
     assert files.message_of(FileNotFoundError(2, "No such file", "x")) == "x does not exist"
     assert files.message_of(OSError("anything")) == "anything"
     # of os.getcwd
-    assert files.message_of(FileNotFoundError(2, "No such file")) == \
-        "the current directory was removed: change to another one"
+    assert (
+        files.message_of(FileNotFoundError(2, "No such file"))
+        == "the current directory was removed: change to another one"
+    )
     assert files.message_of(EbsifError("x: [Errno 104] Connection reset by peer")) == "x: Connection reset by peer"
     full = "the disk is full (make room, or choose another directory)"
     what = os.strerror(28)
-    for error, begin in ((OSError(28, what, "x"), "x: "), (OSError(28, what), ""),
-                         (EbsifError(f"x: [Errno 28] {what}"), "x: "),
-                         (shutil.Error([("a", "b", f"{OSError(28, what)}")] * 2), "")):
+    for error, begin in (
+        (OSError(28, what, "x"), "x: "),
+        (OSError(28, what), ""),
+        (EbsifError(f"x: [Errno 28] {what}"), "x: "),
+        (shutil.Error([("a", "b", f"{OSError(28, what)}")] * 2), ""),
+    ):
         assert files.message_of(error) == begin + full
     assert Finding("error", "x", f"[Errno 28] {what}").message == f"x: {full}"
     for allowed, remedy in (((), "u+rX"), ((os.X_OK,), "u+w")):
         monkeypatch.setattr(os, "access", lambda _, mode, allowed=allowed: mode in allowed)
-        assert files.message_of(PermissionError(13, "Permission denied", str(tmp_path / "x"))) == \
-            f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}`"
+        assert (
+            files.message_of(PermissionError(13, "Permission denied", str(tmp_path / "x")))
+            == f"{tmp_path}/x: Permission denied: run `chmod {remedy} {tmp_path}`"
+        )
 
 
 def test_doctor_names_what_is_missing(tmp_path):
@@ -355,8 +407,9 @@ def test_without_what_completes_command_lines(words, monkeypatch, capsys):
         assert (status, said.err) == (0, "")
         return
     assert (status, said.out) == (FAILED, "")
-    assert said.err == (f"ebsif: the library argcomplete is missing: run `{sys.executable} -m pip install "
-                        "argcomplete`\n")
+    assert said.err == (
+        f"ebsif: the library argcomplete is missing: run `{sys.executable} -m pip install argcomplete`\n"
+    )
 
 
 # Runs the command with a Python that has no EasyBuild.
@@ -368,17 +421,31 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize(("command", "options"), [
-    (["upgrade", "PyTorch/2.7.1", "PyTorch/2.7.1"], ["--site", "lumi"]), (["check", "--quick"], []),
-    (["scan"], []), (["installed"], [])], ids=lambda words: words[0] if words else "variable")
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (["upgrade", "PyTorch/2.7.1", "PyTorch/2.7.1"], ["--site", "lumi"]),
+        (["check", "--quick"], []),
+        (["scan"], []),
+        (["installed"], []),
+    ],
+    ids=lambda words: words[0] if words else "variable",
+)
 def test_the_modules_of_easybuild_are_named(tmp_path, command, options):
     """F-05: a command that can't be imported without EasyBuild, too, names the modules of the site's profile."""
     environment = {"PATH": str(tmp_path), "HOME": str(tmp_path), **({} if options else {"EBSIF_SITE": "lumi"})}
-    said = subprocess.run([sys.executable, "-c", WITHOUT_EASYBUILD, *command, *options], env=environment, text=True,
-                          capture_output=True, check=False)
+    said = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EASYBUILD, *command, *options],
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert said.returncode == 3
-    assert said.stderr == (f"ebsif: this command needs EasyBuild, which {sys.executable} can't import: run `module "
-                           "load LUMI partition/container EasyBuild-user`\n")
+    assert said.stderr == (
+        f"ebsif: this command needs EasyBuild, which {sys.executable} can't import: run `module "
+        "load LUMI partition/container EasyBuild-user`\n"
+    )
 
 
 def test_doctor_names_the_modules_of_easybuild(tmp_path, monkeypatch, capsys):
@@ -427,8 +494,10 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(SystemExit, match="this is 3.8"):
         patch.setattr(sys, "version_info", (3, 8, 20))
         main(["list"])
-    old = "import sys; sys.path.insert(0, 'generator'); import ast; " \
+    old = (
+        "import sys; sys.path.insert(0, 'generator'); import ast; "
         "ast.parse(open('generator/ebsif/cli.py').read(), feature_version=(3, 6))"
+    )
     # the old Python must be able to parse the file that prints the message: valid syntax for 3.6
     subprocess.run([sys.executable, "-c", old], cwd=CHECKOUT, check=True)
 
@@ -436,21 +505,34 @@ def test_a_python_that_is_too_old_is_named(monkeypatch):
 def test_readable_sizes_and_numbers():
     """An image of 1 MB is not shown as 0.00 GB, nor one error as "1 errors"."""
     assert [format_size(number) for number in (4_200_000, 999_000_000, 12_345_000_000)] == [
-        "4.2 MB", "999.0 MB", "12.3 GB"]
+        "4.2 MB",
+        "999.0 MB",
+        "12.3 GB",
+    ]
     assert [output.format_count(number, "error") for number in (0, 1, 2)] == ["0 errors", "1 error", "2 errors"]
 
 
-@pytest.mark.parametrize(("said", "remedy"), [
-    ("ERROR: You seem to be running EasyBuild with root privileges which is not wise, so let's end this here.",
-     "Run this as the user who installs software"),
-    ("ERROR: Can't find path", "Install ebsif in the Python environment of that eb"),
-    # F-03
-    ("ERROR: Failed to parse configuration options: No files found using glob pattern '/site/*/*.py:/own/*.py'",
-     "Correct include-easyblocks (/site/generic/other.py), or the file there"),
-    ("ERROR: Failed to parse configuration options: Failed to import easyblock easybuild.easyblocks.generic.other from "
-     "/tmp/eb-1/included-easyblocks-1/easybuild/easyblocks/generic: No module named 'x'",
-     "Correct include-easyblocks (/site/generic/other.py), or the file there"),
-])
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        (
+            "ERROR: You seem to be running EasyBuild with root privileges which is not wise, so let's end this here.",
+            "Run this as the user who installs software",
+        ),
+        ("ERROR: Can't find path", "Install ebsif in the Python environment of that eb"),
+        # F-03
+        (
+            "ERROR: Failed to parse configuration options: No files found using glob pattern '/site/*/*.py:/own/*.py'",
+            "Correct include-easyblocks (/site/generic/other.py), or the file there",
+        ),
+        (
+            "ERROR: Failed to parse configuration options: Failed to import easyblock "
+            "easybuild.easyblocks.generic.other from /tmp/eb-1/included-easyblocks-1/easybuild/easyblocks/generic: "
+            "No module named 'x'",
+            "Correct include-easyblocks (/site/generic/other.py), or the file there",
+        ),
+    ],
+)
 def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):
     """EasyBuild refuses to run as root before anything else, so advice to install ebsif elsewhere would be wrong."""
     monkeypatch.setattr(doctor.framework, "session", lambda: None)
@@ -461,13 +543,13 @@ def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):
     assert f"{said.rstrip('.')}. {remedy}" in found.text
 
 
-
 def test_a_new_software_touches_data_only():
     """House 2.14: neither packaging nor code names the directories of software or sites."""
     packaging = configparser.ConfigParser()
     packaging.read(CHECKOUT / "setup.cfg")
-    words = set(re.split(r"[\s/.]+", packaging["options"]["packages"] + " ".join(
-        packaging["options.package_data"].values())))
+    words = set(
+        re.split(r"[\s/.]+", packaging["options"]["packages"] + " ".join(packaging["options.package_data"].values()))
+    )
     software = {path.name for path in (CHECKOUT / "easyconfigs").glob("?/*")}
     places = {path.parent.name for path in (CHECKOUT / "generator/ebsif/catalogue/sites").glob("*/site.yaml")}
     assert software and places and not words & (software | places)
@@ -475,8 +557,12 @@ def test_a_new_software_touches_data_only():
 
 def test_listing_the_catalogue_imports_little():
     """Importing takes most of the time of `ebsif list`: not EasyBuild's framework, nor what inspects installations."""
-    listed = subprocess.run([sys.executable, "-X", "importtime", EBSIF, "list", "--site", "lumi"], capture_output=True,
-                            text=True, check=True)
+    listed = subprocess.run(
+        [sys.executable, "-X", "importtime", EBSIF, "list", "--site", "lumi"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     imported = set(re.findall(r"(\S+)$", listed.stderr, re.MULTILINE))
     assert "PyTorch/" in listed.stdout and "ebsif.catalogue.records" in imported
     assert not imported & {"easybuild.tools", "ebsif.eb", "ebsif.installed", "jinja2", "rich", "urllib.request"}

@@ -14,6 +14,7 @@ RED, YELLOW, BOLD, CYAN, END = (f"\x1b[{number}m" for number in ("1;31", "1;33",
 @pytest.fixture
 def shown(tmp_path):
     """A function that runs ebsif at a terminal, and returns what is shown."""
+
     def run(*words, **variables):
         environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
         environment |= {"HOME": str(tmp_path), "TERM": "xterm", "EBSIF_SITE": "local", **variables}
@@ -41,7 +42,8 @@ def test_levels_of_findings_have_colors(shown, tmp_path):
     (folder.parent / "site.yaml").write_text("name: mine\ndescription: x\n")
     (folder / "Tool.yaml").write_text(
         "name: Tool\nfamilies:\n  tool: {homepage: https://example.org/, file: 'tool-{version}.sif', init: none}\n"
-        "containers:\n  - {family: tool, version: 1.0}\n  - {family: nothing, version: \"a\\e[31mb\"}\n")
+        'containers:\n  - {family: tool, version: 1.0}\n  - {family: nothing, version: "a\\e[31mb"}\n'
+    )
     said = shown("check", "--quick", "--catalogue", "sites", "--site", "mine")
     assert f"{RED}error{END}: " in said
     assert "\x1b[31m" not in said

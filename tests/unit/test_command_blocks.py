@@ -23,18 +23,22 @@ TRIED = {
     "docs/debugging.md": [
         "test_debugging.py::test_an_exception_stops_in_pdb",
         "test_debugging.py::test_a_breakpoint_of_pdb_in_the_first_rank",
-        "test_editors.py::test_debugging", "test_debugging.py::test_a_breakpoint_of_an_editor_in_one_rank",
-        "test_debugging.py::test_ranks_that_hang_or_crash_say_where"],
+        "test_editors.py::test_debugging",
+        "test_debugging.py::test_a_breakpoint_of_an_editor_in_one_rank",
+        "test_debugging.py::test_ranks_that_hang_or_crash_say_where",
+    ],
     "docs/editors.md": [
         "test_editors.py::test_the_interpreter_is_called_by_its_path",
-        "test_editors.py::test_a_session_of_open_ondemand"],
+        "test_editors.py::test_a_session_of_open_ondemand",
+    ],
     "docs/for-administrators.md": "test_documentation.py::test_the_other_quick_starts",
     "docs/for-easybuild.md": "test_documentation.py::test_the_other_quick_starts",
     "docs/for-users.md": "test_documentation.py::test_the_quick_start_for_users",
     "docs/images-in-place.md": "test_images_in_place.py::test_the_page_and_its_workflow",
     "docs/jupyter.md": [
         "test_notebooks.py::test_a_notebook_in_a_jupyter_of_the_host",
-        "test_notebooks.py::test_the_same_notebook_in_jupyterlab_of_the_container"],
+        "test_notebooks.py::test_the_same_notebook_in_jupyterlab_of_the_container",
+    ],
     "docs/lumi/02-environment.md": "test_laif.py::guide",
     "docs/lumi/02-squashfs.md": "test_laif.py::guide",
     "docs/lumi/03-file-formats.md": "test_laif.py::guide",
@@ -42,19 +46,24 @@ TRIED = {
     "docs/lumi/for-lust.md": [
         "test_site_easybuild.py::test_an_older_easybuild_is_not_disturbed",
         "test_site_easybuild.py::test_the_switch_from_recipes_to_records",
-        "test_layouts.py::test_installed_with_eb"],
+        "test_layouts.py::test_installed_with_eb",
+    ],
     "docs/new-site.md": "test_tutorial.py::test_the_tutorial_for_a_new_site",
     "docs/registries.md": "test_documentation.py::test_the_commands_of_the_readme",
     "docs/running.md": "test_documentation.py::test_the_commands_for_running",
     "docs/tracking.md": [
-        "test_tracking.py::test_the_command_that_adds_them", "test_tracking.py::test_both_through_ssh"],
+        "test_tracking.py::test_the_command_that_adds_them",
+        "test_tracking.py::test_both_through_ssh",
+    ],
     "docs/upgrading.md": "test_layouts.py::test_installed_with_eb",
     "docs/using.md": "test_documentation.py::test_the_commands_for_extending_by_hand",
 }
 
 # What begins a line of commands.
-COMMAND = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S* )*(?:ebsif|eb|module|singularity|apptainer|srun|sbatch|scancel|"
-                     r"salloc|pip|python3?|make|export|source|reframe|git|scripts/\S+) (?!\s)")
+COMMAND = re.compile(
+    r"^\s*(?:\$ )?(?:[A-Z_]+=\S* )*(?:ebsif|eb|module|singularity|apptainer|srun|sbatch|scancel|"
+    r"salloc|pip|python3?|make|export|source|reframe|git|scripts/\S+) (?!\s)"
+)
 MARK = re.compile(r"<!-- not run: (.*) -->\n")
 
 
@@ -135,7 +144,7 @@ def test_no_block_deletes_after_an_unchecked_command():
     for name, language, text, _ in fences():
         if language == "bash":
             for found in DELETION.finditer(text):
-                before = text[:found.start()] + found[1]
+                before = text[: found.start()] + found[1]
                 assert not before.strip() or found[1].rstrip().endswith("&&"), (name, found[0])
                 number += 1
     assert number >= 4
@@ -157,7 +166,7 @@ def ebsif_commands(text):
             lexer = shlex.shlex(found, posix=True, punctuation_chars=True)
             lexer.whitespace_split = True
             words = list(lexer)
-            yield words[:next((at for at, word in enumerate(words) if word[0] in "|;&)><"), None)]
+            yield words[: next((at for at, word in enumerate(words) if word[0] in "|;&)><"), None)]
 
 
 def commands_of_ebsif():
@@ -183,7 +192,7 @@ def test_commands_and_options_of_ebsif_exist(known):
     """W-09, W-03: blocks and texts name no command or option that ebsif doesn't have."""
     number = 0
     for name, words in commands_of_ebsif():
-        words = words[:words.index("--")] if "--" in words else words
+        words = words[: words.index("--")] if "--" in words else words
         assert words[1] in known, (name, words)
         options = {word.partition("=")[0].rstrip(".,;:") for word in words[2:] if word.startswith("-") and word != "-"}
         assert options <= known[words[1]], (name, words)
@@ -195,7 +204,8 @@ def test_commands_and_options_of_ebsif_exist(known):
 # for options.
 OF_MODULES = re.compile(
     r"(?<!--)\b(?:(?:conda-python|container|extend|find|get|init-conda|list|make|remove|stage|start|unmake|with)-[\w-]+(?:\.py)?"
-    r"|(?<=/runscripts/|\$RUNSCRIPTS/)[\w.-]+)")
+    r"|(?<=/runscripts/|\$RUNSCRIPTS/)[\w.-]+)"
+)
 
 
 def test_commands_and_run_scripts_of_modules_exist():

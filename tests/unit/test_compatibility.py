@@ -52,7 +52,8 @@ def test_versions_are_those_that_setup_allows():
     pythons = SpecifierSet(OPTIONS["python_requires"])
     assert bound(pythons) == versions("Python", "commands")[0]
     assert [str(version) for version in versions("Python") if version in pythons] == [
-        str(version) for version in versions("Python", "commands")]
+        str(version) for version in versions("Python", "commands")
+    ]
     assert f"{versions('Python')[0]} and newer" in record.PAGE.read_text()
 
 

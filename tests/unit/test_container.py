@@ -57,7 +57,7 @@ class FakeContainer:
         if read_program("installed-packages.py") in (stdin, *command):
             output = self.next_packages()
         elif "run-logged.sh" in command:
-            _, folder, _ = command[command.index("run-logged.sh") + 1:][:3]
+            _, folder, _ = command[command.index("run-logged.sh") + 1 :][:3]
             # not after pip has upgraded itself
             if folder:
                 assert Path(folder, "list.py").read_text() == read_program("installed-packages.py")
@@ -92,17 +92,23 @@ def packages(*seen):
     return Packages((name, (name, version, folder)) for name, version, folder in seen)
 
 
-@pytest.mark.parametrize(("errors", "said"), [
-    ("first\nlast\n", "its output ends with\nfirst\nlast"),
-    ("", "its Python ended with exit status 139, and without a message")])
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        ("first\nlast\n", "its output ends with\nfirst\nlast"),
+        ("", "its Python ended with exit status 139, and without a message"),
+    ],
+)
 def test_a_venv_that_can_not_be_created(venv, errors, said):
     """E-09: the error has what the image's Python printed, or its exit status if it printed nothing."""
     with pytest.raises(EasyBuildError, match=re.escape(f"created in the container: {said}") + "\\Z"):
         venv.make(packages(), CommandResult(139, "", errors))
 
 
-@pytest.mark.parametrize(("image", "said"), [
-    ("own", "If you removed your own copy, "), ("central", "This module has no copy: put the image back. ")])
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [("own", "If you removed your own copy, "), ("central", "This module has no copy: put the image back. ")],
+)
 def test_what_to_do_about_a_missing_image(image, said):
     """S002-17: who loads a module without a copy of the image is not told of a copy."""
     assert ModuleFile(spec(image=image), Record(), "Example/1.0").image_remedy.startswith(said)
@@ -110,15 +116,36 @@ def test_what_to_do_about_a_missing_image(image, said):
 
 def test_a_module_from_values():
     """house 2.2: what a module decides from needs the specification and the record, but no installation."""
-    record = Record(wrappers=["python"], library_binds=["/usr/lib/libx.so"], image_packages=["numpy==2.0"],
-                    venv_packages=["hello==1.0"], venv_environment={"PYTHONPATH": "/p"})
-    values = {"binds": ["/scratch"], "gpu": "rocm", "network_env": {"NET": "hsn"}, "image_dirs": ["/central"],
-              "masked_paths": ["/usr/lib/a"], "container_env": {"A": "5$"}, "one_container": "replace"}
+    record = Record(
+        wrappers=["python"],
+        library_binds=["/usr/lib/libx.so"],
+        image_packages=["numpy==2.0"],
+        venv_packages=["hello==1.0"],
+        venv_environment={"PYTHONPATH": "/p"},
+    )
+    values = {
+        "binds": ["/scratch"],
+        "gpu": "rocm",
+        "network_env": {"NET": "hsn"},
+        "image_dirs": ["/central"],
+        "masked_paths": ["/usr/lib/a"],
+        "container_env": {"A": "5$"},
+        "one_container": "replace",
+    }
     made = ModuleFile(spec(**values), record, "Example/1.0")
     lines = [" ".join(line) for line in made.lines()]
-    for line in ("image ./example.sif", "image /central/example.sif", "bind /scratch", "bind ?/usr/lib/libx.so",
-                 "overlay /share/ebsif/masks.squashfs:ro", "where /dev/kfd *_ROCM 1", "default NET hsn",
-                 "default *ENV_A 5\\$", "one_container replace", "suffix EXAMPLE"):
+    for line in (
+        "image ./example.sif",
+        "image /central/example.sif",
+        "bind /scratch",
+        "bind ?/usr/lib/libx.so",
+        "overlay /share/ebsif/masks.squashfs:ro",
+        "where /dev/kfd *_ROCM 1",
+        "default NET hsn",
+        "default *ENV_A 5\\$",
+        "one_container replace",
+        "suffix EXAMPLE",
+    ):
         assert line in lines
     assert "user_software" not in "".join(lines)
     # 0b of the field: `module avail` stays a list of modules
@@ -135,25 +162,31 @@ def test_a_module_from_values():
     record.stages, record.venv_packages = [], ["hello==1.0"]
     with_venv = ModuleFile(spec(VenvSpec, **values), record, "Example/1.0")
     lines = [" ".join(line) for line in with_venv.lines()]
-    for line in ("user_software :ro,image-src=", "where user_software *ENV_VIRTUAL_ENV /user-software/venv/example",
-                 "where user_software *ENV_PYTHONPATH /p"):
+    for line in (
+        "user_software :ro,image-src=",
+        "where user_software *ENV_VIRTUAL_ENV /user-software/venv/example",
+        "where user_software *ENV_PYTHONPATH /p",
+    ):
         assert line in lines
-    advice = ("To add packages, create your own module on top of this one:\n\n"
-              "    ebsif extend Example/1.0 --add PACKAGE --name NAME")
+    advice = (
+        "To add packages, create your own module on top of this one:\n\n"
+        "    ebsif extend Example/1.0 --add PACKAGE --name NAME"
+    )
     assert (advice in with_venv.help_sections, advice in made.help_sections) == (True, False)
     assert "Run any of them with --help for details." in made.help_sections[1]
     assert made.help_sections[1].startswith("`ebsif show Example/1.0` prints what is in the image (`module spider ")
     # only hidden modules say why they are archived
     for hidden, expected in ((False, ["Warning: old"]), (True, ["Warning: old", "Warning: gone", "Warning: use x"])):
         texts = spec(warnings=["old"], hidden=hidden, modloadmsg="gone\nold\nuse x")
-        assert [line for line in ModuleFile(texts, record, "Example/1.0").help_sections
-                if line.startswith("Warning: ")] == expected
+        assert [
+            line for line in ModuleFile(texts, record, "Example/1.0").help_sections if line.startswith("Warning: ")
+        ] == expected
 
 
 def test_a_venv_that_does_not_see_the_image(container, venv):
     """house 2.3, S001-20: packages it doesn't see are added with a .pth file; if that fails, nothing is installed."""
     image = ("numpy", "2.0", "/opt/lib")
-    folder = Path(venv.folder + PURELIB[len("/user-software"):])
+    folder = Path(venv.folder + PURELIB[len("/user-software") :])
     folder.mkdir(parents=True)
     container.seen = [[PIP]]
     created = CommandResult(0, f"program\n{container.next_packages()}", "")
@@ -179,13 +212,12 @@ def test_pip_keeps_the_packages_of_the_image(container, venv, tmp_path):
     container.seen = [[PIP, numpy, fsspec], [PIP, numpy, fsspec, added]]
     after = installer.install(stage, before, {"FROM_MODULE": "1"}, [])
     assert set(after.added_since(before)) == {"hello"}
-    assert (tmp_path / "stages/own/constraints.txt").read_text() == \
-        "numpy==2.0\nfsspec<10,>=1\nhello==1.0\n"
+    assert (tmp_path / "stages/own/constraints.txt").read_text() == "numpy==2.0\nfsspec<10,>=1\nhello==1.0\n"
     (pre, _, activated), (command, binds, environment) = container.commands[0], container.commands[2]
     assert pre[-1] == "make it"
     assert activated["APPTAINERENV_PREPEND_PATH"] == "/user-software/venv/x/bin:/opt/conda/bin"
     # through sh, which also writes what pip prints to a file
-    assert command[command.index(venv.python):][:4] == [venv.python, "-m", "pip", "install"]
+    assert command[command.index(venv.python) :][:4] == [venv.python, "-m", "pip", "install"]
     assert binds == [f"{venv.folder}:/user-software"]
     assert (environment["FROM_MODULE"], environment["SINGULARITYENV_A"]) == ("1", "1")
     container.seen = [[PIP, ("numpy", "2.0", PURELIB), fsspec]]
@@ -203,7 +235,7 @@ def test_pip_of_a_repeated_installation(container, venv, tmp_path):
     installer.install(*Stage.from_parameter([{"name": "own", "upgrade_pip": True}]), packages(PIP))
     command, _, _ = container.commands[0]
     constraints = tmp_path / "stages/own/constraints.txt"
-    assert command[command.index("install"):] == ["install", "--upgrade", "pip", "-c", str(constraints)]
+    assert command[command.index("install") :] == ["install", "--upgrade", "pip", "-c", str(constraints)]
     assert constraints.read_text() == "hello==1.0\npip==26.0\n"
 
 
@@ -239,8 +271,10 @@ def test_easybuilds_own_tests_for_each_easyblock(easyblock, tmp_path):
         assert kind != MANDATORY
 
     easyconfig = tmp_path / "easyconfig.eb"
-    easyconfig.write_text(f"easyblock = {easyblock.__name__!r}\nname = {easyblock.__name__!r}\nversion = '1.0'\n"
-                          "homepage = ''\ndescription = 'A text.'\ntoolchain = SYSTEM\nsources = []\n")
+    easyconfig.write_text(
+        f"easyblock = {easyblock.__name__!r}\nname = {easyblock.__name__!r}\nversion = '1.0'\n"
+        "homepage = ''\ndescription = 'A text.'\ntoolchain = SYSTEM\nsources = []\n"
+    )
     assert easyblock(EasyConfig(str(easyconfig))).name == easyblock.__name__
 
 
@@ -250,6 +284,7 @@ def test_a_module_that_is_hidden_or_shown_again(tmp_path):
 
     hunt R1.3: also in another encoding, in the .modulerc files of both syntaxes.
     """
+
     class Generator:
         DOT_MODULERC, SYNTAX = ".modulerc", "Tcl"
 
@@ -274,8 +309,10 @@ def test_a_module_that_is_hidden_or_shown_again(tmp_path):
     # as a symbolic version, Lmod would not unload it
     assert versions.read_text() == HIDE["Tcl"] % {"module": "P/1.0"} + "\n"
     update(".1.0", "2")
-    assert versions.read_text().splitlines()[1:] == [HIDE["Tcl"].splitlines()[1] % {"module": "P/1.0"},
-                                                     "module-version P/.1.0 2"]
+    assert versions.read_text().splitlines()[1:] == [
+        HIDE["Tcl"].splitlines()[1] % {"module": "P/1.0"},
+        "module-version P/.1.0 2",
+    ]
     versions.write_text(f"{versions.read_text()}other\n")
     (tmp_path / "1.0").unlink()
     assert update("1.0") == [".modulerc"]
@@ -289,10 +326,12 @@ def test_a_module_that_is_hidden_or_shown_again(tmp_path):
     assert other.read_bytes() == theirs.replace(b"#", b"--")
 
 
-@pytest.mark.parametrize("statement", ['module_version("{modname}", "{sym_version}")',
-                                       "#%Module\nmodule-version {modname} {sym_version}"])
+@pytest.mark.parametrize(
+    "statement", ['module_version("{modname}", "{sym_version}")', "#%Module\nmodule-version {modname} {sym_version}"]
+)
 def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
     """L-11: one line for each, once, even if one is a prefix of another; other lines in the file stay."""
+
     class Generator:
         DOT_MODULERC = ".modulerc"
 
@@ -316,14 +355,17 @@ def test_versions_under_which_a_module_can_be_loaded(statement, tmp_path):
     for module in ("P/3.0", "P/2.0-x"):
         moved = add(module, "2.0").splitlines()
         assert moved == [one for one in expected if not re.search(r"\b2\.0\b(?!-)", one)] + [
-            line.format(modname=module, sym_version="2.0")]
+            line.format(modname=module, sym_version="2.0")
+        ]
 
 
-@pytest.mark.parametrize("statement", ['module_version("{modname}", "{sym_version}")',
-                                       "#%Module\nmodule-version {modname} {sym_version}"])
+@pytest.mark.parametrize(
+    "statement", ['module_version("{modname}", "{sym_version}")', "#%Module\nmodule-version {modname} {sym_version}"]
+)
 @pytest.mark.parametrize("module", ["P/1.0", "P/.1.0"])
 def test_a_version_that_was_an_alias_of_another_one(statement, module, tmp_path):
     """L-11: the modules tool would load the other version in place of the one that is installed, and say nothing."""
+
     class Generator:
         DOT_MODULERC, SYNTAX = ".modulerc", "Lua" if statement.endswith(")") else "Tcl"
 
@@ -343,6 +385,7 @@ def test_a_version_that_was_an_alias_of_another_one(statement, module, tmp_path)
 @pytest.mark.parametrize("statement", ['module_version("P/1.0", "{}")', "#%Module\nmodule-version P/1.0 {}"])
 def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
     """L-11 (H7): it ends, unless it may be somebody else's: then eb says that it stays, and where; not the default."""
+
     class Generator:
         DOT_MODULERC = ".modulerc"
 
@@ -357,16 +400,24 @@ def test_an_alias_that_is_taken_back(statement, tmp_path, capsys):
     assert install("latest", "default", "old") == install("default", "old", "latest") == ""
     assert install("latest") == (
         "WARNING: P/1.0 can also be loaded as P/old, which the easyconfig doesn't name: to end that, remove its line "
-        f"from {tmp_path}/.modulerc").replace(" ", "")
+        f"from {tmp_path}/.modulerc"
+    ).replace(" ", "")
     before = (tmp_path / ".modulerc").read_text()
     assert "old" in before and install("latest", earlier=["latest", "default", "old"]) == ""
     assert (tmp_path / ".modulerc").read_text().splitlines() == [
-        line for line in before.splitlines() if "old" not in line and "default" not in line]
+        line for line in before.splitlines() if "old" not in line and "default" not in line
+    ]
 
 
-@pytest.mark.parametrize(("text", "aliases"), [
-    ("name = 'P'\naliases = ['1.0', 'latest']\n", ["1.0", "latest"]), ("name = 'P'\n", []), ("aliases = [", []),
-    ("local_one = '1'\naliases = [local_one]\n", [])])
+@pytest.mark.parametrize(
+    ("text", "aliases"),
+    [
+        ("name = 'P'\naliases = ['1.0', 'latest']\n", ["1.0", "latest"]),
+        ("name = 'P'\n", []),
+        ("aliases = [", []),
+        ("local_one = '1'\naliases = [local_one]\n", []),
+    ],
+)
 def test_the_aliases_of_an_installation(text, aliases, tmp_path):
     """L-11: they are in EasyBuild's copy of the easyconfig, which may be anybody's."""
     assert aliases_of(str(tmp_path)) == []
@@ -377,6 +428,7 @@ def test_the_aliases_of_an_installation(text, aliases, tmp_path):
 
 def test_versions_installed_at_the_same_time(tmp_path):
     """I-01: several installations add to the same .modulerc file, and no statement is lost."""
+
     class Generator:
         DOT_MODULERC = ".modulerc.lua"
         modulerc = 'module_version("{modname}", "{sym_version}")'.format_map

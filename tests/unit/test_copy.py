@@ -71,24 +71,31 @@ def test_a_write_that_fails(tmp_path):
     (tmp_path / "source").write_bytes(os.urandom(20 * BLOCK))
     (tmp_path / "target").write_text("earlier")
     # in a separate process, which has a limit on file size
-    code = ("import sys; from easybuild.easyblocks.generic.container import copying as c\n"
-            "c.BLOCK = int(sys.argv[3])\n"
-            "try: c.copy_hashed(open(sys.argv[1], 'rb'), sys.argv[2])\nexcept c.EasyBuildError as err: print(err)")
+    code = (
+        "import sys; from easybuild.easyblocks.generic.container import copying as c\n"
+        "c.BLOCK = int(sys.argv[3])\n"
+        "try: c.copy_hashed(open(sys.argv[1], 'rb'), sys.argv[2])\nexcept c.EasyBuildError as err: print(err)"
+    )
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10 * BLOCK + 100, 10 * BLOCK + 100))
 
-    result = subprocess.run([sys.executable, "-c", code, tmp_path / "source", tmp_path / "target", str(BLOCK)],
-                            capture_output=True, text=True, check=True, preexec_fn=limit, timeout=60)
+    result = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "source", tmp_path / "target", str(BLOCK)],
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=limit,
+        timeout=60,
+    )
     assert "File too large" in result.stdout
     assert f"Copying the image {tmp_path}/source to {tmp_path}/target failed" in result.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
     assert (tmp_path / "target").read_text() == "earlier"
 
 
-@pytest.mark.parametrize(("source_mode", "mode"), [(0o644, 0o644), (0o640, 0o640), (0o466, 0o664),
-                                                  (0o4777, 0o775)])
+@pytest.mark.parametrize(("source_mode", "mode"), [(0o644, 0o644), (0o640, 0o640), (0o466, 0o664), (0o4777, 0o775)])
 def test_the_copy_keeps_the_mode(tmp_path, source_mode, mode):
     """defects A11, lumi B8: the source's mode, without write permission for others."""
     source, target = tmp_path / "source", tmp_path / "target"
@@ -111,8 +118,14 @@ def test_stripes_before_copying(tmp_path, monkeypatch):
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     run = []
-    monkeypatch.setattr(copying, "run_program", lambda words, **_: run.append(subprocess.run(
-        words, check=True, capture_output=True, text=True)) or type("Result", (), {"output": run[0].stdout}))
+    monkeypatch.setattr(
+        copying,
+        "run_program",
+        lambda words, **_: (
+            run.append(subprocess.run(words, check=True, capture_output=True, text=True))
+            or type("Result", (), {"output": run[0].stdout})
+        ),
+    )
     modes = []
 
     class Source(io.BytesIO):
@@ -140,9 +153,13 @@ def test_user_software_of_a_lock_is_verified_as_it_was_copied(tmp_path):
     taken.write_bytes(b"user software")
     wanted = hashlib.sha256(taken.read_bytes()).hexdigest()
     easyblock = SimpleNamespace(
-        installdir=str(tmp_path), stages=lambda: ["one"], dry_run=False,
+        installdir=str(tmp_path),
+        stages=lambda: ["one"],
+        dry_run=False,
         build=SimpleNamespace(squashfs=str(taken)),
-        spec=SimpleNamespace(lustre_striping=[]), find_repeated=lambda: Record(user_software={SQUASHFS: wanted}))
+        spec=SimpleNamespace(lustre_striping=[]),
+        find_repeated=lambda: Record(user_software={SQUASHFS: wanted}),
+    )
     easyblock.check_squashfs = lambda found: ContainerVenv.check_squashfs(easyblock, found)
     easyblock.check_squashfs(wanted)
     taken.write_bytes(b"other software")

@@ -11,21 +11,32 @@ from ebsif import modulestool, processes
 from ebsif.eb import framework
 
 
-@pytest.mark.parametrize(("arguments", "status", "start"), [
-    (["check", "--site", "local"], 1, "\nerror: "),  # a finding
-    (["import", "a.eb"], 3, "ebsif: "),
-])
-@pytest.mark.parametrize(("setting", "named"), [
-    ({"EASYBUILD_NONSENSE": "1"}, "EASYBUILD_NONSENSE"),
-    ({"EASYBUILD_CONFIGFILES": "config.cfg"}, "no section headers. file: 'config.cfg', line: 1 'not ini"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "status", "start"),
+    [
+        (["check", "--site", "local"], 1, "\nerror: "),  # a finding
+        (["import", "a.eb"], 3, "ebsif: "),
+    ],
+)
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        ({"EASYBUILD_NONSENSE": "1"}, "EASYBUILD_NONSENSE"),
+        ({"EASYBUILD_CONFIGFILES": "config.cfg"}, "no section headers. file: 'config.cfg', line: 1 'not ini"),
+    ],
+)
 def test_settings_that_easybuild_refuses(tmp_path, arguments, status, start, setting, named):
     """Defects D3: an unknown variable of EasyBuild and a malformed file are named, without EasyBuild's traceback."""
     (tmp_path / "a.eb").write_text("name = 'A'\n")
     (tmp_path / "config.cfg").write_text("not ini\n")
     result = subprocess.run(
-        [Path(sys.prefix) / "bin/ebsif", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **setting})
+        [Path(sys.prefix) / "bin/ebsif", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **setting},
+    )
     assert result.returncode == status
     said = f"\n{result.stdout}" if status == 1 else result.stderr
     assert f"{start}EasyBuild refuses its configuration: " in said
@@ -46,8 +57,9 @@ def test_a_signal_while_easybuild_is_configured(monkeypatch):
 def test_the_scripts_for_the_modules_tool(tmp_path):
     """House 2.9: bash evaluates the tool's output; arguments are passed unchanged; failures are detected."""
     tool = tmp_path / "a tool"
-    tool.write_text("#!/bin/sh\nshift\n[ \"$2\" != none ] || exit 1\n"
-                    "echo \"export DONE='$*' SIF=/a.sif; unset GONE; echo said\"\n")
+    tool.write_text(
+        '#!/bin/sh\nshift\n[ "$2" != none ] || exit 1\necho "export DONE=\'$*\' SIF=/a.sif; unset GONE; echo said"\n'
+    )
     tool.chmod(0o755)
     environment = {"LMOD_CMD": str(tool), "PATH": "/usr/bin:/bin", "GONE": "1", "APPTAINERENV_X": "1"}
     result = framework.unloaded(["A/1", "b c"], environment)

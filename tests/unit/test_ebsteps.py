@@ -87,15 +87,18 @@ Collecting optuna (from -r requirements.txt (line 1))
 @pytest.fixture
 def easybuild(tmp_path, monkeypatch):
     """A function that puts an eb on PATH which says something, and ends with a status."""
+
     def make(said, errors="", status=0):
         (tmp_path / "source.sif").write_bytes(b"x" * 12_000_000)
         for name, text in (("said", said), ("errors", errors)):
             (tmp_path / name).write_text(text.replace("FOLDER", str(tmp_path)))
         program = tmp_path / "bin/eb"
         program.parent.mkdir(exist_ok=True)
-        program.write_text("#!/bin/bash\nwhile IFS= read -r line; do\n"
-                           "    [[ $line != PAUSE ]] && printf '%s\\n' \"$line\" || sleep ${PAUSE:-0}\n"
-                           f"done <{tmp_path}/said\ncat {tmp_path}/errors >&2\nexit {status}\n")
+        program.write_text(
+            "#!/bin/bash\nwhile IFS= read -r line; do\n"
+            "    [[ $line != PAUSE ]] && printf '%s\\n' \"$line\" || sleep ${PAUSE:-0}\n"
+            f"done <{tmp_path}/said\ncat {tmp_path}/errors >&2\nexit {status}\n"
+        )
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
         return tmp_path
@@ -160,9 +163,11 @@ def test_output_that_nobody_reads(easybuild):
     """E-10: with --verbose and `| head`, eb still comes to its end, and there is no traceback."""
     folder = easybuild("== a line of eb\n" * 20_000 + "== the end\n")
     (folder / "bin/eb").write_text(f"#!/bin/bash\ncat {folder}/said && touch {folder}/done\n")
-    program = ("import os, sys; from ebsif.eb import running; from ebsif.report import output\n"
-               "output.set_level(output.VERBOSE)\n"
-               "try:\n    running.install([])\nexcept BrokenPipeError:\n    os.dup2(2, 1)\n    sys.exit(7)")
+    program = (
+        "import os, sys; from ebsif.eb import running; from ebsif.report import output\n"
+        "output.set_level(output.VERBOSE)\n"
+        "try:\n    running.install([])\nexcept BrokenPipeError:\n    os.dup2(2, 1)\n    sys.exit(7)"
+    )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"== a line of eb\n"
         process.stdout.close()
@@ -188,8 +193,9 @@ def test_impatience(easybuild):
         touch done
     """)
     program = "from ebsif.eb import running; running.install([])"
-    with subprocess.Popen([sys.executable, "-c", program], start_new_session=True, stderr=subprocess.PIPE,
-                          preexec_fn=heed_signals) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], start_new_session=True, stderr=subprocess.PIPE, preexec_fn=heed_signals
+    ) as process:
         try:
             for name in ("ready", "cleaning"):
                 while not (folder / name).exists():
@@ -206,10 +212,13 @@ def test_impatience(easybuild):
 
 def test_a_failure_in_a_file(easybuild, capsys):
     """E-10: the step that failed, warnings as they come, the message of the error, and where the log is."""
-    easybuild(RECORDED + "== FAILED: Installation ended unsuccessfully: no module (took 26 secs)\n"
-              "== Results of the build can be found in the log file(s) /tmp/eb-x/easybuild-Base.log\n",
-              "\nWARNING: the image is old,\nand has \x1b[31mno pip\n\n  \x1b[1;31mtorch:\x1b[0m not found\n\n\n"
-              "ERROR: Installation of Base-1.0-mine.eb failed: the module can't be loaded\n", status=2)
+    easybuild(
+        RECORDED + "== FAILED: Installation ended unsuccessfully: no module (took 26 secs)\n"
+        "== Results of the build can be found in the log file(s) /tmp/eb-x/easybuild-Base.log\n",
+        "\nWARNING: the image is old,\nand has \x1b[31mno pip\n\n  \x1b[1;31mtorch:\x1b[0m not found\n\n\n"
+        "ERROR: Installation of Base-1.0-mine.eb failed: the module can't be loaded\n",
+        status=2,
+    )
     result = running.install([])
     said = capsys.readouterr().err
     assert re.search(r"^  testing the module +0 s  failed$", said, re.MULTILINE)
@@ -220,9 +229,14 @@ def test_a_failure_in_a_file(easybuild, capsys):
     assert capsys.readouterr().err == "  torch: not found\n"
 
 
-@pytest.mark.parametrize(("status", "said"), [
-    (3, "eb failed with exit status 3"), (-15, "eb was ended by signal 15"),
-    (-9, "eb was ended by signal 9, often because memory ran out")])
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (3, "eb failed with exit status 3"),
+        (-15, "eb was ended by signal 15"),
+        (-9, "eb was ended by signal 9, often because memory ran out"),
+    ],
+)
 def test_how_eb_ended(status, said):
     """E-10: without a message of eb, its status tells, which is negative after a signal."""
     assert running.Result(status).message == said
@@ -230,8 +244,12 @@ def test_how_eb_ended(status, said):
 
 def test_a_crash_of_eb(easybuild, capsys):
     """user 6d: no traceback, and not an empty message: the error with which eb ended, in words."""
-    easybuild("== building...\n", "Looking in links\nTraceback (most recent call last):\n  File \"x.py\", line 1\n"
-              "OSError: [Errno 28] No space left on device\n", status=1)
+    easybuild(
+        "== building...\n",
+        'Looking in links\nTraceback (most recent call last):\n  File "x.py", line 1\n'
+        "OSError: [Errno 28] No space left on device\n",
+        status=1,
+    )
     result = running.install([])
     capsys.readouterr()
     assert result.message == "eb crashed: the disk is full (make room, or choose another directory)"

@@ -28,8 +28,11 @@ def environment(tmp_path):
     package(packages, "pip", "24.0", ["../../../bin/pip"])
     package(packages, "setuptools", "80.0")
     package(packages, "labeled", "2.0+lumi_aif_gfx90a_1234")
-    package(packages, "cloned", direct_url={"url": "https://example.org/c.git",
-                                            "vcs_info": {"vcs": "git", "commit_id": "abc"}})
+    package(
+        packages,
+        "cloned",
+        direct_url={"url": "https://example.org/c.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+    )
     package(packages, "part", direct_url={"url": "https://example.org/p.zip", "subdirectory": "a b"})
     package(packages, "fetched", direct_url={"url": "https://example.org/fetched.tar.gz", "archive_info": {}})
     wheel = tmp_path / "built wheel-1.0-py3-none-any.whl"
@@ -52,9 +55,16 @@ def test_packages_of_an_environment(environment):
     built = environment.parent / "built wheel-1.0-py3-none-any.whl"
     wanted = venv.read(environment)
     assert wanted.lines == [
-        built.as_uri(), "cloned @ git+https://example.org/c.git@abc", "fetched @ https://example.org/fetched.tar.gz",
-        "gone==1.0", "labeled==2.0+lumi_aif_gfx90a_1234", "old==3.0", "optuna==4.5.0",
-        "part @ https://example.org/p.zip#subdirectory=a%20b", "setuptools==80.0"]
+        built.as_uri(),
+        "cloned @ git+https://example.org/c.git@abc",
+        "fetched @ https://example.org/fetched.tar.gz",
+        "gone==1.0",
+        "labeled==2.0+lumi_aif_gfx90a_1234",
+        "old==3.0",
+        "optuna==4.5.0",
+        "part @ https://example.org/p.zip#subdirectory=a%20b",
+        "setuptools==80.0",
+    ]
     broken, gone, mine = wanted.impossible
     assert broken == "broken-1.0.dist-info: no name or version in its metadata, not taken over"
     assert gone.startswith("gone 1.0: /none/gone-1.0.whl, which it was installed from, no longer exists: this version")
@@ -68,16 +78,26 @@ def test_an_environment_of_two_pythons(tmp_path):
     assert venv.read(tmp_path).lines == ["a==3.12"]
 
 
-@pytest.mark.parametrize("origin", [[], {"url": "git", "vcs_info": "git"}, {"url": "git", "vcs_info": {"vcs": "git"}},
-                                    {"url": "https://example.org", "dir_info": []}])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        [],
+        {"url": "git", "vcs_info": "git"},
+        {"url": "git", "vcs_info": {"vcs": "git"}},
+        {"url": "https://example.org", "dir_info": []},
+    ],
+)
 def test_damaged_origins(origin):
     """E-08: they count as unknown."""
     assert venv.requirement("a", "1.0", json.dumps(origin)) == (
-        "a==1.0", "its direct_url.json can't be read: this version comes from the package index")
+        "a==1.0",
+        "its direct_url.json can't be read: this version comes from the package index",
+    )
 
 
 def test_a_wheel_in_a_closed_directory(monkeypatch):
     """E-08: of an administrator, for example: that its users can't look for it is no error."""
+
     def denied(path, **_):
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -100,11 +120,14 @@ def test_an_environment_in_user_software(environment, tmp_path):
         venv.read(outer)
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("none", "none doesn't exist: a directory or a SquashFS file is required"),
-    ("empty", "empty contains no Python environment"),
-    ("bare", "bare contains no package that pip can install"),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("none", "none doesn't exist: a directory or a SquashFS file is required"),
+        ("empty", "empty contains no Python environment"),
+        ("bare", "bare contains no package that pip can install"),
+    ],
+)
 def test_no_environment(tmp_path, name, expected):
     """Issue 19, point 6: the error names the path and what is missing."""
     (tmp_path / "empty").mkdir()

@@ -17,6 +17,7 @@ from ebsif import files
 
 def refuse(number):
     """Return a lockf of a file system that has no locks."""
+
     def lockf(*_):
         raise OSError(number, "Function not implemented")
 
@@ -37,10 +38,13 @@ def test_a_lock_without_a_file(tmp_path, kind):
     path = tmp_path / files.LOCK
     if kind == "held":
         # by a process that removes it
-        program = "import sys; from pathlib import Path; from ebsif import files\n" \
+        program = (
+            "import sys; from pathlib import Path; from ebsif import files\n"
             "with files.alone(Path(sys.argv[1])): print('locked', flush=True); input()\n"
-        with subprocess.Popen([sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              text=True) as holder:
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as holder:
             assert holder.stdout.readline() == "locked\n"
             threading.Timer(1, lambda: holder.stdin.write("\n") and holder.stdin.close()).start()
             with files.alone(tmp_path):
@@ -67,8 +71,11 @@ def test_links_in_a_directory_for_one_s_own_group(tmp_path, monkeypatch):
     for group, members, works in ((name, [], True), (name, [name], True), (name, ["other"], False), ("all", [], False)):
         (tmp_path / "link").unlink(missing_ok=True)
         (tmp_path / "link").symlink_to(tmp_path / "there")
-        monkeypatch.setattr(files.grp, "getgrgid", lambda _, group=group, members=members: SimpleNamespace(
-            gr_name=group, gr_mem=members))
+        monkeypatch.setattr(
+            files.grp,
+            "getgrgid",
+            lambda _, group=group, members=members: SimpleNamespace(gr_name=group, gr_mem=members),
+        )
         is_numbered = number in (0, os.geteuid())
         with contextlib.nullcontext() if works or is_numbered else pytest.raises(files.LinkError):
             files.replace(tmp_path / "link", "new")
@@ -99,8 +106,11 @@ def test_a_link_stays(tmp_path):
 def test_replacing_a_file_in_a_closed_directory(tmp_path, monkeypatch):
     """E-09: the directory is named, because opening the file wouldn't help; other errors name the file."""
     (tmp_path / "x").touch(0o444)
-    for error, expected in ((PermissionError(errno.EACCES, "Permission denied"), tmp_path),
-                            (OSError(errno.ENOSPC, "No space left on device"), tmp_path / "x")):
+    for error, expected in (
+        (PermissionError(errno.EACCES, "Permission denied"), tmp_path),
+        (OSError(errno.ENOSPC, "No space left on device"), tmp_path / "x"),
+    ):
+
         def refuse_new(path, *_, error=error, **__):
             error.filename = str(path)
             raise error
@@ -113,6 +123,7 @@ def test_replacing_a_file_in_a_closed_directory(tmp_path, monkeypatch):
 
 def test_a_directory_that_can_not_be_filled(tmp_path, monkeypatch):
     """C-04: the error names the directory that was asked for, not a temporary one."""
+
     def refuse_directory(path, _):
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
@@ -139,7 +150,9 @@ def test_a_damaged_list_of_files(tmp_path):
     for overwrite in (False, True):
         (tmp_path / "new").write_text("mine")
         (tmp_path / ".ebsif-docs").write_bytes(b"\xff\xfe")
-        with contextlib.nullcontext() if overwrite else pytest.raises(files.OverwriteError), \
-                files.filled(tmp_path, "docs", overwrite) as made:
+        with (
+            contextlib.nullcontext() if overwrite else pytest.raises(files.OverwriteError),
+            files.filled(tmp_path, "docs", overwrite) as made,
+        ):
             (made / "new").touch()
         assert (tmp_path / "new").read_text() == ("" if overwrite else "mine")

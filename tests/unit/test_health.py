@@ -39,6 +39,7 @@ imports = importlib.import_module("ebsif_imports")
 @pytest.fixture
 def subject(eb_prefix, tmp_path):
     """A function that returns a module with these packages, and what its container says, on a node with these files."""
+
     def get(image=(), user=(), facts=None, python=None, site=LUMI, node=None, **record):
         root = eb_prefix.install("Example/1.0-x", user, image_packages=list(image), **record)
         for name, text in (node or {}).items():
@@ -57,16 +58,24 @@ def problems(check, one):
     return [(finding.level, finding.text) for finding in check(one)]
 
 
-@pytest.mark.parametrize(("image", "facts", "driver", "level"), [
-    (["torch==2.7.1+rocm6.2.4"], {}, ["6.1", "7.0"], None), (["torch==2.7.1+rocm6.2.4"], {}, ["6.3", "7.0"], ERROR),
-    (["torch==2.10+rocm7.1"], {}, ["6.1", "7.0"], ERROR),
-    # the image's own version counts, not the label
-    (["torch==2.7.1+rocm6.2.4"], {"rocm": "6.3.4"}, ["6.3", "7.0"], None),
-    ([], {"rocm": "5.6.1"}, ["6.1", "7.0"], ERROR), ([], {}, ["6.1", "7.0"], None),
-    # generator D3: all numbers that are known count
-    ([], {"rocm": "6.2.1"}, ["6.2.4", "7.2"], ERROR), ([], {"rocm": "7.2.3"}, ["6.2", "7.2.1"], ERROR),
-    ([], {"rocm": "7.2.3"}, ["6.2", "7"], None), (["torch==2+rocm6.2"], {}, ["6.2.4", "7.2"], None),
-    (["torch==2.7.1+rocm6.2.4"], {}, None, None)])
+@pytest.mark.parametrize(
+    ("image", "facts", "driver", "level"),
+    [
+        (["torch==2.7.1+rocm6.2.4"], {}, ["6.1", "7.0"], None),
+        (["torch==2.7.1+rocm6.2.4"], {}, ["6.3", "7.0"], ERROR),
+        (["torch==2.10+rocm7.1"], {}, ["6.1", "7.0"], ERROR),
+        # the image's own version counts, not the label
+        (["torch==2.7.1+rocm6.2.4"], {"rocm": "6.3.4"}, ["6.3", "7.0"], None),
+        ([], {"rocm": "5.6.1"}, ["6.1", "7.0"], ERROR),
+        ([], {}, ["6.1", "7.0"], None),
+        # generator D3: all numbers that are known count
+        ([], {"rocm": "6.2.1"}, ["6.2.4", "7.2"], ERROR),
+        ([], {"rocm": "7.2.3"}, ["6.2", "7.2.1"], ERROR),
+        ([], {"rocm": "7.2.3"}, ["6.2", "7"], None),
+        (["torch==2+rocm6.2"], {}, ["6.2.4", "7.2"], None),
+        (["torch==2.7.1+rocm6.2.4"], {}, None, None),
+    ],
+)
 def test_the_driver_of_rocm(subject, image, facts, driver, level):
     """S001-18: an image's ROCm is compared with the range in the site's profile; both ends belong to it."""
     found = problems(hardware.driver, subject(image, facts=facts, site=LUMI.model_copy(update={"driver_rocm": driver})))
@@ -79,28 +88,49 @@ def test_the_driver_of_rocm(subject, image, facts, driver, level):
     assert bool(easyconfig.driver_problem(record)) == bool(level)
 
 
-@pytest.mark.parametrize(("image", "file", "text", "expected"), [
-    ("torch==2+rocm7.0", "sys/module/amdgpu/version", "30.30.2\n", None),
-    ("torch==2+rocm6.2", "sys/module/amdgpu/version", "30.30.2\n", "driver 30.30.2 of this node, which supports 6.3"),
-    ("torch==2+cu126", "proc/driver/nvidia/version", "NVRM version: NVIDIA Kernel Module  550.54.15  x\n", None),
-    ("torch==2+cu130", "proc/driver/nvidia/version", "NVRM version: NVIDIA Kernel Module  550.54.15  x\n",
-     "CUDA 13.0 needs driver 580 or newer, and this node has 550.54.15")])
+@pytest.mark.parametrize(
+    ("image", "file", "text", "expected"),
+    [
+        ("torch==2+rocm7.0", "sys/module/amdgpu/version", "30.30.2\n", None),
+        (
+            "torch==2+rocm6.2",
+            "sys/module/amdgpu/version",
+            "30.30.2\n",
+            "driver 30.30.2 of this node, which supports 6.3",
+        ),
+        ("torch==2+cu126", "proc/driver/nvidia/version", "NVRM version: NVIDIA Kernel Module  550.54.15  x\n", None),
+        (
+            "torch==2+cu130",
+            "proc/driver/nvidia/version",
+            "NVRM version: NVIDIA Kernel Module  550.54.15  x\n",
+            "CUDA 13.0 needs driver 580 or newer, and this node has 550.54.15",
+        ),
+    ],
+)
 def test_the_driver_of_this_node(subject, image, file, text, expected):
     """S001-18: without a profile, the driver of the node is looked up in a table with sources."""
     found = problems(hardware.driver, subject([image], site=None, node={file: text}))
     assert (found[0][0] == ERROR and expected in found[0][1]) if expected else not found
 
 
-@pytest.mark.parametrize(("image", "user", "expected"), [
-    (["torch==2+rocm6.2"], ["nvidia-nccl-cu12==2", "einops==1"], "ROCm, but user software has packages for CUDA"),
-    (["torch==2+rocm6.2", "flash-attn==2+cu126"], [], "ROCm, but the image has"),
-    (["torch==2+cu126", "nvidia-nccl-cu12==2"], ["cupy-rocm-5-0==13"], "CUDA, but user software has packages for ROCm"),
-    (["torch==2+cu126", "nvidia-nccl-cu12==2", "cupy-cuda12x==13"], ["flash-attn==2+cu126"], None),
-    # a third-party image without a label on a ROCm site (S002-19)
-    (["torch==2+rocm6.2"], ["jax-cuda12-plugin==0.7"], "(jax-cuda12-plugin 0.7)"),
-    # XGBoost works without NCCL
-    (["torch==2+rocm6.2"], ["nvidia-nccl-cu12==2", "xgboost==3"], None),
-    (["torch==2+cpu"], ["nvidia-nccl-cu12==2"], None)])
+@pytest.mark.parametrize(
+    ("image", "user", "expected"),
+    [
+        (["torch==2+rocm6.2"], ["nvidia-nccl-cu12==2", "einops==1"], "ROCm, but user software has packages for CUDA"),
+        (["torch==2+rocm6.2", "flash-attn==2+cu126"], [], "ROCm, but the image has"),
+        (
+            ["torch==2+cu126", "nvidia-nccl-cu12==2"],
+            ["cupy-rocm-5-0==13"],
+            "CUDA, but user software has packages for ROCm",
+        ),
+        (["torch==2+cu126", "nvidia-nccl-cu12==2", "cupy-cuda12x==13"], ["flash-attn==2+cu126"], None),
+        # a third-party image without a label on a ROCm site (S002-19)
+        (["torch==2+rocm6.2"], ["jax-cuda12-plugin==0.7"], "(jax-cuda12-plugin 0.7)"),
+        # XGBoost works without NCCL
+        (["torch==2+rocm6.2"], ["nvidia-nccl-cu12==2", "xgboost==3"], None),
+        (["torch==2+cpu"], ["nvidia-nccl-cu12==2"], None),
+    ],
+)
 def test_packages_for_another_gpu(subject, image, user, expected):
     """S002-19, I-04: CUDA wheels in a ROCm container, and the reverse."""
     found = problems(files.wheels, subject(image, user))
@@ -118,9 +148,11 @@ def test_how_to_remove_packages(subject):
     assert f"in {one.easyconfig}, and run `eb --rebuild {one.easyconfig}`" in problems(files.wheels, one)[0][1]
     one.installation.__dict__["extension"] = ("mine", "20261122")
     # what others need can't be removed alone
-    for asked, advice in (("nvidia_nccl_cu12>1\njax-cuda12-pjrt==1\n", f"remove them with `{{}} {both} "),
-                          ("nvidia-nccl-cu12\njax\n", "remove them with `{} nvidia-nccl-cu12 "),
-                          ("jax\n", "remove the packages that need them with `{} PACKAGE ")):
+    for asked, advice in (
+        ("nvidia_nccl_cu12>1\njax-cuda12-pjrt==1\n", f"remove them with `{{}} {both} "),
+        ("nvidia-nccl-cu12\njax\n", "remove them with `{} nvidia-nccl-cu12 "),
+        ("jax\n", "remove the packages that need them with `{} PACKAGE "),
+    ):
         one.record.stages = [{"name": "mine", "requirements": asked}]
         assert f"{advice.format(f'ebsif extend {one.module} --remove')}--rebuild`" in problems(files.wheels, one)[0][1]
 
@@ -128,22 +160,35 @@ def test_how_to_remove_packages(subject):
 PLUGIN = {"network-plugin": ["/opt/lib/librccl-net.so"]}
 
 
-@pytest.mark.parametrize(("image", "facts", "python", "expected"), [
-    (["torch==2+rocm6.2"], PLUGIN, {}, None), (["torch==2+cpu"], {}, {}, None),
-    (["torch==2+rocm6.2"], {}, {}, (WARNING, "RCCL has no plugin for Slingshot")),
-    # S004-05: a stock NCCL
-    (["torch==2+cu126", "nvidia-nccl-cu12==2.26"], {}, {}, (WARNING, "nvidia-nccl-cu12 2.26 has no plugin")),
-    # a site with GPUs, but a container without RCCL; one with it, but without torch
-    (["numpy==2"], {}, {}, None), (["torch==2"], {}, {"torch": {}}, None),
-    ([], {"network-library": ["/opt/rocm/lib/librccl.so.1"]}, {}, (WARNING, "RCCL has no plugin")),
-    # the NCCL of XGBoost
-    (["torch==2+rocm6.2", "nvidia-nccl-cu12==2.26"], {}, {}, (WARNING, "RCCL has no plugin")),
-    # S004-14: built for another libfabric
-    (["torch==2+rocm6.2"], PLUGIN, {"fabric": {"version": "1.15", "interface": [1, 5]},
-                                    "needed": {"/opt/lib/librccl-net.so": [1, 8]}},
-     (ERROR, "needs a newer libfabric than 1.15")),
-    (["torch==2+rocm6.2"], PLUGIN, {"fabric": {"version": "2.1", "interface": [1, 8]},
-                                    "needed": {"/opt/lib/librccl-net.so": [1, 8]}}, None)])
+@pytest.mark.parametrize(
+    ("image", "facts", "python", "expected"),
+    [
+        (["torch==2+rocm6.2"], PLUGIN, {}, None),
+        (["torch==2+cpu"], {}, {}, None),
+        (["torch==2+rocm6.2"], {}, {}, (WARNING, "RCCL has no plugin for Slingshot")),
+        # S004-05: a stock NCCL
+        (["torch==2+cu126", "nvidia-nccl-cu12==2.26"], {}, {}, (WARNING, "nvidia-nccl-cu12 2.26 has no plugin")),
+        # a site with GPUs, but a container without RCCL; one with it, but without torch
+        (["numpy==2"], {}, {}, None),
+        (["torch==2"], {}, {"torch": {}}, None),
+        ([], {"network-library": ["/opt/rocm/lib/librccl.so.1"]}, {}, (WARNING, "RCCL has no plugin")),
+        # the NCCL of XGBoost
+        (["torch==2+rocm6.2", "nvidia-nccl-cu12==2.26"], {}, {}, (WARNING, "RCCL has no plugin")),
+        # S004-14: built for another libfabric
+        (
+            ["torch==2+rocm6.2"],
+            PLUGIN,
+            {"fabric": {"version": "1.15", "interface": [1, 5]}, "needed": {"/opt/lib/librccl-net.so": [1, 8]}},
+            (ERROR, "needs a newer libfabric than 1.15"),
+        ),
+        (
+            ["torch==2+rocm6.2"],
+            PLUGIN,
+            {"fabric": {"version": "2.1", "interface": [1, 8]}, "needed": {"/opt/lib/librccl-net.so": [1, 8]}},
+            None,
+        ),
+    ],
+)
 def test_the_plugin(subject, image, facts, python, expected):
     """S002-19, S004-05, S004-14: no plugin, a stock NCCL, a plugin for another libfabric."""
     one = subject(image, facts=facts, python=python)
@@ -160,9 +205,16 @@ def test_a_stock_nccl_of_conda(subject):
     assert level == WARNING and text.startswith("nccl 2.21 (Conda) has no plugin")
 
 
-@pytest.mark.parametrize(("library", "site", "found"), [
-    ("Open MPI v4.1.6, package: x", LUMI, True), ("Open MPI v4.1.6", None, False), ("MPICH Version: 4.3", LUMI, False),
-    ("MPI VERSION : CRAY MPICH version 8.1.29", LUMI, False), (None, LUMI, False)])
+@pytest.mark.parametrize(
+    ("library", "site", "found"),
+    [
+        ("Open MPI v4.1.6, package: x", LUMI, True),
+        ("Open MPI v4.1.6", None, False),
+        ("MPICH Version: 4.3", LUMI, False),
+        ("MPI VERSION : CRAY MPICH version 8.1.29", LUMI, False),
+        (None, LUMI, False),
+    ],
+)
 def test_the_mpi_of_mpi4py(subject, library, site, found):
     """S002-19: mpi4py with another ABI than MPICH's, where Cray MPICH should replace it."""
     assert bool(problems(hardware.mpi, subject(python={"mpi": library}, site=site))) is found
@@ -180,17 +232,28 @@ def test_the_provider(subject):
     """S001-18: on a node with Slingshot, libfabric without the library of its provider."""
     facts = {"fabric": {"libfabric.so.1": True, "libcxi.so.1": False}}
     one = subject(python=facts, node={"sys/class/cxi/cxi0/x": ""})
-    (level, text), = problems(hardware.provider, one)
+    ((level, text),) = problems(hardware.provider, one)
     assert level == ERROR and "libcxi.so.1 isn't in the container: add the host's libcxi.so.1 to `binds`" in text
     assert not problems(hardware.provider, replace(one, machine=Machine(Path("/nowhere"))))
 
 
-@pytest.mark.parametrize(("broken", "expected"), [
-    ("libcxi.so.1", "because libcxi.so.1 needs libdep.so.3, which isn't in the container: add the host's libdep.so.3"),
-    ("libfabric.so.1", "libfabric.so.1 needs libdep.so.3, which isn't in the container: add the host's libdep.so.3"),
-    ("", "because libcxi.so.1 isn't in the container: add the host's libcxi.so.1 to `binds`")])
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        (
+            "libcxi.so.1",
+            "because libcxi.so.1 needs libdep.so.3, which isn't in the container: add the host's libdep.so.3",
+        ),
+        (
+            "libfabric.so.1",
+            "libfabric.so.1 needs libdep.so.3, which isn't in the container: add the host's libdep.so.3",
+        ),
+        ("", "because libcxi.so.1 isn't in the container: add the host's libcxi.so.1 to `binds`"),
+    ],
+)
 def test_a_library_that_lacks_another(subject, tmp_path, broken, expected):
     """K-02, field 0a: a bound library whose dependency is missing isn't said to be missing; in the loader's words."""
+
     def link(name, *options):
         command = ["gcc", "-shared", "-x", "c", "-", "-o", tmp_path / name, f"-Wl,-soname,{name}", *options]
         subprocess.run(command, input="unsigned fi_version(void) { return 1 << 16; }", text=True, check=True)
@@ -201,10 +264,11 @@ def test_a_library_that_lacks_another(subject, tmp_path, broken, expected):
         link(broken, "-x", "none", "-Wl,--no-as-needed", tmp_path / "libdep.so.3")
     (tmp_path / "libdep.so.3").unlink()
     text = Path(hardware.__file__).with_name("programs").joinpath("inside.py").read_text()
-    functions = text[text.index("def look_at_fabric"):text.index("def look_around")]
+    functions = text[text.index("def look_at_fabric") : text.index("def look_around")]
     code = f"import ctypes, json, re\n{functions}\nprint(json.dumps(look_at_fabric()))"
-    done = subprocess.run([sys.executable, "-c", code], env={"LD_LIBRARY_PATH": str(tmp_path)}, text=True,
-                          capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"LD_LIBRARY_PATH": str(tmp_path)}, text=True, capture_output=True, check=True
+    )
     one = subject(python={"fabric": json.loads(done.stdout)}, node={"sys/class/cxi/cxi0/x": ""})
     ((level, said),) = problems(hardware.provider, one)
     assert level == ERROR and expected in said
@@ -227,7 +291,9 @@ def test_what_a_node_lacks(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("6.12.12\n")
     assert [(one.level, one.text) for one in machine.unseen(Machine(tmp_path))] == [
-        (OK, "rocm, driver 6.12.12"), (OK, "Slingshot")]
+        (OK, "rocm, driver 6.12.12"),
+        (OK, "Slingshot"),
+    ]
 
 
 def test_squashfuse_is_missing(tmp_path, monkeypatch):
@@ -282,25 +348,41 @@ def finished(status, stdout="", stderr=""):
     return subprocess.CompletedProcess([], status, stdout, stderr)
 
 
-@pytest.mark.parametrize(("works", "level", "expected"), [
-    ({1: "nccl", 2: "nccl"}, None, None), ({1: "gloo", 2: "gloo"}, NOTE, "RCCL was not tested between the nodes"),
-    ({1: "gloo", 2: ""}, ERROR, "one node works, but 2 nodes don't: timed out"),
-    ({1: "", 2: ""}, ERROR, "two ranks on one node can't communicate: timed out")])
+@pytest.mark.parametrize(
+    ("works", "level", "expected"),
+    [
+        ({1: "nccl", 2: "nccl"}, None, None),
+        ({1: "gloo", 2: "gloo"}, NOTE, "RCCL was not tested between the nodes"),
+        ({1: "gloo", 2: ""}, ERROR, "one node works, but 2 nodes don't: timed out"),
+        ({1: "", 2: ""}, ERROR, "two ranks on one node can't communicate: timed out"),
+    ],
+)
 def test_one_node_or_many(subject, monkeypatch, works, level, expected):
     """S002-20, I-12: a problem of the network is told from one of the container; RCCL that wasn't used is named."""
     one = subject(["torch==2+rocm6.2"])
     (one.installation.root / "runscripts").mkdir()
     (one.installation.root / "runscripts/conda-python-distributed").write_text("")
     monkeypatch.setattr(running, "load", lambda one: one.environment.update(SIF="x") or [])
-    monkeypatch.setattr(nodes, "all_reduce", lambda one, number: finished(
-        not works[number], f"all-reduce of 2 ranks with {works[number]}: sum 2", "timed out"))
+    monkeypatch.setattr(
+        nodes,
+        "all_reduce",
+        lambda one, number: finished(
+            not works[number], f"all-reduce of 2 ranks with {works[number]}: sum 2", "timed out"
+        ),
+    )
     found = list(nodes.communication(one.installation, 2))
     assert [(each.level, expected in each.text) for each in found] == ([(level, True)] if expected else [])
 
 
-@pytest.mark.parametrize(("number", "subject", "expected"), [
-    (1, "x", "only this node was checked"), (2, "GPU", "communication was not checked"),
-    (2, "Example/1.0-x", "besides"), (2, None, "besides")])
+@pytest.mark.parametrize(
+    ("number", "subject", "expected"),
+    [
+        (1, "x", "only this node was checked"),
+        (2, "GPU", "communication was not checked"),
+        (2, "Example/1.0-x", "besides"),
+        (2, None, "besides"),
+    ],
+)
 def test_what_is_not_checked(eb_prefix, monkeypatch, number, subject, expected):
     """I-12, S002-20: the communication of modules without errors is tested, in a job, on nodes without errors."""
     one = places.of_directory(eb_prefix.install("Example/1.0-x"))
@@ -331,12 +413,19 @@ def test_versions_in_the_container(tmp_path):
         (tmp_path / f"{name}.py").write_text(text)
     record = {"image_packages": ["gone==1"], "venv_packages": ["fine==1.0", "other==1.0", "broken==unknown"]}
     program = Path(nodes.PROGRAMS, "inside.py").read_text()
-    done = subprocess.run([sys.executable, "-c", program, "-", read_program(IMPORTS)], input=json.dumps(record),
-                          env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "-", read_program(IMPORTS)],
+        input=json.dumps(record),
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     found = json.loads(done.stdout.splitlines()[-1].partition("\t")[2])
     assert found["differences"] == ["gone is missing, not 1", "other is 2.0, not 1.0"]
     assert [(one["names"], one["error"].split(":")[0]) for one in found["problems"]] == [
-        (["broken"], "ZeroDivisionError")]
+        (["broken"], "ZeroDivisionError")
+    ]
 
 
 def test_what_is_printed(monkeypatch, capsys):
@@ -345,7 +434,9 @@ def test_what_is_printed(monkeypatch, capsys):
     findings = [Finding(NOTE, "GPU", "none"), Finding(ERROR, "Example/1.0", f"repair it with {command}, and so on")]
     print_findings(findings)
     assert capsys.readouterr().out.splitlines() == [
-        "note: GPU: none", f"error: Example/1.0: repair it with {command}, and so on"]
+        "note: GPU: none",
+        f"error: Example/1.0: repair it with {command}, and so on",
+    ]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
     print_findings(findings)
@@ -389,34 +480,57 @@ def init_process_group(backend, **_):
 """
 
 
-@pytest.mark.parametrize(("devices", "other", "backend"), [
-    ("'gpu0'", "other gpu1", "nccl"), ("'gpu0'", "HOST gpu0", "gloo"), ("'gpu0'", "", "gloo"), ("", "", "gloo")])
+@pytest.mark.parametrize(
+    ("devices", "other", "backend"),
+    [("'gpu0'", "other gpu1", "nccl"), ("'gpu0'", "HOST gpu0", "gloo"), ("'gpu0'", "", "gloo"), ("", "", "gloo")],
+)
 def test_ranks_that_share_a_gpu(tmp_path, devices, other, backend):
     """S002-20: RCCL and NCCL refuse two ranks with one GPU, and need one: all ranks then agree on gloo."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text("from torch import distributed\n" + TORCH.format(devices=devices))
     (tmp_path / "torch/distributed.py").write_text(
-        DISTRIBUTED.format(other=other.replace("HOST", socket.gethostname())))
-    done = subprocess.run([sys.executable, Path(nodes.PROGRAMS, "allreduce.py")], capture_output=True, text=True,
-                          check=False, env={"PYTHONPATH": str(tmp_path), "RANK": "0", "WORLD_SIZE": "2",
-                                            "MASTER_ADDR": "x", "MASTER_PORT": "1"})
+        DISTRIBUTED.format(other=other.replace("HOST", socket.gethostname()))
+    )
+    done = subprocess.run(
+        [sys.executable, Path(nodes.PROGRAMS, "allreduce.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(tmp_path), "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "MASTER_PORT": "1"},
+    )
     assert done.stdout.startswith(f"all-reduce of 2 ranks with {backend}: sum 2, "), done
     assert done.stderr == backend
 
 
-@pytest.mark.parametrize(("torch", "problem", "level"), [
-    ("2+cu126", "ImportError: libcuda.so.1: cannot open shared object file", NOTE),
-    ("2+cu126", "RuntimeError: Found no NVIDIA driver on your system", NOTE),
-    ("2+rocm6.2", "RuntimeError: No HIP GPUs are available", NOTE),
-    # libraries that an image must have, packages for another kind of GPU
-    ("2+cu126", "ImportError: libcudart.so.12: cannot open shared object file", ERROR),
-    ("2+rocm6.2", "ImportError: libcuda.so.1: cannot open shared object file", ERROR),
-    ("2+cpu", "ImportError: libcuda.so.1: cannot open shared object file", ERROR)])
+@pytest.mark.parametrize(
+    ("torch", "problem", "level"),
+    [
+        ("2+cu126", "ImportError: libcuda.so.1: cannot open shared object file", NOTE),
+        ("2+cu126", "RuntimeError: Found no NVIDIA driver on your system", NOTE),
+        ("2+rocm6.2", "RuntimeError: No HIP GPUs are available", NOTE),
+        # libraries that an image must have, packages for another kind of GPU
+        ("2+cu126", "ImportError: libcudart.so.12: cannot open shared object file", ERROR),
+        ("2+rocm6.2", "ImportError: libcuda.so.1: cannot open shared object file", ERROR),
+        ("2+cpu", "ImportError: libcuda.so.1: cannot open shared object file", ERROR),
+    ],
+)
 def test_imports_that_need_a_gpu(subject, torch, problem, level):
     """I-12: what can't be imported on a login node, because it has no GPU, is a note; on a node with a GPU an error."""
     kinds = [kind for kind, pattern in imports.NO_GPU.items() if pattern.search(problem)]
-    found = {"names": ["fast"], "error": problem, "text": "`import fast` fails", "gpu": kinds, "lines": [],
-             "replace": [], "culprit": "fast", "why": "", "libraries": [], "lacks": "", "newer": "", "build": ""}
+    found = {
+        "names": ["fast"],
+        "error": problem,
+        "text": "`import fast` fails",
+        "gpu": kinds,
+        "lines": [],
+        "replace": [],
+        "culprit": "fast",
+        "why": "",
+        "libraries": [],
+        "lacks": "",
+        "newer": "",
+        "build": "",
+    }
     one = subject([f"torch=={torch}"], python={"problems": [found]})
     assert [found[0] for found in problems(running.imports, one)] == [level]
     one.machine.gpu = "cuda" if "cu" in torch else "rocm"
@@ -439,7 +553,9 @@ def test_binds_that_are_gone(subject):
     one = subject(optional_binds=["/nowhere/libcxi.so.1", "/nowhere/spool", "/proc"])
     one.__dict__["easyconfig"] = "x.eb"
     assert [(each.level, each.text.split()[0]) for each in files.binds(one)] == [
-        (ERROR, "/nowhere/libcxi.so.1"), (WARNING, "/nowhere/spool")]
+        (ERROR, "/nowhere/libcxi.so.1"),
+        (WARNING, "/nowhere/spool"),
+    ]
 
 
 def test_a_module_that_is_being_installed(subject, eb_prefix):
@@ -448,8 +564,13 @@ def test_a_module_that_is_being_installed(subject, eb_prefix):
     root = one.installation.root
     lock = eb_prefix.software / ".locks" / (str(root).replace("/", "_") + ".lock")
     lock.mkdir(parents=True)
-    said = [(WARNING, f"eb is installing Example/1.0-x: wait until it is done; if no eb is running anywhere, remove "
-                      f"its lock {lock}")]
+    said = [
+        (
+            WARNING,
+            f"eb is installing Example/1.0-x: wait until it is done; if no eb is running anywhere, remove "
+            f"its lock {lock}",
+        )
+    ]
     assert problems(lambda one: examination.run(one, examination.ON_DISK), one) == said
     # eb knows the directory by the path that is configured, others by that without links
     link = eb_prefix.software.parent / "linked"
@@ -465,6 +586,7 @@ def test_a_module_that_is_being_installed(subject, eb_prefix):
 
 def test_an_error_ends_the_checks_of_a_module(subject):
     """I-04: a stage with an error is completed; later ones would only repeat it."""
+
     def fails(one):
         yield one.error("broken")
 
@@ -475,7 +597,11 @@ def test_an_error_ends_the_checks_of_a_module(subject):
         yield one.warning("odd")
 
     assert [each.text for each in examination.run(subject(), [(warns,), (fails, breaks, warns), (warns,)])] == [
-        "odd", "broken", "no such file", "odd"]
+        "odd",
+        "broken",
+        "no such file",
+        "odd",
+    ]
 
 
 CONTAINERS = reading.read(LUMI, sites.SITES / "lumi")
@@ -487,12 +613,19 @@ def findings(name="image.sif", profile=LUMI, **values):
     return {finding.subject: finding for finding in hardware.examine_image(found, profile, CONTAINERS)}
 
 
-@pytest.mark.parametrize(("libraries", "text", "note"), [
-    (["/usr/lib/libmpi.so.12"], "ABI of MPICH, /usr/lib/libmpi.so.12", False),
-    (["/usr/lib/libmpi.so.40.40.1"], "Open MPI, /usr/lib/libmpi.so.40.40.1: an MPI with the ABI of MPICH can't", True),
-    (["/usr/lib/libmpi.so.12", "/opt/ompi/libmpi.so.40"], "two in the image", True),
-    ([], "none in the image", True),
-])
+@pytest.mark.parametrize(
+    ("libraries", "text", "note"),
+    [
+        (["/usr/lib/libmpi.so.12"], "ABI of MPICH, /usr/lib/libmpi.so.12", False),
+        (
+            ["/usr/lib/libmpi.so.40.40.1"],
+            "Open MPI, /usr/lib/libmpi.so.40.40.1: an MPI with the ABI of MPICH can't",
+            True,
+        ),
+        (["/usr/lib/libmpi.so.12", "/opt/ompi/libmpi.so.40"], "two in the image", True),
+        ([], "none in the image", True),
+    ],
+)
 def test_the_abi_of_mpi(libraries, text, note):
     """S001-14 (in part): read from the library's name."""
     finding = findings(libraries=libraries)["MPI"]
@@ -505,7 +638,8 @@ def test_provider_and_plugin():
     libraries = ["/opt/libfabric/lib/libfabric.so.1"]
     parts = findings(libraries=libraries, components={"libfabric": "1.22.0"}, plugins=["/opt/lib/librccl-net.so"])
     assert parts["libfabric"].text == (
-        "1.22.0, /opt/libfabric/lib/libfabric.so.1; for Slingshot /usr/lib64/libcxi.so.1 of lumi")
+        "1.22.0, /opt/libfabric/lib/libfabric.so.1; for Slingshot /usr/lib64/libcxi.so.1 of lumi"
+    )
     assert parts["RCCL plugin"].text == "/opt/lib/librccl-net.so"
     local = findings(libraries=libraries, profile=sites.read("local"))
     assert "no libcxi, so it can't use Slingshot" in local["libfabric"].text

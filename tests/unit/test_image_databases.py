@@ -59,6 +59,7 @@ FILES = {
 @pytest.fixture
 def look(tmp_path):
     """A function that runs the script for images with these files; returns the directory that it fills, its output."""
+
     def run(files, path=os.environ["PATH"], *command, program="print({})"):
         root, folder = tmp_path / "root", tmp_path / "databases"
         folder.mkdir()
@@ -66,8 +67,15 @@ def look(tmp_path):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         words = sh_command("probe-image.sh", str(folder), str(root), "", *command)
-        done = subprocess.run(["/bin/sh", *words[1:]], input=program, capture_output=True, text=True, check=True,
-                              env={"PATH": path}, timeout=60)
+        done = subprocess.run(
+            ["/bin/sh", *words[1:]],
+            input=program,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PATH": path},
+            timeout=60,
+        )
         assert done.stderr == ""
         return str(folder), done.stdout
 
@@ -81,9 +89,12 @@ def test_databases_of_packages(look):
     assert found["system"] == {"distribution": "debian", "release": "12"}
     assert found["system_packages"] == {
         "deb": ["base-files==12.4", "libc6:i386==2.36-9+deb12u13", "libc6==2.36-9+deb12u13", "tzdata==2025b-0"],
-        "apk": ["busybox==1.36.1-r20", "musl==1.2.4-r4"]}
+        "apk": ["busybox==1.36.1-r20", "musl==1.2.4-r4"],
+    }
     assert {prefix.split("/root/")[1]: lines for prefix, lines in found["conda_packages"].items()} == {
-        "opt/conda": ["python==3.11.9"], "opt/conda/envs/one": ["_libgcc_mutex==0.1"]}
+        "opt/conda": ["python==3.11.9"],
+        "opt/conda/envs/one": ["_libgcc_mutex==0.1"],
+    }
     assert read_labels(folder) == {"org.opencontainers.image.source": "https://example.org/x"}
 
 
@@ -95,8 +106,11 @@ def test_rpm(look, tmp_path):
     # each waits until the other has opened the pipe
     program.write_text(f"#!/bin/sh\n: <'{pipe}'\nprintf 'glibc==2.38-1\\nperl==4:5.26-1\\ngpg-pubkey==1-2\\n'\n")
     program.chmod(0o755)
-    folder, said = look({"var/lib/rpm/rpmdb.sqlite": ""}, f"{program.parent}:{os.environ['PATH']}",
-                        program=f"open({str(pipe)!r}, 'w')\nprint({{}})\n")
+    folder, said = look(
+        {"var/lib/rpm/rpmdb.sqlite": ""},
+        f"{program.parent}:{os.environ['PATH']}",
+        program=f"open({str(pipe)!r}, 'w')\nprint({{}})\n",
+    )
     assert said.endswith("{}\n")
     assert read_inventory(folder)["system_packages"] == {"rpm": ["glibc==2.38-1", "perl==4:5.26-1"]}
 
@@ -114,31 +128,54 @@ def test_a_command_in_the_same_container(look, tmp_path):
     os.mkfifo(pipe)
     # at the same time: each waits until the other has opened the pipe
     command = ["sh", "-c", 'echo "$1"; echo no >&2; : <"$2"; exit 3', "sh", "a  b", str(pipe)]
-    folder, said = look({}, os.environ["PATH"], *command,
-                        program=f"import sys\nopen({str(pipe)!r}, 'w')\nprint({{}}, sys.argv)\n")
+    folder, said = look(
+        {}, os.environ["PATH"], *command, program=f"import sys\nopen({str(pipe)!r}, 'w')\nprint({{}}, sys.argv)\n"
+    )
     # all modules that a venv needs are tried
     assert said.endswith("{} ['-']\n")
     assert [read(folder, name) for name in ("output", "errors", "status")] == ["a  b\n", "no\n", "3\n"]
 
 
-@pytest.mark.parametrize("content", [
-    {"apt": [{"name": "libc6", "version": "2.39"}], "pip": [{"name": "torch", "version": "2.10"}]},
-    {"bomFormat": "CycloneDX", "components": [
-        {"name": "libc6", "version": "2.39", "purl": "pkg:deb/ubuntu/libc6@2.39"}, {"name": "app", "version": "1"},
-        {"name": "torch", "version": "2.10", "purl": "pkg:pypi/torch@2.10"}, {"name": "x", "purl": "pkg:pypi/x"}]},
-    {"spdxVersion": "SPDX-2.3", "packages": [
-        {"name": "image", "versionInfo": "1"}, {"name": "torch", "versionInfo": "2.10", "externalRefs": [
-            {"referenceLocator": "cpe:2.3:a"}, {"referenceLocator": "pkg:pypi/torch@2.10"}]},
-        {"name": "libc6", "versionInfo": "2.39", "externalRefs": [{"referenceLocator": "pkg:deb/x/libc6@2.39"}]}]},
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"apt": [{"name": "libc6", "version": "2.39"}], "pip": [{"name": "torch", "version": "2.10"}]},
+        {
+            "bomFormat": "CycloneDX",
+            "components": [
+                {"name": "libc6", "version": "2.39", "purl": "pkg:deb/ubuntu/libc6@2.39"},
+                {"name": "app", "version": "1"},
+                {"name": "torch", "version": "2.10", "purl": "pkg:pypi/torch@2.10"},
+                {"name": "x", "purl": "pkg:pypi/x"},
+            ],
+        },
+        {
+            "spdxVersion": "SPDX-2.3",
+            "packages": [
+                {"name": "image", "versionInfo": "1"},
+                {
+                    "name": "torch",
+                    "versionInfo": "2.10",
+                    "externalRefs": [{"referenceLocator": "cpe:2.3:a"}, {"referenceLocator": "pkg:pypi/torch@2.10"}],
+                },
+                {
+                    "name": "libc6",
+                    "versionInfo": "2.39",
+                    "externalRefs": [{"referenceLocator": "pkg:deb/x/libc6@2.39"}],
+                },
+            ],
+        },
+    ],
+)
 def test_the_image_s_own_list(look, content):
     """I-07: /.sbom.json, in the AI Factory's format, CycloneDX and SPDX."""
     folder, _ = look({".sbom.json": json.dumps(content)})
     assert read_inventory(folder)["image_list"] == {"deb": ["libc6==2.39"], "pypi": ["torch==2.10"]}
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", "[]", "[1]", '{"apt": 1}', '{"packages": [{"externalRefs": 3}]}', '"x"', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "[1]", '{"apt": 1}', '{"packages": [{"externalRefs": 3}]}', '"x"', "[" * 100_000]
+)
 def test_lists_in_other_formats(look, text):
     """I-07, R-11: what isn't understood is left out."""
     folder, _ = look({".sbom.json": text, ".singularity.d/labels.json": text})
@@ -147,11 +184,18 @@ def test_lists_in_other_formats(look, text):
 
 def test_packages_are_named_once():
     """I-07: what both a database and /.sbom.json list is one package."""
-    record = Record(image_packages=["a==1"], system_packages={"deb": ["b==2"]}, image_list={
-        "pypi": ["a==1", "c==3"], "deb": ["b==2"]}, venv_packages=["a==1"])
+    record = Record(
+        image_packages=["a==1"],
+        system_packages={"deb": ["b==2"]},
+        image_list={"pypi": ["a==1", "c==3"], "deb": ["b==2"]},
+        venv_packages=["a==1"],
+    )
     assert record.packages == [
-        Package("pypi", "image", "a", "1"), Package("pypi", "user-software", "a", "1"),
-        Package("deb", "image", "b", "2"), Package("pypi", "image", "c", "3")]
+        Package("pypi", "image", "a", "1"),
+        Package("pypi", "user-software", "a", "1"),
+        Package("deb", "image", "b", "2"),
+        Package("pypi", "image", "c", "3"),
+    ]
 
 
 def test_packages_of_an_old_python(tmp_path):
@@ -159,8 +203,14 @@ def test_packages_of_an_old_python(tmp_path):
     for name in ("A_b-1.dist-info", "b.egg-info", "c-3.1-py3.6.egg-info", "~d-1.dist-info"):
         (tmp_path / name).mkdir()
     without = "import sys; sys.modules.update({'importlib.metadata': None, 'venv': None})\n"
-    said = subprocess.run([sys.executable, "-S", "-"], input=without + read_program("installed-packages.py"),
-                          text=True, capture_output=True, check=True, env={"PYTHONPATH": str(tmp_path)}).stdout
+    said = subprocess.run(
+        [sys.executable, "-S", "-"],
+        input=without + read_program("installed-packages.py"),
+        text=True,
+        capture_output=True,
+        check=True,
+        env={"PYTHONPATH": str(tmp_path)},
+    ).stdout
     found = ast.literal_eval(said)
     listed = [one[:2] for one in found["packages"] if one[2] == str(tmp_path)]
     assert listed == [["A_b", "1"], ["c", "3.1"]]
@@ -182,7 +232,7 @@ def test_files_that_a_hostile_image_has_replaced(tmp_path, name):
         os.mkfifo(folder / name)
     (folder / name).unlink()
     with (folder / name).open("w") as file:
-        file.truncate(300 * 1024 ** 2)
+        file.truncate(300 * 1024**2)
     with pytest.raises(Unfit, match="something else"):
         read(str(folder), name)
     # the whole folder may be a link, too

@@ -68,12 +68,15 @@ def test_what_is_fetched_has_a_note(files, target):
         assert read_note(str(target)) == {}
 
 
-@pytest.mark.parametrize(("change", "problem"), [
-    (lambda files: files.content.update({"/x.sif": SIF[:-1] + bytes([SIF[-1] ^ 1])}), "was altered or truncated"),
-    (lambda files: files.content.update({"/x.sif": SIF + b"more"}), "was altered or truncated"),
-    (lambda files: files.cuts.append(1000), "was altered or truncated"),
-    (lambda files: files.content.pop("/x.sif"), "can't be downloaded: check the address"),
-])
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda files: files.content.update({"/x.sif": SIF[:-1] + bytes([SIF[-1] ^ 1])}), "was altered or truncated"),
+        (lambda files: files.content.update({"/x.sif": SIF + b"more"}), "was altered or truncated"),
+        (lambda files: files.cuts.append(1000), "was altered or truncated"),
+        (lambda files: files.content.pop("/x.sif"), "can't be downloaded: check the address"),
+    ],
+)
 def test_altered_and_missing_files(files, target, change, problem):
     """R-03: what was altered, cut or isn't there leaves nothing behind."""
     change(files)
@@ -163,7 +166,12 @@ def test_what_a_killed_process_has_left(files, target):
     os.utime(target.parent / ".x.sif.text", (1, 1))
     get(files.source, target)
     assert sorted(path.name for path in target.parent.iterdir()) == [
-        ".x.sif.renamed", ".x.sif.running", ".x.sif.text", "x.sif", "x.sif.source.json"]
+        ".x.sif.renamed",
+        ".x.sif.running",
+        ".x.sif.text",
+        "x.sif",
+        "x.sif.source.json",
+    ]
 
 
 def test_directories_that_are_closed(files, tmp_path):
@@ -175,8 +183,9 @@ def test_directories_that_are_closed(files, tmp_path):
 def test_stripes(files, target, monkeypatch):
     """T-06: the directory in which an image is fetched or converted has its stripes."""
     said = []
-    monkeypatch.setattr(imagefetch, "make_striped", lambda path, options: said.append((
-        list(Path(path).iterdir()), options)))
+    monkeypatch.setattr(
+        imagefetch, "make_striped", lambda path, options: said.append((list(Path(path).iterdir()), options))
+    )
     get(files.source, target, striping=["-c", "2"])
     assert said == [([], ["-c", "2"])]
 
@@ -224,8 +233,7 @@ def test_sif_files_in_layouts(tmp_path, target, monkeypatch, data):
     folder.mkdir()
     layer = {"mediaType": "application/vnd.sylabs.sif.layer.v1.sif", **add_blob(folder, data)}
     manifest = {"schemaVersion": 2, "config": add_blob(folder, b"{}"), "layers": [layer]}
-    (folder / "index.json").write_text(
-        json.dumps({"manifests": [add_blob(folder, json.dumps(manifest).encode())]}))
+    (folder / "index.json").write_text(json.dumps({"manifests": [add_blob(folder, json.dumps(manifest).encode())]}))
     monkeypatch.setattr(imagefetch, "run_runtime", lambda source, words, made: Path(made).write_bytes(b"nothing"))
     if data == SIF:
         get(f"oci:{folder}", target)
@@ -234,8 +242,7 @@ def test_sif_files_in_layouts(tmp_path, target, monkeypatch, data):
         refuse(f"oci:{folder}", target, "is no SIF file, or an incomplete one")
 
 
-@pytest.mark.parametrize("entry", [
-    {"digest": ["sha256"]}, {"digest": "x:/etc/passwd"}, "text", {}])
+@pytest.mark.parametrize("entry", [{"digest": ["sha256"]}, {"digest": "x:/etc/passwd"}, "text", {}])
 def test_malformed_layouts(layout, target, entry):
     """R-03: what is malformed in the index of a layout, or leads out of it, is an error."""
     folder, digest = layout
@@ -270,7 +277,7 @@ def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
     with pytest.raises(InspectionError, match="compressed with gzip"):
         inspect(image)
     # a table of contents behind the end of the largest possible file
-    image.write_bytes(HEADER.pack(*HEADER.unpack(SIF[:HEADER.size])[:8], 2 ** 63 - 1, 0, 0, 0))
+    image.write_bytes(HEADER.pack(*HEADER.unpack(SIF[: HEADER.size])[:8], 2**63 - 1, 0, 0, 0))
     assert "incomplete" in damage(str(image))
     image.unlink()
     assert "doesn't exist, or can't be read" in damage(str(image))
@@ -278,23 +285,29 @@ def test_images_that_no_runtime_can_start(tmp_path, monkeypatch):
 
 def test_which_disk_is_full(tmp_path, monkeypatch):
     """E-09, student 8: the message has the directories without free space, and the variables that choose others."""
-    usage = {tmp_path / "build": 0, tmp_path / "install": 10 ** 12, tmp_path / "tmp": 5, tmp_path / "gone": 0}
+    usage = {tmp_path / "build": 0, tmp_path / "install": 10**12, tmp_path / "tmp": 5, tmp_path / "gone": 0}
     for path in list(usage)[:3]:
         path.mkdir()
     monkeypatch.setattr(runtime, "build_path", lambda: str(tmp_path / "build"))
     monkeypatch.setattr(runtime, "install_path", lambda: str(tmp_path / "install"))
     monkeypatch.setattr(runtime.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    monkeypatch.setattr(runtime.shutil, "disk_usage", lambda path: SimpleNamespace(
-        free=usage[Path(path)], total=8 * 10 ** 6))
+    monkeypatch.setattr(
+        runtime.shutil, "disk_usage", lambda path: SimpleNamespace(free=usage[Path(path)], total=8 * 10**6)
+    )
     monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "gone"))
     assert runtime.full_places() == [
         f"{tmp_path}/build: 0.0 kB free of 8.0 MB (to choose another: export EASYBUILD_BUILDPATH=DIRECTORY)",
-        f"{tmp_path}/tmp: 0.0 kB free of 8.0 MB (to choose another: export TMPDIR=DIRECTORY)"]
+        f"{tmp_path}/tmp: 0.0 kB free of 8.0 MB (to choose another: export TMPDIR=DIRECTORY)",
+    ]
 
 
-@pytest.mark.parametrize(("said", "expected"), [
-    ("Write failed because No space left on device", "packing failed: the disk is full"),
-    ("write: Disk quota exceeded", "packing failed: the quota is used up")])
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("Write failed because No space left on device", "packing failed: the disk is full"),
+        ("write: Disk quota exceeded", "packing failed: the quota is used up"),
+    ],
+)
 def test_a_program_on_a_full_disk(tmp_path, said, expected):
     """E-09: the message has the cause, not only the number of the exit status."""
     program = tmp_path / "packing"

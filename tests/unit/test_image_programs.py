@@ -14,10 +14,7 @@ PIP = CONTAINER_FILES / "share/ebsif/pip"
 LIST_PACKAGES = CONTAINER_FILES / "runscripts/list-packages.py"
 PROGRAM = CONTAINER_FILES / "share/ebsif/image-programs.py"
 # printed by every program: its Python, its arguments, its own name, and where it looks for modules
-TELL = (
-    "import os, sys\n"
-    "def main():\n    print(sys.prefix, *sys.argv[1:], sys.flags.ignore_environment)\n"
-)
+TELL = "import os, sys\ndef main():\n    print(sys.prefix, *sys.argv[1:], sys.flags.ignore_environment)\n"
 SCRIPT = "{first}\n" + TELL + "if __name__ == '__main__':\n    print(__file__, sys.argv[0], sys.path[0])\n    main()\n"
 # metadata files that are not valid text
 BROKEN = ("METADATA", "RECORD", "entry_points.txt")
@@ -70,9 +67,11 @@ class Place:
         bin_ = self.image / "bin"
         python = bin_ / "python"
         add_package(
-            packages, "tool", record="../../../bin/recorded,,\n",
+            packages,
+            "tool",
+            record="../../../bin/recorded,,\n",
             entry_points="[console_scripts]\ntool = tool:main\nno-file=tool:main [extra]\ncompiled = tool:main\n"
-                         "pip3.99 = tool:main\n[gui_scripts]\nwindow = tool:main\n",
+            "pip3.99 = tool:main\n[gui_scripts]\nwindow = tool:main\n",
         )
         add_package(packages, "broken", entry_points="[console_scripts]\nnothing\n")
         (packages / "empty-1.0.dist-info").mkdir()
@@ -81,10 +80,13 @@ class Place:
             (packages / f"{Path(name).stem}-1.0.dist-info" / name).write_bytes(b"Name: \xff\n")
         add_program(bin_ / "tool", f"#!{python}\nfrom tool import main\nmain()\n")
         firsts = {
-            "plain": f"#!{python}", "third": f"#! {python}3 -E", "env": "#!/usr/bin/env python3",
-            "recorded": f"#!{python}", "long": f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''",
+            "plain": f"#!{python}",
+            "third": f"#! {python}3 -E",
+            "env": "#!/usr/bin/env python3",
+            "recorded": f"#!{python}",
+            "long": f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''",
             "relocatable": "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python3' "
-                           "\"$0\" \"$@\"\n' '''",
+            "\"$0\" \"$@\"\n' '''",
         }
         self.scripts = set(firsts)
         for name, first in firsts.items():
@@ -114,8 +116,15 @@ class Place:
         """Run the program with a venv's Python; return names and texts of the files that it wrote."""
         before = {path.name for path in (venv / "bin").iterdir()}
         path = ":".join(str(folder) for folder in [*path, "/usr/bin", "/bin"])
-        result = subprocess.run([venv / "bin/python", "-"], input=PROGRAM.read_text(), env={"PATH": path},
-                                cwd=self.image.parent, capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            [venv / "bin/python", "-"],
+            input=PROGRAM.read_text(),
+            env={"PATH": path},
+            cwd=self.image.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert result.returncode == 0, result.stderr
         new = {path.name: path.read_text() for path in (venv / "bin").iterdir() if path.name not in before}
         assert sorted(new) == result.stdout.split()
@@ -125,8 +134,9 @@ class Place:
 def run(path, *arguments):
     """Run a program and return its output lines."""
     environment = {"PATH": f"{path.parent}:/usr/bin:/bin"}
-    return subprocess.run([path, *arguments], env=environment, capture_output=True, text=True, check=True,
-                          cwd="/").stdout.splitlines()
+    return subprocess.run(
+        [path, *arguments], env=environment, capture_output=True, text=True, check=True, cwd="/"
+    ).stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +200,9 @@ def test_a_venv_uses_the_images_pip(tmp_path):
         return subprocess.run(command, check=False).returncode
 
     def run_pip(*words):
-        return subprocess.run([venv / "bin/pip", "--disable-pip-version-check", *words], capture_output=True, text=True,
-                              check=True).stdout
+        return subprocess.run(
+            [venv / "bin/pip", "--disable-pip-version-check", *words], capture_output=True, text=True, check=True
+        ).stdout
 
     missing = image / "pip/_internal/commands/install.py"
     missing.rename(tmp_path / "install.py")

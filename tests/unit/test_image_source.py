@@ -21,10 +21,20 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
 def no_login(tmp_path, monkeypatch):
     """A home directory without logins."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("APPTAINER_CONFIGDIR", "SINGULARITY_CONFIGDIR", "DOCKER_CONFIG", "http_proxy", "https_proxy",
-                 "APPTAINER_AUTH_FILE", "SINGULARITY_AUTH_FILE",
-                 *(f"{prefix}DOCKER_{what}" for prefix in ("", "APPTAINER_", "SINGULARITY_")
-                   for what in ("USERNAME", "PASSWORD"))):
+    for name in (
+        "APPTAINER_CONFIGDIR",
+        "SINGULARITY_CONFIGDIR",
+        "DOCKER_CONFIG",
+        "http_proxy",
+        "https_proxy",
+        "APPTAINER_AUTH_FILE",
+        "SINGULARITY_AUTH_FILE",
+        *(
+            f"{prefix}DOCKER_{what}"
+            for prefix in ("", "APPTAINER_", "SINGULARITY_")
+            for what in ("USERNAME", "PASSWORD")
+        ),
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -40,15 +50,20 @@ def log_in(home, host, password="s3cret"):
     (home / ".apptainer/docker-config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
 
 
-@pytest.mark.parametrize("text, parts", [
-    (f"oras://registry.example/ai/x:1@{DIGEST}", ("oras", "registry.example", "ai/x", "1", DIGEST, None)),
-    ("oras://registry.example:5000/x", ("oras", "registry.example:5000", "x", None, None, None)),
-    (f"docker://localhost/a/b-c_d.e@{DIGEST}", ("docker", "localhost", "a/b-c_d.e", None, DIGEST, None)),
-    ("docker://python:3.12", ("docker", "docker.io", "library/python", "3.12", None, None)),
-    (f"https://images.example/x.sif#sha256={DIGEST[7:]}",
-     ("https", None, None, None, DIGEST, "https://images.example/x.sif")),
-    ("oci:/srv/layout:1.0", ("oci", None, None, "1.0", None, "/srv/layout")),
-])
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        (f"oras://registry.example/ai/x:1@{DIGEST}", ("oras", "registry.example", "ai/x", "1", DIGEST, None)),
+        ("oras://registry.example:5000/x", ("oras", "registry.example:5000", "x", None, None, None)),
+        (f"docker://localhost/a/b-c_d.e@{DIGEST}", ("docker", "localhost", "a/b-c_d.e", None, DIGEST, None)),
+        ("docker://python:3.12", ("docker", "docker.io", "library/python", "3.12", None, None)),
+        (
+            f"https://images.example/x.sif#sha256={DIGEST[7:]}",
+            ("https", None, None, None, DIGEST, "https://images.example/x.sif"),
+        ),
+        ("oci:/srv/layout:1.0", ("oci", None, None, "1.0", None, "/srv/layout")),
+    ],
+)
 def test_sources_are_read(text, parts):
     """R-01: each kind of source is read as the programs for containers write it, and is written again as it is read."""
     source = ImageSource.parse(text)
@@ -57,20 +72,25 @@ def test_sources_are_read(text, parts):
     assert ImageSource.parse(str(source.with_digest(DIGEST))).digest == DIGEST
 
 
-@pytest.mark.parametrize("text, problem", [
-    ("x.sif", "is not the source of an image"), ("library://x/y", r"\(`apptainer pull FILE.sif library://x/y`\)"),
-    ("oras://registry.example/X:1", "lower case"), ("oras://registry.example/x@sha256:12", "64 hexadecimal"),
-    ("docker://user:secret@registry.example/x", "apptainer registry login"),
-    ("https://user:secret@images.example/x.sif", "others could read"),
-    ("http://images.example/x.sif", "altered"),
-    ("https://images.example/x.sif?X-Amz-Signature=0a1b2c", r"credential \(\?X-Amz-Signature=\*{4}\)"),
-    ("https://images.example/x.sif?a=b&token=0a1b2c", "credential"),
-    ("docker://x/y:\u00e4", "lower case"),
-    ("https://images.example/x.sif#sha256=1", "64 hexadecimal"),
-    ("https://images.example/", "should be https://HOST/PATH#"),
-    ("oci:layout", "full path"),
-    ("docker-archive:/x.tar", r"\(`apptainer build FILE.sif docker-archive:/x.tar`\)"),
-])
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("x.sif", "is not the source of an image"),
+        ("library://x/y", r"\(`apptainer pull FILE.sif library://x/y`\)"),
+        ("oras://registry.example/X:1", "lower case"),
+        ("oras://registry.example/x@sha256:12", "64 hexadecimal"),
+        ("docker://user:secret@registry.example/x", "apptainer registry login"),
+        ("https://user:secret@images.example/x.sif", "others could read"),
+        ("http://images.example/x.sif", "altered"),
+        ("https://images.example/x.sif?X-Amz-Signature=0a1b2c", r"credential \(\?X-Amz-Signature=\*{4}\)"),
+        ("https://images.example/x.sif?a=b&token=0a1b2c", "credential"),
+        ("docker://x/y:\u00e4", "lower case"),
+        ("https://images.example/x.sif#sha256=1", "64 hexadecimal"),
+        ("https://images.example/", "should be https://HOST/PATH#"),
+        ("oci:layout", "full path"),
+        ("docker-archive:/x.tar", r"\(`apptainer build FILE.sif docker-archive:/x.tar`\)"),
+    ],
+)
 def test_wrong_sources_are_explained(text, problem):
     """R-01: what is no source is refused with what would be one."""
     with pytest.raises(ValueError, match=problem):
@@ -86,22 +106,33 @@ def test_remedies_name_the_runtime_that_is_there(tmp_path, monkeypatch):
         ImageSource.parse("library://x/y")
 
 
-@pytest.mark.parametrize(("text", "read"), [
-    ("oras://registry.example/group/mine:1", "oras://registry.example/group/mine:1"),
-    ("docker://ubuntu:22.04", "docker://docker.io/library/ubuntu:22.04"),
-    (f"oci:layout:1@{DIGEST}", f"oci:HERE/layout:1@{DIGEST}"),
-    ("oci:../layout", "oci:HERE/../layout"),
-    ("oci:/a/layout:1", "oci:/a/layout:1"),
-])
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("oras://registry.example/group/mine:1", "oras://registry.example/group/mine:1"),
+        ("docker://ubuntu:22.04", "docker://docker.io/library/ubuntu:22.04"),
+        (f"oci:layout:1@{DIGEST}", f"oci:HERE/layout:1@{DIGEST}"),
+        ("oci:../layout", "oci:HERE/../layout"),
+        ("oci:/a/layout:1", "oci:/a/layout:1"),
+    ],
+)
 def test_names(tmp_path, monkeypatch, text, read):
     """R-08: names of registries as everywhere; directories may be relative."""
     monkeypatch.chdir(tmp_path)
     assert str(parse(text)) == read.replace("HERE", str(tmp_path))
 
 
-@pytest.mark.parametrize("text", [
-    "registry.example/x:1", "oras://", "oras://host/UPPER:1", "oci:", "https://registry.example/x.sif", "oras://host/x@sha256:12",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "registry.example/x:1",
+        "oras://",
+        "oras://host/UPPER:1",
+        "oci:",
+        "https://registry.example/x.sif",
+        "oras://host/x@sha256:12",
+    ],
+)
 def test_wrong_names(text):
     """R-02: an error that begins with the name, and says what it should be."""
     with pytest.raises(EbsifError, match="should be|has an @ without") as error:
@@ -113,9 +144,17 @@ def test_logins_are_those_of_the_runtime(tmp_path, monkeypatch):
     """R-09: logins come from the files and variables that the runtime reads, and don't show their secrets."""
     assert login_for("registry.example") is None
     (tmp_path / ".docker").mkdir()
-    (tmp_path / ".docker/config.json").write_text(json.dumps({"auths": {
-        "https://registry.example/v2/": {"username": "docker", "password": "p"},
-        "https://index.docker.io/v1/": {"identitytoken": "refresh"}, "broken.example": {"auth": "%%%"}}}))
+    (tmp_path / ".docker/config.json").write_text(
+        json.dumps(
+            {
+                "auths": {
+                    "https://registry.example/v2/": {"username": "docker", "password": "p"},
+                    "https://index.docker.io/v1/": {"identitytoken": "refresh"},
+                    "broken.example": {"auth": "%%%"},
+                }
+            }
+        )
+    )
     assert login_for("registry.example")[:2] == ("docker", "p")
     assert login_for("docker.io").token == "refresh"
     assert login_for("broken.example") is None
@@ -131,6 +170,7 @@ def test_logins_are_those_of_the_runtime(tmp_path, monkeypatch):
 
 def test_where_apptainer_stores_a_login(tmp_path, monkeypatch):
     """R-09: its own directory, if that is named, in which it calls the file config.json; a file that is named wins."""
+
     def store(path, user):
         path.parent.mkdir(parents=True, exist_ok=True)
         entry = {"auth": base64.b64encode(f"{user}:very:secret".encode()).decode()}
@@ -138,8 +178,11 @@ def test_where_apptainer_stores_a_login(tmp_path, monkeypatch):
 
     monkeypatch.setenv("APPTAINER_CONFIGDIR", str(tmp_path / "configuration"))
     assert login_for("registry.example") is None
-    for place, user in ((".docker/config.json", "docker"), ("configuration/config.json", "configured"),
-                        ("configuration/docker-config.json", "first")):
+    for place, user in (
+        (".docker/config.json", "docker"),
+        ("configuration/config.json", "configured"),
+        ("configuration/docker-config.json", "first"),
+    ):
         store(tmp_path / place, user)
         assert login_for("registry.example").user == user
     store(tmp_path / "named.json", "named")
@@ -204,9 +247,18 @@ def test_altered_manifests_are_refused():
             open_repository("oras://127.0.0.1:1/ai/x:1").resolve()
 
 
-@pytest.mark.parametrize("text, is_here", [
-    ("127.0.0.1:5000", True), ("[::1]:5000", True), ("localhost:5000", True),
-    ("127.example.org", False), ("localhost.example.org", False), ("registry.example", False), ("[", False)])
+@pytest.mark.parametrize(
+    "text, is_here",
+    [
+        ("127.0.0.1:5000", True),
+        ("[::1]:5000", True),
+        ("localhost:5000", True),
+        ("127.example.org", False),
+        ("localhost.example.org", False),
+        ("registry.example", False),
+        ("[", False),
+    ],
+)
 def test_registries_on_this_machine(text, is_here):
     """R-09: only the loopback addresses count as this machine, where no encryption is needed."""
     assert is_loopback(text) is is_here
@@ -229,8 +281,10 @@ def test_proxies_are_for_other_machines(monkeypatch):
         for name, place in (("127.0.0.1:1", ""), ("images.example", proxy), ("b\u00fccher.example", proxy)):
             with pytest.raises(TransferError) as error:
                 open_url(Request(f"http://{name}/x.sif"))
-            assert str(error.value) == (f"no connection to {name}{place}: the connection was refused (check host and "
-                                        "port, and whether the server is running)")
+            assert str(error.value) == (
+                f"no connection to {name}{place}: the connection was refused (check host and "
+                "port, and whether the server is running)"
+            )
 
 
 def test_encryption_is_not_given_up(tmp_path):
@@ -250,10 +304,16 @@ def test_encryption_is_not_given_up(tmp_path):
             open_url(Request(files.url + "/x"))
 
 
-@pytest.mark.parametrize("kind, fits", [
-    ({}, True), ({"os": "linux", "architecture": THIS_MACHINE}, True),
-    ({"architecture": THIS_MACHINE}, True), ({"os": "linux", "architecture": "vax"}, False),
-    ({"os": "windows", "architecture": THIS_MACHINE}, False)])
+@pytest.mark.parametrize(
+    "kind, fits",
+    [
+        ({}, True),
+        ({"os": "linux", "architecture": THIS_MACHINE}, True),
+        ({"architecture": THIS_MACHINE}, True),
+        ({"os": "linux", "architecture": "vax"}, False),
+        ({"os": "windows", "architecture": THIS_MACHINE}, False),
+    ],
+)
 def test_images_for_this_machine(kind, fits):
     """R-01: an image without a platform, or with that of this machine, is the one for it."""
     assert Descriptor("", DIGEST, 1, platform=kind).fits_this_machine is fits

@@ -50,17 +50,22 @@ export WORLD_SIZE=$SLURM_NPROCS
 export RANK=$SLURM_PROCID
 python "$@"
 """
-SIMPLE = "#!/bin/bash -e\n# what it is for\npython \"$@\"\n"
-BY_HAND = "#!/bin/bash -e\n$WITH_CONDA\npython \"$@\"\n"
+SIMPLE = '#!/bin/bash -e\n# what it is for\npython "$@"\n'
+BY_HAND = '#!/bin/bash -e\n$WITH_CONDA\npython "$@"\n'
 SCRIPTS = {
-    "bin/start-shell": START_SHELL, "bin/python": WRAPPER, "bin/list-packages": "pip3 list\n",
+    "bin/start-shell": START_SHELL,
+    "bin/python": WRAPPER,
+    "bin/list-packages": "pip3 list\n",
     "runscripts/list-packages": "singularity exec $SIFNAME pip3 list\n",
     "bin/make-squashfs": 'cd "%(installdir)s"\nmksquashfs user-software user-software.squashfs -no-progress\n',
     "bin/unmake-squashfs": 'cd "%(installdir)s"\nunsquashfs -d ./user-software user-software.squashfs\n',
-    "runscripts/conda-python-distributed": DISTRIBUTED, "runscripts/get-master": "import argparse\n",
+    "runscripts/conda-python-distributed": DISTRIBUTED,
+    "runscripts/get-master": "import argparse\n",
     "runscripts/init-conda-venv": "source /user-software/venv/x/bin/activate\n",
-    "bin/ccpe-shell": 'singularity shell "$SIFCCPE" "$@"\n', "bin/ccpe-exec": 'singularity exec "$SIFCCPE" "$@"\n',
-    "bin/ccpe-run": 'singularity run "$SIFCCPE" "$@"\n', "bin/ccpe-singularity": 'singularity "$@"\n',
+    "bin/ccpe-shell": 'singularity shell "$SIFCCPE" "$@"\n',
+    "bin/ccpe-exec": 'singularity exec "$SIFCCPE" "$@"\n',
+    "bin/ccpe-run": 'singularity run "$SIFCCPE" "$@"\n',
+    "bin/ccpe-singularity": 'singularity "$@"\n',
 }
 
 
@@ -81,13 +86,23 @@ def in_todays_style(fact):
     simple = SIMPLE if venv else BY_HAND
     scripts = {**SCRIPTS, "runscripts/conda-python-simple": simple, "runscripts/python-conda-simple": simple}
     lines += [
-        "easyblock = 'MakeCp'", f"name = {fact['name']!r}", f"version = {fact['version']!r}",
-        f"versionsuffix = {suffix!r}", "homepage = 'https://example.org'", "description = 'A container.'",
-        "whatis = ['Description: a container']", "toolchain = SYSTEM", f"local_sif = {fact['sif'][0]!r}",
-        "sources = [{'filename': local_sif, 'extract_cmd': '/bin/cp -L %s .'}" + "".join(
-            f", {name!r}" for name in fact["sif"][1:]) + "]",
-        "skipsteps = ['build']", "files_to_copy = [([local_sif], '.')" + "".join(
-            f", ([{name!r}], 'share/docker-defs/')" for name in fact["sif"][1:]) + "]"]
+        "easyblock = 'MakeCp'",
+        f"name = {fact['name']!r}",
+        f"version = {fact['version']!r}",
+        f"versionsuffix = {suffix!r}",
+        "homepage = 'https://example.org'",
+        "description = 'A container.'",
+        "whatis = ['Description: a container']",
+        "toolchain = SYSTEM",
+        f"local_sif = {fact['sif'][0]!r}",
+        "sources = [{'filename': local_sif, 'extract_cmd': '/bin/cp -L %s .'}"
+        + "".join(f", {name!r}" for name in fact["sif"][1:])
+        + "]",
+        "skipsteps = ['build']",
+        "files_to_copy = [([local_sif], '.')"
+        + "".join(f", ([{name!r}], 'share/docker-defs/')" for name in fact["sif"][1:])
+        + "]",
+    ]
     commands = ["mkdir -p %(installdir)s/bin %(installdir)s/runscripts"]
     for script in fact["scripts"]:
         # a shell reads the text, so each $ is escaped
@@ -95,18 +110,22 @@ def in_todays_style(fact):
         commands += [f"cat >%(installdir)s/{script} <<EOF \n{text}EOF", f"chmod a+x %(installdir)s/{script}"]
     commands += [f"ln -s ./python %(installdir)s/{link}" for link in fact["wrapper_links"]]
     if venv:
-        commands += ["mkdir -p %(installdir)s/user-software/venv",
-                     "singularity exec --bind %(installdir)s/user-software:/user-software %(installdir)s/x.sif bash -c "
-                     f"'$WITH_CONDA ; cd /user-software/venv ; python -m venv {fact['name'].lower()}'"]
+        commands += [
+            "mkdir -p %(installdir)s/user-software/venv",
+            "singularity exec --bind %(installdir)s/user-software:/user-software %(installdir)s/x.sif bash -c "
+            f"'$WITH_CONDA ; cd /user-software/venv ; python -m venv {fact['name'].lower()}'",
+        ]
     if fact["requirements"]:
         block = "\n".join(fact["requirements"])
         files = "%(installdir)s/user-software"
-        commands += [f"cat >{files}/venv/requirements.txt <<EOF \n{block}\n\nEOF",
-                     f"singularity exec --bind {','.join(fact['binds'])} "
-                     f"--bind {files}:/user-software %(installdir)s/x.sif bash -c "
-                     "'source /runscripts/init-conda-venv ; cd /user-software/venv ; pip install -r requirements.txt'",
-                     "%(installdir)s/bin/make-squashfs",
-                     "/bin/rm -rf %(installdir)s/user-software"]
+        commands += [
+            f"cat >{files}/venv/requirements.txt <<EOF \n{block}\n\nEOF",
+            f"singularity exec --bind {','.join(fact['binds'])} "
+            f"--bind {files}:/user-software %(installdir)s/x.sif bash -c "
+            "'source /runscripts/init-conda-venv ; cd /user-software/venv ; pip install -r requirements.txt'",
+            "%(installdir)s/bin/make-squashfs",
+            "/bin/rm -rf %(installdir)s/user-software",
+        ]
     lines += ["postinstallcmds = [", *(f"    {command!r}," for command in commands), "]"]
     variables, binds = dict(fact["module_vars"]), ",".join(fact["binds"] or [])
     if not venv:
@@ -114,8 +133,14 @@ def in_todays_style(fact):
     call = [fact["sif"][0], fact["name"], "%(installdir)s", *([binds] if venv else [])]
     footer = f"\n-- a routine of LUMI\ncreate_container_vars( {', '.join(map(repr, call))} )\n"
     lines += [f"modextravars = {variables!r}", f"modluafooter = '''{footer}'''"]
-    return "\n".join([*lines, "sanity_check_paths = {'files': [], 'dirs': ['runscripts']}",
-                      f"moduleclass = {fact.get('moduleclass', 'devel')!r}", ""])
+    return "\n".join(
+        [
+            *lines,
+            "sanity_check_paths = {'files': [], 'dirs': ['runscripts']}",
+            f"moduleclass = {fact.get('moduleclass', 'devel')!r}",
+            "",
+        ]
+    )
 
 
 def written(folder, name, text):
@@ -175,8 +200,9 @@ def compare(made, ours):
     assert {**made.variables, **footer} == {**ours.variables, **footer}
     # one container has different versions in file name and suffix: the file name is right; the recipe of another has a
     # version that isn't in the image (docs A13)
-    assert made.components.get("rocm") in (ours.components.get("rocm"), "5.5.3", "6.3", None) or \
-        "-noRocm-" in made.module
+    assert (
+        made.components.get("rocm") in (ours.components.get("rocm"), "5.5.3", "6.3", None) or "-noRocm-" in made.module
+    )
     if made.name != "ccpe":
         assert set(ours.components) - set(TEXTS[ours.easyconfig_name].get("stated", ())) <= set(made.components)
     assert made.parameters == {"whatis": ["Description: a container"]}
@@ -245,11 +271,20 @@ moduleclass = 'tools'
 """
 
 
-@pytest.mark.parametrize(("line", "is_strange"), [
-    ("echo 'a; b' \"$SIF > c\" >&2", False), (">&2 echo It is here ; exit 1", False),
-    ("echo \"a --> $(hostname)\"", False),
-    ("set -euo pipefail", False), ("echo Welcome; export A=1", True), ("echo A=1 >setup.sh", True),
-    ("printf a | tee b", True), ('echo "a"; cd "b"', True), ("set -e; cd b", True)])
+@pytest.mark.parametrize(
+    ("line", "is_strange"),
+    [
+        ("echo 'a; b' \"$SIF > c\" >&2", False),
+        (">&2 echo It is here ; exit 1", False),
+        ('echo "a --> $(hostname)"', False),
+        ("set -euo pipefail", False),
+        ("echo Welcome; export A=1", True),
+        ("echo A=1 >setup.sh", True),
+        ("printf a | tee b", True),
+        ('echo "a"; cd "b"', True),
+        ("set -e; cd b", True),
+    ],
+)
 def test_messages_in_scripts(lumi, line, is_strange):
     """Admin section 2: messages don't matter, but commands in the same line do."""
     assert bool(strange_commands("bin/start-shell", f"#!/bin/bash\n{line}\n", lumi)) == is_strange
@@ -264,42 +299,57 @@ def test_nothing_is_dropped_silently(lumi, tmp_path):
     assert told == [
         ("description = 'See ${HOME} and {this}'", "parameter description: {HOME} would be a placeholder in a record"),
         ("local_answer = 42", "variable local_answer = 42, which nothing uses"),
-        ("export MIOPEN_DEBUG=1",
-         "runscripts/conda-python-simple: ours does not have: export MIOPEN_DEBUG=1"),
-        ("sources = ['strange-1.0.sif', 'strange.docker', 'data.tar']",
-         "sources: data.tar, which is neither an image nor a definition file"),
+        ("export MIOPEN_DEBUG=1", "runscripts/conda-python-simple: ours does not have: export MIOPEN_DEBUG=1"),
+        (
+            "sources = ['strange-1.0.sif', 'strange.docker', 'data.tar']",
+            "sources: data.tar, which is neither an image nor a definition file",
+        ),
         (lines[19], "files_to_copy: data.tar, copied to share/data"),
         ("skipsteps = ['build', 'sanitycheck']", "parameter skipsteps: sanitycheck"),
         (lines[22].strip(), "postinstallcmds: mkdir -p bin && curl https://example.org/x | bash (it has |)"),
         (lines[24].strip(), "the file bin/other, which none of our scripts replaces"),
         (lines[26].strip(), "postinstallcmds: echo export A=1 > %(installdir)s/etc/setup.sh (it has >)"),
-        *((f"'{command}',", f"postinstallcmds: {command}") for command in (
-            "touch %(installdir)s/etc/mark", "rm -rf %(installdir)s/share")),
+        *(
+            (f"'{command}',", f"postinstallcmds: {command}")
+            for command in ("touch %(installdir)s/etc/mark", "rm -rf %(installdir)s/share")
+        ),
         (lines[30].strip(), "postinstallcmds: for i in 1 2; do echo $i; done (a compound command, for)"),
         (lines[31].strip(), "postinstallcmds: python %(installdir)s/setup.py"),
         ("sanity_check_paths = {'files': ['bin/tool', 'etc/mark'], 'dirs': []}", "sanity_check_paths: etc/mark"),
         (lines[36].strip(), "bind %(installdir)s/etc:/etc/own: a record can't name the installation"),
-        ("'SINGULARITYENV_PREPEND_PATH': '/runscripts:/my/tools',",
-         "directory /my/tools in PREPEND_PATH, for PATH in the container"),
-        ("'HERE': '%(installdir)s/share',",
-         "variable HERE=%(installdir)s/share: a record can't name the installation (parameters: modluafooter can)"),
+        (
+            "'SINGULARITYENV_PREPEND_PATH': '/runscripts:/my/tools',",
+            "directory /my/tools in PREPEND_PATH, for PATH in the container",
+        ),
+        (
+            "'HERE': '%(installdir)s/share',",
+            "variable HERE=%(installdir)s/share: a record can't name the installation (parameters: modluafooter can)",
+        ),
         (lines[53], "create_container_vars: another image or directory, other.sif, %(installdir)s"),
         (lines[53], "create_container_vars: the name Stranger, so that SIFSTRANGER is set"),
         ("exts_list = ['numpy']", "parameter exts_list = ['numpy']"),
-        ("builddependencies = [('PRoot', '5.4.0')]", "parameter builddependencies = [['PRoot', '5.4.0']]")]
+        ("builddependencies = [('PRoot', '5.4.0')]", "parameter builddependencies = [['PRoot', '5.4.0']]"),
+    ]
     assert made.binds.optional == ["/data:/mnt", "/more", "/fourth"]
     assert made.variables == {"MINE": "yes", "OTHER": "2"}
     assert made.container_env == {
-        "X": "1", "PS1": r"\[\e[91m\] > ", "WITH_CONDA": "module load conda", "VIRTUAL_ENV": "/opt/venv"}
+        "X": "1",
+        "PS1": r"\[\e[91m\] > ",
+        "WITH_CONDA": "module load conda",
+        "VIRTUAL_ENV": "/opt/venv",
+    }
     assert made.wrappers == ["tool"]
     assert made.definition_files == ["strange.docker"]
     assert made.conflicts == ["other"]
     assert made.components == {"flash-attn": "2.7.3", "vllm-commit": "abc1234"}
     assert made.parameters == {
-        "whatis": ["Description: strange", "Keywords: x"], "docurls": ["https://example.org/doc"], "group": "users",
+        "whatis": ["Description: strange", "Keywords: x"],
+        "docurls": ["https://example.org/doc"],
+        "group": "users",
         "sanity_check_commands": ["tool --version"],
         "modluafooter": 'setenv("MANY", [==[one\ntwo]==])\nif mode() == "load" then\n    LmodMessage("hello")\n'
-                        '    setenv("INNER", "3")\nend\n'}
+        '    setenv("INNER", "3")\nend\n',
+    }
     text = easyconfig.render(made)
     assert "whatis = ['Description: strange', 'Keywords: x']\n" in text
     assert 'modluafooter = """setenv("MANY", [==[one\ntwo]==])\n' in text
@@ -322,10 +372,19 @@ postinstallcmds = [
 """
 
 
-@pytest.mark.parametrize("command", [
-    "mkdir -p bin", "cd /scratch ; mkdir -p user-software/venv", "cd /scratch; rm -rf user-software",
-    "chmod 600 %(installdir)s/bin/start-shell", "mksquashfs user-software us2.squashfs",
-    "true && touch %(installdir)s/x", "pip list | grep torch", "rm -rf %(installdir)s/user-software &"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir -p bin",
+        "cd /scratch ; mkdir -p user-software/venv",
+        "cd /scratch; rm -rf user-software",
+        "chmod 600 %(installdir)s/bin/start-shell",
+        "mksquashfs user-software us2.squashfs",
+        "true && touch %(installdir)s/x",
+        "pip list | grep torch",
+        "rm -rf %(installdir)s/user-software &",
+    ],
+)
 def test_commands_are_understood_as_a_whole_or_listed_as_a_whole(lumi, tmp_path, command):
     """Admin section 2, N19: relative paths, other modes and targets, pipes and redirections are listed."""
     path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", f"'true', {command!r}"))
@@ -346,27 +405,50 @@ def test_comments_are_listed(lumi, tmp_path):
     """Issue 47: comments are listed with their lines; who wrote the recipe stands at its record, too."""
     text = PIP.replace("COMMANDS", "'true',  # why")
     text = text.replace("\neasyblock", "# By A. Person of B\n#####\n\neasyblock", 1)
-    text += "modluafooter = 'setenv(\"A\", \"1\") -- a reason'\n"
+    text += 'modluafooter = \'setenv("A", "1") -- a reason\'\n'
     (result,), (made,) = imported([written(tmp_path, "Tool-1.0.eb", text)], tmp_path, lumi)
     assert result.comments == [(1, "By A. Person of B"), (14, "why"), (16, "a reason")]
     assert (result.record["variables"], made.variables) == ({"A": "1"}, {"A": "1"})
     assert "  # Tool-1.0.eb\n  # By A. Person of B\n" in (tmp_path / "containers/Tool.yaml").read_text()
 
 
-@pytest.mark.parametrize(("commands", "expected"), [
-    (["bash -c 'source /runscripts/init-conda-venv ; pip install --index-url http://my/ numpy==1.26.4 \"rich>=13\"'"],
-     [{"requirements": ["numpy==1.26.4", "rich>=13"], "index_url": "http://my/"}]),
-    (["python3 -m pip install rich==14.0.0"], ["rich==14.0.0"]),
-    (["bash -c 'MAX_JOBS=4 pip install --no-build-isolation --no-cache-dir flash-attn==2.7.3'",
-      "bash -c '. /user-software/venv/tool/bin/activate && pip3 install --no-deps rich'"],
-     [{"requirements": ["flash-attn==2.7.3"], "no_build_isolation": True, "options": ["--no-cache-dir"],
-       "env": {"MAX_JOBS": "4"}}, {"requirements": ["rich"], "no_deps": True}]),
-    # variables for one command, for the commands after it, and from the surrounding shell
-    (["bash -c 'A=1 pip install rich && export B=2 && pip install numpy'"],
-     [{"requirements": ["rich"], "env": {"A": "1"}}, {"requirements": ["numpy"], "env": {"B": "2"}}]),
-    (["true ; export A=1 ; singularity exec x.sif bash -c 'B=2 pip install rich'"],
-     [{"requirements": ["rich"], "env": {"A": "1", "B": "2"}}]),
-])
+@pytest.mark.parametrize(
+    ("commands", "expected"),
+    [
+        (
+            [
+                "bash -c 'source /runscripts/init-conda-venv ; pip install --index-url http://my/ numpy==1.26.4 "
+                '"rich>=13"\''
+            ],
+            [{"requirements": ["numpy==1.26.4", "rich>=13"], "index_url": "http://my/"}],
+        ),
+        (["python3 -m pip install rich==14.0.0"], ["rich==14.0.0"]),
+        (
+            [
+                "bash -c 'MAX_JOBS=4 pip install --no-build-isolation --no-cache-dir flash-attn==2.7.3'",
+                "bash -c '. /user-software/venv/tool/bin/activate && pip3 install --no-deps rich'",
+            ],
+            [
+                {
+                    "requirements": ["flash-attn==2.7.3"],
+                    "no_build_isolation": True,
+                    "options": ["--no-cache-dir"],
+                    "env": {"MAX_JOBS": "4"},
+                },
+                {"requirements": ["rich"], "no_deps": True},
+            ],
+        ),
+        # variables for one command, for the commands after it, and from the surrounding shell
+        (
+            ["bash -c 'A=1 pip install rich && export B=2 && pip install numpy'"],
+            [{"requirements": ["rich"], "env": {"A": "1"}}, {"requirements": ["numpy"], "env": {"B": "2"}}],
+        ),
+        (
+            ["true ; export A=1 ; singularity exec x.sif bash -c 'B=2 pip install rich'"],
+            [{"requirements": ["rich"], "env": {"A": "1", "B": "2"}}],
+        ),
+    ],
+)
 def test_calls_of_pip_in_the_container(commands, expected, lumi, tmp_path):
     """Admin section 2: pip in `singularity exec --bind ... bash -c '...'` becomes requirements or stages."""
     block = ", ".join(f"local_exec + {command!r}" for command in commands)
@@ -393,10 +475,19 @@ def test_texts_about_one_version_stay_in_the_record(lumi, tmp_path):
     assert content["containers"][0]["parameters"]["modloadmsg"] == "Tool 1.0 is here."
 
 
-@pytest.mark.parametrize("command", [
-    "pip install --target /user-software/lib rich", "pip install $PACKAGES", "bash -c 'cat list | xargs pip install'",
-    "pip install -r /some/file.txt", "--writable bash -c 'true'", "bash -c 'if true; then pip install rich; fi'",
-    "bash -c 'cd /src && pip install .[all]'", "pip install rich >| list.txt"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pip install --target /user-software/lib rich",
+        "pip install $PACKAGES",
+        "bash -c 'cat list | xargs pip install'",
+        "pip install -r /some/file.txt",
+        "--writable bash -c 'true'",
+        "bash -c 'if true; then pip install rich; fi'",
+        "bash -c 'cd /src && pip install .[all]'",
+        "pip install rich >| list.txt",
+    ],
+)
 def test_unsupported_uses_of_pip(command, lumi, tmp_path):
     """Commands that stages can't express are left to the user."""
     path = written(tmp_path, "Tool-1.0.eb", PIP.replace("COMMANDS", f"local_exec + {command!r}"))
@@ -417,14 +508,21 @@ def test_no_credential_is_imported(lumi, tmp_path):
     assert "Passw0rd1" not in told and "abcdef123456" not in told
 
 
-@pytest.mark.parametrize(("text", "reason"), [
-    ("while read x; do pip install $x; done", "a compound command, while"),
-    ("cd /src && if true; then pip install rich; fi", "a compound command, if"),
-    ("[[ -f x ]] && pip install rich", r"a compound command, \[\["),
-    ("pip install rich ||\npip install --no-deps rich", r"it has \|\|"), ("pip install rich & wait", "it has &"),
-    ("(cd /src; pip install rich)", r"it has \("), ("pip install $(cat list)", r"it has \("), ("cat < x", "it has <"),
-    ("pip install `cat list`", "a command in a command"), ("echo 'x", "No closing quotation"),
-])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("while read x; do pip install $x; done", "a compound command, while"),
+        ("cd /src && if true; then pip install rich; fi", "a compound command, if"),
+        ("[[ -f x ]] && pip install rich", r"a compound command, \[\["),
+        ("pip install rich ||\npip install --no-deps rich", r"it has \|\|"),
+        ("pip install rich & wait", "it has &"),
+        ("(cd /src; pip install rich)", r"it has \("),
+        ("pip install $(cat list)", r"it has \("),
+        ("cat < x", "it has <"),
+        ("pip install `cat list`", "a command in a command"),
+        ("echo 'x", "No closing quotation"),
+    ],
+)
 def test_compound_commands_are_refused(text, reason):
     """Admin section 2, issue 17.4: they are never treated as the simple commands they contain."""
     with pytest.raises(ValueError, match=reason):
@@ -447,13 +545,20 @@ def test_messages_keep_paths_and_order(lumi, tmp_path):
         assert "Passw0rd" not in file + "".join([*one.messages, *one.data, *one.recognized])
 
 
-@pytest.mark.parametrize(("lines", "missing", "more"), [
-    ("modextravars = {'SINGULARITY_BIND': '/must,/may:/may,/maybe'}\n", None, None),
-    ("modextravars = {'SINGULARITY_BIND': '/must,/other'}\n", "/may, /maybe", ["/other"]),
-    # joined in Lua, which is kept as it is
-    ("modluafooter = '''\nlocal binds = '/must,' .. \"/may:/may\" .. os.getenv('MORE')\n"
-     "setenv('SINGULARITY_BIND', binds)\n'''\n", "/maybe", None),
-])
+@pytest.mark.parametrize(
+    ("lines", "missing", "more"),
+    [
+        ("modextravars = {'SINGULARITY_BIND': '/must,/may:/may,/maybe'}\n", None, None),
+        ("modextravars = {'SINGULARITY_BIND': '/must,/other'}\n", "/may, /maybe", ["/other"]),
+        # joined in Lua, which is kept as it is
+        (
+            "modluafooter = '''\nlocal binds = '/must,' .. \"/may:/may\" .. os.getenv('MORE')\n"
+            "setenv('SINGULARITY_BIND', binds)\n'''\n",
+            "/maybe",
+            None,
+        ),
+    ],
+)
 def test_binds_are_compared_with_the_sites(lines, missing, more, tmp_path):
     """Admin D6, issue 17: what the site would add is listed, what the easyconfig adds is in the record."""
     binds = site.Binds(required=["/must"], optional=["/may", "/maybe"])
@@ -499,17 +604,23 @@ def test_gpu_options(lumi, tmp_path):
     assert (made.wrappers, made.gpu, made.gpu_option) == (["rich"], "cuda", True)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("name = 'x'\n", "mandatory parameters not provided"),
-    (STRANGE.replace("sources = ", "no_sources = "), "sources is missing: this is not the easyconfig of a container"),
-    (STRANGE.replace("strange-1.0.sif", "x.tar.gz"), "none of the sources is an image"),
-    ("name = (\n", "Parsing easyconfig file failed"),
-    (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "the catalog can't have this name or version"),
-    (STRANGE + "modextravars = ['A']\n", "modextravars is not what EasyBuild expects: "),
-    (STRANGE + "skipsteps = True\n", "skipsteps is not what EasyBuild expects: "),
-    (f"# J\xf6rg\n{STRANGE}", "x.eb: the file is not encoded in UTF-8: save it as UTF-8"),
-    (STRANGE.replace("toolchain = SYSTEM", "toolchain = 0"), "x.eb: EasyBuild can't read it: 'int' object has no"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name = 'x'\n", "mandatory parameters not provided"),
+        (
+            STRANGE.replace("sources = ", "no_sources = "),
+            "sources is missing: this is not the easyconfig of a container",
+        ),
+        (STRANGE.replace("strange-1.0.sif", "x.tar.gz"), "none of the sources is an image"),
+        ("name = (\n", "Parsing easyconfig file failed"),
+        (STRANGE.replace("version = '1.0'", "version = '1.0 beta'"), "the catalog can't have this name or version"),
+        (STRANGE + "modextravars = ['A']\n", "modextravars is not what EasyBuild expects: "),
+        (STRANGE + "skipsteps = True\n", "skipsteps is not what EasyBuild expects: "),
+        (f"# J\xf6rg\n{STRANGE}", "x.eb: the file is not encoded in UTF-8: save it as UTF-8"),
+        (STRANGE.replace("toolchain = SYSTEM", "toolchain = 0"), "x.eb: EasyBuild can't read it: 'int' object has no"),
+    ],
+)
 def test_other_easyconfigs(text, expected, lumi, tmp_path):
     """N19: an error, no traceback."""
     path = tmp_path / "x.eb"
@@ -529,25 +640,33 @@ def test_a_site_without_families(tmp_path):
     assert {one.easyconfig_name for one in made} == {path.name for path in paths}
     assert {one.file_name for one in made} == {fact["sif"][0] for fact in facts}
     text = (tmp_path / "containers/rocm.yaml").read_text()
-    assert text.startswith("name: rocm\nfamilies:\n  rocm:\n    file: lumi-rocm-rocm-{version}-dockerhash-{hash}.sif\n"
-                           "    suffix: -singularity-{date}\n")
+    assert text.startswith(
+        "name: rocm\nfamilies:\n  rocm:\n    file: lumi-rocm-rocm-{version}-dockerhash-{hash}.sif\n"
+        "    suffix: -singularity-{date}\n"
+    )
     assert text.count("file:") == 1
     assert "\n    init: none\n" in text
     head = (tmp_path / "containers/PyTorch.yaml").read_text().split("containers:\n")[0]
-    assert head.startswith("name: PyTorch\nfamilies:\n  pytorch:\n    file: lumi-pytorch-rocm-{rocm}-python-{python}-"
-                           "pytorch-v{version}-dockerhash-{hash}.sif\n")
+    assert head.startswith(
+        "name: PyTorch\nfamilies:\n  pytorch:\n    file: lumi-pytorch-rocm-{rocm}-python-{python}-"
+        "pytorch-v{version}-dockerhash-{hash}.sif\n"
+    )
     assert {one.init or "image" for one in made} == {"none", "conda-manual", "conda-injected", "image"}
     # a site without a profile has no network settings
     assert {text.split(": ")[-1] for result in results for _, text in result.left} == {
-        "export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3", "export NCCL_NET_GDR_LEVEL=3"}
+        "export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3",
+        "export NCCL_NET_GDR_LEVEL=3",
+    }
 
 
 def test_two_easyconfigs_for_one_module(lumi, tmp_path):
     """Admin D6, D7: two easyconfigs of one module, one with another file name, are what `ebsif check` reports."""
     fact = next(fact for fact in FACTS if fact["name"] == "mpi4py")
     text = in_todays_style(fact)
-    paths = [written(tmp_path, fact["easyconfig"], text),
-             written(tmp_path, "mpi4py-other.eb", text.replace("3.1.4-dockerhash-", "3.1.4-dockerhash-0"))]
+    paths = [
+        written(tmp_path, fact["easyconfig"], text),
+        written(tmp_path, "mpi4py-other.eb", text.replace("3.1.4-dockerhash-", "3.1.4-dockerhash-0")),
+    ]
     found, made = imported(paths, tmp_path, lumi)
     assert f"renamed {fact['easyconfig']}, after the module" in found[1].data
     assert len(rendering.render_all(made, tmp_path, made)[1]) == 2
@@ -571,14 +690,17 @@ def test_components_have_normalised_names(lumi, tmp_path):
 
 def test_the_command(tmp_path):
     """Admin D6: a file that loads without changes; status 0 if everything was understood, 1 if not, 2 for bad input."""
+
     def run(*arguments, status):
         result = run_ebsif(["import", "--site", "lumi", *arguments], tmp_path)
         assert result.returncode == status, result.stderr
         return result
 
     facts = [fact for fact in FACTS if fact["name"] in ("rocm", "mpi4py")]
-    names = {name: [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts
-                    if fact["name"] == name] for name in ("rocm", "mpi4py")}
+    names = {
+        name: [written(tmp_path, fact["easyconfig"], in_todays_style(fact)) for fact in facts if fact["name"] == name]
+        for name in ("rocm", "mpi4py")
+    }
     result = run(*names["rocm"], status=0)
     written(tmp_path, "mine/lumi/containers/rocm.yaml", result.stdout)
     made = reading.read(site.read("lumi"), tmp_path / "mine/lumi")
@@ -608,7 +730,8 @@ def test_sequences_for_terminals(tmp_path):
     """P-06: values and comments of somebody else's easyconfig are escaped in what is printed and in the file."""
     (tmp_path / "x.eb").write_text(
         "# first \x1b[2J\neasyblock = 'MakeCp'\nname = 'PyTorch'\nversion = '2.0'\nhomepage = '\\x1b[2J'\n"
-        "description = 'd'\ntoolchain = SYSTEM\nsources = ['a.sif']\nfiles_to_copy = ['\\x1b[2J']\n")
+        "description = 'd'\ntoolchain = SYSTEM\nsources = ['a.sif']\nfiles_to_copy = ['\\x1b[2J']\n"
+    )
     result = run_ebsif(["import", str(tmp_path / "x.eb"), "--site", "lumi"])
     assert "\\x1b[2J" in result.stdout and result.stderr
     assert "\x1b" not in result.stdout + result.stderr

@@ -21,6 +21,7 @@ PROGRAM = CONTAINER_FILES / "site-packages/ebsif_imports.py"
 @pytest.fixture
 def tried(tmp_path):
     """A function that returns what the program finds of packages, given by name with the text of their module."""
+
     def run(packages, files=None, requires=(), **request):
         for name, text in packages.items():
             info = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
@@ -33,8 +34,14 @@ def tried(tmp_path):
                 (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / path).write_text(text)
         command = [sys.executable, "-", json.dumps({"names": list(packages), **request})]
-        result = subprocess.run(command, text=True, input=PROGRAM.read_text(), capture_output=True, check=True,
-                                env={"PYTHONPATH": str(tmp_path)})
+        result = subprocess.run(
+            command,
+            text=True,
+            input=PROGRAM.read_text(),
+            capture_output=True,
+            check=True,
+            env={"PYTHONPATH": str(tmp_path)},
+        )
         return json.loads(result.stdout)
 
     return run
@@ -51,10 +58,15 @@ def test_a_process_that_is_left_behind(tried, tmp_path):
         """
     started = time.monotonic()
     # in the session of the import, or in its own
-    found = tried({"stays": textwrap.dedent(leave % ("pass", tmp_path / "started")),
-                   "daemon": textwrap.dedent(leave % ("os.setsid()", tmp_path / "daemon")),
-                   "ignores": "import signal, time\nsignal.alarm(0)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-                              "time.sleep(600)"}, limit=2)
+    found = tried(
+        {
+            "stays": textwrap.dedent(leave % ("pass", tmp_path / "started")),
+            "daemon": textwrap.dedent(leave % ("os.setsid()", tmp_path / "daemon")),
+            "ignores": "import signal, time\nsignal.alarm(0)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+            "time.sleep(600)",
+        },
+        limit=2,
+    )
     assert time.monotonic() - started < 60
     assert (found["problems"], found["slow"]) == ([], ["ignores"])
     (daemon,) = [int(path.suffix[1:]) for path in tmp_path.glob("daemon.[0-9]*")]
@@ -65,15 +77,19 @@ def test_a_process_that_is_left_behind(tried, tmp_path):
         assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
-@pytest.mark.parametrize(("name", "files", "module"), [
-    ("PyYAML", ["_yaml/__init__.py", "yaml/__init__.py", "yaml/nodes.py"], "yaml"),
-    ("protobuf", ["google/protobuf/__init__.py", "google/protobuf/pyext/__init__.py"], "google.protobuf"),
-    ("lightning", ["lightning/__init__.py", "tests/__init__.py", "setup.py"], "lightning"),
-    ("ipykernel", ["ipykernel/__init__.py", "ipykernel_launcher.py"], "ipykernel"),
-    ("flash-attn", ["flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so", "flash_attn/__init__.py"], "flash_attn"),
-    # nothing to import
-    ("nvidia-nccl-cu12", ["nvidia/nccl/__init__.py"], None),
-    ("data", ["share/data.txt"], None)])
+@pytest.mark.parametrize(
+    ("name", "files", "module"),
+    [
+        ("PyYAML", ["_yaml/__init__.py", "yaml/__init__.py", "yaml/nodes.py"], "yaml"),
+        ("protobuf", ["google/protobuf/__init__.py", "google/protobuf/pyext/__init__.py"], "google.protobuf"),
+        ("lightning", ["lightning/__init__.py", "tests/__init__.py", "setup.py"], "lightning"),
+        ("ipykernel", ["ipykernel/__init__.py", "ipykernel_launcher.py"], "ipykernel"),
+        ("flash-attn", ["flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so", "flash_attn/__init__.py"], "flash_attn"),
+        # nothing to import
+        ("nvidia-nccl-cu12", ["nvidia/nccl/__init__.py"], None),
+        ("data", ["share/data.txt"], None),
+    ],
+)
 def test_which_module_is_imported(tried, name, files, module):
     """F-10: the module comes from the list of files, whatever the package is called."""
     found = tried({name: "raise ValueError('here')"}, {name: files})
@@ -82,13 +98,24 @@ def test_which_module_is_imported(tried, name, files, module):
 
 def test_how_imports_end(tried):
     """F-10: what crashes or ends Python is found, and the others are imported; one may only fail after another."""
-    found = tried({
-        "first": "import sys; sys.taken = 1", "second": "import sys; assert not hasattr(sys, 'taken')",
-        "crashes": "import os; os.abort()", "leaves": "import os; os._exit(0)", "exits": "raise SystemExit(3)",
-        "prints": "print('{}')", "byhand": "import nothing_like_it", "last": "1 / 0"})
+    found = tried(
+        {
+            "first": "import sys; sys.taken = 1",
+            "second": "import sys; assert not hasattr(sys, 'taken')",
+            "crashes": "import os; os.abort()",
+            "leaves": "import os; os._exit(0)",
+            "exits": "raise SystemExit(3)",
+            "prints": "print('{}')",
+            "byhand": "import nothing_like_it",
+            "last": "1 / 0",
+        }
+    )
     assert {one["names"][0]: one["error"] for one in found["problems"]} == {
-        "crashes": "Python crashes (signal 6)", "leaves": "Python ends with exit status 0", "exits": "SystemExit: 3",
-        "last": "ZeroDivisionError: division by zero"}
+        "crashes": "Python crashes (signal 6)",
+        "leaves": "Python ends with exit status 0",
+        "exits": "SystemExit: 3",
+        "last": "ZeroDivisionError: division by zero",
+    }
     assert found["without"] == {"byhand": "nothing_like_it"}
 
 
@@ -98,10 +125,15 @@ def test_an_import_that_takes_too_long(tried):
     assert (found["problems"], found["slow"]) == ([], ["slow", "third"])
 
 
-@pytest.mark.parametrize(("error", "kinds"), [
-    ("ImportError('libcuda.so.1: cannot open shared object file')", ["cuda"]), ("RuntimeError('No HIP GPUs')", []),
-    ("ImportError('libX.so.6: cannot open shared object file')", []),
-    ("RuntimeError('No HIP GPUs are available')", ["rocm"])])
+@pytest.mark.parametrize(
+    ("error", "kinds"),
+    [
+        ("ImportError('libcuda.so.1: cannot open shared object file')", ["cuda"]),
+        ("RuntimeError('No HIP GPUs')", []),
+        ("ImportError('libX.so.6: cannot open shared object file')", []),
+        ("RuntimeError('No HIP GPUs are available')", ["rocm"]),
+    ],
+)
 def test_the_hardware_of_this_machine(tried, error, kinds):
     """F-10: the absence of a GPU is recognized by the message; a library that the image lacks is named."""
     (problem,) = tried({"fast": f"raise {error}"})["problems"]
@@ -122,6 +154,7 @@ def test_all_libraries_of_the_system_at_once(tried, tmp_path, monkeypatch):
 
     Not what the process has loaded already, from wherever.
     """
+
     def link(name, *options):
         command = ["gcc", "-shared", "-x", "c", "-", "-o", tmp_path / name, *options]
         subprocess.run(command, input="", text=True, check=True)
@@ -144,11 +177,15 @@ def test_all_libraries_of_the_system_at_once(tried, tmp_path, monkeypatch):
     assert "another version" not in said
 
 
-@pytest.mark.parametrize(("error", "expected"), [
-    ("ImportError('failed to find libmagic.  Check your installation')", "--apt libmagic1"),
-    ("OSError('PortAudio library not found')", "--apt libportaudio2"),
-    ("ModuleNotFoundError(\"No module named 'pkg_resources'\", name='pkg_resources')", "--add 'setuptools<81'"),
-    ("ImportError('libnobody.so.1: cannot open shared object file')", "another version of mine, or leave it out")])
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("ImportError('failed to find libmagic.  Check your installation')", "--apt libmagic1"),
+        ("OSError('PortAudio library not found')", "--apt libportaudio2"),
+        ("ModuleNotFoundError(\"No module named 'pkg_resources'\", name='pkg_resources')", "--add 'setuptools<81'"),
+        ("ImportError('libnobody.so.1: cannot open shared object file')", "another version of mine, or leave it out"),
+    ],
+)
 def test_what_is_known_to_help(tried, error, expected):
     """V-04, requirement-sets 1b, 2b: a library that the package looks for itself, a module of another package."""
     (problem,) = tried({"mine": f"raise {error}"}, requires=["pkg_resources"])["problems"]
@@ -157,12 +194,21 @@ def test_what_is_known_to_help(tried, error, expected):
     assert ("another version" in said) == ("another version" in expected)
 
 
-@pytest.mark.parametrize(("torch", "version", "lines"), [
-    ("2.8+cpu", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cpu", "torchvision==1.0+cpu"]),
-    ("2.8+rocm6.2.4", "1.0+cu128", ["--extra-index-url https://download.pytorch.org/whl/rocm6.2.4",
-                                    "torchvision==1.0+rocm6.2.4"]),
-    ("2.8+cu128", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cu128", "torchvision==1.0+cu128"]),
-    ("2.8+git1234", "1.0", []), ("2.8+cpu", "1.0+cpu", None), ("2.8", "1.0", None)])
+@pytest.mark.parametrize(
+    ("torch", "version", "lines"),
+    [
+        ("2.8+cpu", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cpu", "torchvision==1.0+cpu"]),
+        (
+            "2.8+rocm6.2.4",
+            "1.0+cu128",
+            ["--extra-index-url https://download.pytorch.org/whl/rocm6.2.4", "torchvision==1.0+rocm6.2.4"],
+        ),
+        ("2.8+cu128", "1.0", ["--extra-index-url https://download.pytorch.org/whl/cu128", "torchvision==1.0+cu128"]),
+        ("2.8+git1234", "1.0", []),
+        ("2.8+cpu", "1.0+cpu", None),
+        ("2.8", "1.0", None),
+    ],
+)
 def test_builds_for_another_torch(tmp_path, torch, version, lines):
     """F-10, S002-19: the index follows from the label of torch; not every label has one."""
     code = textwrap.dedent(f"""
@@ -180,12 +226,21 @@ def test_builds_for_another_torch(tmp_path, torch, version, lines):
     assert bool(why) == (lines is not None)
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("torchaudio", "\n    ebsif extend ... --add '--extra-index-url https://download.pytorch.org/whl/cpu' "
-     "torchaudio==1.0+cpu"),
-    ("torch-harmonics", "Ask for another version of torch-harmonics, or leave it out. Or build it here, if the image "
-     "has a compiler:\n    ebsif extend ... --add torch-harmonics==1.0 '--no-binary torch-harmonics' "
-     "--no-build-isolation")])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "torchaudio",
+            "\n    ebsif extend ... --add '--extra-index-url https://download.pytorch.org/whl/cpu' torchaudio==1.0+cpu",
+        ),
+        (
+            "torch-harmonics",
+            "Ask for another version of torch-harmonics, or leave it out. Or build it here, if the image "
+            "has a compiler:\n    ebsif extend ... --add torch-harmonics==1.0 '--no-binary torch-harmonics' "
+            "--no-build-isolation",
+        ),
+    ],
+)
 def test_only_pytorch_publishes_builds_for_each_torch(tried, tmp_path, name, expected):
     """F-10, student 2: PyTorch's index is only named for PyTorch's own packages; others can be built."""
     (tmp_path / "torch-2.8.dist-info").mkdir()
@@ -199,8 +254,10 @@ def test_only_pytorch_publishes_builds_for_each_torch(tried, tmp_path, name, exp
 COMPILED = ["torchvision/__init__.py", "torchvision/_C.so"]
 
 
-@pytest.mark.parametrize(("files", "requires", "is_tried"), [
-    (COMPILED, "torch==2.13.0", True), (COMPILED[:1], "torch==2.13.0", False), (COMPILED, "torchdata", False)])
+@pytest.mark.parametrize(
+    ("files", "requires", "is_tried"),
+    [(COMPILED, "torch==2.13.0", True), (COMPILED[:1], "torch==2.13.0", False), (COMPILED, "torchdata", False)],
+)
 def test_what_is_built_for_torch_is_tried_too(tmp_path, files, requires, is_tried):
     """F-10: lightly imports torchvision late; that it can't be imported is found although nobody asked for it."""
     folder = tmp_path / "site-packages"
@@ -213,7 +270,13 @@ def test_what_is_built_for_torch_is_tried_too(tmp_path, files, requires, is_trie
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_text(text)
     program = PROGRAM.read_text().replace("'/user-software'", repr(str(tmp_path)))
-    result = subprocess.run([sys.executable, "-", json.dumps({"names": ["lightly"]})], text=True, input=program,
-                            capture_output=True, check=True, env={"PYTHONPATH": str(folder)})
+    result = subprocess.run(
+        [sys.executable, "-", json.dumps({"names": ["lightly"]})],
+        text=True,
+        input=program,
+        capture_output=True,
+        check=True,
+        env={"PYTHONPATH": str(folder)},
+    )
     problems = json.loads(result.stdout)["problems"]
     assert [one["names"] for one in problems] == ([["torchvision"]] if is_tried else [])

@@ -40,7 +40,8 @@ def test_all_pins_at_once(said):
         "  numpy==1.22.4, but the image has 2.4.6 (compiled)\n"
         "To take the versions of the image:\n    ebsif extend ... --add torch numpy\n"
         "To replace them on purpose:\n    ebsif extend ... --replace torch==2.9.1 numpy==1.22.4 --force\n"
-        "To find containers that have what you ask for:\n    ebsif list --has torch==2.9.1 --has numpy==1.22.4")
+        "To find containers that have what you ask for:\n    ebsif list --has torch==2.9.1 --has numpy==1.22.4"
+    )
     text, _ = said(["numpy<2"])
     assert "--replace" not in text and text.endswith("    ebsif list --has 'numpy<2'")
 
@@ -54,21 +55,27 @@ def test_packages_for_another_torch(said):
         "  torchaudio==2.5.1, but the image has torch 2.13.0+cpu, and torchaudio of this version needs torch 2.5\n"
         "To take the versions of the image:\n    ebsif extend ... --add torchvision torchaudio\n"
         "To find containers that have what you ask for:\n"
-        "    ebsif list --has torchvision==0.20.1 --has torchaudio==2.5.1")
+        "    ebsif list --has torchvision==0.20.1 --has torchaudio==2.5.1"
+    )
     text, _ = said(["torchvision==0.14.1 --hash=sha256:0"])
     assert "needs torch 1.13\n" in text and 'constraint-dependencies = ["torch==2.13.0"]' in text
 
 
-@pytest.mark.parametrize(("wanted", "own", "starts"), [
-    # of this torch, of none that is known, without a version, with the torch that is replaced on purpose
-    (["torchvision==0.28.0+cpu", "torchaudio==2.11", "torchvision", "torchdata==0.10"], [], False),
-    ([{"name": "a", "requirements": ["torchvision==0.20"], "allow_replace": ["torch"]}], [], False),
-    # what the image meets, in the version without its label, too
-    (["torch==2.13.0", "numpy>=2", "einops==0.8"], [], False),
-    # markers, other places, what was replaced on purpose, what user software hides; pure Python
-    (["numpy==1.0 ; python_version < '3.8'", "torch @ https://example.org/torch.whl", "-r x"], [], False),
-    ([{"name": "a", "requirements": ["numpy==1.0"], "allow_replace": ["NumPy"]}], [], False),
-    (["numpy==1.0"], ["numpy"], False), (["sympy==1.13"], [], True)])
+@pytest.mark.parametrize(
+    ("wanted", "own", "starts"),
+    [
+        # of this torch, of none that is known, without a version, with the torch that is replaced on purpose
+        (["torchvision==0.28.0+cpu", "torchaudio==2.11", "torchvision", "torchdata==0.10"], [], False),
+        ([{"name": "a", "requirements": ["torchvision==0.20"], "allow_replace": ["torch"]}], [], False),
+        # what the image meets, in the version without its label, too
+        (["torch==2.13.0", "numpy>=2", "einops==0.8"], [], False),
+        # markers, other places, what was replaced on purpose, what user software hides; pure Python
+        (["numpy==1.0 ; python_version < '3.8'", "torch @ https://example.org/torch.whl", "-r x"], [], False),
+        ([{"name": "a", "requirements": ["numpy==1.0"], "allow_replace": ["NumPy"]}], [], False),
+        (["numpy==1.0"], ["numpy"], False),
+        (["sympy==1.13"], [], True),
+    ],
+)
 def test_what_is_possible(said, wanted, own, starts):
     """N-07: only what pip would refuse is refused; the image is started only if something may be wrong."""
     assert said(wanted, own) == ("", starts)
@@ -82,6 +89,7 @@ def test_a_lock(said):
 
 def test_an_image_that_is_elsewhere(said, monkeypatch):
     """N-07: without the image, pip says it later."""
+
     def fail(*_):
         raise inspection.InspectionError("no image")
 

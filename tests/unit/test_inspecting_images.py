@@ -7,8 +7,14 @@ from easybuild.easyblocks.generic.container.runtime import passed_variables
 from ebsif import processes
 from ebsif.images import inspection
 
-KEPT_AWAY = {"APPTAINER_BIND": "/x", "SINGULARITYENV_A": "1", "LD_PRELOAD": "", "PYTHONPATH": "/x", "CFLAGS": "-g",
-             "BASH_ENV": "/x"}
+KEPT_AWAY = {
+    "APPTAINER_BIND": "/x",
+    "SINGULARITYENV_A": "1",
+    "LD_PRELOAD": "",
+    "PYTHONPATH": "/x",
+    "CFLAGS": "-g",
+    "BASH_ENV": "/x",
+}
 
 
 def test_the_runtime_has_the_environment_of_installations(tmp_path, monkeypatch):
@@ -29,7 +35,9 @@ def test_the_runtime_has_the_environment_of_installations(tmp_path, monkeypatch)
     assert environment["APPTAINER_TMPDIR"] == str(tmp_path)
     assert not set(KEPT_AWAY) & set(environment)
     assert (tmp_path / "apptainer.calls").read_text().splitlines() == [
-        "inspect --json --all /x.sif", "--silent exec --cleanenv --no-home --pwd / /x.sif sh"]
+        "inspect --json --all /x.sif",
+        "--silent exec --cleanenv --no-home --pwd / /x.sif sh",
+    ]
 
 
 @pytest.mark.parametrize(("prints", "expected"), [("yes", "prints more than 0 MB"), ("sleep 60", "doesn't answer")])
@@ -39,7 +47,7 @@ def test_programs_of_an_image_that_never_end(tmp_path, monkeypatch, prints, expe
     (tmp_path / "apptainer").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(inspection, "SECONDS", 5)
-    monkeypatch.setattr(processes, "MOST_WRITTEN", 10 ** 6)
+    monkeypatch.setattr(processes, "MOST_WRITTEN", 10**6)
     with pytest.raises(processes.NoAnswer, match=f"apptainer --silent exec --cleanenv {expected}"):
         inspection.run_in_image(inspection.Inspection(path="x.sif", resolved="/x.sif", size=1), "sh")
 
@@ -55,10 +63,19 @@ def test_a_python_that_prints_something_else(tmp_path, monkeypatch, printed):
     assert found.python is None
 
 
-@pytest.mark.parametrize("labels", ["[]", "5", "{'a': {}}", '{"data": []}', '{"data": {"attributes": []}}',
-                                    '{"data": {"attributes": {"labels": [1]}}}',
-                                    '{"data": {"attributes": {"runscript": 5}}}',
-                                    '{"data": {"attributes": {"labels": {"a": ["b"]}}}}'])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        "[]",
+        "5",
+        "{'a': {}}",
+        '{"data": []}',
+        '{"data": {"attributes": []}}',
+        '{"data": {"attributes": {"labels": [1]}}}',
+        '{"data": {"attributes": {"runscript": 5}}}',
+        '{"data": {"attributes": {"labels": {"a": ["b"]}}}}',
+    ],
+)
 def test_labels_that_are_something_else(tmp_path, monkeypatch, labels):
     """P-06: the metadata of an image is JSON that others wrote: what doesn't fit is left out."""
     (tmp_path / "apptainer").write_text(f"#!/bin/sh\ncat <<'END'\n{labels}\nEND\n")
@@ -69,10 +86,18 @@ def test_labels_that_are_something_else(tmp_path, monkeypatch, labels):
     assert (found.labels, found.entry_point) == ({}, {})
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("a b", r"is a directory, not an image \(a SIF file\); if it is a sandbox, convert it with: "
-            r"apptainer build image\.sif '.*/a b'"),
-    ("none", "the file .*/none does not exist"), ("fifo", "fifo is not a file")])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "a b",
+            r"is a directory, not an image \(a SIF file\); if it is a sandbox, convert it with: "
+            r"apptainer build image\.sif '.*/a b'",
+        ),
+        ("none", "the file .*/none does not exist"),
+        ("fifo", "fifo is not a file"),
+    ],
+)
 def test_files_that_can_not_be_inspected(tmp_path, name, expected):
     """Issue 17.7: the error says what the file is and what to do, before a program starts."""
     (tmp_path / "a b").mkdir()

@@ -47,7 +47,8 @@ def test_all_that_has_no_module(tool_site, installer, capsys):
     records = "".join(f"  - {{family: tool, version: {one}}}\n" for one in ("2.0", "3.0", "4.0"))
     (tool_site / "site/mine/containers").mkdir(parents=True)
     (tool_site / "site/mine/containers/Tool.yaml").write_text(
-        f"{TOOL}{records}  - {{family: tool, version: 5.0, archived: true}}\n")
+        f"{TOOL}{records}  - {{family: tool, version: 5.0, archived: true}}\n"
+    )
     (tool_site / "modules").mkdir()
     # a person means the records of their own
     assert cli.main(["install", "--all"]) == 0
@@ -89,8 +90,10 @@ def test_one_that_is_named(tool_site, installer, capsys):
     path.write_text(f"{path.read_text()}\n".replace("of the site mine", "of the site other"))
     (path.parents[2] / rendering.WRITTEN).unlink()
     assert cli.main(["install", "tool"]) == 3
-    assert "Tool-1.0.eb is the easyconfig of the site other: rename or remove it, or choose another " in \
-        capsys.readouterr().err
+    assert (
+        "Tool-1.0.eb is the easyconfig of the site other: rename or remove it, or choose another "
+        in capsys.readouterr().err
+    )
     assert cli.main(["install", "tool", "-o", "elsewhere"]) == 0
     written = (tool_site / "elsewhere/t/Tool/Tool-1.0.eb").read_text()
     installer.there["Tool/1.0"] = [installation(tool_site, "1.0", written)]
@@ -138,7 +141,8 @@ def test_what_the_list_says_of_it(tool_site, monkeypatch, capsys, category):
 def test_an_image_that_may_be_another_one_tomorrow(tool_site, installer, capsys):
     """V-08, R-12: `ebsif install` refuses, as `ebsif render` does."""
     (tool_site / "project/mine/site.yaml").write_text(
-        f"{SITE}images: {{directories: [{{path: {tool_site}/images, stability: moving}}]}}\n")
+        f"{SITE}images: {{directories: [{{path: {tool_site}/images, stability: moving}}]}}\n"
+    )
     (tool_site / "images").mkdir()
     (tool_site / "images/tool-1.0.sif").touch()
     assert cli.main(["install", "tool"]) == 3

@@ -55,8 +55,10 @@ def test_every_kind_of_directory(eb_prefix):
         with pytest.raises(UsageError, match=f"^{named} is not a directory: give a prefix"):
             found(text)
     # modules tools skip such entries of MODULEPATH
-    assert found(f"/nowhere::{root}:/none") == ([MINE], [
-        f"|{path}|skipped: there is no such directory" for path in ("/nowhere", "/none")])
+    assert found(f"/nowhere::{root}:/none") == (
+        [MINE],
+        [f"|{path}|skipped: there is no such directory" for path in ("/nowhere", "/none")],
+    )
 
 
 def test_what_can_not_be_examined(eb_prefix, monkeypatch):
@@ -66,24 +68,37 @@ def test_what_can_not_be_examined(eb_prefix, monkeypatch):
     (bare / "share/ebsif/lock.json").unlink()
     shutil.rmtree(gone)
     shutil.rmtree(foreign / "share/ebsif")
-    for text in ("{", "[]", "{}", '{"image": {"file": 1}}', '{"image": {"file": "a"}, "venv_packages": ["a"]}',
-                 '{"image": {"file": "a", "size": "x"}}', '{"image": {"file": "a"}, "system_packages": {"deb": [1]}}',
-                 '{"image": {"file": "a"}, "module": []}'):
+    for text in (
+        "{",
+        "[]",
+        "{}",
+        '{"image": {"file": 1}}',
+        '{"image": {"file": "a"}, "venv_packages": ["a"]}',
+        '{"image": {"file": "a", "size": "x"}}',
+        '{"image": {"file": "a"}, "system_packages": {"deb": [1]}}',
+        '{"image": {"file": "a"}, "module": []}',
+    ):
         lock.write_text(text)
         (one,), problems = places.installations()
         assert (one.module, str(lock) in one.damage) == (MINE, True), text
     texts = {one.subject: (one.level, one.text) for one in problems}
-    assert texts[LATER] == ("error", f"its installation has no {bare}/share/ebsif/lock.json: install it again with "
-                                     "eb --rebuild")
-    assert texts[OTHER] == ("error", f"its installation {gone} is gone: remove the module file, or install it again "
-                                     "with eb")
+    assert texts[LATER] == (
+        "error",
+        f"its installation has no {bare}/share/ebsif/lock.json: install it again with eb --rebuild",
+    )
+    assert texts[OTHER] == (
+        "error",
+        f"its installation {gone} is gone: remove the module file, or install it again with eb",
+    )
     assert texts[BASE] == ("note", "not installed with ebsif, so nothing is known about it")
     # as root, no directory is unreadable
     listed = places.Path.iterdir
     monkeypatch.setattr(places.Path, "iterdir", lambda path: listed(path) if path.name != "PyTorch" else denied())
     _, problems = places.installations([str(eb_prefix.software)])
-    assert [str(one) for one in problems] == [f"{eb_prefix.software}/PyTorch: warning: can't be read, so what is "
-                                              "installed there is unknown: Permission denied"]
+    assert [str(one) for one in problems] == [
+        f"{eb_prefix.software}/PyTorch: warning: can't be read, so what is "
+        "installed there is unknown: Permission denied"
+    ]
     # other accounts may close theirs
     monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
     assert {one.level for one in places.installations([str(eb_prefix.software)])[1]} == {"note"}
@@ -107,7 +122,8 @@ def test_an_installation_that_may_not_be_looked_for(eb_prefix, monkeypatch):
     lstat = os.lstat
     monkeypatch.setattr(places.os, "lstat", lambda path, **how: denied() if path == root else lstat(path, **how))
     assert found(eb_prefix.modules)[1] == [
-        f"|{root}|can't be read, so what is installed there is unknown: Permission denied"]
+        f"|{root}|can't be read, so what is installed there is unknown: Permission denied"
+    ]
 
 
 def test_a_closed_directory_below_one_of_modules(eb_prefix, monkeypatch, capsys):
@@ -146,8 +162,10 @@ def test_a_closed_module_file(eb_prefix, monkeypatch):
     eb_prefix.install(MINE)
     path = next(path for path in eb_prefix.modules.rglob("*") if path.is_file())
     monkeypatch.setattr(Path, "read_text", lambda self, **_: open_denied(self))
-    assert found(eb_prefix.modules) == ([], [
-        f"|{path}|can't be read, so what is installed there is unknown: Permission denied"])
+    assert found(eb_prefix.modules) == (
+        [],
+        [f"|{path}|can't be read, so what is installed there is unknown: Permission denied"],
+    )
 
 
 def denied():
@@ -166,7 +184,8 @@ def test_a_record_that_may_not_be_read(eb_prefix, monkeypatch):
     assert one.damage == f"{lock}: can't be read: Permission denied"
     # nobody is told to install anything again
     assert [finding.text for finding in files.state(Subject(one, Machine()))] == [
-        f"{one.damage}: run `chmod u+rX {lock}`"]
+        f"{one.damage}: run `chmod u+rX {lock}`"
+    ]
     monkeypatch.setattr(places.os, "getuid", lambda: os.geteuid() + 1)
     ask = f"ask {owner(os.geteuid())}, who owns {lock}, for permission"
     assert report.examine(one, False).findings[0].text == f"{one.damage}: {ask}"
@@ -190,8 +209,9 @@ def test_module_files_of_named_installations(eb_prefix, monkeypatch, name):
     monkeypatch.setenv("MODULEPATH", "")
     monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (eb_prefix.software, eb_prefix.modules.parent / "none"))
     walked, paths_below = [], places.paths_below
-    monkeypatch.setattr(places, "paths_below", lambda directory, closed: (
-        walked.append(directory) or paths_below(directory, closed)))
+    monkeypatch.setattr(
+        places, "paths_below", lambda directory, closed: walked.append(directory) or paths_below(directory, closed)
+    )
     found = places.with_module_files([places.of_directory(root) for root in roots])
     assert [one.module for one in found] == [name, "other"]
     assert walked == [eb_prefix.modules]
@@ -216,11 +236,20 @@ def test_altered_images(eb_prefix):
     image = root / "a.sif"
     # of an earlier version of ebsif
     assert [one.state for one in state(root, sha256=None)] == ["size not recorded"] * 2
-    recorded = {"kind": "own", "size": 5000, "mtime_ns": image.stat().st_mtime_ns,
-                "sha256": hashlib.sha256(bytes(5000)).hexdigest()}
+    recorded = {
+        "kind": "own",
+        "size": 5000,
+        "mtime_ns": image.stat().st_mtime_ns,
+        "sha256": hashlib.sha256(bytes(5000)).hexdigest(),
+    }
     quick, verified = state(root, **recorded)
     assert (quick.state, verified.state, quick.kind, quick.path, quick.problem) == (
-        "as recorded", "verified", "own", image, None)
+        "as recorded",
+        "verified",
+        "own",
+        image,
+        None,
+    )
     image.write_bytes(bytes(5000))
     quick, verified = state(root)
     assert (quick.state, verified.state, quick.is_bad) == ("time changed", "verified", False)
@@ -231,8 +260,10 @@ def test_altered_images(eb_prefix):
     assert (quick.state, verified.state) == ("as recorded", "changed")
     copy = root / f"easybuild/{MINE.replace('/', '-')}.eb"
     remedy = f"install the module again with `eb --rebuild {copy}`"
-    assert f"was altered after the installation: its SHA256 is {hashlib.sha256(image.read_bytes()).hexdigest()}" in \
-        verified.problem
+    assert (
+        f"was altered after the installation: its SHA256 is {hashlib.sha256(image.read_bytes()).hexdigest()}"
+        in verified.problem
+    )
     assert verified.problem.endswith(f": {remedy}")
     for size, word in ((400, "truncated"), (6000, "replaced")):
         image.write_bytes(bytes(size))
@@ -241,7 +272,8 @@ def test_altered_images(eb_prefix):
             assert f"was {word} after the installation" in one.problem
     image.unlink()
     assert [(one.state, one.path, one.problem) for one in state(root)] == [
-        ("gone", None, f"the image {image} is gone: {remedy}")] * 2
+        ("gone", None, f"the image {image} is gone: {remedy}")
+    ] * 2
 
 
 def test_images_of_others(eb_prefix, tmp_path):
@@ -256,7 +288,8 @@ def test_images_of_others(eb_prefix, tmp_path):
     assert state(root, **shared)[0].state == "as recorded"
     copy = root / f"easybuild/{MINE.replace('/', '-')}.eb"
     assert state(root, size=6000)[0].problem.endswith(
-        f"install {BASE} again, which owns the image, and then this module with `eb --rebuild {copy}`")
+        f"install {BASE} again, which owns the image, and then this module with `eb --rebuild {copy}`"
+    )
     (tmp_path / "a.sif").unlink()
     assert f"is gone: install {BASE} again, which owns the image" in state(root)[0].problem
     assert report.state_of(places.installations()[0][0], {}) == ["image gone"]
@@ -264,21 +297,32 @@ def test_images_of_others(eb_prefix, tmp_path):
     base = eb_prefix.install(BASE)
     (base / "a.sif").unlink()
     theirs = base / f"easybuild/{BASE.replace('/', '-')}.eb"
-    assert f"and this module again with `eb --rebuild {theirs} {copy}`" in state(
-        root, resolved=str(base / "a.sif"))[0].problem
+    assert (
+        f"and this module again with `eb --rebuild {theirs} {copy}`"
+        in state(root, resolved=str(base / "a.sif"))[0].problem
+    )
     (base / "a.sif").write_bytes(bytes(400))
     state(base, size=400, sha256="1" * 64, mtime_ns=(base / "a.sif").stat().st_mtime_ns)
-    assert {(one.state, one.problem) for one in state(root, sha256="0" * 64)} == {("changed", (
-        f"the image {base}/a.sif is another one since {BASE} was installed again: install this module again, too, "
-        f"with `eb --rebuild {copy}`"))}
-    assert "is the file system mounted? If the image was removed, put it back. If it was moved, correct " in \
-        state(root, kind="central", origin=None)[0].problem
+    assert {(one.state, one.problem) for one in state(root, sha256="0" * 64)} == {
+        (
+            "changed",
+            (
+                f"the image {base}/a.sif is another one since {BASE} was installed again: install this module again, "
+                f"too, with `eb --rebuild {copy}`"
+            ),
+        )
+    }
+    assert (
+        "is the file system mounted? If the image was removed, put it back. If it was moved, correct "
+        in state(root, kind="central", origin=None)[0].problem
+    )
 
 
 def test_where_the_module_looks(eb_prefix, tmp_path, monkeypatch):
     """I-03: the image of a module without a copy is that of the first of the site's directories, as for the module."""
-    text = EASYCONFIG.replace("requirements", "image = 'central'\nimage_root = '${ROOT:-/none}'\n"
-                                              "image_dirs = ['new', 'old']\nrequirements")
+    text = EASYCONFIG.replace(
+        "requirements", "image = 'central'\nimage_root = '${ROOT:-/none}'\nimage_dirs = ['new', 'old']\nrequirements"
+    )
     root = eb_prefix.install(MINE, text=text)
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
@@ -321,7 +365,8 @@ def test_an_image_that_may_not_be_read(eb_prefix, monkeypatch):
     assert (one.state, one.problem) == ("unreadable", f"you can't read the image {image}: run `chmod u+rX {image}`")
     monkeypatch.setattr(imagestate.os, "getuid", lambda: os.geteuid() + 1)
     assert state(root)[0].problem == (
-        f"you can't read the image {image}: ask {owner(os.geteuid())}, who owns {image}, for permission")
+        f"you can't read the image {image}: ask {owner(os.geteuid())}, who owns {image}, for permission"
+    )
     # in a directory that can't be searched nothing seems to exist
     for one in (imagestate, ebsif.files):
         monkeypatch.setattr(one, "is_there", lambda path: path != image and path.exists())
@@ -356,8 +401,14 @@ def record(root, **changes):
 def image(root, **changes):
     """Record the image as it is, like a new installation."""
     status = (root / "a.sif").stat()
-    return {"file": "a.sif", "sha256": hashlib.sha256((root / "a.sif").read_bytes()).hexdigest(),
-            "size": status.st_size, "mtime_ns": status.st_mtime_ns, "kind": "own", **changes}
+    return {
+        "file": "a.sif",
+        "sha256": hashlib.sha256((root / "a.sif").read_bytes()).hexdigest(),
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "kind": "own",
+        **changes,
+    }
 
 
 @pytest.fixture
@@ -429,8 +480,10 @@ def test_the_list_of_installations(eb_prefix, family, capsys):
     assert everything["findings"] == []
 
 
-@pytest.mark.parametrize(("command", "expected"), [
-    (["installed"], "\n0 installations, 0.0 kB in all\n"), (["doctor", "--installed"], "no modules found\n")])
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [(["installed"], "\n0 installations, 0.0 kB in all\n"), (["doctor", "--installed"], "no modules found\n")],
+)
 def test_no_installations(eb_prefix, monkeypatch, capsys, command, expected):
     """I-01: where nothing is installed, nothing is said to be right."""
     monkeypatch.setattr("ebsif.installed.health.machine.examine", lambda *_: ())
@@ -443,17 +496,23 @@ def test_what_is_wrong_with_installations(eb_prefix, family, capsys):
     eb_prefix.add(family[MINE], "pillow", "10.2.0")
     status, text = installed(capsys)
     assert (status, "user software not packed, changed" in text) == (0, True)
-    assert ("note: its user software was changed after the installation: pillow 10.2.0 added" in
-            " ".join(text.split())) and ": nothing is wrong" in text
+    assert (
+        "note: its user software was changed after the installation: pillow 10.2.0 added" in " ".join(text.split())
+    ) and ": nothing is wrong" in text
     (family[BASE] / "a.sif").write_bytes(bytes(400))
     shutil.rmtree(family[MINE] / "user-software")
     (family[OTHER] / "share/ebsif/lock.json").write_text("{")
     status, text = installed(capsys)
     assert status == 1
     text = " ".join(text.split())
-    for expected in ("user software gone", "error: its user software is gone", "was truncated after the installation",
-                     f"error: {family[OTHER]}/share/ebsif/lock.json:", ": 4 errors",
-                     f": install the module again with `eb --rebuild {family[OTHER]}/easybuild/"):
+    for expected in (
+        "user software gone",
+        "error: its user software is gone",
+        "was truncated after the installation",
+        f"error: {family[OTHER]}/share/ebsif/lock.json:",
+        ": 4 errors",
+        f": install the module again with `eb --rebuild {family[OTHER]}/easybuild/",
+    ):
         assert expected in text
     assert main(["installed", "--has", "a b"]) == 3
     assert main(["installed", "--has", "a", "--verify"]) == 2
@@ -464,16 +523,24 @@ def test_who_has_a_package(eb_prefix, family, capsys):
     """I-02: exactly the modules that have it in image or user software, as they are now; unknown ones are named."""
     for root in family.values():
         record(root, system_packages={})
-    record(family[BASE], image_packages=["Pillow==10.2.0", "numpy==2.0"], conda_packages={"/opt/c": ["zlib==1.2.13"]},
-           system_packages={"deb": ["zlib==1:1.2.11-0.2+deb12u1"]})
+    record(
+        family[BASE],
+        image_packages=["Pillow==10.2.0", "numpy==2.0"],
+        conda_packages={"/opt/c": ["zlib==1.2.13"]},
+        system_packages={"deb": ["zlib==1:1.2.11-0.2+deb12u1"]},
+    )
     eb_prefix.add(family[MINE], "pillow", "10.1.0")
     eb_prefix.add(family[OTHER], "pillow", "10.3.0")
     everything = "1 module with pillow>=10.3\n"
     assert installed(capsys, "--has", "pillow>=10.3") == (0, f"{OTHER}\n  pillow 10.3.0 (user software)\n{everything}")
     status, text = installed(capsys, "--has", "pillow<10.3", "--has", "numpy", "--json")
-    assert (status, {one["module"]: one["has"][0] for one in json.loads(text)["installations"]}) == (0, {
-        BASE: {"package": "Pillow", "place": "image", "version": "10.2.0"},
-        MINE: {"package": "pillow", "place": "user software", "version": "10.1.0"}})
+    assert (status, {one["module"]: one["has"][0] for one in json.loads(text)["installations"]}) == (
+        0,
+        {
+            BASE: {"package": "Pillow", "place": "image", "version": "10.2.0"},
+            MINE: {"package": "pillow", "place": "user software", "version": "10.1.0"},
+        },
+    )
     shutil.rmtree(family[MINE] / "user-software/venv/pytorch/lib/python3.11/site-packages/pillow-10.1.0.dist-info")
     said = f"{BASE}\n  zlib 1.2.11 (image, deb), zlib 1.2.13 (image, /opt/c)\n1 module with zlib<1.3\n"
     assert installed(capsys, "--has", "zlib<1.3") == (0, said)
@@ -492,11 +559,16 @@ def test_whose_image_it_is(eb_prefix, family, capsys):
 
     def used():
         everything = json.loads(installed(capsys, "--json")[1])["installations"]
-        return {one["module"]: (one["image"]["origin"], one["image"]["state"], one["image"]["used_by"])
-                for one in everything}
+        return {
+            one["module"]: (one["image"]["origin"], one["image"]["state"], one["image"]["used_by"])
+            for one in everything
+        }
 
-    assert used() == {"base": (None, "as recorded", [MINE, OTHER]), MINE: (BASE, "as recorded", []),
-                      OTHER: (BASE, "as recorded", [])}
+    assert used() == {
+        "base": (None, "as recorded", [MINE, OTHER]),
+        MINE: (BASE, "as recorded", []),
+        OTHER: (BASE, "as recorded", []),
+    }
     shutil.rmtree(family[BASE])
     (eb_prefix.modules / "base.lua").unlink()
     assert used() == {MINE: (BASE, "gone", []), OTHER: (BASE, "gone", [])}
@@ -535,8 +607,9 @@ def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     eb_prefix.add(root, "einops", "0.8.2")
     content, read = root.with_name("content"), softwarestate.venv.packages
     (root / "user-software").rename(content)
-    monkeypatch.setattr(softwarestate.venv, "packages",
-                        lambda path: read(content if path.suffix == ".squashfs" else path))
+    monkeypatch.setattr(
+        softwarestate.venv, "packages", lambda path: read(content if path.suffix == ".squashfs" else path)
+    )
     for verify in (False, True):
         repacked = softwarestate.change(one, softwarestate.examine(one, verify))
         assert repacked.level == "note" and repacked.text.endswith("installation: einops 0.8.2 instead of 0.8.1")
@@ -560,8 +633,10 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     words = " ".join(said.split())
     assert (status, installed(capsys, *arguments)[0]) == (1, 0)
     # a mistake in the file hides its records: removing the module comes last
-    assert ("warning: the catalog of local has no valid record of it anymore: put the record back or correct it "
-            "(`ebsif check`), or remove the module") in words
+    assert (
+        "warning: the catalog of local has no valid record of it anymore: put the record back or correct it "
+        "(`ebsif check`), or remove the module"
+    ) in words
     assert "note: it is not in the catalog of local" in words
     assert f"not installed there: {second.module}" in words
     assert ": 1 warning\n" in said
@@ -573,15 +648,19 @@ def test_installations_and_catalogue(eb_prefix, capsys):
     again = " ".join(installed(capsys, *arguments, str(eb_prefix.modules))[1].split())
     assert f"Core/{first.name.lower()}/" in again
     assert "base" not in again and f"not installed there: {second.module}" in again and again.endswith(": 1 warning")
-    (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(text.replace("'init'", "'x'").replace(
-        "moduleclass = '", "moduleclass = 'x"))
+    (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(
+        text.replace("'init'", "'x'").replace("moduleclass = '", "moduleclass = 'x")
+    )
     words = " ".join(installed(capsys, *arguments)[1].split())
-    assert ("warning: its easyconfig is out of date: it differs from the catalog in moduleclass; run `ebsif render`, "
-            f"then `eb --rebuild {first.easyconfig_name}`") in words
+    assert (
+        "warning: its easyconfig is out of date: it differs from the catalog in moduleclass; run `ebsif render`, "
+        f"then `eb --rebuild {first.easyconfig_name}`"
+    ) in words
     catalogue = report.Catalogue("local", [second.replace(archived=True)], eb_prefix.modules)
     one = next(one for one in places.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
     assert [one.text for one in catalogue.compare(one)] == [
-        f"its base {second.module} is archived: {second.module} was archived."]
+        f"its base {second.module} is archived: {second.module} was archived."
+    ]
     assert catalogue.never_installed([]) == []
     archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))
     assert report.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
@@ -589,6 +668,7 @@ def test_installations_and_catalogue(eb_prefix, capsys):
 
 def test_lists_are_newest_first(eb_prefix, capsys, monkeypatch):
     """Issue 47, point 3, H-01: containers, one's own modules and installations; what is installed here is marked."""
+
     def age(module):
         version = module.partition("/")[2].partition("-")[0]
         # a commit or the date of a build has no order
@@ -629,8 +709,11 @@ def test_showing_what_is_installed(eb_prefix, capsys):
     assert said.err == f"ebsif: 'PyTorch' is {BASE}, which is installed\n"
     lines = said.out.splitlines()
     assert lines[0] == BASE
-    for line in (f"installed       {places.of_directory(root).date} in {root}", "run             python, torchrun",
-                 "added packages  einops 0.8.1"):
+    for line in (
+        f"installed       {places.of_directory(root).date} in {root}",
+        "run             python, torchrun",
+        "added packages  einops 0.8.1",
+    ):
         assert line in lines
     assert main(["show", "PyTorch", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["installed"] == str(root)

@@ -67,8 +67,7 @@ def test_copies_on_the_nodes(name, launcher, tmp_path):
     """T-05: for each scheduler and launcher, nodes get copies before the ranks start, use them, and remove them."""
     if name == "flux":
         (tmp_path / "flux").mkdir()
-        (tmp_path / "flux/site.yaml").write_text(
-            "name: flux\ndescription: x\nscheduler: {kind: flux}\nstage: all\n")
+        (tmp_path / "flux/site.yaml").write_text("name: flux\ndescription: x\nscheduler: {kind: flux}\nstage: all\n")
     options = ["--nodes", 2, "--launcher", launcher, "--signal", 60]
     text = script(name, *options, *(["--catalogue", tmp_path] if name == "flux" else ["--stage", "user_software"]))
     copied = text.index(f"\njob_stage{' --image' if name == 'flux' else ''}\n")
@@ -80,8 +79,16 @@ def test_lumi():
     """S002-68, S001-16: whole nodes, CPU masks in rank order, GPUs that ranks on a node can reach."""
     text = script("lumi", "--nodes", 4)
     assert header(text)[1:] == [
-        "--account=project_465000001", "--partition=standard-g", "--nodes=4", "--ntasks-per-node=8",
-        "--cpus-per-task=7", "--gpus-per-node=8", "--mem=480G", "--time=00:30:00", "--output=%x-%j.out"]
+        "--account=project_465000001",
+        "--partition=standard-g",
+        "--nodes=4",
+        "--ntasks-per-node=8",
+        "--cpus-per-task=7",
+        "--gpus-per-node=8",
+        "--mem=480G",
+        "--time=00:30:00",
+        "--output=%x-%j.out",
+    ]
     masks = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"
     assert f"srun --export=ALL --kill-on-bad-exit=1 \\\n    --cpu-bind=mask_cpu:{masks} \\\n" in text
     assert not re.search("gpus-per-task|gpu-bind", text)
@@ -95,8 +102,16 @@ def test_archer2():
     """S003-01, S003-25: no GPU in the script; srun with its options; the environment is passed to ranks."""
     text = script("archer2", "--nodes", 2)
     assert header(text)[1:] == [
-        "--account=project_465000001", "--partition=standard", "--qos=standard", "--nodes=2", "--ntasks-per-node=8",
-        "--cpus-per-task=16", "--time=00:30:00", "--output=%x-%j.out", "--export=none"]
+        "--account=project_465000001",
+        "--partition=standard",
+        "--qos=standard",
+        "--nodes=2",
+        "--ntasks-per-node=8",
+        "--cpus-per-task=16",
+        "--time=00:30:00",
+        "--output=%x-%j.out",
+        "--export=none",
+    ]
     assert "srun --export=ALL --kill-on-bad-exit=1 --hint=nomultithread --distribution=block:block" in text
     assert not re.search("gpu|nccl|rocm|cuda", text, re.IGNORECASE)
 
@@ -105,8 +120,15 @@ def test_derecho():
     """S004-01, S004-02, S004-03: PBS directives, mpiexec, the master from the node list, nothing of Slurm."""
     text = script("derecho", "--nodes", 2)
     assert header(text) == [
-        "-N train", "-A NCAR0001", "-q main", "-j oe", f"-W umask={job.umask()}",
-        "-l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4", "-l place=scatter", "-l walltime=00:30:00"]
+        "-N train",
+        "-A NCAR0001",
+        "-q main",
+        "-j oe",
+        f"-W umask={job.umask()}",
+        "-l select=2:ncpus=64:mpiprocs=4:ompthreads=16:ngpus=4",
+        "-l place=scatter",
+        "-l walltime=00:30:00",
+    ]
     assert "mpiexec -n 8 -ppn 4 --cpu-bind numa \\\n" in text
     assert not re.search("SLURM|SBATCH|srun", text)
 
@@ -129,9 +151,24 @@ def test_options_of_ones_own_win_with_pbs(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/site.yaml").write_text(
         "name: mine\ndescription: Mine\nscheduler:\n  kind: pbs\n  default_partition: q\n"
-        "  options: [-l place=excl, -m n]\n  partitions: {q: {tasks: 1, cpus_per_task: 1}}\n")
-    text = run("M/1", "--site", "mine", "--catalogue", tmp_path, "--nodes", 2, "--scheduler", "-l place=pack",
-               "--scheduler", "-m b -M a", "--scheduler=-lwalltime=1", "--", "a.py").stdout
+        "  options: [-l place=excl, -m n]\n  partitions: {q: {tasks: 1, cpus_per_task: 1}}\n"
+    )
+    text = run(
+        "M/1",
+        "--site",
+        "mine",
+        "--catalogue",
+        tmp_path,
+        "--nodes",
+        2,
+        "--scheduler",
+        "-l place=pack",
+        "--scheduler",
+        "-m b -M a",
+        "--scheduler=-lwalltime=1",
+        "--",
+        "a.py",
+    ).stdout
     options = header(text)
     resources = [option[2:].strip() for option in options if option.startswith("-l")]
     assert next(one for one in resources if one.startswith("place=")) == "place=pack"
@@ -176,8 +213,7 @@ def test_torchrun():
     assert "torchrun takes a program, not options of python: -W error train.py" in result.stderr
 
 
-@pytest.mark.parametrize(("name", "more"), [
-    ("lumi", " NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"), ("archer2", "")])
+@pytest.mark.parametrize(("name", "more"), [("lumi", " NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"), ("archer2", "")])
 def test_settings_for_a_closer_look(name, more):
     """S002-67, S002-71: reports of the ranks, and NCCL's log where there are GPUs, are a line without its #."""
     lines = re.findall(r"^# (export \w+=.*)$", script(name), re.MULTILINE)
@@ -185,8 +221,9 @@ def test_settings_for_a_closer_look(name, more):
 
 
 @pytest.mark.parametrize("name", ["local", "lumi"])
-@pytest.mark.parametrize("options", [
-    "", "--launcher torchrun", "--requeue --signal 300", "--data x.squashfs:/data", "--stage all"])
+@pytest.mark.parametrize(
+    "options", ["", "--launcher torchrun", "--requeue --signal 300", "--data x.squashfs:/data", "--stage all"]
+)
 def test_a_script_can_be_read_in_a_minute(name, options, tmp_path):
     """User trial (docs, G): a script for one srun has at most 35 lines; the rest is in the run script job.bash."""
     data = f"{tmp_path}/x.squashfs:/data"
@@ -211,14 +248,23 @@ def test_the_program_is_passed_unchanged(words):
     [
         (["M/1", "--site", "lumi", "--", "a"], 3, "jobs at the site lumi need an account: set it with --account or SB"),
         (["M/1", "--site", "lumy", "--", "a"], 3, "unknown site 'lumy' (known: archer2, derecho, local, lumi"),
-        (["M/1", "--site", "lumi", "--partition", "x", "--", "a"], 3,
-         "unknown partition 'x' (known: standard-g, small"),
+        (
+            ["M/1", "--site", "lumi", "--partition", "x", "--", "a"],
+            3,
+            "unknown partition 'x' (known: standard-g, small",
+        ),
         (["M/1", "--site", "archer2", "--gpus-per-node", "1", "--", "a"], 3, "the site archer2 has no GPUs"),
         (["M/1", "--site", "lumi", "--tasks-per-node", "9", "--", "a"], 3, "9 ranks on a node with 8 GPUs"),
-        (["M/1", "--site", "lumi", "--launcher", "torchrun", "--gpus-per-node", "2", "--", "a.py"], 3,
-         "8 ranks on a node with 2 GPUs"),
-        (["--install", "a.eb", "--gpus-per-node", "1", "--data", "x", "--requeue"], 2,
-         "an installation runs on one node, without --gpus-per-node or --requeue or --data"),
+        (
+            ["M/1", "--site", "lumi", "--launcher", "torchrun", "--gpus-per-node", "2", "--", "a.py"],
+            3,
+            "8 ranks on a node with 2 GPUs",
+        ),
+        (
+            ["--install", "a.eb", "--gpus-per-node", "1", "--data", "x", "--requeue"],
+            2,
+            "an installation runs on one node, without --gpus-per-node or --requeue or --data",
+        ),
         (["M/1", "--account", "a;b", "--", "a"], 3, "'a;b' is not a valid account for a job"),
         (["M/1"], 2, "give the program to run: ebsif job MODULE ... -- train.py"),
         (["--", "a"], 2, "no container given: load a container module first, or pass its name"),
@@ -238,22 +284,35 @@ def test_the_program_is_passed_unchanged(words):
         # T-10
         (["M/1", "--submit", "--", __file__], 3, "there is no module M/1 on this machine; nothing was submitted"),
         (["M/1", "--submit", "--data", "gone:/data", "--", __file__], 3, "gone, which --data names, does not exist"),
-        (["M/1", "--data", "a:/", "--", "a"], 2,
-         "--data a:/: / can't be a directory in the container: write FILE:/data"),
+        (
+            ["M/1", "--data", "a:/", "--", "a"],
+            2,
+            "--data a:/: / can't be a directory in the container: write FILE:/data",
+        ),
         # 57-h3.7
         (["M/1", "--data", "a://user-software/", "--", "a"], 2, "/user-software belongs to the module: write FILE:"),
         (["M/1", "--data", "a:/runscripts/x", "--", "a"], 2, "/runscripts/x belongs to the module: write FILE:"),
         (["M/1", "--signal", "1800", "--", "a"], 3, "--signal 1800 is not before the end of a job of 00:30:00"),
         # 57-h3.4
-        (["M/1", "--signal", "65536", "--time", "2-0", "--", "a"], 3,
-         "--signal 65536: sbatch sends a signal at most 65535 seconds before the end of a job"),
-        (["M/1", "--launcher", "accelerate", "--", "--config_file", "fsdp.yaml", "train.py"], 3,
-         "If it is the value, write --config_file=fsdp.yaml"),
+        (
+            ["M/1", "--signal", "65536", "--time", "2-0", "--", "a"],
+            3,
+            "--signal 65536: sbatch sends a signal at most 65535 seconds before the end of a job",
+        ),
+        (
+            ["M/1", "--launcher", "accelerate", "--", "--config_file", "fsdp.yaml", "train.py"],
+            3,
+            "If it is the value, write --config_file=fsdp.yaml",
+        ),
         (["M/1", "--scheduler", "#PBS -x", "--", "a"], 3, "--scheduler '#PBS -x': give options of sbatch"),
         (["M/1", "--scheduler=--a\nid", "--", "a"], 3, "give options of sbatch, in one line"),
         (["M/1", "--", "deepspeed", "a.py"], 3, "without 'deepspeed'; to use deepspeed, add --launcher deepspeed"),
-        (["M/1", "--site", "derecho", "--account", "A", "--requeue", "--", "a"], 3,
-         "the site derecho can't fulfil --requeue: with PBS, only operators can put a running job back into the queue"),
+        (
+            ["M/1", "--site", "derecho", "--account", "A", "--requeue", "--", "a"],
+            3,
+            "the site derecho can't fulfil --requeue: with PBS, only operators can put a running job back into the "
+            "queue",
+        ),
     ],
 )
 def test_errors_name_cause_and_remedy(arguments, status, expected):
@@ -271,10 +330,19 @@ def test_python_as_the_program(words):
     assert header(text)[0] == "--job-name=train"
 
 
-@pytest.mark.parametrize(("words", "name"), [
-    (["__main__.py"], "main"), (["_train.py"], "train"), (["src/_x.py"], "x"), (["-m", "_package"], "package"),
-    (["-c", "__import__('train').run()"], "import__--train"), (["___.py"], "job"),
-    (["-c", f"_{'-' * 9}{'a' * 300}"], "a" * job.NAME_LENGTH), ([f"{'a' * 59}-bc.py"], "a" * 59)])
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["__main__.py"], "main"),
+        (["_train.py"], "train"),
+        (["src/_x.py"], "x"),
+        (["-m", "_package"], "package"),
+        (["-c", "__import__('train').run()"], "import__--train"),
+        (["___.py"], "job"),
+        (["-c", f"_{'-' * 9}{'a' * 300}"], "a" * job.NAME_LENGTH),
+        ([f"{'a' * 59}-bc.py"], "a" * 59),
+    ],
+)
 def test_the_name_that_a_program_gives_a_job(words, name):
     """Generator B5: any program gives a name that schedulers take, and that fits into the name of a file."""
     assert header(script("local", program=words))[0] == f"--job-name={name}"
@@ -376,8 +444,16 @@ def test_time_limits_in_days(tmp_path):
     """use D12.5: a time limit in any of Slurm's forms, for PBS as well; a message names the written file."""
     for name, line in (("local", "--time=48:00:00"), ("derecho", "-l walltime=48:00:00")):
         assert line in header(script(name, "--time", "2-00:00:00"))
-    durations = {"30": "00:30:00", "10:00": "00:10:00", "90:30": "01:30:30", "1:00:00": "01:00:00",
-                 "0-12": "12:00:00", "1-01:30": "25:30:00", "100:00:00": "100:00:00", "2-00:00:00": "48:00:00"}
+    durations = {
+        "30": "00:30:00",
+        "10:00": "00:10:00",
+        "90:30": "01:30:30",
+        "1:00:00": "01:00:00",
+        "0-12": "12:00:00",
+        "1-01:30": "25:30:00",
+        "100:00:00": "100:00:00",
+        "2-00:00:00": "48:00:00",
+    }
     assert {text: fieldtypes.is_duration(text) for text in durations} == durations
     path = tmp_path / "job.sh"
     result = run("M/1", "-o", path, "--", __file__)
@@ -403,12 +479,38 @@ def test_the_account(monkeypatch):
     assert job.account(None, site.read("local")) is None
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("archer2", ["--job-name=install-mine", "--account=A", "--partition=standard", "--qos=standard", "--nodes=1",
-                 "--ntasks=1", "--cpus-per-task=128", "--time=01:00:00", "--output=%x-%j.out", "--export=none"]),
-    ("derecho", ["-N install-mine", "-A A", "-q main", "-j oe", f"-W umask={job.umask()}",
-                 "-l select=1:ncpus=64", "-l walltime=06:00:00"]),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "archer2",
+            [
+                "--job-name=install-mine",
+                "--account=A",
+                "--partition=standard",
+                "--qos=standard",
+                "--nodes=1",
+                "--ntasks=1",
+                "--cpus-per-task=128",
+                "--time=01:00:00",
+                "--output=%x-%j.out",
+                "--export=none",
+            ],
+        ),
+        (
+            "derecho",
+            [
+                "-N install-mine",
+                "-A A",
+                "-q main",
+                "-j oe",
+                f"-W umask={job.umask()}",
+                "-l select=1:ncpus=64",
+                "-l walltime=06:00:00",
+            ],
+        ),
+    ],
+)
 def test_installing_on_a_compute_node(name, expected, tmp_path):
     """S003-02, S003-11, S004-17: one node, time, account, partition, qos, no exported environment, modules, eb."""
     path = tmp_path / "install.sh"
@@ -423,11 +525,14 @@ def test_installing_on_a_compute_node(name, expected, tmp_path):
 
 def test_what_every_scheduler_can_do():
     """Issue 23, point 4: options of the scheduler, and a timer that sends the signal where the scheduler sends none."""
-    text = script("derecho", "--scheduler", "-J 0-9 -M a@b.org", "--scheduler", "-r y", "--time", "2-00:00:00",
-                  "--signal", 300)
+    text = script(
+        "derecho", "--scheduler", "-J 0-9 -M a@b.org", "--scheduler", "-r y", "--time", "2-00:00:00", "--signal", 300
+    )
     assert header(text)[-4:-2] == ["-J 0-9 -M a@b.org", "-r y"]
     assert header(script("archer2", "--scheduler=--qos=short --array=0-9"))[-2:] == [
-        "--export=none", "--qos=short --array=0-9"]
+        "--export=none",
+        "--qos=short --array=0-9",
+    ]
     assert "\njob_signal end 300 172800\n" in text
     assert "--signal=B:USR1@300" in header(script("local", "--signal", 300))
 
@@ -454,8 +559,14 @@ def test_the_shell_of_a_rank_passes_signals_on():
     for signals, status in ways:
         handled = map(str, map(int, signals)) if len(signals) > 1 else ()
         command = [SLURM_RANK, sys.executable, "-c", NOTES, *handled]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True, preexec_fn=heed_signals) as shell:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            preexec_fn=heed_signals,
+        ) as shell:
             shell.stdin.write("read\n")
             shell.stdin.flush()
             assert shell.stdout.readline() == "read\n"
@@ -466,11 +577,23 @@ def test_the_shell_of_a_rank_passes_signals_on():
             assert shell.wait(30) == status
 
 
-@pytest.mark.parametrize(("words", "program"), [
-    (["-W", "error", "train.py", "data"], "train.py"), (["--config_file=fsdp.yaml", "train.py"], "train.py"),
-    (["--multi_gpu", "train.py"], "train.py"), (["--no-python", "train"], "train"), (["-m", "error"], None),
-    (["--module", "error"], None), (["train"], "train"), (["-um", "error"], None), (["-merror", "train"], None),
-    (["-Ic", "error"], None), (["-uW", "error", "train.py"], "train.py"), (["-Xdev", "-OO", "train.py"], "train.py")])
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (["-W", "error", "train.py", "data"], "train.py"),
+        (["--config_file=fsdp.yaml", "train.py"], "train.py"),
+        (["--multi_gpu", "train.py"], "train.py"),
+        (["--no-python", "train"], "train"),
+        (["-m", "error"], None),
+        (["--module", "error"], None),
+        (["train"], "train"),
+        (["-um", "error"], None),
+        (["-merror", "train"], None),
+        (["-Ic", "error"], None),
+        (["-uW", "error", "train.py"], "train.py"),
+        (["-Xdev", "-OO", "train.py"], "train.py"),
+    ],
+)
 def test_the_program_in_the_record(words, program, tmp_path):
     """T-11, 57-h3.2: the file that python or a launcher runs is found once, and recorded with its digest."""
     assert job.program_file(words) == program
@@ -478,29 +601,55 @@ def test_the_program_in_the_record(words, program, tmp_path):
         (tmp_path / name).write_text(name)
     text = job.script(job.Request("M/1", tuple(words)), site.read("local"))
     options, arguments = re.search(r"^job_describe (.*)\\\n    ebsif job (.*)$", text, re.MULTILINE).group(1, 2)
-    command = [sys.executable, CONTAINER_FILES / "runscripts/record-run.py", "x.json", "--nodes", "n",
-               *shlex.split(f"{options} -- {arguments}")]
+    command = [
+        sys.executable,
+        CONTAINER_FILES / "runscripts/record-run.py",
+        "x.json",
+        "--nodes",
+        "n",
+        *shlex.split(f"{options} -- {arguments}"),
+    ]
     subprocess.run(command, cwd=tmp_path, input='{"image": {}}', text=True, check=True, env={"SIF": "x"})
     found = json.loads((tmp_path / "x.json").read_text())
     assert shlex.split(found["command"]) == ["ebsif", "job", "M/1", "--site", "local", "--", *words]
-    assert found["program"] == (program and {
-        "path": program, "sha256": hashlib.sha256(program.encode()).hexdigest()})
+    assert found["program"] == (program and {"path": program, "sha256": hashlib.sha256(program.encode()).hexdigest()})
 
 
 def test_the_environment_in_the_record(tmp_path):
     """T-11, 57-h3.6: what the site, we and an active environment set is recorded, not what all containers have."""
     scripts, settings = tmp_path / "runscripts", tmp_path / "share/ebsif/module.conf"
     settings.parent.mkdir(parents=True)
-    settings.write_text("start A=1\nstart_unset B\ncache C job/c D\nmodule M\nconflict\ndefault E a b\n"
-                        "default *ENV_F 1\ndefault G 1\nrank_unset H_VISIBLE_DEVICES\n")
+    settings.write_text(
+        "start A=1\nstart_unset B\ncache C job/c D\nmodule M\nconflict\ndefault E a b\n"
+        "default *ENV_F 1\ndefault G 1\nrank_unset H_VISIBLE_DEVICES\n"
+    )
     shutil.copytree(CONTAINER_FILES / "runscripts", scripts)
     command = [sys.executable, scripts / "record-run.py", "x.json", "--nodes", "n", "--"]
-    subprocess.run(command, cwd=tmp_path, check=True, input='{"image": {}}', text=True,
-                   env={"SIF": "x", "C": "c", "D": "d", "E": "e", "EBSIF_REPORT": "1", "OMP_NUM_THREADS": "2",
-                        "VIRTUAL_ENV": "/mine"})
+    subprocess.run(
+        command,
+        cwd=tmp_path,
+        check=True,
+        input='{"image": {}}',
+        text=True,
+        env={
+            "SIF": "x",
+            "C": "c",
+            "D": "d",
+            "E": "e",
+            "EBSIF_REPORT": "1",
+            "OMP_NUM_THREADS": "2",
+            "VIRTUAL_ENV": "/mine",
+        },
+    )
     assert json.loads((tmp_path / "x.json").read_text())["environment"] == {
-        "B": None, "C": "c", "E": "e", "H_VISIBLE_DEVICES": None, "EBSIF_REPORT": "1", "OMP_NUM_THREADS": "2",
-        "VIRTUAL_ENV": "/mine"}
+        "B": None,
+        "C": "c",
+        "E": "e",
+        "H_VISIBLE_DEVICES": None,
+        "EBSIF_REPORT": "1",
+        "OMP_NUM_THREADS": "2",
+        "VIRTUAL_ENV": "/mine",
+    }
 
 
 class Submitted:
@@ -510,17 +659,23 @@ class Submitted:
         """Write the program to a folder."""
         self.log = folder / "calls"
         (folder / "sbatch").write_text(
-            f"#!/bin/bash\necho \"$*\" >>{self.log}\ncat >/dev/null\nnumber=$(wc -l <{self.log})\n"
-            f"((number <= {good})) || exit 1\necho Submitted batch job $((40 + number))\n")
+            f'#!/bin/bash\necho "$*" >>{self.log}\ncat >/dev/null\nnumber=$(wc -l <{self.log})\n'
+            f"((number <= {good})) || exit 1\necho Submitted batch job $((40 + number))\n"
+        )
         (folder / "sbatch").chmod(0o755)
 
 
 def test_segments_follow_each_other(tmp_path):
     """T-13: each job waits for the success of the one before; if one isn't submitted, those in the queue are named."""
     written = Submitted(tmp_path, 2)
-    with pytest.raises(job.JobError, match="segment 3 of 4 was not submitted: sbatch ended with status 1; those before "
-                                           "it are in the queue, to remove them: scancel 41 42"), \
-            pytest.MonkeyPatch.context() as patch:
+    with (
+        pytest.raises(
+            job.JobError,
+            match="segment 3 of 4 was not submitted: sbatch ended with status 1; those before "
+            "it are in the queue, to remove them: scancel 41 42",
+        ),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         job.submit(SCHEDULERS["slurm"], "script", 4)
     first, *others = written.log.read_text().splitlines()
@@ -535,10 +690,14 @@ def test_segments_that_are_not_submitted(tmp_path):
         assert "submit it with" not in said
 
 
-@pytest.mark.parametrize(("kind", "printed", "wanted"), [
-    ("slurm", "Welcome to the machine\n\n--> Checking the queue...OK\nSubmitted batch job 41", ["", "afterok:41"]),
-    ("slurm", "Welcome", "segment 1 of 2 may be in the queue, but sbatch has printed no ID of it"),
-    ("pbs", "qsub: waiting for the server\n41.server", ["", "afterok:41.server"])])
+@pytest.mark.parametrize(
+    ("kind", "printed", "wanted"),
+    [
+        ("slurm", "Welcome to the machine\n\n--> Checking the queue...OK\nSubmitted batch job 41", ["", "afterok:41"]),
+        ("slurm", "Welcome", "segment 1 of 2 may be in the queue, but sbatch has printed no ID of it"),
+        ("pbs", "qsub: waiting for the server\n41.server", ["", "afterok:41.server"]),
+    ],
+)
 def test_a_scheduler_that_says_more(tmp_path, monkeypatch, kind, printed, wanted):
     """T-13: some sites print lines of their own before the ID of the job."""
     scheduler = SCHEDULERS[kind]
@@ -560,8 +719,10 @@ def test_a_script_that_can_not_be_written(tmp_path):
     earlier = tmp_path / "earlier.sh"
     earlier.write_text("mine")
     for path in (tmp_path / "new.sh", earlier):
-        result = run_ebsif(["job", "--site", "local", "M/1", "-o", path, "--overwrite", "--", __file__],
-                           limits={resource.RLIMIT_FSIZE: 1000})
+        result = run_ebsif(
+            ["job", "--site", "local", "M/1", "-o", path, "--overwrite", "--", __file__],
+            limits={resource.RLIMIT_FSIZE: 1000},
+        )
         assert (result.returncode, result.stderr.splitlines()[-1]) == (3, f"ebsif: {path}: File too large")
     result = run("M/1", "-o", earlier, "--", __file__)
     assert f"{earlier} exists with other content: choose another name, or replace it with --overwrite" in result.stderr
@@ -583,10 +744,16 @@ def test_launchers():
     assert "--ntasks-per-node=8" in header(deepspeed)
 
 
-@pytest.mark.parametrize(("text", "source", "bind"), [
-    ("/a/images.squashfs:/data", "/a/images.squashfs", "/a/images.squashfs:/data:ro,image-src="),
-    ("/a:b,c/d:/data/", "/a:b,c/d", r"/a\:b\,c/d:/data"), (r"/a\b:/data", r"/a\b", r"/a\b:/data"),
-    ("/a/b", "/a/b", None), ("host:file", "host:file", None)])
+@pytest.mark.parametrize(
+    ("text", "source", "bind"),
+    [
+        ("/a/images.squashfs:/data", "/a/images.squashfs", "/a/images.squashfs:/data:ro,image-src="),
+        ("/a:b,c/d:/data/", "/a:b,c/d", r"/a\:b\,c/d:/data"),
+        (r"/a\b:/data", r"/a\b", r"/a\b:/data"),
+        ("/a/b", "/a/b", None),
+        ("host:file", "host:file", None),
+    ],
+)
 def test_data(text, source, bind):
     """T-09: a path, or a path and where it is in the container; the runtime's special characters are escaped."""
     found = job.parse_data(text)
@@ -601,11 +768,17 @@ def test_data_that_the_runtime_can_not_bind():
 
 
 REQUESTS = st.builds(
-    job.Request, st.just("M/1"), st.lists(st.text("a-b= 'c", min_size=1), min_size=1).map(lambda words: ("p", *words)),
-    nodes=st.integers(1, 9), launcher=st.sampled_from(job.LAUNCHERS), signal=st.none() | st.integers(1, 99),
-    requeue=st.booleans(), time=st.none() | st.just("10:00:00"),
+    job.Request,
+    st.just("M/1"),
+    st.lists(st.text("a-b= 'c", min_size=1), min_size=1).map(lambda words: ("p", *words)),
+    nodes=st.integers(1, 9),
+    launcher=st.sampled_from(job.LAUNCHERS),
+    signal=st.none() | st.integers(1, 99),
+    requeue=st.booleans(),
+    time=st.none() | st.just("10:00:00"),
     scheduler=st.lists(st.sampled_from(["--a=b c", "-x y"])).map(tuple),
-    data=st.lists(st.sampled_from([job.Data("/a b"), job.Data("/x.sqsh", "/d")])).map(tuple))
+    data=st.lists(st.sampled_from([job.Data("/a b"), job.Data("/x.sqsh", "/d")])).map(tuple),
+)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -618,7 +791,7 @@ def test_a_record_repeats_a_request(request):
     assert (options.module, options.site) == ("M/1", "local")
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(job.Request)[2:]}
     values.update(scheduler=tuple(options.scheduler), data=tuple(map(job.parse_data, options.data)))
-    assert job.Request("M/1", tuple(words[end + 1:]), **values) == request
+    assert job.Request("M/1", tuple(words[end + 1 :]), **values) == request
 
 
 def test_a_rank_keeps_its_status_when_signals_arrive_as_it_ends(tmp_path):
@@ -626,10 +799,16 @@ def test_a_rank_keeps_its_status_when_signals_arrive_as_it_ends(tmp_path):
     program = tmp_path / "program"
     # ends while its shell, which waits for it, handles the same signal
     program.write_text(
-        "trap 'caught=1' USR1\nsleep 60 &\necho\nuntil [[ -n $caught ]]; do wait; done\nkill $!\nexit 7\n")
+        "trap 'caught=1' USR1\nsleep 60 &\necho\nuntil [[ -n $caught ]]; do wait; done\nkill $!\nexit 7\n"
+    )
     for _ in range(20):
-        with subprocess.Popen([SLURM_RANK, "bash", program], stdout=subprocess.PIPE, text=True,
-                              start_new_session=True, preexec_fn=heed_signals) as started:
+        with subprocess.Popen(
+            [SLURM_RANK, "bash", program],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=heed_signals,
+        ) as started:
             assert started.stdout.readline() == "\n"
             while not catches(started.pid, signal.SIGUSR1):
                 assert started.poll() is None
@@ -649,8 +828,13 @@ def test_a_rank_has_the_environment_of_its_job():
 
 def test_a_rank_takes_as_long_as_it_needs():
     """T-07: `read` of bash ends after TMOUT, which some sites export; a rank has the status of its program."""
-    shown = subprocess.run([SLURM_RANK, "bash", "-c", "sleep 2; echo $TMOUT; exit 5"], text=True,
-                           env={"PATH": "/usr/bin:/bin", "TMOUT": "1"}, capture_output=True, check=False)
+    shown = subprocess.run(
+        [SLURM_RANK, "bash", "-c", "sleep 2; echo $TMOUT; exit 5"],
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "TMOUT": "1"},
+        capture_output=True,
+        check=False,
+    )
     assert (shown.returncode, shown.stdout, shown.stderr) == (5, "1\n", "")
 
 
@@ -666,5 +850,7 @@ def test_a_credential_among_the_arguments():
     assert result.returncode == 0 and "the batch script has a credential (" in result.stderr
     assert result.stdout.count("hf_oneverysecrettoken") == 1
     assert "train.py '****'" in result.stdout
-    assert "credential" not in run("PyTorch/2.7.1-x", "--site", "lumi", "--", "train.py", "--epochs", "3",
-                                   **ACCOUNTS).stderr
+    assert (
+        "credential"
+        not in run("PyTorch/2.7.1-x", "--site", "lumi", "--", "train.py", "--epochs", "3", **ACCOUNTS).stderr
+    )

@@ -54,8 +54,12 @@ class Batch:
         programs, scripts = folder / "programs", folder / "runscripts"
         programs.mkdir()
         shutil.copytree(CONTAINER_FILES / "runscripts", scripts)
-        for name, text in (("srun", STARTER), ("mpiexec", STARTER), ("singularity", SINGULARITY),
-                           ("scontrol", '#!/bin/bash\necho "scontrol $*"\n')):
+        for name, text in (
+            ("srun", STARTER),
+            ("mpiexec", STARTER),
+            ("singularity", SINGULARITY),
+            ("scontrol", '#!/bin/bash\necho "scontrol $*"\n'),
+        ):
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
         (scripts / "stage-software").write_text(STAGE)
@@ -65,15 +69,31 @@ class Batch:
         (folder / "share/ebsif/lock.json").touch()
         (folder / "nodes").write_text("node1\nnode1\nnode2\n")
         self.environment = {
-            "PATH": f"{programs}:{os.environ['PATH']}", "RUNSCRIPTS": scripts, "CONTAINERROOT": folder, "SIF": "x",
-            "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node1", "SLURM_NNODES": "1", "SLURM_CPUS_PER_TASK": "3",
-            "PBS_JOBID": "7.server", "PBS_NODEFILE": folder / "nodes", "PBS_O_WORKDIR": folder,
-            "BASH_FUNC_module%%": "() { :; }"}
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "RUNSCRIPTS": scripts,
+            "CONTAINERROOT": folder,
+            "SIF": "x",
+            "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NODELIST": "node1",
+            "SLURM_NNODES": "1",
+            "SLURM_CPUS_PER_TASK": "3",
+            "PBS_JOBID": "7.server",
+            "PBS_NODEFILE": folder / "nodes",
+            "PBS_O_WORKDIR": folder,
+            "BASH_FUNC_module%%": "() { :; }",
+        }
 
     def start(self, text, **environment):
         """Start a batch script; return its Popen."""
-        return subprocess.Popen(["bash", "-c", text], cwd=self.folder, env={**self.environment, **environment},
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            ["bash", "-c", text],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def run(self, text, **environment):
         """Run a batch script; return its status, the lines of its output, and its errors."""
@@ -129,10 +149,13 @@ def test_the_signal_decides_what_follows(name, status, batch):
     assert (started.returncode, said.splitlines()) == (status, [*at_end(name, status), *again]), errors
 
 
-@pytest.mark.parametrize(("request_", "status", "again"), [
-    ({}, 1, []), ({"segments": 2}, 0, []), ({"requeue": True}, 0, ["scontrol requeue 7"])])
-@pytest.mark.parametrize("moment", [
-    {"SIGNAL_AT": "--nodes"}, {"BASH_FUNC_module%%": '() { [[ $1 != load ]] || kill -USR1 $$; }'}])
+@pytest.mark.parametrize(
+    ("request_", "status", "again"),
+    [({}, 1, []), ({"segments": 2}, 0, []), ({"requeue": True}, 0, ["scontrol requeue 7"])],
+)
+@pytest.mark.parametrize(
+    "moment", [{"SIGNAL_AT": "--nodes"}, {"BASH_FUNC_module%%": "() { [[ $1 != load ]] || kill -USR1 $$; }"}]
+)
 def test_a_signal_before_the_program_starts(request_, status, again, moment, batch):
     """
     T-07: it would end the program, which is left to the next job; without one, the job has failed.
@@ -172,8 +195,10 @@ def test_data_is_fetched_before_the_job(batch):
     assert batch.run(text, SINGULARITY_BIND="/own")[1][1] == f"/own,{path}:/data"
 
 
-@pytest.mark.parametrize(("name", "steps"), [
-    ("local", ["--prepare", "--broadcast sbcast --preserve --send-libs=no", "--check"]), ("derecho", ["--copy"])])
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [("local", ["--prepare", "--broadcast sbcast --preserve --send-libs=no", "--check"]), ("derecho", ["--copy"])],
+)
 def test_copies_are_made_and_removed(name, steps, batch):
     """T-05: nodes get copies before the ranks start, which use them, and the job removes them."""
     said = batch.run(batch.of(name, 'echo "runs with $EBSIF_STAGED"', stage="user_software"))[1]
@@ -188,14 +213,19 @@ def test_a_job_leaves_the_copies_of_others(name, batch):
     assert said[1:] == ["runs with ", *at_end(name, 0)[1:]]
 
 
-@pytest.mark.parametrize(("variables", "name"), [
-    ({"PBS_JOBID": "31.server.example.org"}, "train-31"),
-    ({"PBS_JOBID": "32[7].server", "PBS_ARRAY_INDEX": "7"}, "train-32_7"),
-])
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"PBS_JOBID": "31.server.example.org"}, "train-31"),
+        ({"PBS_JOBID": "32[7].server", "PBS_ARRAY_INDEX": "7"}, "train-32_7"),
+    ],
+)
 def test_a_pbs_job(batch, variables, name):
     """Issue 23, point 5, S004-03: no server or brackets in names of files; the ranks meet on the first node."""
-    said = batch.run('source "$RUNSCRIPTS/job.bash" pbs train\n'
-                     'echo "$ebsif_run $MASTER_ADDR $ebsif_nodes ${ebsif_each_node[*]}"', **variables)[1]
+    said = batch.run(
+        'source "$RUNSCRIPTS/job.bash" pbs train\necho "$ebsif_run $MASTER_ADDR $ebsif_nodes ${ebsif_each_node[*]}"',
+        **variables,
+    )[1]
     assert said == [f"{name} node1 node1,node2 mpiexec -n 2 -ppn 1"]
 
 
@@ -208,11 +238,14 @@ def test_the_other_name_of_the_runtime(batch, tmp_path):
     (batch.folder / "programs/singularity").rename(batch.folder / "programs/apptainer")
     text = 'source "$RUNSCRIPTS/job.bash" slurm run\njob_describe a b true\njob_run --remove-caches true\n'
     assert batch.run(text, PATH=f"{batch.folder}/programs:{tools}")[:2] == (
-        0, ["record --nodes", "record --status 0", "remove-caches"])
+        0,
+        ["record --nodes", "record --status 0", "remove-caches"],
+    )
 
 
-@pytest.mark.parametrize(("name", "variable", "command"), [
-    ("lumi", "SLURM_JOB_ID", "sbatch"), ("derecho", "PBS_JOBID", "qsub")])
+@pytest.mark.parametrize(
+    ("name", "variable", "command"), [("lumi", "SLURM_JOB_ID", "sbatch"), ("derecho", "PBS_JOBID", "qsub")]
+)
 def test_a_script_that_is_not_submitted(batch, name, variable, command):
     """T-10: bash starts no rank on a login node, and writes no record; the message says what to do."""
     del batch.environment[variable]

@@ -28,8 +28,9 @@ def module(eb_prefix, monkeypatch):
     kernel.mkdir(parents=True)
     (root / "interpreter").mkdir()
     (root / "interpreter/python").touch()
-    (kernel / "kernel.json").write_text(json.dumps({
-        "argv": ["{resource_dir}/../../../../interpreter/python"], "metadata": {"ebsif": {"module": MINE}}}))
+    (kernel / "kernel.json").write_text(
+        json.dumps({"argv": ["{resource_dir}/../../../../interpreter/python"], "metadata": {"ebsif": {"module": MINE}}})
+    )
     return SimpleNamespace(root=root, kernel=kernel, mine=eb_prefix.modules.parents[2] / "jupyter/kernels")
 
 
@@ -121,7 +122,8 @@ def two(module, eb_prefix):
         (root / "interpreter/python").write_text(f"#!/bin/sh\necho {root} $*\n")
         (root / "interpreter/python").chmod(0o755)
     (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(
-        f'module_version("{LATER}", "{BASE.partition("/")[2]}-mine")\n')
+        f'module_version("{LATER}", "{BASE.partition("/")[2]}-mine")\n'
+    )
     return SimpleNamespace(mine=module.mine, earlier=module.root, later=later)
 
 
@@ -154,8 +156,10 @@ def test_a_kernel_of_the_newest_extension(two, tmp_path, capsys):
     assert not list(two.mine.iterdir())
     assert main(["kernel", "list", *below]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert said == f"lab {BASE}-mine can't start: {str(two.earlier).rpartition('-')[0]} doesn't exist any more; " \
-                   f"`ebsif kernel remove lab --prefix '{prefix}'` removes it"
+    assert (
+        said == f"lab {BASE}-mine can't start: {str(two.earlier).rpartition('-')[0]} doesn't exist any more; "
+        f"`ebsif kernel remove lab --prefix '{prefix}'` removes it"
+    )
 
 
 def test_a_kernel_that_a_person_has_edited(two, capsys):
@@ -190,7 +194,8 @@ def test_the_active_environment(module, eb_prefix, tmp_path, monkeypatch):
     venv = tmp_path / "env"
     make_environment(venv, f"{BASE}-mine")
     (eb_prefix.modules / "PyTorch/.modulerc.lua").write_text(
-        f'module_version("{MINE}", "{BASE.partition("/")[2]}-mine")\n')
+        f'module_version("{MINE}", "{BASE.partition("/")[2]}-mine")\n'
+    )
     monkeypatch.setenv("VIRTUAL_ENV", str(venv))
     monkeypatch.setenv("CONTAINERROOT", str(module.root))
     assert main(["kernel", "install"]) == 0
@@ -227,7 +232,12 @@ def test_what_jupyter_replaces(module, tmp_path, monkeypatch, capsys):
     assert main(["kernel", "install", "--name", "odd"]) == 0
     manager = KernelManager(kernel_name="odd", connection_file=str(tmp_path / "file.json"))
     assert manager.format_kernel_cmd() == [
-        str(module.root / "interpreter/python"), "-m", "ipykernel_launcher", "-f", str(tmp_path / "file.json")]
+        str(module.root / "interpreter/python"),
+        "-m",
+        "ipykernel_launcher",
+        "-f",
+        str(tmp_path / "file.json"),
+    ]
     assert manager.kernel_spec.env == {"EBSIF_VENV": str(odd), "EBSIF_USER_SOFTWARE": str(odd)}
     odd.rename(tmp_path / "$HOME")
     monkeypatch.setenv("EBSIF_USER_SOFTWARE", str(tmp_path / "$HOME"))
@@ -250,9 +260,17 @@ def test_the_list_for_programs(module, tmp_path, monkeypatch, capsys):
     shutil.rmtree(own)
     capsys.readouterr()
     assert main(["kernel", "list", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out) == [{
-        "name": "torch", "module": MINE, "folder": str(module.mine / "torch"), "environment": None,
-        "program": str(module.root / "interpreter/python"), "user_software": str(own), "missing": str(own)}]
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "name": "torch",
+            "module": MINE,
+            "folder": str(module.mine / "torch"),
+            "environment": None,
+            "program": str(module.root / "interpreter/python"),
+            "user_software": str(own),
+            "missing": str(own),
+        }
+    ]
     assert main(["kernel", "remove", "torch", "--json"]) == 2
     assert "--json is for list, not for remove" in capsys.readouterr().err
 
@@ -261,8 +279,9 @@ def test_the_command_that_adds_ipykernel(eb_prefix, capsys):
     """J-08: it changes an extension, and gives the extension of another module a name."""
     extension = "# Written by `ebsif extend`: yours to change.\n"
     for module, text, command in (
-            (BASE, "", f"ebsif extend {BASE} --name jupyter --add ipykernel"),
-            (MINE, extension, f"ebsif extend {MINE} --add ipykernel")):
+        (BASE, "", f"ebsif extend {BASE} --name jupyter --add ipykernel"),
+        (MINE, extension, f"ebsif extend {MINE} --add ipykernel"),
+    ):
         root = eb_prefix.install(module, text=text)
         (root / "interpreter").mkdir()
         (root / "interpreter/python").touch()
@@ -290,7 +309,12 @@ def test_modules_of_the_kernel(tmp_path):
     (tmp_path / "ipykernel/__init__.py").touch()
     (tmp_path / "ipykernel_launcher.py").write_text("import ipykernel, sys; print(sys.argv[1:], *sys.path)")
     for safe in ("", "1"):
-        said = subprocess.run([sys.executable, START, "-f", "x"], capture_output=True, text=True, check=True, env={
-            "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": safe, "JPY_PARENT_PID": str(os.getpid())}).stdout
+        said = subprocess.run(
+            [sys.executable, START, "-f", "x"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": safe, "JPY_PARENT_PID": str(os.getpid())},
+        ).stdout
         assert said.startswith(f"['-f', 'x'] {tmp_path} ")
         assert str(START.parent) not in said

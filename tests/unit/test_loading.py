@@ -23,8 +23,15 @@ def install(folder, name, *lines):
         shutil.copytree(CONTAINER_FILES / part, folder / part)
     (folder / "interpreter/python").chmod(0o755)
     (folder / "a.sif").touch()
-    text = [("module", name), ("suffix", "MINE"), ("image", "./a.sif"), ("bind", "./runscripts:/runscripts"),
-            ("search_path", "/runscripts"), ("path", "PATH bin"), *lines]
+    text = [
+        ("module", name),
+        ("suffix", "MINE"),
+        ("image", "./a.sif"),
+        ("bind", "./runscripts:/runscripts"),
+        ("search_path", "/runscripts"),
+        ("path", "PATH bin"),
+        *lines,
+    ]
     (folder / MODULE_CONF).write_text("".join(f"{key} {value}\n" for key, value in text))
     return folder
 
@@ -51,8 +58,13 @@ class Runtime:
 
     def run(self, *command, name="apptainer", **variables):
         """Run a command; return the environment (dict) and the arguments (list) of the runtime that it starts."""
-        said = subprocess.run([str(one) for one in command], capture_output=True, text=True, check=False,
-                              env={"PATH": f"{self.folder}/{name}", **variables})
+        said = subprocess.run(
+            [str(one) for one in command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": f"{self.folder}/{name}", **variables},
+        )
         assert not said.returncode, said.stderr
         words = said.stdout.split("\0")[:-1]
         start = words.index(f"{self.folder}/{name}/{name}")
@@ -93,8 +105,10 @@ def test_binds_of_a_kernel(root, runtime, tmp_path, name):
     # those of another module, to which the person has added; its installation is gone
     other = tmp_path / "other"
     loaded.update({"EBSIF_LOADED_MODULE": "Other/1.0", "CONTAINERROOT": str(other)})
-    theirs = {**dict.fromkeys(both, f"/one,{other}/runscripts:/runscripts,/other,/two"), **dict.fromkeys(
-        [f"EBSIF_ADDED_{one}" for one in both], f"{other}/runscripts:/runscripts,/other")}
+    theirs = {
+        **dict.fromkeys(both, f"/one,{other}/runscripts:/runscripts,/other,/two"),
+        **dict.fromkeys([f"EBSIF_ADDED_{one}" for one in both], f"{other}/runscripts:/runscripts,/other"),
+    }
     assert binds(**loaded, **theirs) == expected("/one", "/two")
 
 
@@ -102,10 +116,17 @@ def test_a_kernel_of_an_editor(root, runtime):
     """J-04: one that an editor starts with the interpreter is started like those of Jupyter."""
     python = root / "interpreter/python"
     environment, arguments = runtime.run(
-        python, "-X", "frozen_modules=off", "-B", "-m", "ipykernel_launcher", "--ip=127.0.0.1", "--f=/run/x/y.json")
+        python, "-X", "frozen_modules=off", "-B", "-m", "ipykernel_launcher", "--ip=127.0.0.1", "--f=/run/x/y.json"
+    )
     start = arguments.index("/runscripts/conda-python-simple")
-    assert arguments[start + 1 :] == ["-X", "frozen_modules=off", "-B", "/runscripts/start-kernel.py",
-                                      "--ip=127.0.0.1", "--f=/run/x/y.json"]
+    assert arguments[start + 1 :] == [
+        "-X",
+        "frozen_modules=off",
+        "-B",
+        "/runscripts/start-kernel.py",
+        "--ip=127.0.0.1",
+        "--f=/run/x/y.json",
+    ]
     assert environment["APPTAINER_BINDPATH"].endswith(",/run/x")
     for words in (("-m", "ipykernel", "--version"), ("-c", "pass", "-m", "ipykernel_launcher")):
         _, arguments = runtime.run(python, *words)
@@ -114,19 +135,37 @@ def test_a_kernel_of_an_editor(root, runtime):
 
 def test_variables_of_the_easyconfig(tmp_path):
     """J-01: 'modextravars' are set, and variables in their values replaced; unloading leaves nothing of them."""
-    values = {"ONE": "$BASE/x:${NONE}y", "TWO": {"value": "$BASE  x", "resolve_env_vars": False}, "THREE": 3,
-              "FOUR": {"value": "a", "pushenv": True}}
+    values = {
+        "ONE": "$BASE/x:${NONE}y",
+        "TWO": {"value": "$BASE  x", "resolve_env_vars": False},
+        "THREE": 3,
+        "FOUR": {"value": "a", "pushenv": True},
+    }
     assert [constant(value) for value in values.values()] == [None, "$BASE  x", "3", None]
     root = install(tmp_path / "a, root", "Mine/1.0", *variable_lines(values))
     names = "PATH ONE TWO THREE FOUR APPTAINER_BINDPATH SIFMINE"
     show = f"for name in {names}; do echo ${{!name-none}}; done"
     script = f"source '{root}/share/ebsif/container.sh'"
-    said = subprocess.run(["bash", "-c", f"{script} load; {show}; {script} unload; {show}"], capture_output=True,
-                          text=True, check=True, env={"PATH": "/usr/bin:/bin", "BASE": "/base"}).stdout.splitlines()
+    said = subprocess.run(
+        ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "BASE": "/base"},
+    ).stdout.splitlines()
     # H21: a comma in the path of a copy
     binds = str(root).replace(",", "\\,") + "/runscripts:/runscripts"
-    assert said == [f"{root}/bin:/usr/bin:/bin", "/base/x:y", "$BASE x", "3", "a", binds, f"{root}/a.sif",
-                    "/usr/bin:/bin", *["none"] * 6]
+    assert said == [
+        f"{root}/bin:/usr/bin:/bin",
+        "/base/x:y",
+        "$BASE x",
+        "3",
+        "a",
+        binds,
+        f"{root}/a.sif",
+        "/usr/bin:/bin",
+        *["none"] * 6,
+    ]
 
 
 def test_search_paths_of_the_easyconfig(tmp_path):
@@ -138,12 +177,21 @@ def test_search_paths_of_the_easyconfig(tmp_path):
         (root / name).mkdir(parents=True)
     (root / "one/file").touch()
     (root / "two/file").touch()
-    values = {"BEFORE": ["one", "t*", "one", "empty", "missing", str(other)], "PATH": "two",
-              "AFTER": {"paths": ["one", "empty"], "prepend": False, "var_type": "PATH"}}
+    values = {
+        "BEFORE": ["one", "t*", "one", "empty", "missing", str(other)],
+        "PATH": "two",
+        "AFTER": {"paths": ["one", "empty"], "prepend": False, "var_type": "PATH"},
+    }
     lines = settings.path_lines(str(root), {"PATH": ["bin"]}, values)
     assert lines == [
-        ("path", "PATH bin"), ("path", "BEFORE one"), ("path", "BEFORE two"), ("path", f"BEFORE {other}"),
-        ("path", "PATH two"), ("path_append", "AFTER one"), ("path_append", "AFTER empty")]
+        ("path", "PATH bin"),
+        ("path", "BEFORE one"),
+        ("path", "BEFORE two"),
+        ("path", f"BEFORE {other}"),
+        ("path", "PATH two"),
+        ("path_append", "AFTER one"),
+        ("path_append", "AFTER empty"),
+    ]
     shutil.rmtree(root)
     install(root, "Mine/1.0", *lines[1:])
     for name in ("one", "two", "empty"):
@@ -151,20 +199,38 @@ def test_search_paths_of_the_easyconfig(tmp_path):
     show = "echo $BEFORE $AFTER $PATH"
     script = f"source '{root}/share/ebsif/container.sh'"
     said = subprocess.run(
-        ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"], capture_output=True, text=True, check=True,
-        env={"PATH": "/usr/bin:/bin", "BEFORE": "/x", "AFTER": "/y"}).stdout.splitlines()
-    assert said == [f"{other}:{root}/two:{root}/one:/x /y:{root}/one:{root}/empty {root}/two:{root}/bin:/usr/bin:/bin",
-                    "/x /y /usr/bin:/bin"]
+        ["bash", "-c", f"{script} load; {show}; {script} unload; {show}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "BEFORE": "/x", "AFTER": "/y"},
+    ).stdout.splitlines()
+    assert said == [
+        f"{other}:{root}/two:{root}/one:/x /y:{root}/one:{root}/empty {root}/two:{root}/bin:/usr/bin:/bin",
+        "/x /y /usr/bin:/bin",
+    ]
 
 
 def test_blanks_at_the_ends_of_values(tmp_path):
     """J-01: they belong to the values, as modules set them: of a prompt, for example."""
-    root = install(tmp_path / "root", "Mine/1.0", ("set", "ONE  a "), ("default", "*ENV_PS1 lumi> "),
-                   ("where", "/ TWO b "), ("expand", "THREE $BASE "), ("set", "FOUR "))
+    root = install(
+        tmp_path / "root",
+        "Mine/1.0",
+        ("set", "ONE  a "),
+        ("default", "*ENV_PS1 lumi> "),
+        ("where", "/ TWO b "),
+        ("expand", "THREE $BASE "),
+        ("set", "FOUR "),
+    )
     script = f"source '{root}/share/ebsif/container.sh'; printf '[%s]'"
     values = '"$ONE" "$APPTAINERENV_PS1" "$TWO" "$THREE" "${FOUR-none}"'
-    said = subprocess.run(["bash", "-c", f"{script} {values}"], capture_output=True, text=True, check=True,
-                          env={"PATH": "/usr/bin:/bin", "BASE": " c"}).stdout
+    said = subprocess.run(
+        ["bash", "-c", f"{script} {values}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "BASE": " c"},
+    ).stdout
     assert said == "[ a ][lumi> ][b ][ c ][]"
 
 
@@ -175,8 +241,10 @@ def test_settings_have_no_line_breaks(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("named", "loaded"), [
-    ("Mine/1.0", "Mine/.1.0"), ("Mine/.1.0", "Mine/1.0"), ("Mine", "Mine/1.0"), ("Mine", "Mine/.1.0")])
+@pytest.mark.parametrize(
+    ("named", "loaded"),
+    [("Mine/1.0", "Mine/.1.0"), ("Mine/.1.0", "Mine/1.0"), ("Mine", "Mine/1.0"), ("Mine", "Mine/.1.0")],
+)
 def test_an_environment_of_a_hidden_module(tmp_path, runtime, named, loaded):
     """J-05: a kernel of an environment starts, although its module has been hidden, or made visible, since."""
     root, venv = install(tmp_path / "root", loaded), tmp_path / "venv"
@@ -195,7 +263,11 @@ def test_deactivation_removes_each_function_once(root, tmp_path):
     (venv / "bin").mkdir(parents=True)
     (venv / "bin/activate").touch()
     subprocess.run([root / "bin/extend-venv-activate", venv, "Mine/1.0"], check=True, env={"PATH": "/usr/bin:/bin"})
-    done = subprocess.run(["bash", "-c", """
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            """
         module() { LOADEDMODULES=Mine/1.0 EBSIF_LOADED_MODULE=Mine/1.0; }
         unset() {
             [[ $1 != -f ]] || declare -F "${@:2}" >/dev/null || echo "one of these isn't there: ${*:2}"
@@ -203,7 +275,15 @@ def test_deactivation_removes_each_function_once(root, tmp_path):
         }
         for number in 1 2; do source "$1/bin/activate"; source "$1/bin/activate"; deactivate; done
         declare -F deactivate || echo gone
-    """, "bash", venv], capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"})
+    """,
+            "bash",
+            venv,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin"},
+    )
     assert (done.stdout, done.stderr) == ("gone\n", "")
 
 
@@ -215,7 +295,12 @@ def test_an_environment_of_another_module(root, tmp_path):
     (venv / "host-bin/.run").touch(0o755)
     text = (root / "share/ebsif/activate.sh").read_text()
     (venv / "bin/activate").write_text(f"_EBSIF_MODULE=Other/1.0 _EBSIF_VENV={venv} _EBSIF_USE=\n{text}")
-    result = subprocess.run([root / "bin/with-module", "echo", "x"], capture_output=True, text=True, check=False,
-                            env={"PATH": "/usr/bin:/bin", "EBSIF_VENV": str(venv)})
+    result = subprocess.run(
+        [root / "bin/with-module", "echo", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "EBSIF_VENV": str(venv)},
+    )
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == f"with-module: the environment {venv} belongs to the module Other/1.0, not to Mine/1.0\n"

@@ -54,8 +54,17 @@ def places(tmp_path):
 
 def test_what_comes_first_in_a_lock():
     """Docs F5: module, image and versions; then the rest by name."""
-    record = Record.parse(json.dumps({"artifacts": {}, "image": {"file": "a.sif"}, "module": {"name": "A"},
-                                      "stages": [], "versions": {"ebsif": "1"}}))
+    record = Record.parse(
+        json.dumps(
+            {
+                "artifacts": {},
+                "image": {"file": "a.sif"},
+                "module": {"name": "A"},
+                "stages": [],
+                "versions": {"ebsif": "1"},
+            }
+        )
+    )
     keys = list(json.loads(record.text))
     assert keys[:3] == ["module", "image", "versions"] and keys[3:] == sorted(keys[3:])
     assert Record.parse(record.text).text == record.text
@@ -64,9 +73,16 @@ def test_what_comes_first_in_a_lock():
 def test_differences(places, capsys):
     """S000-18, S000-12: compare two installations: packages added, removed, changed; image; masks; local files."""
     assert main(["diff", *places]) == 1
-    assert sorted(capsys.readouterr().out.splitlines()) == sorted([
-        f"~ image sha256 {SHA256} -> 2", "~ image package torch 2.0+cpu -> 2.1+cpu", "- package gone 3",
-        "+ package new 1", '+ mask /opt/x/* {"paths": ["/opt/x/a"]}', "+ local file /w/new.whl 3"])
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(
+        [
+            f"~ image sha256 {SHA256} -> 2",
+            "~ image package torch 2.0+cpu -> 2.1+cpu",
+            "- package gone 3",
+            "+ package new 1",
+            '+ mask /opt/x/* {"paths": ["/opt/x/a"]}',
+            "+ local file /w/new.whl 3",
+        ]
+    )
     assert main(["diff", *places, "--json"]) == 1
     changes = json.loads(capsys.readouterr().out)
     assert {"kind": "package", "name": "new", "before": None, "after": "1"} in changes
@@ -101,13 +117,19 @@ def test_a_bill_of_materials(places, tmp_path):
     assert content["bomFormat"] == "CycloneDX"
     components = {component["bom-ref"]: component for component in content["components"]}
     assert set(components) == {
-        "image", "image:numpy@1.0", "image:torch@2.0+cpu", "user-software:einops@1", "user-software:gone@3"
+        "image",
+        "image:numpy@1.0",
+        "image:torch@2.0+cpu",
+        "user-software:einops@1",
+        "user-software:gone@3",
     }
     assert components["image"]["hashes"] == [{"alg": "SHA-256", "content": SHA256}]
     assert components["image:torch@2.0+cpu"]["purl"] == "pkg:pypi/torch@2.0%2Bcpu"
     assert components["user-software:einops@1"]["hashes"] == [{"alg": "SHA-256", "content": SHA256[::-1]}]
     assert content["dependencies"][0] == {
-        "ref": "module", "dependsOn": ["image", "user-software:einops@1", "user-software:gone@3"]}
+        "ref": "module",
+        "dependsOn": ["image", "user-software:einops@1", "user-software:gone@3"],
+    }
 
 
 def test_a_file_with_other_content_stays(places, tmp_path, capsys):
@@ -119,8 +141,10 @@ def test_a_file_with_other_content_stays(places, tmp_path, capsys):
     text = path.read_text()
     path.write_text(text + "mine")
     assert main(words) == 3
-    assert "lock.json exists with other content: choose another name, or replace it with --overwrite" in \
-        capsys.readouterr().err
+    assert (
+        "lock.json exists with other content: choose another name, or replace it with --overwrite"
+        in capsys.readouterr().err
+    )
     assert path.read_text() == text + "mine"
     assert main([*words, "--overwrite"]) == 0
     assert path.read_text() == text
@@ -128,18 +152,35 @@ def test_a_file_with_other_content_stays(places, tmp_path, capsys):
 
 def test_all_kinds_of_packages_are_in_the_bill_of_materials():
     """I-07: system packages, Conda packages, and what only /.sbom.json lists; the image's labels and signatures."""
-    record = {**RECORD, "image": {**RECORD["image"], "signers": ["AB12", ""], "labels": {"org.x": "1"}},
-              "system": {"distribution": "sles", "release": "15.6"}, "system_packages": {"rpm": ["glibc==2.38-1"]},
-              "conda_packages": {"/opt/conda": ["numpy==1.0"]}, "image_list": {"pypi": ["numpy==1.0", "seen==9"]}}
+    record = {
+        **RECORD,
+        "image": {**RECORD["image"], "signers": ["AB12", ""], "labels": {"org.x": "1"}},
+        "system": {"distribution": "sles", "release": "15.6"},
+        "system_packages": {"rpm": ["glibc==2.38-1"]},
+        "conda_packages": {"/opt/conda": ["numpy==1.0"]},
+        "image_list": {"pypi": ["numpy==1.0", "seen==9"]},
+    }
     text = bill_of_materials(Record.from_content(record), 0)
     assert problem(text) is None
     content = json.loads(text)
     names = {component["bom-ref"] for component in content["components"]}
-    assert names == {"image", "image:numpy@1.0", "image:torch@2.0+cpu", "image:rpm:glibc@2.38-1", "image:seen@9",
-                     "/opt/conda:conda:numpy@1.0", "user-software:einops@1", "user-software:gone@3"}
+    assert names == {
+        "image",
+        "image:numpy@1.0",
+        "image:torch@2.0+cpu",
+        "image:rpm:glibc@2.38-1",
+        "image:seen@9",
+        "/opt/conda:conda:numpy@1.0",
+        "user-software:einops@1",
+        "user-software:gone@3",
+    }
     properties = [(one["name"], one["value"]) for one in content["components"][0]["properties"]]
-    assert properties == [("ebsif:source", "/a.sif"), ("ebsif:signed-by", "AB12"), ("ebsif:signed-by", "unknown"),
-                          ("ebsif:label:org.x", "1")]
+    assert properties == [
+        ("ebsif:source", "/a.sif"),
+        ("ebsif:signed-by", "AB12"),
+        ("ebsif:signed-by", "unknown"),
+        ("ebsif:label:org.x", "1"),
+    ]
 
 
 def test_system_packages_are_compared(places, capsys):
@@ -157,10 +198,16 @@ def test_system_packages_are_compared(places, capsys):
     assert main(["lock", places[0]]) == 0 and "earlier version" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("kind", "name", "version"), [
-    ("pypi", "Num_Py", "1.2"), ("pypi", "ruamel.yaml", "3!1"),
-    ("conda", "_libgcc_mutex", "0.1"), ("deb", "g++", "4:12.2.0-3+b1~x"),
-    ("rpm", "perl", "5.26-1")])
+@pytest.mark.parametrize(
+    ("kind", "name", "version"),
+    [
+        ("pypi", "Num_Py", "1.2"),
+        ("pypi", "ruamel.yaml", "3!1"),
+        ("conda", "_libgcc_mutex", "0.1"),
+        ("deb", "g++", "4:12.2.0-3+b1~x"),
+        ("rpm", "perl", "5.26-1"),
+    ],
+)
 def test_package_urls(kind, name, version):
     """I-07: package URLs equal those of the packageurl library; epochs of RPM and architectures are qualifiers."""
     system = kind in ("deb", "rpm", "apk")
@@ -172,25 +219,36 @@ def test_package_urls(kind, name, version):
 
 def test_options_that_do_not_fit_the_format(places, capsys):
     """F5: wrong use is status 2: a name without an easyconfig, an easyconfig of a saved record."""
-    for words, expected in ((["--name", "x", places[0]], "--format eb"),
-                            (["--format", "eb", places[1]], "needs an installed module")):
+    for words, expected in (
+        (["--name", "x", places[0]], "--format eb"),
+        (["--format", "eb", places[1]], "needs an installed module"),
+    ):
         assert main(["lock", *words]) == 2
         assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(None, "not an installation of a container module"), ("[]", "has no 'image'"),
-     ("{", "can't be read as a lock, which `ebsif lock` writes"),
-     # N9: from other people, or damaged
-     *((json.dumps({**RECORD, **values}), f"damaged: '{wrong}") for values, wrong in [
-         ({"versions": {"ebsif": {}}}, "versions' has"), ({"system": {"distribution": 1}}, "system' has"),
-         ({"image": {"file": "a.sif", "labels": {"a": []}}}, "image: labels' has"),
-         ({"optional_binds": [{}]}, "optional_binds' has"), ({"artifacts": {"einops": "x"}}, "artifacts' has"),
-         ({"artifacts": {"einops": {"file": "x.whl"}}}, "artifacts' has a file without name or SHA256"),
-         ({"artifacts": {"einops": {"sha256": "0"}}}, "artifacts' has a file without name or SHA256"),
-         ({"stages": [{"name": "one", "requirements": [{"name": "x"}]}]}, "stages' has"),
-         ({"stages": [{"name": "one", "requirements": 1}]}, "stages' has")])],
+    [
+        (None, "not an installation of a container module"),
+        ("[]", "has no 'image'"),
+        ("{", "can't be read as a lock, which `ebsif lock` writes"),
+        # N9: from other people, or damaged
+        *(
+            (json.dumps({**RECORD, **values}), f"damaged: '{wrong}")
+            for values, wrong in [
+                ({"versions": {"ebsif": {}}}, "versions' has"),
+                ({"system": {"distribution": 1}}, "system' has"),
+                ({"image": {"file": "a.sif", "labels": {"a": []}}}, "image: labels' has"),
+                ({"optional_binds": [{}]}, "optional_binds' has"),
+                ({"artifacts": {"einops": "x"}}, "artifacts' has"),
+                ({"artifacts": {"einops": {"file": "x.whl"}}}, "artifacts' has a file without name or SHA256"),
+                ({"artifacts": {"einops": {"sha256": "0"}}}, "artifacts' has a file without name or SHA256"),
+                ({"stages": [{"name": "one", "requirements": [{"name": "x"}]}]}, "stages' has"),
+                ({"stages": [{"name": "one", "requirements": 1}]}, "stages' has"),
+            ]
+        ),
+    ],
 )
 def test_files_that_are_no_records(places, tmp_path, capsys, content, expected):
     """N9: the error names file and reason; nothing on standard output, status 3 (use D12.7)."""
@@ -205,8 +263,15 @@ def test_files_that_are_no_records(places, tmp_path, capsys, content, expected):
         assert expected in printed.err
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir,
-                                  lambda path: (path.touch(), os.truncate(path, 2 ** 40))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        Path.mkdir,
+        lambda path: (path.touch(), os.truncate(path, 2**40)),
+    ],
+)
 def test_records_without_end(eb_prefix, capsys, make):
     """P-06, security 8: a record, or an easyconfig, that is a pipe, a device or huge is damaged, and nobody waits."""
     root = eb_prefix.install(MINE)
@@ -225,12 +290,21 @@ def test_records_without_end(eb_prefix, capsys, make):
 def test_records_with_sequences_for_terminals(eb_prefix, capsys):
     """P-06, security 8: what is in somebody else's record is escaped when it is printed."""
     bad = "x\x1b]0;PWN\x07"
-    record = {"image": {"file": f"{bad}.sif", "sha256": "0" * 64}, "venv_packages": [f"{bad}==1"],
-              "stages": [{"name": "one", "requirements": bad}]}
+    record = {
+        "image": {"file": f"{bad}.sif", "sha256": "0" * 64},
+        "venv_packages": [f"{bad}==1"],
+        "stages": [{"name": "one", "requirements": bad}],
+    }
     root = eb_prefix.install(MINE, **record)
     eb_prefix.install(BASE)
-    for command in (["show", MINE], ["diff", MINE, str(root)], ["diff", BASE, MINE], ["installed", "--has", "x"],
-                    ["installed"], ["list", "--mine"]):
+    for command in (
+        ["show", MINE],
+        ["diff", MINE, str(root)],
+        ["diff", BASE, MINE],
+        ["installed", "--has", "x"],
+        ["installed"],
+        ["list", "--mine"],
+    ):
         main(command)
         printed = capsys.readouterr()
         assert "\x1b" not in printed.out + printed.err and "\x07" not in printed.out + printed.err, command

@@ -17,8 +17,10 @@ def names(wanted):
 
 def not_searched(path, *indexes):
     """Return the message on indexes of a lock file that pip doesn't search."""
-    return (f"{path}: pip searches the index that it is configured for, not {', '.join(indexes)} (to add an index, "
-            f"declare it in {path.parent}/pyproject.toml as [[tool.uv.index]])")
+    return (
+        f"{path}: pip searches the index that it is configured for, not {', '.join(indexes)} (to add an index, "
+        f"declare it in {path.parent}/pyproject.toml as [[tool.uv.index]])"
+    )
 
 
 @pytest.fixture
@@ -41,8 +43,10 @@ esac
 
 def exported(name, version="1.0"):
     """Return a package in the pylock.toml that uv writes."""
-    return (f'[[packages]]\nname = "{name}"\nversion = "{version}"\nindex = "{INDEX}"\nwheels = [{{ url = '
-            f'"https://example.org/{name}-{version}-py3-none-any.whl", hashes = {{ sha256 = "{"a" * 64}" }} }}]\n')
+    return (
+        f'[[packages]]\nname = "{name}"\nversion = "{version}"\nindex = "{INDEX}"\nwheels = [{{ url = '
+        f'"https://example.org/{name}-{version}-py3-none-any.whl", hashes = {{ sha256 = "{"a" * 64}" }} }}]\n'
+    )
 
 
 def test_a_lock_of_uv(tmp_path, uv, monkeypatch):
@@ -81,7 +85,7 @@ default-groups = ["docs"]
 name = "a"
 version = "1"
 index = "{INDEX}"
-wheels = [{{ url = "https://example.org/a-1-py3-none-any.whl", hashes = {{ sha256 = "{'a' * 64}", md5 = "0" }} }}]
+wheels = [{{ url = "https://example.org/a-1-py3-none-any.whl", hashes = {{ sha256 = "{"a" * 64}", md5 = "0" }} }}]
 sdist = {{ url = "https://example.org/a-1.tar.gz", hashes = {{ sha512 = "1" }} }}
 [[packages]]
 name = "b"
@@ -134,47 +138,79 @@ def test_a_pylock(tmp_path):
     assert wanted.lines == [f"--find-links {tmp_path}/wheels", *always, *rest]
     wanted = requirements.read(path, Image("3.10", {"g": "2"}), ["train"], ["dev"])
     assert wanted.lines == [
-        f"--extra-index-url {OWN_INDEX}", f"--find-links {tmp_path}/wheels", *always, "b==1 --hash=sha256:2",
-        "c==1 --hash=sha256:3", rest[0], "g==2 --hash=sha256:5"]
+        f"--extra-index-url {OWN_INDEX}",
+        f"--find-links {tmp_path}/wheels",
+        *always,
+        "b==1 --hash=sha256:2",
+        "c==1 --hash=sha256:3",
+        rest[0],
+        "g==2 --hash=sha256:5",
+    ]
     assert wanted.impossible == [
         f"{path}: e is not installed: it comes from a repository (https://example.org/e, commit 0123), which has no "
         "hash: install it in a stage of its own",
         f"{path}: f is not installed: it is the directory libs/f: build a wheel of it",
-        not_searched(path, INDEX)]
+        not_searched(path, INDEX),
+    ]
     (tmp_path / "pyproject.toml").unlink()
     assert requirements.read(path, Image("3.11"), ["train"]).impossible == [not_searched(path, INDEX, OWN_INDEX)]
 
 
 def test_files_for_other_pythons_and_systems(tmp_path):
     """Only the hashes of files that may be installed are kept."""
-    files = ["cp310-cp310-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_28_x86_64", "cp39-abi3-linux_x86_64",
-             "cp311-cp311-win_amd64", "cp311-cp311-musllinux_1_1_x86_64", "py3-none-any"]
-    wheels = ", ".join(f'{{ path = "wheels/x-1-{tag}.whl", hashes = {{ sha256 = "{number}" }} }}'
-                       for number, tag in enumerate(files))
+    files = [
+        "cp310-cp310-manylinux_2_28_x86_64",
+        "cp311-cp311-manylinux_2_28_x86_64",
+        "cp39-abi3-linux_x86_64",
+        "cp311-cp311-win_amd64",
+        "cp311-cp311-musllinux_1_1_x86_64",
+        "py3-none-any",
+    ]
+    wheels = ", ".join(
+        f'{{ path = "wheels/x-1-{tag}.whl", hashes = {{ sha256 = "{number}" }} }}' for number, tag in enumerate(files)
+    )
     folder = tmp_path / "a project"
     path = folder / "pylock.toml"
     (folder / "wheels").mkdir(parents=True)
-    path.write_text('lock-version = "1.0"\ncreated-by = "tests"\n[[packages]]\nname = "x"\nversion = "1"\n'
-                    f'index = "file://{folder}/wheels"\nwheels = [{wheels}]\n')
+    path.write_text(
+        'lock-version = "1.0"\ncreated-by = "tests"\n[[packages]]\nname = "x"\nversion = "1"\n'
+        f'index = "file://{folder}/wheels"\nwheels = [{wheels}]\n'
+    )
     kept = " ".join(f"--hash=sha256:{number}" for number in (1, 2, 5))
     assert requirements.read(path, Image("3.11")).lines == [f"--find-links '{folder}/wheels'", f"x==1 {kept}"]
     assert "--hash=sha256:0" in requirements.read(path).lines[1]
 
 
-@pytest.mark.parametrize(("text", "image", "chosen", "expected"), [
-    (PYLOCK, Image("3.11", {"a": "2+rocm", "g": "1"}), {},
-     "other versions than packages that are built for this machine:\n  a 1, but the image has 2+rocm\nLock it again "
-     'with the versions of the image (with uv: constraint-dependencies = ["a==2"] in [tool.uv])'),
-    (PYLOCK, Image(), {}, "depends on the Python of the image, whose version is not known"),
-    (PYLOCK.replace("2.0", "1").replace("sha256 = \"5", "md5 = \"5"), Image("3.11"), {},
-     "has no file of g 2 for this image with a hash"),
-    (PYLOCK.replace("1.0", "2.0"), Image("3.11"), {}, "is not a valid lock file"),
-    (PYLOCK.replace("'linux'", "'darwin'"), Image("3.11"), {},
-     "is locked for other environments: sys_platform == \"darwin\"; "),
-    (PYLOCK, Image("3.9"), {}, "requires Python >=3.10, but the image has Python 3.9"),
-    (PYLOCK, Image("3.11"), {"extras": ["x"]}, "has no extra 'x' (known: train)"),
-    (PYLOCK, Image("3.11"), {"groups": ["x"]}, "has no dependency group 'x' (known: dev, docs)"),
-])
+@pytest.mark.parametrize(
+    ("text", "image", "chosen", "expected"),
+    [
+        (
+            PYLOCK,
+            Image("3.11", {"a": "2+rocm", "g": "1"}),
+            {},
+            "other versions than packages that are built for this machine:\n  a 1, but the image has 2+rocm\nLock it "
+            "again "
+            'with the versions of the image (with uv: constraint-dependencies = ["a==2"] in [tool.uv])',
+        ),
+        (PYLOCK, Image(), {}, "depends on the Python of the image, whose version is not known"),
+        (
+            PYLOCK.replace("2.0", "1").replace('sha256 = "5', 'md5 = "5'),
+            Image("3.11"),
+            {},
+            "has no file of g 2 for this image with a hash",
+        ),
+        (PYLOCK.replace("1.0", "2.0"), Image("3.11"), {}, "is not a valid lock file"),
+        (
+            PYLOCK.replace("'linux'", "'darwin'"),
+            Image("3.11"),
+            {},
+            'is locked for other environments: sys_platform == "darwin"; ',
+        ),
+        (PYLOCK, Image("3.9"), {}, "requires Python >=3.10, but the image has Python 3.9"),
+        (PYLOCK, Image("3.11"), {"extras": ["x"]}, "has no extra 'x' (known: train)"),
+        (PYLOCK, Image("3.11"), {"groups": ["x"]}, "has no dependency group 'x' (known: dev, docs)"),
+    ],
+)
 def test_locks_that_can_not_be_used(tmp_path, text, image, chosen, expected):
     """The error names the file, the problem and the remedy."""
     path = tmp_path / "pylock.toml"

@@ -115,8 +115,11 @@ def test_every_document_is_a_page_of_one_section(pages):
 def test_links_to_nothing_stop_the_build(monkeypatch, tmp_path):
     """W-09: a document with a dead link is not published; the message names both."""
     real = build.Manual.address
-    monkeypatch.setattr(build.Manual, "address", lambda self, link, name, page: real(
-        self, link.replace("docs/using.md", "docs/missing.md"), name, page))
+    monkeypatch.setattr(
+        build.Manual,
+        "address",
+        lambda self, link, name, page: real(self, link.replace("docs/using.md", "docs/missing.md"), name, page),
+    )
     with pytest.raises(build.ManualError, match=re.escape("README.md links to docs/missing.md, which does not exist")):
         build.build(tmp_path / "pages")
     assert list(tmp_path.iterdir()) == []
@@ -126,10 +129,21 @@ def test_texts_repeat_the_noun():
     """Docs D: in documents, help and reference, no "that of" or "those who" hides a noun, and no program "knows"."""
     texts = {path: path.read_text() for path in documents()}
     texts.update({name: reference.subparser(name).format_help() for name in cli.COMMANDS})
-    texts.update({(address, entry.name): entry.text for address, page in reference.pages().items()
-                  for section in page.sections for entry in section.entries})
-    texts.update({path: path.read_text().partition("\n\n")[0] for path in CONTAINER_FILES.glob("*/*")
-                  if path.parent.name in ("bin", "runscripts") and path.is_file()})
+    texts.update(
+        {
+            (address, entry.name): entry.text
+            for address, page in reference.pages().items()
+            for section in page.sections
+            for entry in section.entries
+        }
+    )
+    texts.update(
+        {
+            path: path.read_text().partition("\n\n")[0]
+            for path in CONTAINER_FILES.glob("*/*")
+            if path.parent.name in ("bin", "runscripts") and path.is_file()
+        }
+    )
     for place, text in texts.items():
         assert re.findall(r"\b(?:that|those)\s+(?:of|who)\b|\bknows\b|\btakes?\s+away\b", text) == [], place
 
@@ -144,7 +158,8 @@ def test_the_reference_has_everything(pages):
     """W-03: each parameter, field, command and option is there, with its text; each command with its examples."""
     described = names_on("reference/parameters")
     assert described["containerinstall"] | described["containervenv"] | {"requirements"} >= {
-        name for name, (_, _, kind) in ContainerVenv.extra_options().items() if "easyblock" in str(kind)}
+        name for name, (_, _, kind) in ContainerVenv.extra_options().items() if "easyblock" in str(kind)
+    }
     assert described["stages"] == set(Stage.PROPERTIES)
     assert names_on("reference/commands")[""] == {f"ebsif {name}" for name in cli.COMMANDS}
     for name in cli.COMMANDS:
@@ -164,10 +179,14 @@ def test_the_reference_has_everything(pages):
     assert "--requirements FILE" in text
 
 
-@pytest.mark.parametrize(("pages", "minutes"), [
-    ("for-users using jupyter running editors caches variables", 25),
-    ("for-administrators new-site catalogue inventory importing registries easyconfigs", 45),
-    ("for-easybuild easyconfigs architecture developing upstream", 25)])
+@pytest.mark.parametrize(
+    ("pages", "minutes"),
+    [
+        ("for-users using jupyter running editors caches variables", 25),
+        ("for-administrators new-site catalogue inventory importing registries easyconfigs", 45),
+        ("for-easybuild easyconfigs architecture developing upstream", 25),
+    ],
+)
 def test_what_somebody_reads_first_is_short(pages, minutes):
     """Docs E: README and the pages for each group of readers, without blocks of code, at 200 words a minute."""
     texts = [(CHECKOUT / path).read_text() for path in ("README.md", *(f"docs/{name}.md" for name in pages.split()))]
@@ -186,7 +205,6 @@ def test_easyconfigs_in_the_documents_have_known_parameters():
     stages = text.partition("## User software")[2].partition("### Credentials")[0]
     assert set(Stage.PROPERTIES) - {"name", "requirements"} <= set(re.findall(r"`(\w+)`", stages))
     assert set(re.findall(r"^        '(\w+)': ", stages, re.MULTILINE)) <= set(Stage.PROPERTIES)
-
 
 
 def test_the_picture_of_the_terminal_shows_the_commands_of_the_readme():

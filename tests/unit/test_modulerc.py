@@ -8,8 +8,10 @@ from easybuild.easyblocks.generic.container.aliases import HIDE, update_modulerc
 from ebsif.installed import removal, report
 from ebsif.installed.places import Installation
 
-STATEMENTS = {"Lua": 'module_version("{modname}", "{sym_version}")',
-              "Tcl": "#%Module\nmodule-version {modname} {sym_version}"}
+STATEMENTS = {
+    "Lua": 'module_version("{modname}", "{sym_version}")',
+    "Tcl": "#%Module\nmodule-version {modname} {sym_version}",
+}
 
 
 class Software:
@@ -80,9 +82,13 @@ def test_the_name_without_a_date_means_the_newest(software):
 def test_the_name_alone_means_the_newest_on_any_base(software):
     """N-01: the newest base comes first, then the date; another extension made meanwhile is on the same base."""
     assert software.install("1.10-mine-20261128", "1.10-mine", "mine")["mine"] == "P/1.10-mine-20261128"
-    for version, newest in (("1.9-mine-20261129", "1.10-mine-20261128"), ("1.10-mine-20261128.2",) * 2,
-                            ("1.10-mine-20261128", "1.10-mine-20261128.2"), ("1.11-mine-20261101",) * 2,
-                            ("1.11-other-20261130", "1.11-mine-20261101")):
+    for version, newest in (
+        ("1.9-mine-20261129", "1.10-mine-20261128"),
+        ("1.10-mine-20261128.2",) * 2,
+        ("1.10-mine-20261128", "1.10-mine-20261128.2"),
+        ("1.11-mine-20261101",) * 2,
+        ("1.11-other-20261130", "1.11-mine-20261101"),
+    ):
         stem, name, _ = version.split("-")
         assert software.install(version, f"{stem}-{name}", name)["mine"] == f"P/{newest}"
     assert software.aliases["1.10-mine"] == "P/1.10-mine-20261128.2" and software.aliases["other"]
@@ -90,10 +96,12 @@ def test_the_name_alone_means_the_newest_on_any_base(software):
     # not a name that is there
     software.install("mine2")
     assert list(modulerc.names_of_others(str(software.folder), "P/1.9-mine2-20261129", ["1.9-mine2", "mine2"])) == [
-        ("mine2", "P/mine2")]
+        ("mine2", "P/mine2")
+    ]
     software.install("2.0", "demo")
     assert list(modulerc.names_of_others(str(software.folder), "P/1.9-demo-20261129", ["1.9-demo", "demo"])) == [
-        ("demo", "P/2.0")]
+        ("demo", "P/2.0")
+    ]
 
 
 def test_one_that_was_written_just_now(software):
@@ -133,10 +141,20 @@ def test_an_alias_in_the_other_syntax(software, tmp_path):
 
 
 WRITTEN_BY_HAND = {
-    "Lua": ['module_version("P/1.0","x")', "module_version('P/1.0', 'x')", '  module_version( "P/1.0" , "x" ); -- mine',
-            'module_version("P/1.0", "y", "x")', 'module_version("/1.0", "x")'],
-    "Tcl": ['module-version "P/1.0" "x"', "module-version {P/1.0} x ;# mine", "\tmodule-version  P/1.0\ty x",
-            "module-version /1.0 x"]}
+    "Lua": [
+        'module_version("P/1.0","x")',
+        "module_version('P/1.0', 'x')",
+        '  module_version( "P/1.0" , "x" ); -- mine',
+        'module_version("P/1.0", "y", "x")',
+        'module_version("/1.0", "x")',
+    ],
+    "Tcl": [
+        'module-version "P/1.0" "x"',
+        "module-version {P/1.0} x ;# mine",
+        "\tmodule-version  P/1.0\ty x",
+        "module-version /1.0 x",
+    ],
+}
 
 
 def test_an_alias_that_a_person_has_written(software):
@@ -151,7 +169,8 @@ def test_an_alias_that_a_person_has_written(software):
         assert path.read_text() == before
         assert list(modulerc.names_of_others(str(software.folder), "P/2.0", ["x"])) == [("x", "P/1.0")]
         assert removal.text_without(path, "P/1.0", {"x": "P/2.0"}) == before.replace(
-            line, STATEMENTS[software.syntax].rpartition("\n")[2].format(modname="P/2.0", sym_version="x"))
+            line, STATEMENTS[software.syntax].rpartition("\n")[2].format(modname="P/2.0", sym_version="x")
+        )
         (software.folder / f"1.0{software.end}").unlink()
         assert software.install("2.0", "x")["x"] == "P/2.0"
         assert software.aliases.get("y") == ("P/1.0" if "y" in line else None)
@@ -159,10 +178,19 @@ def test_an_alias_that_a_person_has_written(software):
         path.unlink()
 
 
-@pytest.mark.parametrize(("aliases", "expected"), [
-    (["demo"], [("demo", "P/1.0-a")]), (["other"], []), (["demo", "1.0-a"], []), (["1.0-a"], []),
-    (["gone"], []), (["2.0"], [("2.0", "P/2.0")]), (["latest"], [("latest", "P/1.0-b")]),
-    (["latest", "1.0-b"], [])])
+@pytest.mark.parametrize(
+    ("aliases", "expected"),
+    [
+        (["demo"], [("demo", "P/1.0-a")]),
+        (["other"], []),
+        (["demo", "1.0-a"], []),
+        (["1.0-a"], []),
+        (["gone"], []),
+        (["2.0"], [("2.0", "P/2.0")]),
+        (["latest"], [("latest", "P/1.0-b")]),
+        (["latest", "1.0-b"], []),
+    ],
+)
 def test_an_alias_of_another_module(software, aliases, expected):
     """N-05 (docs A1): it belongs to that one, unless it isn't installed, or this module has its version, too."""
     software.install("1.0-a", "demo")
@@ -178,6 +206,7 @@ def test_an_alias_of_another_module(software, aliases, expected):
 
 def test_aliases_that_lead_elsewhere(software):
     """N-05, B2, docs A1: `installed` and `doctor --installed` say so, and the command that helps."""
+
     def said(version):
         file = software.folder / f"{version}{software.end}"
         one = Installation(software.roots / version, f"P/{version}", file, software.folder.parent)
@@ -195,7 +224,8 @@ def test_aliases_that_lead_elsewhere(software):
     root = software.roots / "1.0-mine-20261129"
     assert said("1.0-mine-20261129") == [
         "its easyconfig has the alias 1.0-mine, but the modules tool loads P/1.0-mine-20261128 by P/1.0-mine: run "
-        f"`eb --module-only --force {root}/easybuild/P-{root.name}.eb`"]
+        f"`eb --module-only --force {root}/easybuild/P-{root.name}.eb`"
+    ]
     assert said("1.0-a")[0].startswith("its easyconfig has the alias demo, but the modules tool loads P/1.0-gone by")
     path.write_text("")
     assert "loads nothing by P/demo: run `eb" in said("1.0-a")[0]
@@ -209,6 +239,7 @@ def test_aliases_that_lead_elsewhere(software):
 
 def test_extensions_that_appear_meanwhile(software):
     """student 1: one that was made or made again since, except the module itself; not those of another name."""
+
     def unknown(but=""):
         return modulerc.installed_meanwhile(str(software.folder), ["1.0-mine"], known, but)
 

@@ -56,6 +56,7 @@ def test_names_that_the_tab_key_completes(prefix):
 
 def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
     """N-01: an alias, unless another directory or an older base makes it wrong; what is typed may be shorter still."""
+
     def said(module):
         one = Names().installed_as(module)
         return places.short(one), places.word(one), one.load.rpartition("module load ")[2], Names().module(module)
@@ -65,13 +66,22 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
     assert said(LATER) == (LATER, LATER, LATER, LATER)
     modulerc = prefix.modules / "PyTorch/.modulerc.lua"
     end = BASE.partition("/")[2]
-    modulerc.write_text("".join(f'module_version("{module}", "{alias}")\n' for module, alias in (
-        (LATER, f"{end}-mine"), (LATER, "mine"), (BASE, "2.13.0-demo"))))
+    modulerc.write_text(
+        "".join(
+            f'module_version("{module}", "{alias}")\n'
+            for module, alias in ((LATER, f"{end}-mine"), (LATER, "mine"), (BASE, "2.13.0-demo"))
+        )
+    )
     assert said(LATER) == ("PyTorch/mine", "mine", "PyTorch/mine", LATER)
     assert said(MINE) == (MINE, MINE, MINE, MINE)
     assert said(BASE) == (*["PyTorch/2.13.0-demo"] * 3, BASE)
-    for text, name in (("mine", "PyTorch/mine"), ("PyTorch/mine", "PyTorch/mine"), (f"{BASE}-mine", f"{BASE}-mine"),
-                       ("PyTorch/2.13.0-demo", "PyTorch/2.13.0-demo"), (LATER, LATER)):
+    for text, name in (
+        ("mine", "PyTorch/mine"),
+        ("PyTorch/mine", "PyTorch/mine"),
+        (f"{BASE}-mine", f"{BASE}-mine"),
+        ("PyTorch/2.13.0-demo", "PyTorch/2.13.0-demo"),
+        (LATER, LATER),
+    ):
         assert names().module(text) == name
     # a newer base has one, too
     newer = "PyTorch/2.14.0-x-mine-20261101"
@@ -91,10 +101,12 @@ def test_the_shortest_name_that_is_right(prefix, monkeypatch, tmp_path):
 
 def test_files_that_do_not_exist(prefix, capsys):
     """Docs D1: the message is the same in all commands, and no site of that name is an error like others."""
-    for words, said in ((["lock", "no.json"], "the file no.json does not exist, and no module of that name is ins"),
-                        (["selftest", "no.sif"], "no.sif does not exist\n"),
-                        (["add", "no.sif"], "no.sif does not exist"),
-                        (["check", "--site", "nosuch"], "unknown site 'nosuch' (known: ")):
+    for words, said in (
+        (["lock", "no.json"], "the file no.json does not exist, and no module of that name is ins"),
+        (["selftest", "no.sif"], "no.sif does not exist\n"),
+        (["add", "no.sif"], "no.sif does not exist"),
+        (["check", "--site", "nosuch"], "unknown site 'nosuch' (known: "),
+    ):
         assert main(words) == 3
         assert said in capsys.readouterr().err
 
@@ -181,7 +193,8 @@ def test_every_way_to_name_an_installed_module(prefix, monkeypatch, capsys):
         assert names().installation(text).root == newest
     assert capsys.readouterr().err == "".join(
         f"ebsif: '{text}' is PyTorch/2.14.0-x-mine-20261120, on the newest of 3 containers that have one\n"
-        for text in ("mine", "PyTorch/mine"))
+        for text in ("mine", "PyTorch/mine")
+    )
     prefix.install("Tool/1.0-x-mine-20261130")
     with pytest.raises(NamingError, match="choose one of:\n  PyTorch/2.14.0-x-mine-20261120\n  Tool/1.0-x-mine-2026"):
         names().installation("mine")
@@ -273,8 +286,10 @@ def test_the_name_of_another_module(prefix, tmp_path, monkeypatch, capsys, is_in
     for name, status in (("cuda", 3), ("CUDA", 3), ("cuda2", 0)):
         assert main(["extend", BASE, "--add", "rich", "--name", name, "-n"]) == status
         said = capsys.readouterr().err
-        assert (f"{BASE}-{name} is another module, {'installed' if is_installed else 'of the catalog'}, so it can't "
-                f"be the name of this extension: choose another --name than {name}" in said) == bool(status)
+        assert (
+            f"{BASE}-{name} is another module, {'installed' if is_installed else 'of the catalog'}, so it can't "
+            f"be the name of this extension: choose another --name than {name}" in said
+        ) == bool(status)
 
 
 def test_aliases_as_the_modules_tool_takes_them(prefix):
@@ -283,7 +298,8 @@ def test_aliases_as_the_modules_tool_takes_them(prefix):
     software, version = BASE.split("/")
     (prefix.modules / software / ".modulerc.lua").write_text(
         f'module_version("{MINE}", "{version}-mine")\nmodule_version("{LATER}", "demo")\n'
-        f'module_version("{MINE}", "{version}")\n')
+        f'module_version("{MINE}", "{version}")\n'
+    )
     assert names().installation(f"{BASE}-mine").root == names().installation(BASE).root == mine
     assert names().installation("PyTorch/demo").root == names().installation("pytorch/DEMO").root == later
     assert names().installation("mine").root == later
@@ -319,7 +335,8 @@ def test_a_naming_scheme_with_categories(prefix, capsys):
     assert "'PyTorch' is ai/PyTorch/2.10.0-x, the newest of 2 that are installed" in capsys.readouterr().err
     prefix.install(f"ai/{MINE}")
     (prefix.modules / "ai/PyTorch/.modulerc.lua").write_text(
-        f'module_version("ai/{MINE}", "{BASE.partition("/")[2]}-mine")\n')
+        f'module_version("ai/{MINE}", "{BASE.partition("/")[2]}-mine")\n'
+    )
     assert names().module("mine") == names().module(f"{BASE}-mine") == f"ai/{BASE}-mine"
     assert main(["remove", "Tool", "--yes"]) == 0
     assert sorted(path.name for path in (prefix.modules / "ai").iterdir()) == ["PyTorch"]
@@ -329,8 +346,10 @@ def test_the_module_that_goes_on_meaning_the_newest(prefix):
     """V-07: an extension that can be loaded by its name without date is loaded by that, unless the date is named."""
     prefix.install(MINE)
     assert names().module("mine") == MINE
-    for file, line in ((".modulerc.lua", f'module_version("{MINE}", "{BASE.partition("/")[2]}-mine")'),
-                       (".modulerc", f"#%Module\nmodule-version {MINE} {BASE.partition('/')[2]}-mine")):
+    for file, line in (
+        (".modulerc.lua", f'module_version("{MINE}", "{BASE.partition("/")[2]}-mine")'),
+        (".modulerc", f"#%Module\nmodule-version {MINE} {BASE.partition('/')[2]}-mine"),
+    ):
         path = prefix.modules / "PyTorch" / file
         path.write_text(f"{line}\n")
         assert names().module("mine") == names().module(f"{BASE}-mine") == f"{BASE}-mine"
@@ -351,10 +370,13 @@ def test_the_catalogue_and_files(prefix, tmp_path):
     assert names().easyconfig(BASE) == f"{BASE.replace('/', '-')}.eb"
     (tmp_path / "b.eb").write_text("")
     assert names().easyconfig("b.eb").name == "b.eb"
-    for text, expected in (("PyTrch", r"there is no container 'PyTrch' .*; did you mean PyTorch\?"),
-                           ("PyTorch/9", "there is no version '9' of PyTorch"),
-                           ("mien", r"there is no container 'mien' \(known: PyTorch\); did you mean mine\?"),
-                           ("./none", "not an installation of a container module"), ("M", "there is no container 'M'")):
+    for text, expected in (
+        ("PyTrch", r"there is no container 'PyTrch' .*; did you mean PyTorch\?"),
+        ("PyTorch/9", "there is no version '9' of PyTorch"),
+        ("mien", r"there is no container 'mien' \(known: PyTorch\); did you mean mine\?"),
+        ("./none", "not an installation of a container module"),
+        ("M", "there is no container 'M'"),
+    ):
         with pytest.raises(Exception, match=expected):
             names().find(text)
     # 57-h2.5: not that there is no such software
@@ -385,7 +407,9 @@ def test_the_modules_of_a_user(prefix, monkeypatch, capsys):
     assert main(["list", "--mine", "--json"]) == 0
     rows = {row["module"]: row for row in json.loads(capsys.readouterr().out)}
     assert {name: (row["base"], row["state"]) for name, row in rows.items()} == {
-        MINE: (BASE, ["loaded"]), OTHER: (BASE, ["no module file", "image gone"])}
+        MINE: (BASE, ["loaded"]),
+        OTHER: (BASE, ["no module file", "image gone"]),
+    }
     assert rows[MINE]["size"] > 5000 + rows[OTHER]["size"]
     (other / "share/ebsif/lock.json").write_text("{")
     assert main(["list", "--mine", "other", "--json"]) == 0
@@ -490,8 +514,10 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     link.symlink_to(prefix.modules / f"{MINE}.lua")
     versions = prefix.modules / "PyTorch/.modulerc.lua"
     versions.write_text(f'module_version("{MINE}", "mine")\nmodule_version("{MINE}2", "mine2")\n')
-    aside = [root.with_name(f"{root.name}{end}") for end in (
-        ".20261121-101112", ".20261121-101112.user-software", ".20261121-101112.scripts.2", ".replaced")]
+    aside = [
+        root.with_name(f"{root.name}{end}")
+        for end in (".20261121-101112", ".20261121-101112.user-software", ".20261121-101112.scripts.2", ".replaced")
+    ]
     kept = [root.with_name(f"{root.name}.20261121"), root.with_name(f"{root.name}.mine")]
     for path in (*aside, *kept):
         path.mkdir()
@@ -500,15 +526,23 @@ def test_remove_deletes_the_whole_module_and_nothing_else(prefix, tmp_path, caps
     # no terminal: the message says so, instead of how to use the command
     assert main(["remove", MINE]) == 3
     shown = capsys.readouterr().err
-    assert shown.endswith("ebsif: nothing was removed, because there is no terminal to ask on: add --yes to remove all "
-                          "this without confirmation\n") and "usage" not in shown
+    assert (
+        shown.endswith(
+            "ebsif: nothing was removed, because there is no terminal to ask on: add --yes to remove all "
+            "this without confirmation\n"
+        )
+        and "usage" not in shown
+    )
     assert main(["remove", MINE, "-n"]) == 0
     shown = capsys.readouterr().out
     assert all(f"  {path}" in shown for path in (root, link, versions, easyconfig, lock, kernel, *aside))
     assert root.exists()
     assert main(["remove", MINE, "--yes"]) == 0
-    assert not [path for path in (root, easyconfig, lock, prefix.modules / f"{MINE}.lua", link, kernel,
-                                  *aside) if os.path.lexists(path)]
+    assert not [
+        path
+        for path in (root, easyconfig, lock, prefix.modules / f"{MINE}.lua", link, kernel, *aside)
+        if os.path.lexists(path)
+    ]
     assert other.exists() and other_kernel.exists() and all(path.exists() for path in (backup, *kept))
     assert versions.read_text() == f'module_version("{MINE}2", "mine2")\n'
     assert sorted(path.name for path in root.parent.iterdir()) == sorted([other.name, *(path.name for path in kept)])
@@ -533,8 +567,9 @@ def test_removing_earlier_extensions(prefix, capsys):
 def test_what_only_an_earlier_extension_has(prefix, capsys, monkeypatch):
     """student 1: --older names it and asks; with --yes that one stays. What a person has removed since isn't meant."""
     first = prefix.install(MINE, ["einops==0.8.1", "rich==14"], EASYCONFIG.replace("'gone',", "'rich',"))
-    second = prefix.install(LATER, ["einops==0.8.1", "rich==14"], EASYCONFIG.replace("'gone',", "'rich',"),
-                            made_from=MINE)
+    second = prefix.install(
+        LATER, ["einops==0.8.1", "rich==14"], EASYCONFIG.replace("'gone',", "'rich',"), made_from=MINE
+    )
     third = prefix.install(f"{LATER}.2", made_from=LATER)
     other = prefix.install(f"{BASE}-mine-20261120", ["tabulate==0.9"], EASYCONFIG.replace("'gone'", "'tabulate'"))
     last = prefix.install(f"{LATER}.3", made_from=f"{LATER}.2")
@@ -594,8 +629,13 @@ def test_an_extension_elsewhere_is_no_earlier_one(prefix, monkeypatch, tmp_path,
     assert "there is no earlier one" in capsys.readouterr().err
     theirs, stat = prefix.install(MINE), Path.stat
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "stat", lambda path, **how: SimpleNamespace(
-            st_uid=os.getuid() + 1, st_mode=0o40755) if path == theirs else stat(path, **how))
+        patch.setattr(
+            Path,
+            "stat",
+            lambda path, **how: (
+                SimpleNamespace(st_uid=os.getuid() + 1, st_mode=0o40755) if path == theirs else stat(path, **how)
+            ),
+        )
         assert not names().older(names().installation(str(root)))
     shutil.rmtree(theirs)
     (prefix.modules / f"{MINE}.lua").unlink()
@@ -625,16 +665,19 @@ def test_a_file_that_goes_while_sizes_are_added_up(prefix, monkeypatch):
     """E-06: another program may delete a file in the installation at the same time."""
     root, lstat = prefix.install(MINE), os.lstat
     before = report.size_of(root)
-    monkeypatch.setattr(os, "lstat", lambda path, **how: lstat(root / "gone" if str(path).endswith(".sif") else path,
-                                                               **how))
+    monkeypatch.setattr(
+        os, "lstat", lambda path, **how: lstat(root / "gone" if str(path).endswith(".sif") else path, **how)
+    )
     assert 0 < report.size_of(root) < before
 
 
 def test_removing_several_modules(prefix, capsys):
     """E-06, I-09: one of them may need the image of another one; if one is refused, all stay."""
     base = prefix.install("Tool/1.0-x", text="")
-    user = prefix.install("Tool/1.0-x-mine-20261121", image={
-        "file": "b.sif", "kind": "reference", "sha256": "0", "resolved": str(base / "a.sif")})
+    user = prefix.install(
+        "Tool/1.0-x-mine-20261121",
+        image={"file": "b.sif", "kind": "reference", "sha256": "0", "resolved": str(base / "a.sif")},
+    )
     other = prefix.install(OTHER)
     lock = prefix.software / ".locks" / (str(other).replace("/", "_") + ".lock")
     lock.mkdir(parents=True)
@@ -699,8 +742,9 @@ def test_refused_removals(prefix, monkeypatch, tmp_path, capsys):
     assert planned.kept == [f"{easyconfig}: changed since the installation"]
     # the module file goes first, and comes back if the installation can't be removed
     rename = Path.rename
-    monkeypatch.setattr(Path, "rename", lambda path, new: (tmp_path / "none").stat() if path == root else
-                        rename(path, new))
+    monkeypatch.setattr(
+        Path, "rename", lambda path, new: (tmp_path / "none").stat() if path == root else rename(path, new)
+    )
     with pytest.raises(removal.RemovalError, match="none can't be removed: .*; nothing was removed"):
         removal.remove(planned)
     assert root.exists() and (prefix.modules / f"{MINE}.lua").exists() and easyconfig.exists()
@@ -730,8 +774,9 @@ def test_packages_added_by_hand(prefix, capsys, tmp_path):
     assert main(["lock", "mine", "-o", "after.json"]) == 0
     after = json.loads((tmp_path / "after.json").read_text())
     assert after["venv_packages"] == ["einops==0.8.1", "rich==14.0"]
-    assert after["stages"] == [{"name": "requirements", "requirements": (
-        'einops[all]==0.8.1; python_version > "3"\nrich==14.0\n')}]
+    assert after["stages"] == [
+        {"name": "requirements", "requirements": ('einops[all]==0.8.1; python_version > "3"\nrich==14.0\n')}
+    ]
     assert main(["lock", "mine", "--format", "sbom"]) == 0
     assert "pkg:pypi/rich@14.0" in capsys.readouterr().out
     (root / "easybuild" / f"{MINE.replace('/', '-')}.eb").unlink()
@@ -759,8 +804,16 @@ def test_installing_while_the_module_is_loaded(prefix, capsys, monkeypatch):
 def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     """E-08: exact versions; added packages are included, removed ones are not; the rest is unchanged."""
     text = EASYCONFIG.replace("moduleclass", "constraints = ['einops==0.7']\nmoduleclass")
-    root = prefix.install(MINE, text=text, stages=[{"name": "requirements", "requirements": (
-        'einops[all]>=0.8; python_version > "3"\n--pre\ngone\nnumpy<3  # of the image\n')}])
+    root = prefix.install(
+        MINE,
+        text=text,
+        stages=[
+            {
+                "name": "requirements",
+                "requirements": ('einops[all]>=0.8; python_version > "3"\n--pre\ngone\nnumpy<3  # of the image\n'),
+            }
+        ],
+    )
     prefix.add(root, "rich", "14.0")
     assert main(["lock", "mine", "--format", "eb", "--date", "20261123", "-o", "."]) == 0
     path = tmp_path / f"{BASE.replace('/', '-')}-mine-20261123.eb"
@@ -769,7 +822,13 @@ def test_an_easyconfig_of_the_current_state(prefix, capsys, tmp_path):
     values = {"SYSTEM": "SYSTEM"}
     exec(text, values)
     assert values["requirements"].split("\n") == [
-        "", 'einops[all]==0.8.1; python_version > "3"', "--pre", "numpy<3", "rich==14.0", ""]
+        "",
+        'einops[all]==0.8.1; python_version > "3"',
+        "--pre",
+        "numpy<3",
+        "rich==14.0",
+        "",
+    ]
     assert values["versionsuffix"].endswith("-20261121-mine-20261123")
     assert values["checksums"] == ["0" * 64]
     # of an extension that was changed
@@ -809,28 +868,38 @@ def test_hashes_are_kept(prefix, capsys):
     """E-12: by unchanged packages; others are in a stage without hashes, because one call of pip wants them for all."""
     lines = [f"{name}==1.0 --hash=sha256:{name}" for name in ("einops", "rich", "numpy")]
     lines += [f"a @ https://example.org/{name}.whl --hash=sha256:a" for name in ("gone",)]
-    prefix.install(MINE, packages=["einops==1.0", "rich==2.0", "hand==3.0"], stages=[
-        {"name": "requirements", "requirements": "".join(f"{line}\n" for line in lines)}])
+    prefix.install(
+        MINE,
+        packages=["einops==1.0", "rich==2.0", "hand==3.0"],
+        stages=[{"name": "requirements", "requirements": "".join(f"{line}\n" for line in lines)}],
+    )
     assert main(["lock", "mine", "--format", "eb"]) == 0
     values = {"SYSTEM": "SYSTEM"}
     exec(capsys.readouterr().out, values)
     assert values["requirements"] == [
         {"name": "pinned", "requirements": ["hand==3.0", "rich==2.0"]},
-        {"name": "requirements", "requirements": [lines[0], lines[2]]}]
+        {"name": "requirements", "requirements": [lines[0], lines[2]]},
+    ]
 
 
 def test_stages_keep_their_options(prefix, capsys):
     """E-08: packages built against torch come last; packages of several stages stay in them."""
-    root = prefix.install(MINE, packages=["einops==0.8.1", "flash_attn==2.8", "ninja==1.13"], stages=[
-        {"name": "tools", "requirements": "ninja\n", "env": {"A": "1"}},
-        {"name": "torch", "requirements": "flash-attn\n", "no_build_isolation": True}])
+    root = prefix.install(
+        MINE,
+        packages=["einops==0.8.1", "flash_attn==2.8", "ninja==1.13"],
+        stages=[
+            {"name": "tools", "requirements": "ninja\n", "env": {"A": "1"}},
+            {"name": "torch", "requirements": "flash-attn\n", "no_build_isolation": True},
+        ],
+    )
     assert main(["lock", "mine", "--format", "eb"]) == 0
     values = {"SYSTEM": "SYSTEM"}
     exec(capsys.readouterr().out, values)
     assert values["requirements"] == [
         {"name": "pinned", "requirements": ["einops==0.8.1"]},
         {"name": "tools", "requirements": ["ninja==1.13"], "env": {"A": "1"}},
-        {"name": "torch", "requirements": ["flash-attn==2.8"], "no_build_isolation": True}]
+        {"name": "torch", "requirements": ["flash-attn==2.8"], "no_build_isolation": True},
+    ]
     assert root.exists()
 
 
@@ -841,8 +910,9 @@ class Extension:
         monkeypatch.setattr("time.strftime", lambda *_: "20261122")
         self.prefix, self.capsys, self.monkeypatch = prefix, capsys, monkeypatch
         # nothing in user software needs http: a package of the image does, with an extra
-        self.root = self.install("requirements = ['greeting>=1', 'numpy', 'rich']\n",
-                                 ["greeting", "hello", "rich", "http"])
+        self.root = self.install(
+            "requirements = ['greeting>=1', 'numpy', 'rich']\n", ["greeting", "hello", "rich", "http"]
+        )
         self.needs("greeting", "hello>=1", "extra; extra == 'more'")
         self.needs("rich", "hello")
 
@@ -876,6 +946,7 @@ def extension(prefix, capsys, monkeypatch):
 
 def test_what_an_extension_says_of_itself(extension):
     """Docs F1, N-01: what was added, on which base; once, also if it is changed; the name without base is an alias."""
+
     def said(*words):
         values = extension.extend(*words)[0]
         assert values["aliases"][1:] == [words[-1] if words[-2] == "--name" else "mine"]
@@ -896,10 +967,12 @@ def test_what_the_base_says_of_itself(extension, tmp_path):
     (folder / "Own.yaml").write_text(
         "name: Own\nfamilies:\n  own: {homepage: https://example.org/, file: own.sif, suffix: -base, venv: true,\n"
         "        description: 'JAX for everybody. It has Flax, on top of ROCm. Use it with care.'}\n"
-        "containers:\n  - {family: own, version: 1.0}\n")
+        "containers:\n  - {family: own, version: 1.0}\n"
+    )
     values, _ = extension.extend("Own/1.0", "--catalogue", str(tmp_path / "sites"), "--add", "einops", "--name", "new")
     assert " ".join(values["description"].split()).endswith(
-        "with einops, on top of Own/1.0-base. JAX for everybody. It has Flax, on top of ROCm. Use it with care.")
+        "with einops, on top of Own/1.0-base. JAX for everybody. It has Flax, on top of ROCm. Use it with care."
+    )
 
 
 def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys):
@@ -911,7 +984,10 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys
     values, _ = extension.extend("mine", "--add", "rich>=2", "flash-attn")
     assert values["constraints"] == ["greeting==1.0", "http==1.0"]
     assert [stage["requirements"] for stage in values["requirements"]] == [
-        ["greeting>=1", "numpy", "rich>=2"], ["ninja", "packaging", "setuptools", "wheel"], ["flash-attn"]]
+        ["greeting>=1", "numpy", "rich>=2"],
+        ["ninja", "packaging", "setuptools", "wheel"],
+        ["flash-attn"],
+    ]
     extension.prefix.install(LATER)
     values, _ = extension.extend(MINE, "--add", "lightly")
     assert values["versionsuffix"].endswith("-mine-20261122.2")
@@ -920,14 +996,19 @@ def test_packages_are_added_and_all_others_keep_their_versions(extension, capsys
     said = capsys.readouterr().err
     assert "numpy 2.0 is in the image already\n" in said and "has these packages already: nothing to do" in said
     Path("r.txt").write_text("rich\n")
-    for wrong, expected in (("a b", "--add: 'a b' is not a requirement"), ("./a.whl", "it does not exist"),
-                            ("..", "--add '..' is a directory, and no Python project"),
-                            ("r.txt", "--add 'r.txt' is a file: to add the packages that are in it, use -r r.txt")):
+    for wrong, expected in (
+        ("a b", "--add: 'a b' is not a requirement"),
+        ("./a.whl", "it does not exist"),
+        ("..", "--add '..' is a directory, and no Python project"),
+        ("r.txt", "--add 'r.txt' is a file: to add the packages that are in it, use -r r.txt"),
+    ):
         assert expected in extension.extend(MINE, "--add", wrong, status=3)[1]
 
 
-@pytest.mark.parametrize(("date", "expected"), [("20261123", "20261123.2"), ("20261123.9", "20261123.10"),
-                                                ("final", "final.2"), ("20261121.3", "20261122")])
+@pytest.mark.parametrize(
+    ("date", "expected"),
+    [("20261123", "20261123.2"), ("20261123.9", "20261123.10"), ("final", "final.2"), ("20261121.3", "20261122")],
+)
 def test_an_extension_is_never_older_than_what_it_is_made_from(extension, date, expected):
     """57-h1.3: with an earlier clock, or in another time zone, `mine` would go on to mean the one before."""
     extension.install("requirements = ['rich']\n", ["rich"], f"{BASE}-mine-{date}")
@@ -941,7 +1022,8 @@ def test_commands_after_an_installation(extension, capsys):
     own = {"no_build_isolation": True, "post": ["echo $HOME >'a b'"], "verify": ["true", "x"]}
     values, _ = extension.extend("mine", "--add", "lightly", *commands)
     assert values["requirements"] == [
-        {"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich", "lightly"], **own}]
+        {"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich", "lightly"], **own}
+    ]
     # also without packages, and not twice
     values, _ = extension.extend("mine", *commands)
     extension.install(f"requirements = {values['requirements']!r}\n", ["greeting", "hello", "rich", "http"], LATER)
@@ -950,7 +1032,8 @@ def test_commands_after_an_installation(extension, capsys):
     values, _ = extension.extend("mine", "--add", "lightly", "--verify", "y")
     assert values["requirements"] == [
         {"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich"], **own},
-        {"name": "requirements (mine)", "requirements": ["lightly"], "verify": ["y"]}]
+        {"name": "requirements (mine)", "requirements": ["lightly"], "verify": ["y"]},
+    ]
     extension.prefix.install(BASE)
     values, _ = extension.extend(BASE, "--add", "einops", "greeting", "numpy", "rich", "flash-attn", "--post", "x")
     assert [stage.get("post") for stage in values["requirements"]] == [None, None, ["x"]]
@@ -964,18 +1047,24 @@ def test_packages_of_several_options(extension):
         Path(name).write_text(text)
     extension.prefix.install(BASE)
     for words, wanted in (
-            (["--add", "lightly", "--add", "more", "most"], ["lightly", "more", "most"]),
-            (["-r", "a.txt", "-r", "b.txt"], ["lightly", "shared", "more"]),
-            (["--add", "lightly", "lightly"], ["lightly"])):
+        (["--add", "lightly", "--add", "more", "most"], ["lightly", "more", "most"]),
+        (["-r", "a.txt", "-r", "b.txt"], ["lightly", "shared", "more"]),
+        (["--add", "lightly", "lightly"], ["lightly"]),
+    ):
         assert extension.extend(BASE, *words, "--name", "new")[0]["requirements"] == wanted
     assert extension.extend(BASE, "--apt", "aa", "--apt", "bb", "cc", "--name", "new")[0]["system_packages"] == [
-        "aa", "bb", "cc"]
+        "aa",
+        "bb",
+        "cc",
+    ]
     assert extension.extend("mine", "--remove", "greeting", "--remove", "numpy")[0]["requirements"] == ["rich"]
     # generator B10
-    for words, problem in ((["--add", "rich", "Rich>=2"], "--add has rich twice ('rich' and 'Rich>=2')"),
-                           (["--replace", "rich==1", "rich==2"], "--replace has rich twice"),
-                           (["--apt", "aa=1", "--apt", "aa=2"], "--apt has aa twice (aa=1 and aa=2)"),
-                           (["-r", "a.txt", "-r", "uv.lock"], "uv.lock locks everything that is installed")):
+    for words, problem in (
+        (["--add", "rich", "Rich>=2"], "--add has rich twice ('rich' and 'Rich>=2')"),
+        (["--replace", "rich==1", "rich==2"], "--replace has rich twice"),
+        (["--apt", "aa=1", "--apt", "aa=2"], "--apt has aa twice (aa=1 and aa=2)"),
+        (["-r", "a.txt", "-r", "uv.lock"], "uv.lock locks everything that is installed"),
+    ):
         assert problem in extension.extend(BASE, *words, "--name", "new", status=3)[1]
     twice = "requirements = ['rich; python_version < \"3\"', 'rich', 'hello']\n"
     extension.install(twice, ["rich", "hello"], OTHER)
@@ -986,8 +1075,10 @@ def test_a_container_after_packages(extension):
     """Generator D9: `--add X CONTAINER` takes the container for a package, and says so."""
     for words in (["--add", "lightly", "mine"], ["--add", "lightly", "--apt", "a", BASE]):
         said = extension.extend(*words, "--name", "new", status=2)[1]
-        assert f"is a package. Put the container first: ebsif extend {words[-1]} {words[-3]} ..." in said or \
-            f"ebsif extend {words[-1]} --apt ..." in said
+        assert (
+            f"is a package. Put the container first: ebsif extend {words[-1]} {words[-3]} ..." in said
+            or f"ebsif extend {words[-1]} --apt ..." in said
+        )
     extension.monkeypatch.setenv("CONTAINERROOT", str(extension.root))
     # the loaded module
     assert extension.extend("--add", "lightly", "other")[0]["requirements"][-2:] == ["lightly", "other"]
@@ -1004,27 +1095,38 @@ def test_commands_without_python_packages(extension):
     parameters = f"system_packages = ['hello']\nrequirements = {[stage]}\n"
     extension.install(parameters, [], f"{BASE}-ap-20261121", system_layer={"requested": ["hello"]})
     values, _ = extension.extend("ap", "--add", "lightly", "--verify", "more")
-    assert values["requirements"] == [stage, {
-        "name": "requirements", "requirements": ["lightly"], "verify": ["more"]}]
+    assert values["requirements"] == [stage, {"name": "requirements", "requirements": ["lightly"], "verify": ["more"]}]
     values, _ = extension.extend("ap", "--verify", "more")
     assert values["requirements"] == [{**stage, "verify": ["hello", "more"]}]
-    extension.install(parameters.replace("}]", "}, {'name': 'two', 'requirements': ['rich']}]"), ["rich"],
-                      f"{BASE}-both-20261121")
+    extension.install(
+        parameters.replace("}]", "}, {'name': 'two', 'requirements': ['rich']}]"), ["rich"], f"{BASE}-both-20261121"
+    )
     assert extension.extend("both", "--remove", "rich")[0]["requirements"] == [stage]
     # hunt R2.5: nor does a file of packages replace them
     Path("new.txt").write_text("einops\n")
     assert extension.extend("both", "-r", "new.txt")[0]["requirements"] == [
-        stage, {"name": "requirements", "requirements": ["einops"]}]
-    assert "--no-build-isolation is for Python packages" in extension.extend(
-        BASE, "--apt", "hello", "--no-build-isolation", "--name", "ap2", status=2)[1]
+        stage,
+        {"name": "requirements", "requirements": ["einops"]},
+    ]
+    assert (
+        "--no-build-isolation is for Python packages"
+        in extension.extend(BASE, "--apt", "hello", "--no-build-isolation", "--name", "ap2", status=2)[1]
+    )
 
 
 def test_another_version_of_a_package_with_extras(extension):
     """E-03: it keeps its extras, unless others are asked for, and so what they need, in the image's Python."""
-    extension.root = extension.install("requirements = ['greeting[more]>=1']\n", ["greeting", "hello", "rich", "http"],
-                                       OTHER, versions={"python": "3.30.1"})
-    extension.needs("greeting", "rich; extra == 'more' and python_version >= '3.30'",
-                    "http; extra == 'more' and python_version < '3.30'")
+    extension.root = extension.install(
+        "requirements = ['greeting[more]>=1']\n",
+        ["greeting", "hello", "rich", "http"],
+        OTHER,
+        versions={"python": "3.30.1"},
+    )
+    extension.needs(
+        "greeting",
+        "rich; extra == 'more' and python_version >= '3.30'",
+        "http; extra == 'more' and python_version < '3.30'",
+    )
     values, _ = extension.extend("other", "--add", "greeting==2.0")
     assert values["requirements"] == ["greeting[more]==2.0"]
     assert values["constraints"] == ["hello==1.0", "http==1.0"]
@@ -1035,8 +1137,10 @@ def test_a_locked_package_gets_another_version(extension):
     """E-03, E-12: without a hash in a stage of its own, before those with hashes, as pip demands; else in its place."""
     line, other = (f"{name}==1.0 --hash=sha256:{'a' * 64}" for name in ("greeting", "hello"))
     extension.install(f"requirements = {[line, other]}\n", ["greeting", "hello"], OTHER)
-    assert "with a hash: give the new one, too (--add 'greeting==VERSION --hash=sha256:...')" in extension.extend(
-        "other", "--add", "greeting>=2", status=3)[1]
+    assert (
+        "with a hash: give the new one, too (--add 'greeting==VERSION --hash=sha256:...')"
+        in extension.extend("other", "--add", "greeting>=2", status=3)[1]
+    )
     newer = line.replace("==1.0", "==2.0")
     values, _ = extension.extend("other", "--add", newer, "rich")
     assert [stage["requirements"] for stage in values["requirements"]] == [[newer, other], ["rich"]]
@@ -1061,9 +1165,11 @@ def test_packages_are_removed_with_what_only_they_need(extension):
     said = extension.extend("mine", "--remove", "greeting", "numpy")[1]
     assert "also removed, because nothing else needs them: byhand 1.0" in said
     assert "numpy stays, because it is in the image" in said
-    for name, expected in (("hello", "hello can't be removed alone: greeting and rich need it"),
-                           ("ritch", "has no package ritch; did you mean rich?"),
-                           ("setuptools", "has no package setuptools")):
+    for name, expected in (
+        ("hello", "hello can't be removed alone: greeting and rich need it"),
+        ("ritch", "has no package ritch; did you mean rich?"),
+        ("setuptools", "has no package setuptools"),
+    ):
         assert expected in extension.extend("mine", "--remove", name, status=3)[1], name
     assert "nothing would be left of" in extension.extend("mine", "--remove", "greeting", "numpy", "rich", status=3)[1]
     extension.install("requirements = ['old; python_version < \"3\"', 'rich']\n", ["rich"], f"{BASE}-marker-20261121")
@@ -1071,26 +1177,37 @@ def test_packages_are_removed_with_what_only_they_need(extension):
     assert values["requirements"] == ["rich"]
     assert "stays" not in said
     assert "--remove changes an extension" in extension.extend("PyTorch/2.13.0", "--remove", "x", status=3)[1]
-    extension.install("requirements = [{'name': 'build tools', 'requirements': 'ninja'}, {'name': 'b', 'requirements': "
-                      "'flash-attn', 'no_build_isolation': True}, {'name': 'c', 'requirements': 'rich'}]\n",
-                      ["ninja", "flash-attn", "rich"], OTHER)
+    extension.install(
+        "requirements = [{'name': 'build tools', 'requirements': 'ninja'}, {'name': 'b', 'requirements': "
+        "'flash-attn', 'no_build_isolation': True}, {'name': 'c', 'requirements': 'rich'}]\n",
+        ["ninja", "flash-attn", "rich"],
+        OTHER,
+    )
     assert extension.extend("other", "--remove", "flash-attn")[0]["requirements"] == [
-        {"name": "c", "requirements": ["rich"]}]
+        {"name": "c", "requirements": ["rich"]}
+    ]
 
 
 def test_a_package_from_elsewhere(extension, tmp_path):
     """E-03: a URL, a repository or a wheel instead of a version: in its place, and not held at the earlier version."""
     (tmp_path / "rich-2.0-py3-none-any.whl").touch()
     wheel = f"{tmp_path}/rich-2.0-py3-none-any.whl"
-    for added, line in (("rich @ https://example.org/rich-2.0.zip",) * 2, ("git+https://example.org/rich.git",) * 2,
-                        ("./rich-2.0-py3-none-any.whl", wheel), (f"file://{wheel}",) * 2):
+    for added, line in (
+        ("rich @ https://example.org/rich-2.0.zip",) * 2,
+        ("git+https://example.org/rich.git",) * 2,
+        ("./rich-2.0-py3-none-any.whl", wheel),
+        (f"file://{wheel}",) * 2,
+    ):
         values, _ = extension.extend("mine", "--add", added)
         assert values["requirements"] == ["greeting>=1", "numpy", line]
         assert values["constraints"] == ["greeting==1.0", "http==1.0"]
     # as long as it stays there, nothing else changes
     extension.install(f"requirements = ['greeting', '{wheel}']\n", ["greeting", "hello", "rich"], OTHER)
     assert extension.extend("other", "--add", "lightly")[0]["constraints"] == [
-        "greeting==1.0", "hello==1.0", "rich==1.0"]
+        "greeting==1.0",
+        "hello==1.0",
+        "rich==1.0",
+    ]
     assert extension.extend("other", "--remove", "rich")[0]["requirements"] == ["greeting"]
     extension.install("requirements = ['rich[more]']\n", ["rich"], f"{BASE}-third-20261121")
     assert extension.extend("third", "--add", wheel)[0]["requirements"] == [f"{wheel}[more]"]
@@ -1118,13 +1235,17 @@ def test_what_a_replaced_package_breaks_in_the_base(extension):
     extension.root = extension.install("requirements = ['torchmetrics']\n", ["torchmetrics"], BASE)
     command = ["extend", BASE, "--replace", "numpy==1.19.0", "--force", "--name", "rp", "--date", "20261122"]
     assert main([*command, "-o", "."]) == 0
-    assert "\n0 packages in image and extension require replaced packages; none would break\n" in \
-        "\n" + extension.capsys.readouterr().out
+    assert (
+        "\n0 packages in image and extension require replaced packages; none would break\n"
+        in "\n" + extension.capsys.readouterr().out
+    )
     extension.needs("torchmetrics", "numpy>1.20.0")
     assert main([*command, "-n"]) == 0
     said = " ".join(extension.capsys.readouterr().err.split())
-    assert "torchmetrics 1.0 extension numpy>1.20.0 breaks 1 package in image and extension requires replaced " \
+    assert (
+        "torchmetrics 1.0 extension numpy>1.20.0 breaks 1 package in image and extension requires replaced "
         "packages; 1 would break" in said
+    )
 
 
 def test_other_requirements_on_the_same_day(extension, tmp_path):
@@ -1133,6 +1254,7 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
 
     Packages that were added to the container by hand are not part of it, so they are named, unless they are asked for.
     """
+
     def extend(lines, *more):
         (tmp_path / "r.txt").write_text(lines)
         assert main(["extend", BASE, "-r", "r.txt", "--name", "new", *(more or ("-o", "."))]) == 0
@@ -1156,7 +1278,8 @@ def test_other_requirements_on_the_same_day(extension, tmp_path):
     first = extend("rich\n")
     assert first.err.startswith(
         f"ebsif: {BASE} has packages that were added by hand, which are not taken along: hand==1.0 (to add them once "
-        "it is installed: ebsif extend new --add hand==1.0)\n")
+        "it is installed: ebsif extend new --add hand==1.0)\n"
+    )
     assert "by hand" not in extend("rich\nhand\n", "-n").err
     assert first.out == extend("rich\n").out
     assert extend("lightly\n").out.startswith(f"{name}.2.eb\n")
@@ -1185,8 +1308,10 @@ def test_a_name_that_is_taken(extension, tmp_path):
     extension.install("requirements = ['greeting>=1', 'numpy']\n", ["greeting"], LATER)
     for options in ((), ("--rebuild",), ("--date", "20261130")):
         said = extension.extend(BASE, "--add", "rich", "numpy>=2", "--name", "mine", *options, status=3)[1]
-        assert said == (f"ebsif: `mine` exists ({LATER}); to add to it: ebsif extend mine --add rich 'numpy>=2'; "
-                        "otherwise choose another --name\n")
+        assert said == (
+            f"ebsif: `mine` exists ({LATER}); to add to it: ebsif extend mine --add rich 'numpy>=2'; "
+            "otherwise choose another --name\n"
+        )
     assert main(["extend", BASE, "--add", "rich", "--name", "mine", "--check"]) == 3
     assert main(["extend", BASE, "--add", "rich", "--name", "mine"]) == 3
     assert not list(tmp_path.glob("*.eb"))
@@ -1205,8 +1330,12 @@ def test_a_name_that_is_taken(extension, tmp_path):
     assert said == f"ebsif: the new `mine` is made without greeting, which {LATER} was made with\n"
     # on top of another extension
     more = f"{MINE}-more-20261121"
-    extension.install("requirements = [{'name': 'requirements', 'requirements': 'greeting>=1\\nnumpy\\nrich'}, "
-                      "{'name': 'requirements (more)', 'requirements': 'byhand'}]\n", ["byhand"], more)
+    extension.install(
+        "requirements = [{'name': 'requirements', 'requirements': 'greeting>=1\\nnumpy\\nrich'}, "
+        "{'name': 'requirements (more)', 'requirements': 'byhand'}]\n",
+        ["byhand"],
+        more,
+    )
     assert f"`more` exists ({more}); " in extension.extend(MINE, "--add", "x", "--name", "more", status=3)[1]
 
 
@@ -1224,7 +1353,8 @@ def test_an_earlier_extension_is_changed(extension, monkeypatch):
     assert said == (
         f"ebsif: {MINE} is loaded, but `mine` means {LATER} now, without whose changes the new one would be made. To "
         f"change the newest: ebsif extend {BASE}-mine --add lightly -n (or, to go on from the loaded one: ebsif extend "
-        f"{MINE} --add lightly -n)\n")
+        f"{MINE} --add lightly -n)\n"
+    )
     values, said = extension.extend(f"{BASE}-mine", "--add", "lightly")
     assert (values["requirements"], said) == (["greeting>=1", "numpy", "rich", "byhand", "lightly"], "")
     values, said = extension.extend(MINE, "--add", "lightly")
@@ -1280,7 +1410,8 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
             extension.capsys.readouterr()
             assert main([*words]) == 3
             assert extension.capsys.readouterr().err.endswith(
-                "ebsif: no space left\nThe log is /tmp/eb-1/easybuild.log\n")
+                "ebsif: no space left\nThe log is /tmp/eb-1/easybuild.log\n"
+            )
             assert (files(), files(own)) == (["lock.json"], [])
         assert main([*commands[0], "-o", "."]) == 0
         # user 3: a new shell doesn't search EasyBuild's default directory
@@ -1294,7 +1425,9 @@ def test_where_the_easyconfigs_of_installed_extensions_are(extension, tmp_path):
     assert files() == before
     # the lock is in the installation
     assert [name.removeprefix(BASE.replace("/", "-")) for name in files(own)] == [
-        "-mine-20261122.eb", "-theirs-20261122.eb"]
+        "-mine-20261122.eb",
+        "-theirs-20261122.eb",
+    ]
     extension.monkeypatch.setattr("ebsif.environments.making.install", fail)
     for words in commands:
         # what was there stays
@@ -1310,8 +1443,10 @@ def test_an_extension_of_an_extension_is_pinned(extension, tmp_path):
     """E-04: to what its base has; its own packages can be removed, those of the base can't."""
     (tmp_path / "more.txt").write_text("byhand\n")
     values, _ = extension.extend("mine", "-r", "more.txt", "--name", "more")
-    assert values["requirements"] == [{"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich"]},
-                                      {"name": "requirements (more)", "requirements": ["byhand"]}]
+    assert values["requirements"] == [
+        {"name": "requirements", "requirements": ["greeting>=1", "numpy", "rich"]},
+        {"name": "requirements (more)", "requirements": ["byhand"]},
+    ]
     assert values["constraints"] == ["greeting==1.0", "hello==1.0", "http==1.0", "rich==1.0"]
     assert "leave out --name more" in extension.extend("mine", "--remove", "rich", "--name", "more", status=3)[1]
     module = f"{MINE}-more-20261121"
@@ -1355,8 +1490,10 @@ def test_an_environment_for_another_image(extension, tmp_path):
     # not the version of a package that this image has
     assert values["constraints"] == ["greeting==1.0", "hello==1.0", "rich==1.0", "http==1.0"]
     assert values["versionsuffix"].endswith("-20261121-theirs-20261122")
-    assert f"{BASE} has another image than b.json: the packages in b.json are installed in the same versions, except " \
+    assert (
+        f"{BASE} has another image than b.json: the packages in b.json are installed in the same versions, except "
         "those that the image already has" in said
+    )
 
 
 def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):
@@ -1368,7 +1505,9 @@ def test_other_requirements_leave_what_was_added_by_hand(extension, tmp_path):
     assert "byhand==3.0" in values["constraints"] and "taken along: byhand==3.0" in said
     (tmp_path / "locked.txt").write_text(f"numpy==2.0 --hash=sha256:{'0' * 64}\n")
     assert [one["requirements"] for one in extension.extend("mine", "-r", "locked.txt")[0]["requirements"]] == [
-        [f"numpy==2.0 --hash=sha256:{'0' * 64}"], ["byhand==3.0"]]
+        [f"numpy==2.0 --hash=sha256:{'0' * 64}"],
+        ["byhand==3.0"],
+    ]
     (tmp_path / "r.txt").write_text("Byhand>=2\n")
     assert extension.extend("mine", "-r", "r.txt")[0]["requirements"] == ["Byhand>=2"]
 
@@ -1397,8 +1536,10 @@ def test_an_extension_on_two_bases(extension, monkeypatch):
     """N-01: after an upgrade, its name means the one on the newest container, which is said."""
     newer = BASE.replace("singularity-", "singularity-exampleVenv-")
     monkeypatch.setattr("ebsif.environments.making.make", lambda *_: 0)
-    expected = ("`mine` means the one on the newest container; the earlier module stays: module load "
-                f"{MINE} (to remove it: ebsif remove {MINE})")
+    expected = (
+        "`mine` means the one on the newest container; the earlier module stays: module load "
+        f"{MINE} (to remove it: ebsif remove {MINE})"
+    )
     for words, is_said in (([], True), (["--check"], False)):
         assert main(["upgrade", "mine", newer, *words]) == 0
         assert (expected in extension.capsys.readouterr().err) == is_said
@@ -1447,15 +1588,18 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
     assert main(["extend", "--from-lock", "b.json", "--name", "theirs", "-o", "."]) == 0
     assert extension.capsys.readouterr().out.endswith(f"{name}.2.eb\n")
     text = (tmp_path / f"{name}.eb").read_text()
-    extension.prefix.install(name.replace("-", "/", 1), text=text, **{key: value for key, value in record.items()
-                                                                                     if key != "module"})
+    extension.prefix.install(
+        name.replace("-", "/", 1), text=text, **{key: value for key, value in record.items() if key != "module"}
+    )
     assert main(["extend", "--from-lock", "lock.json", "--name", "theirs"]) == 0
     assert "has these packages already: nothing to do" in extension.capsys.readouterr().err
     record = json.loads((tmp_path / "lock.json").read_text())
     record["image"], record["module"]["name"] = {"file": "b.sif", "sha256": "1" * 64}, "Other"
     (tmp_path / "b.json").write_text(json.dumps(record))
-    assert f"the image b.sif of Other/{MINE.partition('/')[2]} is neither in an installed module nor in the " \
+    assert (
+        f"the image b.sif of Other/{MINE.partition('/')[2]} is neither in an installed module nor in the "
         f"catalog (its SHA256 is {'1' * 64})" in extension.extend("--from-lock", "b.json", "--name", "x", status=3)[1]
+    )
     example = names().container("PyTorch/2.13.0")
     same = example.replace(sha256="1" * 64)
     record = Record.from_content(record)
@@ -1474,8 +1618,15 @@ def test_an_environment_of_somebody_else(extension, tmp_path):
 def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
     """V-07: of the extension with a name; not one that is being installed, one of another name, or one on top of it."""
     roots = {}
-    for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10", f"{MINE[:-9]}-too-20261130", f"{MINE[:-9]}-20270101",
-                   f"{LATER}.10-more-20270102"):
+    for module in (
+        MINE,
+        LATER,
+        f"{LATER}.2",
+        f"{LATER}.10",
+        f"{MINE[:-9]}-too-20261130",
+        f"{MINE[:-9]}-20270101",
+        f"{LATER}.10-more-20270102",
+    ):
         roots[module] = root = prefix.install(module)
         (root / "interpreter").mkdir()
         (root / "interpreter/python").write_text('#!/bin/sh\necho "$0" "$@"\n')
@@ -1525,8 +1676,11 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
         path.write_text(text)
         capsys.readouterr()
         assert main(command) == 3
-        what = "exists, and was not created by `ebsif interpreter`" if text == "mine\n" else \
-            "was edited since `ebsif interpreter` wrote it"
+        what = (
+            "exists, and was not created by `ebsif interpreter`"
+            if text == "mine\n"
+            else "was edited since `ebsif interpreter` wrote it"
+        )
         assert capsys.readouterr().err == f"ebsif: bin/python {what}: choose another name, or remove it\n"
         assert path.read_text() == text
 
@@ -1534,8 +1688,15 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
 def test_an_alias_of_the_catalogue(prefix, monkeypatch, capsys):
     """N25: the alias of a record names its installed module, as `module load` knows it, too."""
     root = prefix.install("PyTorch/2.13.0-cpu", text="", versionsuffix="-cpu")
-    record = Mock(module="PyTorch/2.13.0-cpu", module_or_version="PyTorch/2.13.0-cpu", aliases=["2.13.0-demo"],
-                  archived=False, label=None, version="2.13.0", date=None)
+    record = Mock(
+        module="PyTorch/2.13.0-cpu",
+        module_or_version="PyTorch/2.13.0-cpu",
+        aliases=["2.13.0-demo"],
+        archived=False,
+        label=None,
+        version="2.13.0",
+        date=None,
+    )
     record.name = "PyTorch"
     monkeypatch.setattr(Names, "containers", [record])
     for text in ("PyTorch/2.13.0-demo", "pytorch/2.13.0-DEMO"):

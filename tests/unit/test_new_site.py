@@ -40,12 +40,21 @@ def test_the_partitions_of_this_machine(programs, tmp_path):
     scheduler = site.read("mine", [tmp_path]).scheduler
     assert (scheduler.kind, scheduler.default_partition) == ("slurm", "small")
     assert {name: (one.tasks, one.cpus_per_task, one.gpus) for name, one in scheduler.partitions.items()} == {
-        "small": (1, 256, 0), "gpu": (8, 16, 8), "mixed": (4, 16, 4)}
+        "small": (1, 256, 0),
+        "gpu": (8, 16, 8),
+        "mixed": (4, 16, 4),
+    }
 
 
-@pytest.mark.parametrize(("said", "expected"), [
-    ("true*|4|(null)\n{x}|4|\nnull|4|", ["true", "{x}", "null"]), ("Welcome to the machine\n\n\nsmall|64|", ["small"]),
-    ("empty*|n/a|(null)\nodd\nhalf|1", ["standard"]), ("big*|1K|gpu:8\nsmall|64+|", ["small"])])
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("true*|4|(null)\n{x}|4|\nnull|4|", ["true", "{x}", "null"]),
+        ("Welcome to the machine\n\n\nsmall|64|", ["small"]),
+        ("empty*|n/a|(null)\nodd\nhalf|1", ["standard"]),
+        ("big*|1K|gpu:8\nsmall|64+|", ["small"]),
+    ],
+)
 def test_what_sinfo_prints_is_not_trusted(programs, tmp_path, said, expected):
     """N14: banners, partitions without nodes, numbers in other units, names that mean something in YAML."""
     program(programs, "sbatch", "")
@@ -89,8 +98,10 @@ def test_impossible_names(name, tmp_path):
 
 def test_a_site_of_the_project(programs, tmp_path, capsys):
     """Nobody hides one of the project's sites without noticing."""
-    warning = "ebsif: the project has a site lumi, too, which this profile hides: choose another name, or add " \
+    warning = (
+        "ebsif: the project has a site lumi, too, which this profile hides: choose another name, or add "
         "`extends: lumi` to build on it\n"
+    )
     for name, said in (("lumi", warning), ("mine", "")):
         assert main(["site", "init", name, "--catalogue", str(tmp_path)]) == 0
         assert capsys.readouterr().err.partition("lines with")[0] == said
@@ -114,10 +125,12 @@ def test_the_file_systems_of_this_machine(programs, tmp_path, monkeypatch):
     monkeypatch.setattr(newsite, "DIRECTORIES", (str(tmp_path),))
     monkeypatch.setattr(newsite, "MOUNTS", mounts)
     monkeypatch.setenv("HOME", "/users/person")
-    mounts.write_text("server:/a /pfs/one lustre rw 0 0\nserver:/b /pfs/one/more nfs rw 0 0\n"
-                      "server:/home /users nfs4 rw 0 0\n/dev/sda1 /local ext4 rw 0 0\n"
-                      "server:/c /odd\\040name lustre rw 0 0\nserver:/d /gpfs9 gpfs rw 0 0\n"
-                      "server:/e /opt nfs rw 0 0\nserver:/f /usr/local nfs rw 0 0\nserver:/g /home/other nfs rw 0 0\n")
+    mounts.write_text(
+        "server:/a /pfs/one lustre rw 0 0\nserver:/b /pfs/one/more nfs rw 0 0\n"
+        "server:/home /users nfs4 rw 0 0\n/dev/sda1 /local ext4 rw 0 0\n"
+        "server:/c /odd\\040name lustre rw 0 0\nserver:/d /gpfs9 gpfs rw 0 0\n"
+        "server:/e /opt nfs rw 0 0\nserver:/f /usr/local nfs rw 0 0\nserver:/g /home/other nfs rw 0 0\n"
+    )
     newsite.write("mine", tmp_path / "catalogue")
     found = site.read("mine", [tmp_path / "catalogue"]).binds.optional
     assert found == sorted(["/gpfs9", "/pfs/one", str(tmp_path)])

@@ -55,8 +55,9 @@ def test_a_record_of_ones_own(place, capsys):
     assert cli.main(["add", path, "--name", "Tool"]) == 0
     said = capsys.readouterr()
     assert f"{path}: the module uses the image where it is; nothing is copied\n" in said.err
-    assert said.err.endswith("install it with: ebsif install Tool/9.0 --site mine\n") or \
-        said.err.endswith("install it with: ebsif install Tool/9.0\n")
+    assert said.err.endswith("install it with: ebsif install Tool/9.0 --site mine\n") or said.err.endswith(
+        "install it with: ebsif install Tool/9.0\n"
+    )
     text = (place / OWN / "Tool.yaml").read_text()
     # the families of the site are made for other images
     assert text.startswith("name: Tool\nextends: true\nfamilies:\n  tool-own:\n    file: other-tool-{version}.sif\n")
@@ -95,14 +96,18 @@ def test_where_records_go(place):
     assert read.own_directories == [place / "site"]
 
 
-@pytest.mark.parametrize(("profile", "folder", "family", "expected"), [
-    # nobody says it: where it is, unless EasyBuild finds the image
-    ("", "images", "", ("central", ["images"])),
-    ("", "sources", "", (None, None)),
-    # site or family say it
-    ("image: own\n", "images", "", ("own", ["images"])),
-    ("image: central\nimages: {directories: [{path: IMAGES}]}\n", "images", "", ("central", ["images"])),
-    ("image: own\n", "images", "image: reference, ", ("reference", ["images"]))])
+@pytest.mark.parametrize(
+    ("profile", "folder", "family", "expected"),
+    [
+        # nobody says it: where it is, unless EasyBuild finds the image
+        ("", "images", "", ("central", ["images"])),
+        ("", "sources", "", (None, None)),
+        # site or family say it
+        ("image: own\n", "images", "", ("own", ["images"])),
+        ("image: central\nimages: {directories: [{path: IMAGES}]}\n", "images", "", ("central", ["images"])),
+        ("image: own\n", "images", "image: reference, ", ("reference", ["images"])),
+    ],
+)
 def test_what_the_record_says_of_the_image(place, profile, folder, family, expected):
     """V-08: own, central or reference is data of site and record; a record of one's own says where the image is."""
     (place / "project/mine/site.yaml").write_text(SITE + profile.replace("IMAGES", str(place / "images")))
@@ -122,7 +127,8 @@ def test_the_image_of_a_site_stays_where_it_is(place):
     """V-08: the profile says it once for all records of a site; extensions don't copy it either."""
     (place / "site/mine/containers").mkdir(parents=True)
     (place / "site/mine/site.yaml").write_text(
-        f"{SITE}image: central\nextension_image: own\nimages: {{directories: [{{path: {place}/images}}]}}\n")
+        f"{SITE}image: central\nextension_image: own\nimages: {{directories: [{{path: {place}/images}}]}}\n"
+    )
     (place / "site/mine/containers/Tool.yaml").write_text(TOOL.replace("init: none", "init: image, venv: true"))
     chosen = settings.read_settings(None, [place / "site"])
     (container,) = chosen.containers(chosen.site())
@@ -186,9 +192,17 @@ def test_a_directory_as_of_the_ai_factory(place, monkeypatch):
         path = Path(image(place, f"lumi-multitorch-{kind}-{release}.sif", f"images/lumi-multitorch-{release}"))
         path.with_suffix(".md").write_text(f"# Files\n\n{kind[0].encode().hex() * 32}  {path.name}\n")
         path.with_suffix(".json").write_text(json.dumps({"pip": [{"name": "torch", "version": "2.11.0"}]}))
-    monkeypatch.setattr(inspection, "inspect", lambda path, checksum=True: inspection.Inspection(
-        path=str(path), resolved=str(path.resolve()), size=9, init="venv-in-image",
-        python=inspection.Python("3.12.3", "/opt/venv", "/usr")))
+    monkeypatch.setattr(
+        inspection,
+        "inspect",
+        lambda path, checksum=True: inspection.Inspection(
+            path=str(path),
+            resolved=str(path.resolve()),
+            size=9,
+            init="venv-in-image",
+            python=inspection.Python("3.12.3", "/opt/venv", "/usr"),
+        ),
+    )
     assert cli.main(["add", "images"]) == 0
     text = (place / "data/ebsif/catalogue/lumi/containers/lumi-multitorch.yaml").read_text()
     folder = f"{place}/images/lumi-multitorch-{release}"
@@ -200,9 +214,18 @@ def test_a_directory_as_of_the_ai_factory(place, monkeypatch):
     assert text.count("    components: {rocm: 7.1, libfabric: 2.2}\n") == 2 and "review" not in text
 
 
-@pytest.mark.parametrize(("file_name", "expected"), [
-    ("pytorch.sif", "PyTorch"), ("PYTORCH_2.5.sif", "PyTorch"), ("lumi-multitorch-full-u24r70.sif", "lumi-multitorch"),
-    ("tensorflow2.sif", "TensorFlow"), ("julia-1.10.sif", "julia"), ("my-tool.sif", "My-Tool"), ("2026.sif", None)])
+@pytest.mark.parametrize(
+    ("file_name", "expected"),
+    [
+        ("pytorch.sif", "PyTorch"),
+        ("PYTORCH_2.5.sif", "PyTorch"),
+        ("lumi-multitorch-full-u24r70.sif", "lumi-multitorch"),
+        ("tensorflow2.sif", "TensorFlow"),
+        ("julia-1.10.sif", "julia"),
+        ("my-tool.sif", "My-Tool"),
+        ("2026.sif", None),
+    ],
+)
 def test_the_name_of_the_software(file_name, expected):
     """V-08: the file name tells it, as the project's catalogs or that of the site spell it."""
     assert guess_name(file_name, ["My-Tool"]) == expected
@@ -218,8 +241,10 @@ def test_an_image_that_was_moved(place, capsys):
     assert cli.main(["add", str(moved), "--name", "New"]) == 3
     said = capsys.readouterr().err
     record = place / OWN / "New.yaml"
-    assert (f"{moved} isn't where the module looks for it ({path.parent}): move it back, or correct the directory "
-            f"(`images`) in {record}:") in said
+    assert (
+        f"{moved} isn't where the module looks for it ({path.parent}): move it back, or correct the directory "
+        f"(`images`) in {record}:"
+    ) in said
     record.write_text(record.read_text().replace(str(path.parent), str(moved.parent)))
     assert cli.main(["add", str(moved), "--name", "New"]) == 0
     assert "--sourcepath" not in capsys.readouterr().err

@@ -46,21 +46,38 @@ def test_short_names_and_badges(catalogue):
     """Issue 25, point 1: a short name tells containers apart; badges are data of site and family, with a default."""
     old, new, other = entry.pages(read(catalogue))
     assert [page.short_name for page in (old, new, other)] == [
-        "PyTorch 2.9", "PyTorch 2.10 debug", "PyTorch 2.10 vllm-1 other"]
+        "PyTorch 2.9",
+        "PyTorch 2.10 debug",
+        "PyTorch 2.10 vllm-1 other",
+    ]
     assert [page.date for page in (old, new)] == ["2026-01-01", "2026-06-01"]
     assert [(one.label, one.version) for one in old.badges] == [
-        ("torch", "2.9"), ("ROCm", "6.4"), ("Python", "3.11"), ("vLLM", "0.8.5")]
+        ("torch", "2.9"),
+        ("ROCm", "6.4"),
+        ("Python", "3.11"),
+        ("vLLM", "0.8.5"),
+    ]
     assert [(one.label, one.version) for one in new.badges] == [
-        ("torch", "2.10"), ("ROCm", "7.0"), ("VLLM", "0.9.dev3"), ("flash-attention", "")]
+        ("torch", "2.10"),
+        ("ROCm", "7.0"),
+        ("VLLM", "0.9.dev3"),
+        ("flash-attention", ""),
+    ]
     assert [[one.label for one in badges] for badges in other.columns] == [["torch"], ["ROCm"], ["Python"], ["MPICH"]]
     (catalogue / "mine/site.yaml").write_text("name: mine\ndescription: Mine\nbadges: {python: Py}\n")
-    assert [[one.label for one in page.badges] for page in entry.pages(read(catalogue))] == [["Py"], ["VLLM"],
-                                                                                           ["Py", "MPICH"]]
+    assert [[one.label for one in page.badges] for page in entry.pages(read(catalogue))] == [
+        ["Py"],
+        ["VLLM"],
+        ["Py", "MPICH"],
+    ]
     # a family without suffix has the label as its suffix
     file = catalogue / "mine/containers/PyTorch.yaml"
     file.write_text(re.sub(r"suffix: \S+ ", "", CONTAINERS))
     assert [page.short_name for page in entry.pages(read(catalogue))] == [
-        "PyTorch 2.9", "PyTorch 2.10", "PyTorch 2.10 other"]
+        "PyTorch 2.9",
+        "PyTorch 2.10",
+        "PyTorch 2.10 other",
+    ]
 
 
 def test_changes_of_each_kind():
@@ -70,7 +87,9 @@ def test_changes_of_each_kind():
     by_date = {(page.container.full_version.split("-")[-2], page.date): page for page in some}
     full, torch = by_date["full", "2026-05-13"], by_date["torch", "2026-05-13"]
     assert (full.before.full_version, torch.before.full_version) == (
-        "2.10-rocm-7.0-full-20260415_130625", "2.10-rocm-7.0-torch-20260415_130625")
+        "2.10-rocm-7.0-full-20260415_130625",
+        "2.10-rocm-7.0-torch-20260415_130625",
+    )
     assert full.changes == torch.changes == []
     near = build.neighbors(some)
     for page, kind in ((full, "full"), (torch, "torch")):
@@ -121,26 +140,53 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
 
     Installations of other images, and damaged records, count for nothing; where they are isn't published.
     """
-    image = {"sha256": "0" * 64, "size": 4_000_000_000, "signers": ["ABCDEF"],
-             "source": "/secret/place/a.sif", "labels": {"org.opencontainers.image.licenses": "BSD-3-Clause"}}
+    image = {
+        "sha256": "0" * 64,
+        "size": 4_000_000_000,
+        "signers": ["ABCDEF"],
+        "source": "/secret/place/a.sif",
+        "labels": {"org.opencontainers.image.licenses": "BSD-3-Clause"},
+    }
     eb_prefix.install(OLD, image={"file": "a-20260101.sif", **image}, image_packages=["numpy==2.0", "torch==2.9.0"])
     hostile = "<img/src=x/onerror=alert(1)>==1"
-    eb_prefix.install(NEW, image={"file": "a-20260601_120000.sif", **image, "signers": []},
-                      image_packages=["numpy==2.1", "torch==2.10.0", hostile], replaced=[{
-                          "name": "sympy", "version": "1.12", "image": "1.14", "wanted": [], "affects": [],
-                          "breaks": ["torch 2.10.0 needs sympy>=1.13"]}])
+    eb_prefix.install(
+        NEW,
+        image={"file": "a-20260601_120000.sif", **image, "signers": []},
+        image_packages=["numpy==2.1", "torch==2.10.0", hostile],
+        replaced=[
+            {
+                "name": "sympy",
+                "version": "1.12",
+                "image": "1.14",
+                "wanted": [],
+                "affects": [],
+                "breaks": ["torch 2.10.0 needs sympy>=1.13"],
+            }
+        ],
+    )
     eb_prefix.install(read(catalogue)[2].module, image={"file": "another.sif"})
-    result = run_ebsif(["docs", "-o", "pages", "--site", "mine", "--catalogue", catalogue], tmp_path,
-                       {"MODULEPATH": eb_prefix.modules, "HOME": tmp_path, "PATH": "/usr/bin:/bin"})
+    result = run_ebsif(
+        ["docs", "-o", "pages", "--site", "mine", "--catalogue", catalogue],
+        tmp_path,
+        {"MODULEPATH": eb_prefix.modules, "HOME": tmp_path, "PATH": "/usr/bin:/bin"},
+    )
     assert result.returncode == 0, result.stderr
     assert "with all packages of 2 installed modules\n" in result.stderr
-    page, before, other = ((tmp_path / "pages/mine" / f"{one.module}.html").read_text() for one in (
-        *reversed(read(catalogue)[:2]), read(catalogue)[2]))
-    for text in ("numpy</span> <span class=\"version\">2.1<", "<li>numpy 2.0 → <b>2.1</b></li>",
-                 "<ins>+ &lt;img/src=x/onerror=alert(1)&gt; 1</ins>", "<dd>BSD-3-Clause</dd>", "4.0 GB", "0" * 64,
-                 "<dd>The image is not signed.</dd>", "sympy 1.12 instead of the image&#39;s 1.14; this breaks: "
-                 "torch 2.10.0 needs sympy&gt;=1.13.</p>",
-                 "<summary>User software (1)</summary>\n<ul class=\"packages\">\n<li><span>einops</span>"):
+    page, before, other = (
+        (tmp_path / "pages/mine" / f"{one.module}.html").read_text()
+        for one in (*reversed(read(catalogue)[:2]), read(catalogue)[2])
+    )
+    for text in (
+        'numpy</span> <span class="version">2.1<',
+        "<li>numpy 2.0 → <b>2.1</b></li>",
+        "<ins>+ &lt;img/src=x/onerror=alert(1)&gt; 1</ins>",
+        "<dd>BSD-3-Clause</dd>",
+        "4.0 GB",
+        "0" * 64,
+        "<dd>The image is not signed.</dd>",
+        "sympy 1.12 instead of the image&#39;s 1.14; this breaks: torch 2.10.0 needs sympy&gt;=1.13.</p>",
+        '<summary>User software (1)</summary>\n<ul class="packages">\n<li><span>einops</span>',
+    ):
         assert text in page, text
     assert page.count("<li><span>torch</span>") == 1
     assert "<img" not in page
@@ -179,8 +225,10 @@ def test_pip_only_where_it_can_install(catalogue, tmp_path, fields):
     assert ("pip install einops" in text) == (not fields)
 
 
-@pytest.mark.parametrize(("replacement", "advice"), [
-    ("JAX", "it fails. Use JAX instead."), ("PyTorch", "it fails. Use a newer PyTorch instead."), ("", "it fails.")])
+@pytest.mark.parametrize(
+    ("replacement", "advice"),
+    [("JAX", "it fails. Use JAX instead."), ("PyTorch", "it fails. Use a newer PyTorch instead."), ("", "it fails.")],
+)
 def test_what_to_use_instead(catalogue, tmp_path, replacement, advice):
     """An archived container recommends one thing: its replacement, else the newest of its own name, with a link."""
     archived = f"{{since: 2026-01-23, reason: it fails{', replacement: ' + replacement if replacement else ''}}}"
@@ -194,8 +242,10 @@ def test_what_to_use_instead(catalogue, tmp_path, replacement, advice):
     assert '<p class="note">Warning: old</p>' in text
 
 
-@pytest.mark.parametrize(("description", "name", "archived"), [
-    ("Mine, a machine", "Mine", True), ("a machine of Miners", "mine", False), ("Miners' machine", "mine", False)])
+@pytest.mark.parametrize(
+    ("description", "name", "archived"),
+    [("Mine, a machine", "Mine", True), ("a machine of Miners", "mine", False), ("Miners' machine", "mine", False)],
+)
 def test_the_first_page(catalogue, tmp_path, description, name, archived):
     """W-01: the title has the name of the site as its description writes it; a line explains what a container is."""
     (catalogue / "mine/site.yaml").write_text(f"name: mine\ndescription: {description}\nsupport: Ann, room 7\n")
@@ -207,28 +257,35 @@ def test_the_first_page(catalogue, tmp_path, description, name, archived):
     # docs A7: the site's support line is a default, which containers may replace
     assert "Ann, room 7" not in text and "<p>The page of each container says who supports it.</p>" in text
     assert "<code>module load NAME/VERSION</code>" in text
-    assert (f"Archived containers of {name} (<span class=\"shown\">1<" in text) == archived
+    assert (f'Archived containers of {name} (<span class="shown">1<' in text) == archived
     assert [path.name for path in (tmp_path / "pages/mine").iterdir()] == ["PyTorch"]
 
 
 def test_which_one_to_take(catalogue):
     """W-01: a row for each version and kind, earlier dates folded; a mark for the recommended one only."""
     path = catalogue / "mine/containers/PyTorch.yaml"
-    path.write_text(CONTAINERS + """\
+    path.write_text(
+        CONTAINERS
+        + """\
   - {family: base, version: 2.9, date: 20260301, components: {rocm: 6.4, vllm: 0.8}}
   - {family: base, version: 2.9, date: 20260302, components: {rocm: 6.4}}
   - {family: base, version: 2.9, date: 20260401, components: {rocm: 6.3}}
   - {family: base, version: 2.9, date: 20260501, components: {rocm: 6.3}, archived: true}
-""")
+"""
+    )
 
     def rows():
         current, archived = build.grouped(entry.pages(read(catalogue)))
-        return [[[page.container.date for page in kind] for _, kinds in part for kind in kinds]
-                for part in (current, archived)]
+        return [
+            [[page.container.date for page in kind] for _, kinds in part for kind in kinds]
+            for part in (current, archived)
+        ]
 
     # another ROCm, or no vLLM, is another kind
-    assert rows() == [[["20260701"], ["20260601_120000"], ["20260401"], ["20260302"], ["20260301", "20260101"]],
-                      [["20260501"]]]
+    assert rows() == [
+        [["20260701"], ["20260601_120000"], ["20260401"], ["20260302"], ["20260301", "20260101"]],
+        [["20260501"]],
+    ]
     # docs E3: the newest one isn't necessarily the one to take
     assert not any(page.is_recommended for page in entry.pages(read(catalogue)))
     path.write_text(path.read_text().replace("date: 20260101", "date: 20260101, default: true"))
@@ -240,10 +297,13 @@ def test_which_one_to_take(catalogue):
 def test_what_the_filter_offers(catalogue):
     """W-01: what some of a site's containers have, as the site writes it, and an example from the newest one."""
     path = catalogue / "mine/containers/PyTorch.yaml"
-    path.write_text(CONTAINERS + """\
+    path.write_text(
+        CONTAINERS
+        + """\
   - {family: base, version: 2.8, date: 20250101, components: {rocm: 6.4}, keywords: [flash-attention, DeepSpeed]}
   - {family: base, version: 2.8, date: 20250102, components: {rocm: 6.4}, keywords: [DeepSpeed], archived: true}
-""")
+"""
+    )
     some = entry.pages(read(catalogue))
     # all have torch, and only one that isn't archived has DeepSpeed
     assert build.suggestions(some) == ["flash-attention", "VLLM", "Python 3.11", "ROCm 7.0", "ROCm 6.4"]
@@ -254,15 +314,24 @@ def test_what_the_filter_offers(catalogue):
 def test_notes_on_usage():
     """docs A6: the notes of a site are text, with its indented lines as they are."""
     assert build.paragraphs("To start\nit:\n\n    run  a\n    eval  b\n\nAnd `x`.\n") == [
-        (False, "To start\nit:"), (True, "run  a\neval  b"), (False, "And `x`.")]
+        (False, "To start\nit:"),
+        (True, "run  a\neval  b"),
+        (False, "And `x`."),
+    ]
     assert build.paragraphs("") == []
 
 
 def test_signature_and_source(catalogue):
     """Issue 25, point 1: what the verification found, and where the image was fetched."""
     container = read(catalogue)[0]
-    record = Record(image=ImageRecord(file="a-20260101.sif", source="oras://host/a@sha256:1", source_digest="sha256:1",
-                                      verified=["Ann <ann@example.org>"]))
+    record = Record(
+        image=ImageRecord(
+            file="a-20260101.sif",
+            source="oras://host/a@sha256:1",
+            source_digest="sha256:1",
+            verified=["Ann <ann@example.org>"],
+        )
+    )
     (page,) = entry.pages([container], {container.module: record})
     assert page.signature == "The image is signed by Ann <ann@example.org>."
     assert page.source == "oras://host/a@sha256:1"

@@ -153,12 +153,18 @@ def test_the_environment_for_each_kind_of_image(easyblock):
     injected = easyblock("init = 'conda-injected'\nconda_env = 'env'").spec
     assert injected.container_environment["CONDA_PREFIX"] == "/opt/miniconda3/envs/env"
     assert injected.container_search_path == [
-        "/runscripts", "/user-software/venv/example/bin", "/user-software/bin", "/opt/miniconda3/envs/env/bin",
+        "/runscripts",
+        "/user-software/venv/example/bin",
+        "/user-software/bin",
+        "/opt/miniconda3/envs/env/bin",
         "/opt/miniconda3/condabin",
     ]
     elsewhere = easyblock("init = 'conda-injected'\nconda_env = '/opt/conda/envs/ai'").spec.image_environment
     assert (elsewhere["CONDA_PREFIX"], elsewhere["CONDA_DEFAULT_ENV"], elsewhere["CONDA_EXE"]) == (
-        "/opt/conda/envs/ai", "ai", "/opt/conda/bin/conda")
+        "/opt/conda/envs/ai",
+        "ai",
+        "/opt/conda/bin/conda",
+    )
     manual = easyblock("init = 'conda-manual'").spec
     assert "CONDA_PREFIX" not in manual.container_environment
     assert "WITH_CONDA" not in manual.container_environment
@@ -179,8 +185,16 @@ def lines_of(block):
 
 # what users, schedulers and libraries set
 READ_FOR_CACHES = {
-    "EBSIF_NODE_LOCAL", "FLUX_ENCLOSING_ID", "FLUX_JOB_ID", "PALS_APID", "PBS_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID",
-    "TRITON_HOME", *(name for name, cache in CACHES.items() if cache.gpu is None)}
+    "EBSIF_NODE_LOCAL",
+    "FLUX_ENCLOSING_ID",
+    "FLUX_JOB_ID",
+    "PALS_APID",
+    "PBS_JOBID",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "TRITON_HOME",
+    *(name for name, cache in CACHES.items() if cache.gpu is None),
+}
 
 
 def test_variables_that_are_set_when_a_container_starts(easyblock):
@@ -189,10 +203,16 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
     spec = one.spec
     # at the start of the file, where set-environment.sh looks for them
     assert lines_of(one)[:9] == [
-        ("start", "PYTHONNOUSERSITE=1"), ("start", f"PYTHONUSERBASE={NO_USER_BASE}"), ("start", "WITH_CONDA=true"),
-        ("start", "WITH_CONDA_VENV=true"), ("start_file", "PIP_CONSTRAINT=/runscripts/image-constraints.txt"),
-        ("start_file", "UV_OVERRIDE=/runscripts/image-overrides.txt"), ("start_drop", "PYTHONHOME"),
-        ("start_unset", "PIP_USER"), ("cache_reads", " ".join(sorted(READ_FOR_CACHES)))]
+        ("start", "PYTHONNOUSERSITE=1"),
+        ("start", f"PYTHONUSERBASE={NO_USER_BASE}"),
+        ("start", "WITH_CONDA=true"),
+        ("start", "WITH_CONDA_VENV=true"),
+        ("start_file", "PIP_CONSTRAINT=/runscripts/image-constraints.txt"),
+        ("start_file", "UV_OVERRIDE=/runscripts/image-overrides.txt"),
+        ("start_drop", "PYTHONHOME"),
+        ("start_unset", "PIP_USER"),
+        ("cache_reads", " ".join(sorted(READ_FOR_CACHES))),
+    ]
     assert spec.own_environment == {"WITH_VENV": "mine", "OWN": "1"}
     assert "PIP_USER" not in spec.container_environment
 
@@ -203,8 +223,10 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("image = 'central'", "'image' is 'central', so 'image_dirs' must say where the image is"),
         ("optional_binds = ['/a']", "'optional_binds' was removed: write these binds into 'binds'"),
         ("modextravars = {'A': 'b\\nc'}", "'modextravars': a value has a line break"),
-        ("modextravars = {'A': {'value': '$b', 'pushenv': True, 'resolve_env_vars': False}}",
-         "'modextravars': the value of A contains '$', which kernels and with-module would replace"),
+        (
+            "modextravars = {'A': {'value': '$b', 'pushenv': True, 'resolve_env_vars': False}}",
+            "'modextravars': the value of A contains '$', which kernels and with-module would replace",
+        ),
         ("modextrapaths = {'A': {'paths': 'bin', 'delimiter': ';'}}", "'modextrapaths': the delimiter of A can only"),
         ("image_dirs = ['sif-images']", "'sif-images' is not a full path, and 'image_root' is not set"),
         # defects B9
@@ -222,8 +244,10 @@ def test_variables_that_are_set_when_a_container_starts(easyblock):
         ("modextravars = {'A': {'value': '\\\\'}}", "'modextravars': the value of A ends with a backslash"),
         ("gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "needs the parameter 'gpu' (known: cuda, rocm)"),
         ("gpu = 'cuda'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'", "'cuda' it should be the full path of"),
-        ("gpu = 'rocm'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'; container_env = {'LD_PRELOAD': 'x'}",
-         "is loaded with LD_PRELOAD, and 'container_env' has a value for that"),
+        (
+            "gpu = 'rocm'; gpu_mpi_library = '/a/libmpi_gtl_hsa.so'; container_env = {'LD_PRELOAD': 'x'}",
+            "is loaded with LD_PRELOAD, and 'container_env' has a value for that",
+        ),
         ("container_env = {'VIRTUAL_ENV': '/opt/venv'}", "VIRTUAL_ENV is set by the module: it names the venv of user"),
         ("entry_point = 'oci.sh'", "'entry_point' should be the full path of a program of the image"),
         ("wrappers = ['../escape']", "'wrappers' should be 'all' or a list of program names"),
@@ -260,11 +284,14 @@ def test_wrong_values_are_reported(easyblock, text, expected):
     assert error.value.exit_code == EasyBuildExit.EASYCONFIG_ERROR
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("local_password = 'oneverysecret'", "local_password=****"),
-    ("local_env = {'HF_TOKEN': 'hf_oneverysecret'}\nstages = [{'env': local_env}]", "HF_TOKEN=****"),
-    ("# --index-url https://me:oneverysecret@host/simple", "https://me:****"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("local_password = 'oneverysecret'", "local_password=****"),
+        ("local_env = {'HF_TOKEN': 'hf_oneverysecret'}\nstages = [{'env': local_env}]", "HF_TOKEN=****"),
+        ("# --index-url https://me:oneverysecret@host/simple", "https://me:****"),
+    ],
+)
 def test_credentials_in_an_easyconfig_are_refused(easyblock, text, expected):
     """G-09: also in its own variables and in comments, which EasyBuild copies with the easyconfig."""
     with pytest.raises(EasyBuildError, match="A credential is written out in the easyconfig") as error:
@@ -274,12 +301,33 @@ def test_credentials_in_an_easyconfig_are_refused(easyblock, text, expected):
 
 
 ODD_VALUES = [
-    None, True, 2, "a b", b"bytes", object(), ["a", 1], [["a"]], [{}], (1,), {"a"}, {1: "a"}, {"a": 1}, {"a": ["b"]},
-    {None: None}, {("a",): "b"},
+    None,
+    True,
+    2,
+    "a b",
+    b"bytes",
+    object(),
+    ["a", 1],
+    [["a"]],
+    [{}],
+    (1,),
+    {"a"},
+    {1: "a"},
+    {"a": 1},
+    {"a": ["b"]},
+    {None: None},
+    {("a",): "b"},
 ]
 ODD_STAGES = [
-    {"lock": 1}, [{"name": 1}], [{1: 2, None: 3}], [{"requirements": [1]}], [{"env": {1: "a"}}], [{"env": ["a"]}],
-    [{"pre": [[1]]}], [{"modules": "a"}], [{"patches": {}}],
+    {"lock": 1},
+    [{"name": 1}],
+    [{1: 2, None: 3}],
+    [{"requirements": [1]}],
+    [{"env": {1: "a"}}],
+    [{"env": ["a"]}],
+    [{"pre": [[1]]}],
+    [{"modules": "a"}],
+    [{"patches": {}}],
 ]
 
 
@@ -334,7 +382,8 @@ def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed
     block.module_generator = generator(block)
     # the generator runs EasyBuild without a modules tool, and EasyBuild keeps the first tool of a process
     block.module_generator.modules_tool = types.SimpleNamespace(
-        supports_extensions=False, REQ_VERSION_EXTENSIONS=Lmod.REQ_VERSION_EXTENSIONS)
+        supports_extensions=False, REQ_VERSION_EXTENSIONS=Lmod.REQ_VERSION_EXTENSIONS
+    )
     block.installdir = "/software/Example/1.0"
     block.record.image_packages = ["numpy==2.0", "pip==23.0"]
     block.record.venv_packages = ["hello==1.0", "pip==24.0"]
@@ -348,8 +397,9 @@ def test_the_site_decides_which_packages_are_listed(easyblock, generator, listed
 
 def test_a_container_is_no_component_of_a_bundle(easyblock):
     """easybuild D13: EasyBuild would unpack the image: refused before anything is done."""
-    text = ("components = [('Example', '1.0', {'easyblock': 'ContainerInstall', 'sources': ['example.sif']})]\n"
-            "sources = []")
+    text = (
+        "components = [('Example', '1.0', {'easyblock': 'ContainerInstall', 'sources': ['example.sif']})]\nsources = []"
+    )
     with pytest.raises(EasyBuildError, match="can't be a component of a Bundle"):
         easyblock(text, cls=Bundle)
 
@@ -408,9 +458,7 @@ def test_missing_local_files_are_reported(easyblock, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("step", "code"),
-    [("fetch", "FAIL_FETCH_STEP"),
-     ("sanitycheck", "FAIL_SANITY_CHECK_STEP"),
-     ("extract", "ERROR")],
+    [("fetch", "FAIL_FETCH_STEP"), ("sanitycheck", "FAIL_SANITY_CHECK_STEP"), ("extract", "ERROR")],
 )
 def test_errors_have_the_exit_status_of_their_step(easyblock, step, code):
     """easybuild, upstream's suites: EasyBuild's status for failed commands in that step, unless errors have one."""
@@ -474,7 +522,9 @@ def test_the_easyconfig_wins_over_what_the_module_adds(easyblock):
         ("where", "user_software *ENV_PYTHONPATH /user-software/lib:/site"),
         ("where", "user_software *ENV_VIRTUAL_ENV /user-software/venv/example"),
         ("where", "user_software *ENV_VIRTUAL_ENV_PROMPT mine"),
-        *(("default", f"*ENV_{name} {value}") for name, value in sorted(own.items())), ("default", "*ENV_FROM_IMAGE 1")]
+        *(("default", f"*ENV_{name} {value}") for name, value in sorted(own.items())),
+        ("default", "*ENV_FROM_IMAGE 1"),
+    ]
     # commands of the module have something to activate
     assert ("set", "EBSIF_ACTIVATE 1") in lines_of(block)
     assert ("set", "EBSIF_ACTIVATE 1") not in lines_of(easyblock("init = 'image'"))

@@ -34,9 +34,11 @@ def hint(hints, messages=(), status=1):
 def test_a_package_of_the_image(hints, monkeypatch, capsys):
     """G-03: the hint names the conflicting packages of the image and the exact command that overrides them."""
     monkeypatch.setattr(sys, "argv", ["pip", "install", "torchvision<0.20"])
-    messages = ["Cannot install torchvision because these package versions have conflicting dependencies.",
-                "The conflict is caused by:\n    torchvision 0.19 depends on torch==2.4\n"
-                "    The user requested (constraint) torch==2.7.1+rocm6.2.4"]
+    messages = [
+        "Cannot install torchvision because these package versions have conflicting dependencies.",
+        "The conflict is caused by:\n    torchvision 0.19 depends on torch==2.4\n"
+        "    The user requested (constraint) torch==2.7.1+rocm6.2.4",
+    ]
     hint(hints, messages)
     text = capsys.readouterr().err
     assert "hint: torch 2.7.1+rocm6.2.4 is a package of the image" in text
@@ -87,8 +89,12 @@ def test_constraints_of_a_users_own(hints, monkeypatch, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("prefix", "mounted", "expected", "unexpected"),
     [
-        ("/user-software/venv/x", "/root/user-software.squashfs",
-         ["packed in a SquashFS file", "unpacks it", "EBSIF_USER_SOFTWARE=$(realpath DIRECTORY)"], []),
+        (
+            "/user-software/venv/x",
+            "/root/user-software.squashfs",
+            ["packed in a SquashFS file", "unpacks it", "EBSIF_USER_SOFTWARE=$(realpath DIRECTORY)"],
+            [],
+        ),
         ("/user-software/venv/x", "/root/user-software", ["creates your own copy"], ["packed", "unpacks"]),
         ("/project/env", "/root/user-software.squashfs", [], ["unmake", "packed"]),
     ],

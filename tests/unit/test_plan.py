@@ -32,7 +32,7 @@ def test_files_that_a_hostile_package_has_replaced(tmp_path, kind):
         os.mkfifo(log)
     else:
         with log.open("w") as file:
-            file.truncate(300 * 1024 ** 2)
+            file.truncate(300 * 1024**2)
     with pytest.raises(extension.ExtendingError, match="has put something else in the place of the file .*pip.log"):
         plan.written(str(folder), "pip.log")
 
@@ -42,14 +42,23 @@ def test_a_prefix_of_somebody_else(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     monkeypatch.setattr("ebsif.eb.framework.prefix", lambda: (tmp_path, tmp_path / "file/modules"))
-    (tmp_path / "lock.json").write_text(json.dumps({
-        "image": {"file": "a.sif", "sha256": "0"}, "image_packages": [], "venv_packages": ["a==1"], "stages": [
-            {"name": "requirements", "requirements": "a==1"}]}))
+    (tmp_path / "lock.json").write_text(
+        json.dumps(
+            {
+                "image": {"file": "a.sif", "sha256": "0"},
+                "image_packages": [],
+                "venv_packages": ["a==1"],
+                "stages": [{"name": "requirements", "requirements": "a==1"}],
+            }
+        )
+    )
     for words in ([LUMI, "--add", "einops"], ["--from-lock", "lock.json"]):
         assert main(["extend", "--site", "lumi", *words, "--name", "mine"]) == 3
         said = capsys.readouterr().err
-        assert (f"nothing can be installed in {tmp_path}/file/modules, EasyBuild's directory here, because you can't "
-                f"write to {tmp_path}/file: choose one of your own (export EASYBUILD_PREFIX=") in said
+        assert (
+            f"nothing can be installed in {tmp_path}/file/modules, EasyBuild's directory here, because you can't "
+            f"write to {tmp_path}/file: choose one of your own (export EASYBUILD_PREFIX="
+        ) in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lock.json"]
 
 
@@ -80,11 +89,13 @@ def test_a_prefix_in_a_closed_directory(tmp_path, monkeypatch):
 
 def test_an_interrupted_installation(tmp_path, monkeypatch, capsys):
     """Issue 20: Ctrl-C: the last line says where the easyconfig is."""
+
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(framework, "place_of", lambda _: framework.Place(
-        tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software"))
+    monkeypatch.setattr(
+        framework, "place_of", lambda _: framework.Place(tmp_path, "a/1", tmp_path / "a/1.lua", tmp_path / "software")
+    )
     monkeypatch.setattr(running, "install", interrupt)
     with pytest.raises(KeyboardInterrupt):
         making.install(tmp_path / "a-1.eb", again=True, more=[])
@@ -123,17 +134,33 @@ class Eb:
         assert variables == {"EBSIF_CHECK": "1"}
         self.easyconfig = Path(arguments[0]).read_text()
         # nor does it write into the prefix, which may be somebody else's
-        folders = {Path(one.partition("=")[2]).parent for one in map(str, arguments) if one.startswith((
-            "--installpath=", "--repositorypath="))}
+        folders = {
+            Path(one.partition("=")[2]).parent
+            for one in map(str, arguments)
+            if one.startswith(("--installpath=", "--repositorypath="))
+        }
         assert folders == {Path(arguments[0]).parent}
         (folder,) = [one.partition("=")[2] for one in map(str, arguments) if one.startswith("--buildpath=")][-1:]
         report = Path(folder, "PyTorch/2.7.0/system/stages/requirements/report.json")
         report.parent.mkdir(parents=True)
         digest = {"hashes": {"sha256": "1" * 64}}
-        report.write_text(json.dumps({"install": [
-            {"metadata": dict(zip(("name", "version"), package.split())), "requested": requested,
-             "download_info": {"url": f"file:///none/{package.replace(' ', '-')}.whl", "archive_info": digest}}
-            for package, requested in self.packages.items()]}))
+        report.write_text(
+            json.dumps(
+                {
+                    "install": [
+                        {
+                            "metadata": dict(zip(("name", "version"), package.split())),
+                            "requested": requested,
+                            "download_info": {
+                                "url": f"file:///none/{package.replace(' ', '-')}.whl",
+                                "archive_info": digest,
+                            },
+                        }
+                        for package, requested in self.packages.items()
+                    ]
+                }
+            )
+        )
         return self.result
 
 
@@ -143,9 +170,13 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
     eb = Eb({"rich 1.0": True, "hello 1.0": False})
     monkeypatch.setattr(running, "install", eb)
     file = {"file": "rich-1.0.whl", "sha256": "1" * 64}
-    record = {"image": {"file": "a.sif", "sha256": "0" * 64}, "image_packages": [], "artifacts": {"rich": file},
-              "venv_packages": ["hello==1.0", "rich==1.0"],
-              "stages": [{"name": "requirements", "requirements": "rich\n"}]}
+    record = {
+        "image": {"file": "a.sif", "sha256": "0" * 64},
+        "image_packages": [],
+        "artifacts": {"rich": file},
+        "venv_packages": ["hello==1.0", "rich==1.0"],
+        "stages": [{"name": "requirements", "requirements": "rich\n"}],
+    }
     command = ["extend", "--from-lock", "lock.json", "--name", "theirs", "--date", "1", "--check"]
     monkeypatch.setattr("sys.argv", ["ebsif", *command])
 
@@ -157,12 +188,17 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
 
     module = f"{BASE}-theirs-1"
     packages = ["+ rich 1.0   asked for", "+ hello 1.0  dependency"]
-    assert checked(0) == [*packages, f"yes: {module} can be installed: 2 packages",
-                          "install it with: ebsif extend --from-lock lock.json --name theirs --date 1"]
+    assert checked(0) == [
+        *packages,
+        f"yes: {module} can be installed: 2 packages",
+        "install it with: ebsif extend --from-lock lock.json --name theirs --date 1",
+    ]
     assert "constraints = ['hello==1.0', 'rich==1.0']" in eb.easyconfig
     file["sha256"] = "2" * 64
     assert checked(1) == [
-        *packages, f"no: {module} can't be installed: rich-1.0.whl has another SHA256 than in the lock"]
+        *packages,
+        f"no: {module} can't be installed: rich-1.0.whl has another SHA256 than in the lock",
+    ]
     # on another image the versions are wanted, but these packages are not in an extension that is changed
     record["image"] = {"file": "b.sif", "sha256": "1" * 64}
     assert checked(0, BASE)[:2] == packages
@@ -170,7 +206,8 @@ def test_checking_a_lock(eb_prefix, tmp_path, monkeypatch, capsys):
     (tmp_path / "lock.json").unlink()
     assert main(command) == 3
     assert capsys.readouterr().err == (
-        "ebsif: lock.json does not exist: give the lock of a module, or its installation\n")
+        "ebsif: lock.json does not exist: give the lock of a module, or its installation\n"
+    )
 
 
 def test_a_verdict_on_what_may_not_work(eb_prefix, monkeypatch, capsys):
@@ -192,12 +229,19 @@ def test_a_check_knows_what_is_installed(eb_prefix, monkeypatch, capsys):
     for option in (["--check"], []):
         assert main([*words, *option]) == 0
         said = capsys.readouterr()
-        assert said.err == (f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
-                            f"load it with: module load {OTHER}\n")
+        assert said.err == (
+            f"ebsif: {OTHER} has these packages already: nothing to do (--rebuild installs it again)\n"
+            f"load it with: module load {OTHER}\n"
+        )
     # docs D8
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "module": OTHER, "name": OTHER, "load": f"module load {OTHER}", "root": str(root), "new": False}
+        "module": OTHER,
+        "name": OTHER,
+        "load": f"module load {OTHER}",
+        "root": str(root),
+        "new": False,
+    }
     (copy,) = root.glob("easybuild/*.eb")
     copy.write_text(copy.read_text().replace("rich", "einops"))
     assert main([*words, "--check", "--json"]) == 0
@@ -224,22 +268,41 @@ def test_the_verdict_on_an_extension_that_is_changed(eb_prefix, monkeypatch, cap
     for unchanged in ("as before", "of the base, unchanged"):
         plan.show(plan.Plan([rich], before=82, unchanged=unchanged), Namespace(module="A/1"), "COMMAND")
         assert capsys.readouterr().out.splitlines() == [
-            "+ rich 15.0    asked for", f"= 82 packages  {unchanged}",
-            f"yes: A/1 can be installed: 83 packages (82 {unchanged})"]
+            "+ rich 15.0    asked for",
+            f"= 82 packages  {unchanged}",
+            f"yes: A/1 can be installed: 83 packages (82 {unchanged})",
+        ]
     monkeypatch.setattr(running, "install", Eb({"einops 0.8": True, "hand 1.0": True}))
     base = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
     eb_prefix.install(base, ["hand==1.0"], text="")
     assert main(["extend", base, "--add", "einops", "--name", "mine", "--check"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
-        "+ einops 0.8  asked for", "= 1 package   of the base, unchanged"]
+        "+ einops 0.8  asked for",
+        "= 1 package   of the base, unchanged",
+    ]
 
 
 def test_options_of_the_user_do_not_hide_the_plan(tmp_path, monkeypatch, capsys):
     """E-02: with --buildpath for eb, the packages are still found where pip says what it would install."""
     monkeypatch.setattr(running, "install", Eb({"einops 0.8": True}))
     monkeypatch.chdir(tmp_path)
-    assert main(["extend", "--site", "lumi", LUMI, "--add", "einops", "--name", "mine", "--check", "--",
-                 f"--buildpath={tmp_path}/elsewhere"]) == 0
+    assert (
+        main(
+            [
+                "extend",
+                "--site",
+                "lumi",
+                LUMI,
+                "--add",
+                "einops",
+                "--name",
+                "mine",
+                "--check",
+                "--",
+                f"--buildpath={tmp_path}/elsewhere",
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().out.startswith("+ einops 0.8  asked for\nyes: ")
-    assert making.install_command(["extend", "a b", "--check", "--", "--debug"]) == (
-        "ebsif extend 'a b' -- --debug")
+    assert making.install_command(["extend", "a b", "--check", "--", "--debug"]) == ("ebsif extend 'a b' -- --debug")

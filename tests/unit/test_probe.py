@@ -46,10 +46,18 @@ def test_an_image_without_python_has_no_packages():
         ({"bash": "", "python3": ""}, True, ["it has no bash", "it has no python3 on PATH"], "init = 'none'"),
         ({"runs": False}, True, ["its python3 doesn't work: can't load library"], "init = 'none'"),
         ({"version": "3.7.17"}, True, ["its Python 3.7.17 is too old, 3.8 or newer"], "without user software"),
-        ({"missing": ["json", "venv", "pip"]}, True, ["is incomplete, the standard library lacks json, venv"],
-         "without user software"),
-        ({"missing": ["ensurepip", "pip"]}, True, ["no ensurepip to install one (Debian has it in the package"],
-         "without user software"),
+        (
+            {"missing": ["json", "venv", "pip"]},
+            True,
+            ["is incomplete, the standard library lacks json, venv"],
+            "without user software",
+        ),
+        (
+            {"missing": ["ensurepip", "pip"]},
+            True,
+            ["no ensurepip to install one (Debian has it in the package"],
+            "without user software",
+        ),
     ],
 )
 def test_missing_parts_are_refused(found, venv, reasons, remedy):
@@ -111,8 +119,19 @@ def test_an_image_that_prints_something(tmp_path):
     assert masks.found == {"/etc/passw?": ["/etc/passwd"]}
 
 
-@pytest.mark.parametrize("printed", ["{}", "5", "{'version': '3'}", "{'packages': [", "{" * 9000, repr(description(
-    [["x", "1", 5]])), repr(description(needs=[["x"]])), repr(description(purelib="/a\nb"))])
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "{}",
+        "5",
+        "{'version': '3'}",
+        "{'packages': [",
+        "{" * 9000,
+        repr(description([["x", "1", 5]])),
+        repr(description(needs=[["x"]])),
+        repr(description(purelib="/a\nb")),
+    ],
+)
 def test_an_image_whose_python_prints_something_else(printed):
     """Security 8: it is refused like one whose Python doesn't work; no crash."""
     found = ImageProbe("x.sif", f"bash\t/bin/bash\npython3\t/usr/bin/python3\n{{}}\n{printed}\n")
@@ -141,8 +160,20 @@ def test_packages_whose_names_are_code():
 
 
 @pytest.mark.usefixtures("configuration")
-@pytest.mark.parametrize("printed", ["folder 755 0 0 /a\n", "folder x /a\n", "folder 755 /../a\n", "folder 755 a\x7f\n",
-                                     "mask 7 /a\n", "mask x /a\n", "mask\n", "mask 0 a\n", "mask 0 /a/../b\n"])
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "folder 755 0 0 /a\n",
+        "folder x /a\n",
+        "folder 755 /../a\n",
+        "folder 755 a\x7f\n",
+        "mask 7 /a\n",
+        "mask x /a\n",
+        "mask\n",
+        "mask 0 a\n",
+        "mask 0 /a/../b\n",
+    ],
+)
 def test_what_a_hostile_image_says_about_masks(printed):
     """P-06: nothing of it becomes another option, or another path, of mksquashfs."""
     container = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(output=f"mask 0 /x\n{printed}"))
@@ -155,8 +186,13 @@ def test_what_a_hostile_image_says_about_masks(printed):
 
 def run_limited(seconds, *command):
     """Run a command with a time limit, and 1000 bytes of output."""
-    return subprocess.run(["bash", "-p", CONTAINER_FILES / "sh/run-limited.sh", str(seconds), "1000", *command],
-                          capture_output=True, text=True, check=False, input="text")
+    return subprocess.run(
+        ["bash", "-p", CONTAINER_FILES / "sh/run-limited.sh", str(seconds), "1000", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        input="text",
+    )
 
 
 def test_programs_of_an_image_that_do_not_end():

@@ -64,7 +64,7 @@ def test_a_limit(tmp_path, monkeypatch):
 
 def test_output_without_end(monkeypatch):
     """P-06, security 8: a program that prints without end is ended, and doesn't fill the memory."""
-    monkeypatch.setattr(processes, "MOST_WRITTEN", 10 ** 6)
+    monkeypatch.setattr(processes, "MOST_WRITTEN", 10**6)
     for stream in (1, 2):
         with pytest.raises(processes.NoAnswer, match="the program prints more than 0 MB"):
             processes.run(["sh", "-c", f"yes >&{stream}"], 60, name="the program")
@@ -72,14 +72,15 @@ def test_output_without_end(monkeypatch):
 
 def test_input_that_is_not_read():
     """I-04: a program that ends without reading all of its input has done its work."""
-    assert processes.run(["true"], 60, "x" * 10 ** 6).returncode == 0
-    assert processes.run(["cat"], 60, "x" * 10 ** 6).stdout == "x" * 10 ** 6
+    assert processes.run(["true"], 60, "x" * 10**6).returncode == 0
+    assert processes.run(["cat"], 60, "x" * 10**6).stdout == "x" * 10**6
 
 
 def test_input_and_output():
     """I-04: a program has the input, the environment and the directory that it is given; bytes are kept."""
-    done = processes.run(["sh", "-c", r"cat; pwd; printf '\377%s' $A >&2; exit 3"], 60, "x\n", environment={"A": "b"},
-                         cwd="/")
+    done = processes.run(
+        ["sh", "-c", r"cat; pwd; printf '\377%s' $A >&2; exit 3"], 60, "x\n", environment={"A": "b"}, cwd="/"
+    )
     assert (done.returncode, done.stdout, os.fsencode(done.stderr)) == (3, "x\n/\n", b"\xffb")
 
 
@@ -87,8 +88,7 @@ def test_input_and_output():
 def test_an_interruption(tmp_path, number):
     """I-04: Ctrl-C ends what runs in all threads, and starts nothing more; so do the signals of schedulers."""
     command = [sys.executable, "-c", INTERRUPTED, HANGS, tmp_path / "numbers"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True,
-                          preexec_fn=heed_signals) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=heed_signals) as process:
         found = numbers(tmp_path / "numbers", 4)
         process.send_signal(number)
         process.communicate(timeout=60)
@@ -100,8 +100,13 @@ def test_an_interruption(tmp_path, number):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_a_command_has_begun_to_write(tmp_path, number):
     """R-04: also the signals by which schedulers end jobs leave no half image, which may have many gigabytes."""
-    done = subprocess.run([sys.executable, "-c", CUT, str(int(number))], cwd=tmp_path, stderr=subprocess.PIPE,
-                          preexec_fn=heed_signals, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CUT, str(int(number))],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        preexec_fn=heed_signals,
+        check=False,
+    )
     assert done.returncode == 128 + number, done.stderr
     assert not list(tmp_path.iterdir())
 
@@ -150,7 +155,9 @@ def test_signals_that_are_ignored():
     try:
         with processes.interruptible():
             assert [signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)] == [
-                signal.SIG_IGN, processes.interrupt]
+                signal.SIG_IGN,
+                processes.interrupt,
+            ]
         assert signal.getsignal(signal.SIGTERM) == handlers[1]
     finally:
         signal.signal(signal.SIGHUP, handlers[0])

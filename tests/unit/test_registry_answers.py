@@ -56,8 +56,12 @@ def add(files, tag, manifest, *blobs):
 def image(config=CONFIG, title="tool.sif", **more):
     """Return the manifest of an image (dict), without a media type."""
     layer = Descriptor.of("application/x-layer", DATA).as_json()
-    return {"schemaVersion": 2, "config": Descriptor.of("application/x-config", config).as_json(),
-            "layers": [{**layer, "annotations": {TITLE: title}}], **more}
+    return {
+        "schemaVersion": 2,
+        "config": Descriptor.of("application/x-config", config).as_json(),
+        "layers": [{**layer, "annotations": {TITLE: title}}],
+        **more,
+    }
 
 
 def write_layout(folder, index, *texts):
@@ -75,10 +79,19 @@ def write_layout(folder, index, *texts):
 
 def test_a_layout_of_others_keeps_what_they_wrote(tmp_path):
     """R-08: of the entries of others only the tag changes that names another manifest from then on."""
-    others = [{"mediaType": "application/x", "digest": f"sha256:{digit * 64}", "size": 1, "artifactType": "text/x",
-               "urls": ["https://registry.example"], "data": "e30=", "platform": {"os": "x", "variant": "v8"},
-               "annotations": {"org.opencontainers.image.ref.name": tag, "more": "kept"}}
-              for digit, tag in (("a", "1"), ("b", "2"))]
+    others = [
+        {
+            "mediaType": "application/x",
+            "digest": f"sha256:{digit * 64}",
+            "size": 1,
+            "artifactType": "text/x",
+            "urls": ["https://registry.example"],
+            "data": "e30=",
+            "platform": {"os": "x", "variant": "v8"},
+            "annotations": {"org.opencontainers.image.ref.name": tag, "more": "kept"},
+        }
+        for digit, tag in (("a", "1"), ("b", "2"))
+    ]
     before = {"schemaVersion": 2, "annotations": {"of": "the index"}, "artifactType": "text/y", "manifests": others}
     write_layout(tmp_path, before)
     repository = open_repository(f"oci:{tmp_path}")
@@ -148,8 +161,9 @@ def test_manifests_without_a_media_type(files, tmp_path):
         open_repository(source(files, ":neither")).manifest()
 
 
-@pytest.mark.parametrize(("listed", "known"), [
-    (["1.0", "ä", 5, "a b", None, "-x", "x" * 129, "v2"], ["1.0", "v2"]), (None, []), ([], [])])
+@pytest.mark.parametrize(
+    ("listed", "known"), [(["1.0", "ä", 5, "a b", None, "-x", "x" * 129, "v2"], ["1.0", "v2"]), (None, []), ([], [])]
+)
 def test_tags_that_are_none(files, listed, known):
     """R-05: a tag that can't be one is left out."""
     files.content[f"/v2/{NAME}/tags/list"] = json.dumps({"tags": listed}).encode()
@@ -176,9 +190,16 @@ def test_tags_on_several_pages(files, monkeypatch):
         open_repository(source(files)).tags()
 
 
-@pytest.mark.parametrize("config", [
-    {"config": {"Env": 5, "Entrypoint": 5, "Cmd": {}, "Labels": 5}}, {"config": {"Env": [{}, 1, None, "x", "A=1"]}},
-    {"config": 5, "created": 5}, 5, {"config": {"Entrypoint": [5, "/start"], "Labels": {"a": 1}}, "created": "2026"}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"config": {"Env": 5, "Entrypoint": 5, "Cmd": {}, "Labels": 5}},
+        {"config": {"Env": [{}, 1, None, "x", "A=1"]}},
+        {"config": 5, "created": 5},
+        5,
+        {"config": {"Entrypoint": [5, "/start"], "Labels": {"a": 1}}, "created": "2026"},
+    ],
+)
 def test_odd_configurations(files, config):
     """R-11: what isn't of the right type is ignored, also the name of a layer."""
     text = json.dumps(config).encode()
@@ -272,6 +293,7 @@ def test_layouts_that_can_not_be_written_or_read(tmp_path):
 
 def test_control_characters_reach_no_terminal(capsys, monkeypatch):
     """What others have written is shown with its control characters escaped, lines stay lines."""
+
     def fail(*_):
         raise EbsifError("module \x1b]0;title\x07 of\n\tanother")
 

@@ -145,7 +145,7 @@ def test_setting_aside_overwrites_nothing(tmp_path):
     for text in ("one", "two"):
         (tmp_path / "1.0" / "user-software.squashfs").write_text(text)
         paths += software.set_aside(["user-software.squashfs"], software)[0]
-    assert [open(path).read() for path in paths] == ["one", "two"]  # noqa: PTH123, SIM115
+    assert [open(path).read() for path in paths] == ["one", "two"]  # noqa: SIM115
 
 
 def test_bytecode_is_of_the_file_as_it_is(tmp_path, monkeypatch):
@@ -164,11 +164,14 @@ def test_bytecode_is_of_the_file_as_it_is(tmp_path, monkeypatch):
         for name, text in texts.items():
             (folder / f"{name}.py").write_text(text)
         assert has_new_files(str(folder))
-        subprocess.run([tmp_path / "venv/bin/python", "-I", "-", "2", str(FILE_TIME)], input=program, text=True,
-                       check=False)
+        subprocess.run(
+            [tmp_path / "venv/bin/python", "-I", "-", "2", str(FILE_TIME)], input=program, text=True, check=False
+        )
         assert not has_new_files(str(folder))
-        return {path.name.partition(".")[0]: (path.stat().st_mtime_ns, path.read_bytes())
-                for path in folder.glob("__pycache__/*.pyc")}
+        return {
+            path.name.partition(".")[0]: (path.stat().st_mtime_ns, path.read_bytes())
+            for path in folder.glob("__pycache__/*.pyc")
+        }
 
     first = compiled(one="A = 1\n", two="A = 1\n", template="{{ no }} Python")
     assert set(first) == {"one", "two"}
@@ -187,9 +190,14 @@ def installation(root, scripts=(), record=True, packages=()):
         (root / name).write_text(name)
     software = UserSoftware(str(root))
     if record:
-        text = json.dumps({
-            "image": {"file": "a.sif"}, "image_packages": list(packages), "scripts": software.scripts(),
-            "user_software": software.fingerprints({})})
+        text = json.dumps(
+            {
+                "image": {"file": "a.sif"},
+                "image_packages": list(packages),
+                "scripts": software.scripts(),
+                "user_software": software.fingerprints({}),
+            }
+        )
         (root / "share/ebsif/lock.json").write_text(text)
     return UserSoftware(str(root))
 
@@ -248,16 +256,20 @@ def test_scripts_of_a_recipe(tmp_path):
     (tmp_path / "1.0/a.sif").touch()
     theirs = {
         "bin/start-shell": "#!/bin/bash -e\nif [ -f a.sif ] ; then\n"
-                           "    singularity exec $SIF bash -c \"echo '{}' ; exec bash \\\"$@\\\"\"\nfi\n",
+        '    singularity exec $SIF bash -c "echo \'{}\' ; exec bash \\"$@\\""\nfi\n',
         "runscripts/distributed": '\n#!/bin/bash -e\n\nsleep 2\nexport RANK=$SLURM_PROCID\npython "$@"\n',
-        "bin/make-squashfs": f"#!/bin/bash\ncd {tmp_path}/1.0\nmksquashfs user-software user-software.squashfs\n"}
-    mine = {"runscripts/shorter": '#!/bin/bash -e\nexport RANK=$SLURM_PROCID\npython "$@"\n',
-            "runscripts/changed": theirs["runscripts/distributed"].replace("sleep 2", "sleep 9"),
-            # R1.6: in a line with a placeholder, a value, a command and an indentation of one's own
-            "bin/own-value": theirs["bin/start-shell"].replace("a.sif", "b.sif"),
-            "bin/own-command": theirs["bin/make-squashfs"].replace("/1.0", "/1.0; echo mine"),
-            "bin/own-indentation": theirs["bin/start-shell"].replace("    singularity", "singularity"),
-            "runscripts/end": 'python "$@"\n', "runscripts/longer": theirs["runscripts/distributed"] + "echo done\n"}
+        "bin/make-squashfs": f"#!/bin/bash\ncd {tmp_path}/1.0\nmksquashfs user-software user-software.squashfs\n",
+    }
+    mine = {
+        "runscripts/shorter": '#!/bin/bash -e\nexport RANK=$SLURM_PROCID\npython "$@"\n',
+        "runscripts/changed": theirs["runscripts/distributed"].replace("sleep 2", "sleep 9"),
+        # R1.6: in a line with a placeholder, a value, a command and an indentation of one's own
+        "bin/own-value": theirs["bin/start-shell"].replace("a.sif", "b.sif"),
+        "bin/own-command": theirs["bin/make-squashfs"].replace("/1.0", "/1.0; echo mine"),
+        "bin/own-indentation": theirs["bin/start-shell"].replace("    singularity", "singularity"),
+        "runscripts/end": 'python "$@"\n',
+        "runscripts/longer": theirs["runscripts/distributed"] + "echo done\n",
+    }
     for name, text in {**theirs, **mine}.items():
         (tmp_path / "1.0" / name).write_text(text)
     for name, target in (("bin/pip", "./start-shell"), ("bin/mine", "../runscripts/changed")):
@@ -283,7 +295,7 @@ def test_the_command_to_use_what_was_set_aside(tmp_path):
     subprocess.run(["bash", "-c", command], check=True)
     assert software.present() == ["user-software"]
     assert (tmp_path / "a place/1.0/user-software/module.py").exists()
-    assert not os.path.exists(path)  # noqa: PTH110
+    assert not os.path.exists(path)
 
 
 def test_user_software_that_can_not_be_set_aside_stays(tmp_path, monkeypatch):
@@ -329,10 +341,16 @@ def test_packages_without_a_file(tmp_path):
     assert UserSoftware(str(tmp_path)).pins() == ["good==1.0"]
 
 
-@pytest.mark.parametrize("earlier, now", [
-    (("user-software",), ("user-software",)), (("user-software.squashfs",), ("user-software.squashfs",)),
-    (("user-software",), ("user-software.squashfs",)), (("user-software.squashfs",), ("user-software",)),
-    (("user-software", "user-software.squashfs"), ("user-software.squashfs",))])
+@pytest.mark.parametrize(
+    "earlier, now",
+    [
+        (("user-software",), ("user-software",)),
+        (("user-software.squashfs",), ("user-software.squashfs",)),
+        (("user-software",), ("user-software.squashfs",)),
+        (("user-software.squashfs",), ("user-software",)),
+        (("user-software", "user-software.squashfs"), ("user-software.squashfs",)),
+    ],
+)
 def test_user_software_is_taken_over(tmp_path, earlier, now):
     """defects B5: the new installation has the earlier user software, and nothing of its own."""
     for folder, names in (("before", earlier), ("now", now)):
@@ -395,6 +413,7 @@ def test_user_software_that_is_a_link_to_nothing(tmp_path, capsys, replacing, na
 @pytest.mark.usefixtures("configuration")
 def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
     """S002-44: if it can't be moved to the new installation, the earlier one and its module are put back."""
+
     def fail(*_):
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -446,11 +465,16 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
 @pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize("easyblock_class", [ContainerInstall, ContainerVenv])
 @pytest.mark.parametrize("check", [False, True])
-@pytest.mark.parametrize(("error", "step", "left"), [
-    (KeyboardInterrupt, "build", {"stages"}), (EasyBuildError("no"), "test", {"stages"}),
-    (OSError(errno.ENOSPC, "No space left"), "build", {"stages"}),
-    (KeyboardInterrupt, "install", {"stages", "user-software"}),
-    (StopException, "build", {"stages", "user-software", "pip-cache", "home", "tmp"})])
+@pytest.mark.parametrize(
+    ("error", "step", "left"),
+    [
+        (KeyboardInterrupt, "build", {"stages"}),
+        (EasyBuildError("no"), "test", {"stages"}),
+        (OSError(errno.ENOSPC, "No space left"), "build", {"stages"}),
+        (KeyboardInterrupt, "install", {"stages", "user-software"}),
+        (StopException, "build", {"stages", "user-software", "pip-cache", "home", "tmp"}),
+    ],
+)
 def test_what_an_attempt_leaves(tmp_path, monkeypatch, capsys, error, step, left, check, easyblock_class):
     """
     student 2b: a refused installation, a full disk and Ctrl-C don't fill the directory for builds.
@@ -475,8 +499,7 @@ def test_what_an_attempt_leaves(tmp_path, monkeypatch, capsys, error, step, left
     assert {path.name for path in tmp_path.iterdir()} == left
     # EasyBuild breaks long paths
     said = "".join(capsys.readouterr().out.split())
-    assert (f"whatpiphasprintedisin{tmp_path}/stages" in said) is (
-        left == {"stages"} and not check)
+    assert (f"whatpiphasprintedisin{tmp_path}/stages" in said) is (left == {"stages"} and not check)
 
 
 @pytest.mark.usefixtures("configuration")

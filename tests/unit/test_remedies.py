@@ -16,48 +16,79 @@ from ebsif.packages.formats.wanted import RequirementsError
 TYPED = ["extend", "Base/1.0", "-r", "my file.txt"]
 
 
-@pytest.mark.parametrize(("typed", "options", "expected"), [
-    (TYPED, ["--apt", "g++"], "ebsif extend Base/1.0 -r 'my file.txt' --apt g++"),
-    (TYPED, ["--add", "a<2"], "ebsif extend Base/1.0 -r 'my file.txt' --add 'a<2'"),
-    ([*TYPED, "--", "--robot"], ["--add", "a"], "ebsif extend Base/1.0 -r 'my file.txt' --add a -- --robot"),
-    (TYPED, messages.NEVERTHELESS, "ebsif extend Base/1.0 -r 'my file.txt' -- --ignore-test-failure"),
-    ([*TYPED, "--", "--robot"], messages.NEVERTHELESS,
-     "ebsif extend Base/1.0 -r 'my file.txt' -- --robot --ignore-test-failure"),
-    # what was typed before would contradict it
-    (["extend", "x", "--add", "torch==2.9.1", "a[b]>1", "--no-binary a"], ["--add", "torch"],
-     "ebsif extend x --add 'a[b]>1' '--no-binary a' --add torch"),
-    (["extend", "x", "--add=torch==2.9.1", "--name", "torch"], ["--add", "--x y", "torch"],
-     "ebsif extend x --name torch --add '--x y' torch"),
-    (["extend", "x", "--replace", "torch==2.9.1", "--force", "--yes"], ["--add", "torch"],
-     "ebsif extend x --yes --add torch"),
-    # eb alone, and what can't have more packages
-    ([], ["--add", "a"], "ebsif extend ... --add a"),
-    (["extend", "--from-lock", "x.json"], ["--add", "a"], "ebsif extend ... --add a")])
+@pytest.mark.parametrize(
+    ("typed", "options", "expected"),
+    [
+        (TYPED, ["--apt", "g++"], "ebsif extend Base/1.0 -r 'my file.txt' --apt g++"),
+        (TYPED, ["--add", "a<2"], "ebsif extend Base/1.0 -r 'my file.txt' --add 'a<2'"),
+        ([*TYPED, "--", "--robot"], ["--add", "a"], "ebsif extend Base/1.0 -r 'my file.txt' --add a -- --robot"),
+        (TYPED, messages.NEVERTHELESS, "ebsif extend Base/1.0 -r 'my file.txt' -- --ignore-test-failure"),
+        (
+            [*TYPED, "--", "--robot"],
+            messages.NEVERTHELESS,
+            "ebsif extend Base/1.0 -r 'my file.txt' -- --robot --ignore-test-failure",
+        ),
+        # what was typed before would contradict it
+        (
+            ["extend", "x", "--add", "torch==2.9.1", "a[b]>1", "--no-binary a"],
+            ["--add", "torch"],
+            "ebsif extend x --add 'a[b]>1' '--no-binary a' --add torch",
+        ),
+        (
+            ["extend", "x", "--add=torch==2.9.1", "--name", "torch"],
+            ["--add", "--x y", "torch"],
+            "ebsif extend x --name torch --add '--x y' torch",
+        ),
+        (
+            ["extend", "x", "--replace", "torch==2.9.1", "--force", "--yes"],
+            ["--add", "torch"],
+            "ebsif extend x --yes --add torch",
+        ),
+        # eb alone, and what can't have more packages
+        ([], ["--add", "a"], "ebsif extend ... --add a"),
+        (["extend", "--from-lock", "x.json"], ["--add", "a"], "ebsif extend ... --add a"),
+    ],
+)
 def test_the_whole_command(typed, options, expected):
     """E-11, student 3: the command to type is complete, whatever was typed; in a line of its own or in a sentence."""
     line = messages.line(*options)
-    assert remedies.completed(f"It fails. To add it:{line}\nMore.", typed) == \
-        f"It fails. To add it:\n    {expected}\nMore."
+    assert (
+        remedies.completed(f"It fails. To add it:{line}\nMore.", typed)
+        == f"It fails. To add it:\n    {expected}\nMore."
+    )
     assert remedies.completed(f"Use `{messages.again(*options)}` then.", typed) == f"Use `{expected}` then."
 
 
-@pytest.mark.parametrize(("lines", "more", "expected"), [
-    (["torch==2.9.1", "einops"], ["torch"], ["torch", "einops"]),
-    (["a", "torchvision[x]>=0.1"], ["--extra-index-url https://x", "TorchVision==0.28+cpu"],
-     ["a", "TorchVision[x]==0.28+cpu", "--extra-index-url https://x"]),
-    (["a==1 ; python_version < '3'", "b", "a==2"], ["a==3"], ["a==3", "b"])])
+@pytest.mark.parametrize(
+    ("lines", "more", "expected"),
+    [
+        (["torch==2.9.1", "einops"], ["torch"], ["torch", "einops"]),
+        (
+            ["a", "torchvision[x]>=0.1"],
+            ["--extra-index-url https://x", "TorchVision==0.28+cpu"],
+            ["a", "TorchVision[x]==0.28+cpu", "--extra-index-url https://x"],
+        ),
+        (["a==1 ; python_version < '3'", "b", "a==2"], ["a==3"], ["a==3", "b"]),
+    ],
+)
 def test_lines_in_place_of_others(lines, more, expected):
     """E-11, student 3: with -r, --add changes what the file says; what comes last counts."""
     assert change.joined(lines, more) == expected
 
 
-@pytest.mark.parametrize(("line", "expected"), [
-    ("!pip install -q transformers 'datasets>=2'", "is not a requirement: write one package per line, such as "
-     "'einops>=0.8'"),
-    ("%pip install -q transformers datasets>=2", "That is:\n    transformers\n    datasets>=2"),
-    ("python -m pip install einops", "That is:\n    einops"),
-    ("transformers datasets evaluate", "That is:\n    transformers\n    datasets\n    evaluate"),
-    ("transformers, datasets", "write one package per line")])
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "!pip install -q transformers 'datasets>=2'",
+            "is not a requirement: write one package per line, such as 'einops>=0.8'",
+        ),
+        ("%pip install -q transformers datasets>=2", "That is:\n    transformers\n    datasets>=2"),
+        ("python -m pip install einops", "That is:\n    einops"),
+        ("transformers datasets evaluate", "That is:\n    transformers\n    datasets\n    evaluate"),
+        ("transformers, datasets", "write one package per line"),
+    ],
+)
 def test_a_line_that_is_no_requirement(tmp_path, line, expected):
     """N-07, student 9: the reader refuses what pip can't read, with file and line, and says what is meant."""
     path = tmp_path / "requirements.txt"
@@ -70,12 +101,15 @@ def test_a_line_that_is_no_requirement(tmp_path, line, expected):
 def test_extras_and_groups_are_named(tmp_path):
     """E-12, student 7: if a project needs nothing without them, the message has what to type."""
     path = tmp_path / "pyproject.toml"
-    path.write_text('[project]\nname = "x"\n[project.optional-dependencies]\nbench_mark = ["rich"]\n'
-                    '[dependency-groups]\ndev = ["einops"]\n')
+    path.write_text(
+        '[project]\nname = "x"\n[project.optional-dependencies]\nbench_mark = ["rich"]\n'
+        '[dependency-groups]\ndev = ["einops"]\n'
+    )
     with pytest.raises(RequirementsError) as error:
         requirements.read(path)
-    assert str(error.value).endswith("Choose of these:\n    ebsif extend ... --extra bench_mark\n"
-                                     "    ebsif extend ... --group dev")
+    assert str(error.value).endswith(
+        "Choose of these:\n    ebsif extend ... --extra bench_mark\n    ebsif extend ... --group dev"
+    )
     assert requirements.read(path, None, ["bench-mark"]).lines == ["rich"]
 
 
@@ -85,13 +119,20 @@ def test_nothing_is_added_to_locked_lines():
         change.joined(["a==1 --hash=sha256:00"], ["b"])
 
 
-@pytest.mark.parametrize(("stages", "expected"), [
-    (["a", "--no-binary a"], ["--add", "a", "--no-binary a"]),
-    ([{"name": "requirements", "requirements": "a\n", "post": ["true"]}], None)])
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        (["a", "--no-binary a"], ["--add", "a", "--no-binary a"]),
+        ([{"name": "requirements", "requirements": "a\n", "post": ["true"]}], None),
+    ],
+)
 def test_the_command_for_an_upgrade(stages, expected):
     """E-11: `ebsif upgrade` adds nothing; what makes the same extension and can add is `ebsif extend`."""
     options = Namespace(site=None, date=None, output=None, image=None, catalogue=["c"], check=False, more=["--robot"])
     container = SimpleNamespace(module="Base/2.0", system_packages=["ffmpeg"])
     words = upgrade.extending_words(options, container, "mine", stages)
-    assert words == (["extend", "Base/2.0", "--name", "mine", *expected, "--apt", "ffmpeg", "--catalogue", "c",
-                      "--", "--robot"] if expected else [])
+    assert words == (
+        ["extend", "Base/2.0", "--name", "mine", *expected, "--apt", "ffmpeg", "--catalogue", "c", "--", "--robot"]
+        if expected
+        else []
+    )

@@ -22,19 +22,31 @@ def test_a_requirements_file(tmp_path):
     (tmp_path / "more/b.txt").write_text(included)
     address = "c @ git+https://example.org/c.git#egg=c"
     wanted = read(tmp_path / "a.txt", f"# mine\na==1  # one\n\n-r more/b.txt\n{address}\nd \\\n  <2\n")
-    assert wanted.lines == ["a==1", "--extra-index-url https://example.org/simple", "b[x]>=2 ; python_version > '3'",
-                            "c @ git+https://example.org/c.git#egg=c", "d <2"]
+    assert wanted.lines == [
+        "a==1",
+        "--extra-index-url https://example.org/simple",
+        "b[x]>=2 ; python_version > '3'",
+        "c @ git+https://example.org/c.git#egg=c",
+        "d <2",
+    ]
 
 
-@pytest.mark.parametrize(("text", "lines"), [
-    ("# paths end in a \\\na\nb\n", ["a", "b"]), ("a \\\n  # why \\\nc\nb\n", ["a", "c", "b"]),
-    ("a \\\n==1 \\\n\nb  # c \\\nd\n", ["a ==1", "b"])])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("# paths end in a \\\na\nb\n", ["a", "b"]),
+        ("a \\\n  # why \\\nc\nb\n", ["a", "c", "b"]),
+        ("a \\\n==1 \\\n\nb  # c \\\nd\n", ["a ==1", "b"]),
+    ],
+)
 def test_comments_that_end_in_a_backslash(tmp_path, text, lines):
     """N5: a line of comment does not continue, as for pip, so that nothing that follows is lost."""
     assert read(tmp_path / "a.txt", text).lines == lines
     # importing pip changes how this process logs
-    program = ("import sys; from pip._internal.req.req_file import preprocess\n"
-               "for _, line in preprocess(sys.argv[1]):\n    print(line)")
+    program = (
+        "import sys; from pip._internal.req.req_file import preprocess\n"
+        "for _, line in preprocess(sys.argv[1]):\n    print(line)"
+    )
     said = subprocess.run([sys.executable, "-c", program, text], capture_output=True, text=True, check=True).stdout
     assert [" ".join(line.split()) for line in said.splitlines()] == lines
 
@@ -44,11 +56,21 @@ def test_several_options_in_a_line(tmp_path):
     for name in ("wheels", "my -wheels"):
         (tmp_path / name).mkdir()
     (tmp_path / "b.txt").write_text("b\n")
-    text = ("-f wheels --no-index\n--no-index --find-links='my -wheels' -r b.txt -c b.txt\n"
-            "-e git+https://a/b --config-settings c=d\n-i https://${A}@b/-c --pre\n")
+    text = (
+        "-f wheels --no-index\n--no-index --find-links='my -wheels' -r b.txt -c b.txt\n"
+        "-e git+https://a/b --config-settings c=d\n-i https://${A}@b/-c --pre\n"
+    )
     assert read(tmp_path / "a.txt", text).lines == [
-        f"-f {tmp_path}/wheels", "--no-index", "--no-index", f"--find-links '{tmp_path}/my -wheels'", "b",
-        f"-c {tmp_path}/b.txt", "-e git+https://a/b --config-settings c=d", "-i https://${A}@b/-c", "--pre"]
+        f"-f {tmp_path}/wheels",
+        "--no-index",
+        "--no-index",
+        f"--find-links '{tmp_path}/my -wheels'",
+        "b",
+        f"-c {tmp_path}/b.txt",
+        "-e git+https://a/b --config-settings c=d",
+        "-i https://${A}@b/-c",
+        "--pre",
+    ]
 
 
 def test_variables_in_paths(tmp_path, monkeypatch):
@@ -68,8 +90,9 @@ def test_variables_in_paths(tmp_path, monkeypatch):
     assert read(tmp_path / "a.txt", "${HERE}/x.whl\n").lines == [f"{tmp_path}/wheels/x.whl"]
 
 
-@pytest.mark.parametrize("line", ["x-${TOKEN}", "${TOKEN}==1", "x${TOKEN}[a]>=1; python_version > '3'", "x${TOKEN} @ y",
-                                  "${TOKEN}"])
+@pytest.mark.parametrize(
+    "line", ["x-${TOKEN}", "${TOKEN}==1", "x${TOKEN}[a]>=1; python_version > '3'", "x${TOKEN} @ y", "${TOKEN}"]
+)
 def test_variables_in_names(tmp_path, monkeypatch, line):
     """Security 8: no variable of the person becomes the name of a package, which goes to the index of the file."""
     monkeypatch.setenv("TOKEN", "verysecret")
@@ -80,27 +103,34 @@ def test_variables_in_names(tmp_path, monkeypatch, line):
     assert read(tmp_path / "a.txt", f"{kept}\n").lines == [kept]
 
 
-@pytest.mark.parametrize(("name", "text", "expected"), [
-    ("a.txt", "# nothing\n", "names no Python package"),
-    # N15
-    ("a.txt", "-r https://example.org/b.txt\n", "a.txt:1: https://example.org/b.txt is not on this machine: download"),
-    ("a.txt", "-r a.txt\n", "includes itself"),
-    ("a.txt", "-r 'none.txt\n", "a.txt:1: 'none.txt can't be read: a quotation mark is missing"),
-    ("a.txt", "\n-e .\n", "a.txt:2: '-e .' would break the module as soon as the directory is removed"),
-    ("a.txt", "--editable=/x\n", "would break the module as soon as"),
-    ("a.txt", "a\nb \\\n  <2\n-c none.txt\n", "none.txt can't be read: it does not exist"),
-    ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", "list them in a requirements.txt"),
-    ("pyproject.toml", "[project\n", "can't be read"),
-    ("environment.yml", "dependencies: [ffmpeg]\n", "not known as Python packages; if pip knows them"),
-    ("environment.yml", "[pytorch]\n", "should be a mapping with 'dependencies'"),
-    ("pyproject.toml", "[tool.poetry.dependencies]\na = '*'\n", "poetry export -o requirements.txt"),
-    ("pyproject.toml", "[project]\ndependencies = ['a b']\n", "'a b' is not a valid requirement"),
-    ("pyproject.toml", "project = 5\n", "is not a valid pyproject.toml"),
-    ("environment.yml", "dependencies: [python=x]\n", "'python=x' is not a valid version of Python"),
-    ("lock.json", "{}", "use --from-lock"),
-    ("poetry.lock", "", "poetry export -o requirements.txt"),
-    ("Pipfile.lock", "{}", "pipenv requirements --hash"),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.txt", "# nothing\n", "names no Python package"),
+        # N15
+        (
+            "a.txt",
+            "-r https://example.org/b.txt\n",
+            "a.txt:1: https://example.org/b.txt is not on this machine: download",
+        ),
+        ("a.txt", "-r a.txt\n", "includes itself"),
+        ("a.txt", "-r 'none.txt\n", "a.txt:1: 'none.txt can't be read: a quotation mark is missing"),
+        ("a.txt", "\n-e .\n", "a.txt:2: '-e .' would break the module as soon as the directory is removed"),
+        ("a.txt", "--editable=/x\n", "would break the module as soon as"),
+        ("a.txt", "a\nb \\\n  <2\n-c none.txt\n", "none.txt can't be read: it does not exist"),
+        ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", "list them in a requirements.txt"),
+        ("pyproject.toml", "[project\n", "can't be read"),
+        ("environment.yml", "dependencies: [ffmpeg]\n", "not known as Python packages; if pip knows them"),
+        ("environment.yml", "[pytorch]\n", "should be a mapping with 'dependencies'"),
+        ("pyproject.toml", "[tool.poetry.dependencies]\na = '*'\n", "poetry export -o requirements.txt"),
+        ("pyproject.toml", "[project]\ndependencies = ['a b']\n", "'a b' is not a valid requirement"),
+        ("pyproject.toml", "project = 5\n", "is not a valid pyproject.toml"),
+        ("environment.yml", "dependencies: [python=x]\n", "'python=x' is not a valid version of Python"),
+        ("lock.json", "{}", "use --from-lock"),
+        ("poetry.lock", "", "poetry export -o requirements.txt"),
+        ("Pipfile.lock", "{}", "pipenv requirements --hash"),
+    ],
+)
 def test_unsupported_files(tmp_path, name, text, expected):
     """The error names the file, the problem and the remedy."""
     with pytest.raises(requirements.RequirementsError) as error:
@@ -119,19 +149,29 @@ def test_what_is_not_a_file(tmp_path):
 
 def test_a_project(tmp_path):
     """E-12: the dependencies in a pyproject.toml; extras of itself and included groups are resolved."""
-    text = ("[project]\nname = 'My.x'\ndependencies = ['a>=1', 'b']\nrequires-python = '>=3.11.4'\n"
-            "[project.optional-dependencies]\nTrain_it = ['c', 'my-x[train-it]']\n"
-            "all = ['my_x[train-it]; os_name == \"posix\"', \"d; python_version > '3'\"]\n"
-            "[dependency-groups]\ndev = ['e', {include-group = 'docs'}]\ndocs = ['f', 'my-x[train-it]']\n")
+    text = (
+        "[project]\nname = 'My.x'\ndependencies = ['a>=1', 'b']\nrequires-python = '>=3.11.4'\n"
+        "[project.optional-dependencies]\nTrain_it = ['c', 'my-x[train-it]']\n"
+        "all = ['my_x[train-it]; os_name == \"posix\"', \"d; python_version > '3'\"]\n"
+        "[dependency-groups]\ndev = ['e', {include-group = 'docs'}]\ndocs = ['f', 'my-x[train-it]']\n"
+    )
     path = tmp_path / "pyproject.toml"
     assert read(path, text).lines == ["a>=1", "b"]
     assert requirements.read(path, Image("3.12"), ["train.it"]).lines == ["a>=1", "b", "c"]
     assert requirements.read(path, Image("3.11"), ["all"], ["Dev"]).lines == [
-        "a>=1", "b", "e", "f", "c", 'c; os_name == "posix"', "d; python_version > '3'"]
+        "a>=1",
+        "b",
+        "e",
+        "f",
+        "c",
+        'c; os_name == "posix"',
+        "d; python_version > '3'",
+    ]
     for image, extras, groups, expected in [
-            ("3.10", [], [], f"{path} requires Python >=3.11.4, but the image has Python 3.10"),
-            ("3.12", ["x"], [], f"{path} has no extra 'x' (known: all, train-it)"),
-            ("3.12", [], ["x"], f"{path} has no dependency group 'x' (known: dev, docs)")]:
+        ("3.10", [], [], f"{path} requires Python >=3.11.4, but the image has Python 3.10"),
+        ("3.12", ["x"], [], f"{path} has no extra 'x' (known: all, train-it)"),
+        ("3.12", [], ["x"], f"{path} has no dependency group 'x' (known: dev, docs)"),
+    ]:
         with pytest.raises(requirements.RequirementsError) as error:
             requirements.read(path, Image(image), extras, groups)
         assert str(error.value).startswith(expected)
@@ -139,23 +179,32 @@ def test_a_project(tmp_path):
 
 def test_sources_that_only_uv_knows(tmp_path):
     """E-12: an index may have another package of the same name, so packages with a location are left out and named."""
-    text = ("[project]\nname = 'x'\ndependencies = ['a', 'b>2', 'torch']\n"
-            "[tool.uv.sources]\nA = {workspace = true}\nb = [{git = 'https://example.org/b', marker = 'x'}]\n"
-            "torch = {index = 'rocm'}\n")
+    text = (
+        "[project]\nname = 'x'\ndependencies = ['a', 'b>2', 'torch']\n"
+        "[tool.uv.sources]\nA = {workspace = true}\nb = [{git = 'https://example.org/b', marker = 'x'}]\n"
+        "torch = {index = 'rocm'}\n"
+    )
     wanted = read(tmp_path / "pyproject.toml", text)
     assert wanted.lines == ["torch"]
-    for text, expected in zip(wanted.impossible, (
-            "a is not installed, because it comes from a workspace source of uv", "b>2 is not installed, because it "
-            "comes from a git source of uv", "torch comes from the index that pip uses, not from that in tool.uv")):
+    for text, expected in zip(
+        wanted.impossible,
+        (
+            "a is not installed, because it comes from a workspace source of uv",
+            "b>2 is not installed, because it comes from a git source of uv",
+            "torch comes from the index that pip uses, not from that in tool.uv",
+        ),
+    ):
         assert expected in text
 
 
 def test_a_conda_environment(tmp_path):
     """E-12, use D12.8: Conda packages under their names for pip; each one that is not installed is named."""
-    text = ("name: mine\nprefix: /x\nchannels: [conda-forge]\nvariables: {A: b}\n"
-            "dependencies: [python=3.11, pip, 'conda-forge::opencv=4', ffmpeg, git 2.4, 'numpy<2', "
-            "pytorch=2.6=py3_0, msgpack-python>=1.0.*, pyyaml ==6.0, 'scipy>=1.9,<2', "
-            "'pandas=1.5|2.0', no-such-thing=1, {pip: [rich==13, -r other.txt]}]\n")
+    text = (
+        "name: mine\nprefix: /x\nchannels: [conda-forge]\nvariables: {A: b}\n"
+        "dependencies: [python=3.11, pip, 'conda-forge::opencv=4', ffmpeg, git 2.4, 'numpy<2', "
+        "pytorch=2.6=py3_0, msgpack-python>=1.0.*, pyyaml ==6.0, 'scipy>=1.9,<2', "
+        "'pandas=1.5|2.0', no-such-thing=1, {pip: [rich==13, -r other.txt]}]\n"
+    )
     (tmp_path / "other.txt").write_text("./a.whl[x] ; python_version > '3'\n")
     (tmp_path / "a.whl").touch()
     path = tmp_path / "environment.yml"
@@ -168,17 +217,21 @@ def test_a_conda_environment(tmp_path):
         f"the image's distribution has them, add them with --apt: ffmpeg, git 2.4, "
         "no-such-thing=1",
         f"{path}: versions that pip can't express; add the packages to the pip section: pandas=1.5|2.0",
-        f"{path}: variables are not set: A (easyconfigs have the parameter 'container_env')"]
+        f"{path}: variables are not set: A (easyconfigs have the parameter 'container_env')",
+    ]
     assert wanted.impossible == named
     wanted = requirements.read(path, Image("3.11.2", {"torch": "2.6.0+rocm6.2", "numpy": "2.1"}))
     assert wanted.lines == ["opencv-python==4.*", *rest, *pip]
     assert wanted.impossible == [
-        f"{path}: the versions in the image are used: numpy 2.1 (not numpy<2), torch 2.6.0+rocm6.2", *named]
+        f"{path}: the versions in the image are used: numpy 2.1 (not numpy<2), torch 2.6.0+rocm6.2",
+        *named,
+    ]
     with pytest.raises(requirements.RequirementsError) as error:
         requirements.read(path, Image("3.10"))
     assert str(error.value) == (
         f"{path} asks for python=3.11, but the image has Python 3.10: choose a container with that Python (ebsif list "
-        "--has 'python==3.11.*'), or change or remove that line")
+        "--has 'python==3.11.*'), or change or remove that line"
+    )
     with pytest.raises(requirements.RequirementsError, match="asks for python.*but the image has Python 3.11"):
         read(path, "dependencies: ['python>=3.9,<3.11', rich]\n", Image("3.11"))
     assert read(path, "dependencies: ['python>=3.10', 'numpy=*']\n", Image("3.11")).lines == ["numpy"]
@@ -202,30 +255,62 @@ def test_paths_beside_the_file(tmp_path, monkeypatch):
     for name in ("c.txt", "more/d.txt", "wheels/x.whl", "y.tar.gz"):
         (tmp_path / name).touch()
     (tmp_path / "more/e.txt").write_text("-c d.txt\n-c https://example.org/c.txt\n../wheels/x.whl\n")
-    same = ["-c /opt/c.txt", "--find-links=/opt", "/opt/z.whl", "a @ https://example.org/a/b.whl", "-e git+https://a/b",
-            "git+https://example.org/a/b", "--index-url https://example.org/simple", "a.b-c_d[e]==1 ; os_name == '/'"]
-    text = ("-c c.txt\n--constraint=c.txt\n-f wheels\n--find-links wheels\nwheels/x.whl --hash=sha256:0\ny.tar.gz\n.\n"
-            "-r more/e.txt\n" + "\n".join(same))
+    same = [
+        "-c /opt/c.txt",
+        "--find-links=/opt",
+        "/opt/z.whl",
+        "a @ https://example.org/a/b.whl",
+        "-e git+https://a/b",
+        "git+https://example.org/a/b",
+        "--index-url https://example.org/simple",
+        "a.b-c_d[e]==1 ; os_name == '/'",
+    ]
+    text = (
+        "-c c.txt\n--constraint=c.txt\n-f wheels\n--find-links wheels\nwheels/x.whl --hash=sha256:0\ny.tar.gz\n.\n"
+        "-r more/e.txt\n" + "\n".join(same)
+    )
     assert read(tmp_path / "a.txt", "\ufeff" + text).lines == [
-        f"-c {tmp_path}/c.txt", f"--constraint {tmp_path}/c.txt", f"-f {tmp_path}/wheels",
-        f"--find-links {tmp_path}/wheels", f"{tmp_path}/wheels/x.whl --hash=sha256:0", f"{tmp_path}/y.tar.gz",
-        str(tmp_path), f"-c {tmp_path}/more/d.txt", "-c https://example.org/c.txt", f"{tmp_path}/wheels/x.whl", *same]
+        f"-c {tmp_path}/c.txt",
+        f"--constraint {tmp_path}/c.txt",
+        f"-f {tmp_path}/wheels",
+        f"--find-links {tmp_path}/wheels",
+        f"{tmp_path}/wheels/x.whl --hash=sha256:0",
+        f"{tmp_path}/y.tar.gz",
+        str(tmp_path),
+        f"-c {tmp_path}/more/d.txt",
+        "-c https://example.org/c.txt",
+        f"{tmp_path}/wheels/x.whl",
+        *same,
+    ]
     # pip takes blanks in a path for a part of it
     (tmp_path / "pro ject/x y.whl").touch()
     uri = f"file://{tmp_path}/pro%20ject"
-    text = ("./pro ject/x y.whl\npro ject/x y.whl[z] ; python_version > '3'\npro ject/x y.whl --hash=sha256:0\n"
-            "./pro ject ; os_name == '/'  # mine\na --config-settings=b/c\nd -C e=f\n")
+    text = (
+        "./pro ject/x y.whl\npro ject/x y.whl[z] ; python_version > '3'\npro ject/x y.whl --hash=sha256:0\n"
+        "./pro ject ; os_name == '/'  # mine\na --config-settings=b/c\nd -C e=f\n"
+    )
     assert read(tmp_path / "a.txt", text).lines == [
-        f"{uri}/x%20y.whl", f"{uri}/x%20y.whl[z] ; python_version > '3'", f"{uri}/x%20y.whl --hash=sha256:0",
-        f"{uri} ; os_name == '/'", "a --config-settings=b/c", "d -C e=f"]
+        f"{uri}/x%20y.whl",
+        f"{uri}/x%20y.whl[z] ; python_version > '3'",
+        f"{uri}/x%20y.whl --hash=sha256:0",
+        f"{uri} ; os_name == '/'",
+        "a --config-settings=b/c",
+        "d -C e=f",
+    ]
     # pip splits options like a shell
     (tmp_path / "pro ject/c.txt").touch()
     assert read(tmp_path / "pro ject/a.txt", "-c c.txt\n-f .\n").lines == [
-        f"-c '{tmp_path}/pro ject/c.txt'", f"-f '{tmp_path}/pro ject'"]
+        f"-c '{tmp_path}/pro ject/c.txt'",
+        f"-f '{tmp_path}/pro ject'",
+    ]
     (tmp_path / "pro ject/r.txt").write_text("a\n")
     quoted = "-r 'pro ject/r.txt'\n--requirement=\"pro ject/r.txt\"\n-c pro\\ ject/c.txt  # mine\n-c '/a b.txt'\n"
     assert read(tmp_path / "a.txt", quoted.replace("pro\\ ", '"pro "')).lines == [
-        "a", "a", f"-c '{tmp_path}/pro ject/c.txt'", "-c '/a b.txt'"]
+        "a",
+        "a",
+        f"-c '{tmp_path}/pro ject/c.txt'",
+        "-c '/a b.txt'",
+    ]
     assert read(tmp_path / "b.txt", "a\\\n ==1\n./more\n").lines == ["a ==1", f"{tmp_path}/more"]
 
 
@@ -235,8 +320,11 @@ def test_packages_that_need_torch_get_their_own_stage():
     first, second, third = requirements.split_into_stages(["--pre", "flash_attn==2", "a", "ninja==1"])
     assert first == {"name": "build tools", "requirements": ["packaging", "setuptools", "wheel"]}
     assert second == {"name": "requirements", "requirements": ["--pre", "a", "ninja==1"]}
-    assert third == {"name": "built against torch", "requirements": ["--pre", "flash_attn==2"],
-                     "no_build_isolation": True}
+    assert third == {
+        "name": "built against torch",
+        "requirements": ["--pre", "flash_attn==2"],
+        "no_build_isolation": True,
+    }
 
 
 HEX = "a" * 64
@@ -245,19 +333,26 @@ ARCHIVE = PYLOCK + '[packages.archive]\nurl = "https://x%s--pre"\nhashes = {sha2
 SDIST = PYLOCK + '[packages.sdist]\nname = "a-1.tar.gz"\nurl = "https://x"\nhashes = {sha256 = "a%s--pre"}'
 
 
-@pytest.mark.parametrize(("name", "text", "expected"), [
-    *(("pylock.toml", ARCHIVE % blank, "has a blank") for blank in (" ", "\\n")),
-    *(("pylock.toml", SDIST % blank, "with a hash that pip can check") for blank in (" ", "\\n")),
-    ("environment.yml", 'dependencies: [{pip: ["a\\n--pre"]}]', r"the requirement 'a\\n--pre' has a control character"),
-    ("environment.yml", "dependencies: ['\x1b[2J']", "can't be read"),
-    ("requirements.txt", "a\x00b\n", r"'a\\x00b' is not a requirement"),
-    ("requirements.txt", "\x1b[2J\n", r"'\\x1b\[2J' is not a requirement"),
-    ("requirements.txt", "-r /dev/zero\n", "/dev/zero is not a regular file"),
-    ("requirements.txt", "-r fifo\n", "fifo is not a regular file"),
-    # older Pythons read it
-    ("pyproject.toml", f"a = {'9' * 10000}", "can't be read|names no Python package"),
-    ("environment.yml", "variables: true\ndependencies: []", "names no Python package"),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        *(("pylock.toml", ARCHIVE % blank, "has a blank") for blank in (" ", "\\n")),
+        *(("pylock.toml", SDIST % blank, "with a hash that pip can check") for blank in (" ", "\\n")),
+        (
+            "environment.yml",
+            'dependencies: [{pip: ["a\\n--pre"]}]',
+            r"the requirement 'a\\n--pre' has a control character",
+        ),
+        ("environment.yml", "dependencies: ['\x1b[2J']", "can't be read"),
+        ("requirements.txt", "a\x00b\n", r"'a\\x00b' is not a requirement"),
+        ("requirements.txt", "\x1b[2J\n", r"'\\x1b\[2J' is not a requirement"),
+        ("requirements.txt", "-r /dev/zero\n", "/dev/zero is not a regular file"),
+        ("requirements.txt", "-r fifo\n", "fifo is not a regular file"),
+        # older Pythons read it
+        ("pyproject.toml", f"a = {'9' * 10000}", "can't be read|names no Python package"),
+        ("environment.yml", "variables: true\ndependencies: []", "names no Python package"),
+    ],
+)
 def test_hostile_files(tmp_path, name, text, expected):
     """P-06: somebody else's file has no more lines than requirements, no sequences for terminals, and an end."""
     os.mkfifo(tmp_path / "fifo")

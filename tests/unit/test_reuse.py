@@ -24,9 +24,13 @@ def earlier(tmp_path, monkeypatch):
     (root / "user-software.squashfs").write_bytes(b"packages")
     recorded = {
         "image": {"file": "a.sif", "size": 5, "mtime_ns": image.stat().st_mtime_ns},
-        "versions": {"ebsif": ebsif_version()}, "venv_name": "example", "stages": STAGES, "local_files": {},
+        "versions": {"ebsif": ebsif_version()},
+        "venv_name": "example",
+        "stages": STAGES,
+        "local_files": {},
         "venv_packages": ["einops==0.8.1", "flash-attn==2.8", "pip==24.0"],
-        "user_software": {"user-software.squashfs": hashlib.sha256(b"packages").hexdigest()}}
+        "user_software": {"user-software.squashfs": hashlib.sha256(b"packages").hexdigest()},
+    }
 
     def reuse(stages=STAGES, pins=PINS, image=image, name="example", system=(), **changes):
         (root / "share/ebsif/lock.json").write_text(json.dumps({**recorded, **changes}))
@@ -42,18 +46,26 @@ def with_lines(*lines):
     return [{"name": "requirements", "requirements": "".join(f"{line}\n" for line in lines)}, HEAVY]
 
 
-@pytest.mark.parametrize(("stages", "missing"), [
-    (STAGES, []), (with_lines("einops", "rich"), ["requirements"]), ([*STAGES, {"name": "n", "requirements": "rich"}],
-                                                                     ["n"]),
-    ([{"name": "n", "requirements": "rich"}, *STAGES], ["n"]), (STAGES[::-1], None),
-    # an option, another order, removed lines, other properties, hashes
-    (with_lines("rich", "einops"), None), (STAGES[1:], None),
-    ([STAGES[0], {**HEAVY, "env": {"A": "1"}}], None), ([STAGES[0], {**HEAVY, "requirements": "flash-attn\nx"}], None),
-    (with_lines("einops", f"rich==1 --hash=sha256:{'0' * 64}"), None),
-    # pip marks what was asked for
-    (with_lines("einops", "flash_attn"), None),
-    # it may replace packages of the image, which later stages must know
-    ([*STAGES, {"name": "n", "requirements": "rich", "allow_replace": ["numpy"]}], None)])
+@pytest.mark.parametrize(
+    ("stages", "missing"),
+    [
+        (STAGES, []),
+        (with_lines("einops", "rich"), ["requirements"]),
+        ([*STAGES, {"name": "n", "requirements": "rich"}], ["n"]),
+        ([{"name": "n", "requirements": "rich"}, *STAGES], ["n"]),
+        (STAGES[::-1], None),
+        # an option, another order, removed lines, other properties, hashes
+        (with_lines("rich", "einops"), None),
+        (STAGES[1:], None),
+        ([STAGES[0], {**HEAVY, "env": {"A": "1"}}], None),
+        ([STAGES[0], {**HEAVY, "requirements": "flash-attn\nx"}], None),
+        (with_lines("einops", f"rich==1 --hash=sha256:{'0' * 64}"), None),
+        # pip marks what was asked for
+        (with_lines("einops", "flash_attn"), None),
+        # it may replace packages of the image, which later stages must know
+        ([*STAGES, {"name": "n", "requirements": "rich", "allow_replace": ["numpy"]}], None),
+    ],
+)
 def test_only_additional_packages_are_installed(earlier, stages, missing):
     """E-03: stages that are there aren't installed again; if anything else is different, all of them are."""
     assert earlier(stages) == missing
@@ -89,8 +101,9 @@ def test_user_software_of_another_account(earlier, tmp_path, monkeypatch):
     squashfs, stat = str(tmp_path / "earlier/user-software.squashfs"), os.stat
     theirs = [*stat(squashfs)]
     theirs[4] = 12345
-    monkeypatch.setattr(os, "stat", lambda path, **how: os.stat_result(theirs) if path == squashfs
-                        else stat(path, **how))
+    monkeypatch.setattr(
+        os, "stat", lambda path, **how: os.stat_result(theirs) if path == squashfs else stat(path, **how)
+    )
     for account, stages in ((12345, []), (0, None)):
         monkeypatch.setattr(os, "getuid", lambda account=account: account)
         assert earlier() == stages

@@ -15,9 +15,16 @@ from support import CHECKOUT
 
 # as of November 2026: whoever adds a record to the catalog need not change these tests
 LUMI = CHECKOUT / "tests/data/lumi-multitorch.yaml"
-OLD = ["u24r64f21m43t29-20251209_134408", "u24r64f21m43t29-20260124_092648", "u24r64f21m43t29-20260216_093549",
-       "u24r64f21m43t29-20260225_144743", "u24r64f21m43t29-20260319_153422", "u24r70f21m50t210-20260415_130625",
-       "u24r70f21m50t210-20260513_121430", "u24r70f21m50t210-20260807_115122"]
+OLD = [
+    "u24r64f21m43t29-20251209_134408",
+    "u24r64f21m43t29-20260124_092648",
+    "u24r64f21m43t29-20260216_093549",
+    "u24r64f21m43t29-20260225_144743",
+    "u24r64f21m43t29-20260319_153422",
+    "u24r70f21m50t210-20260415_130625",
+    "u24r70f21m50t210-20260513_121430",
+    "u24r70f21m50t210-20260807_115122",
+]
 NEW = "u24r71f22m50t211-20261101_120000"
 PACKAGES = {"apt": [{"name": "libc6", "version": "2.39"}], "pip": [{"name": "torch", "version": "2.11.0"}]}
 
@@ -42,7 +49,8 @@ class Place:
         """Write the profile, with more fields of `images`."""
         (self.folder / "own/mine/site.yaml").write_text(
             f"name: mine\ndescription: x\nimages:\n  root: {self.folder}\n  directories:\n    - {{path: stable}}\n"
-            f"    - {{path: links, stability: moving}}\n{more}")
+            f"    - {{path: links, stability: moving}}\n{more}"
+        )
 
     def release(self, release, kinds=("full", "torch"), stated=True):
         """Make a release with images of some kinds, and what the AI Factory writes beside them, unless not `stated`."""
@@ -60,7 +68,8 @@ class Place:
         """Write SHA256 and packages of an image beside it."""
         image.with_suffix(".md").write_text(
             f"# Container Image {image.stem}\n\n## Files\n\n{'0' * 64}  {image.stem}.json\n"
-            f"{hashlib.sha256(image.name.encode()).hexdigest()}  {image.name}\n")
+            f"{hashlib.sha256(image.name.encode()).hexdigest()}  {image.name}\n"
+        )
         image.with_suffix(".json").write_text(json.dumps(PACKAGES))
 
     def update(self, *arguments):
@@ -73,8 +82,9 @@ def look(path, checksum=True):
     if "damaged" in path.read_text():
         raise inspection.InspectionError(f"{path} is not a SIF file: no magic")
     python = inspection.Python("3.12.3", "/opt/venv", "/usr")
-    return inspection.Inspection(path=str(path), resolved=str(path.resolve()), size=path.stat().st_size, python=python,
-                                 init="venv-in-image")
+    return inspection.Inspection(
+        path=str(path), resolved=str(path.resolve()), size=path.stat().st_size, python=python, init="venv-in-image"
+    )
 
 
 @pytest.fixture
@@ -109,15 +119,18 @@ def test_a_new_release_becomes_complete_records(place, capsys):
     assert added.startswith(
         "  - family: oci-full\n    version: 2.11\n    date: 20261101_120000\n"
         "    components: {rocm: 7.1, libfabric: 2.2, torch: 2.11}\n"
-        f"    sha256: {digest}\n    size: {size}\n  - family: oci\n    version: 2.11\n")
+        f"    sha256: {digest}\n    size: {size}\n  - family: oci\n    version: 2.11\n"
+    )
     assert "review" not in added
     # 'ignored' of the family leaves the others out
     assert not any(f"lumi-multitorch-{kind}" in shown for kind in ("rocm", "libfabric", "mpich"))
     assert f"2 new records; to write: ebsif scan --site mine --catalogue {place.folder}/own --write\n" in shown
     # `ebsif scan --write && ebsif render` renders
     assert place.update("--write") == 0
-    assert f"Next: ebsif render --site mine --catalogue {place.folder}/own && ebsif check --deep --site mine " in \
-        capsys.readouterr().err
+    assert (
+        f"Next: ebsif render --site mine --catalogue {place.folder}/own && ebsif check --deep --site mine "
+        in capsys.readouterr().err
+    )
     assert place.catalogue.read_text() == before + added
     records = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")
     assert records[-2].module == "lumi-multitorch/2.11-rocm-7.1-full-20261101_120000"
@@ -133,7 +146,8 @@ def test_json_has_records_and_findings(place, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [one["record"]["family"] for one in found["records"]] == ["oci-full", "oci"]
     assert [(one["level"], one["path"]) for one in found["findings"]] == [
-        ("warning", str(place.stable / "other-1.0.sif"))]
+        ("warning", str(place.stable / "other-1.0.sif"))
+    ]
     assert "no family has images with such names" in found["findings"][0]["text"]
     place.write_profile("  ignored: [other-*]\n")
     assert place.update("--json") == 1
@@ -145,17 +159,23 @@ def test_moved_and_missing_images(place, capsys):
     first, second = (place.releases / f"lumi-multitorch-{release}" for release in OLD[:2])
     first.rename(place.releases / "old")
     shutil.rmtree(second)
-    text = place.catalogue.read_text().replace("oci, version: 2.10, date: 20260807_115122",
-                                               "oci, version: 2.10, date: 20260807_115122, size: 1").replace(
-        "oci, version: 2.10, date: 20260513_121430", "oci, version: 2.10, date: 20260513_121430, size: 99")
+    text = (
+        place.catalogue.read_text()
+        .replace("oci, version: 2.10, date: 20260807_115122", "oci, version: 2.10, date: 20260807_115122, size: 1")
+        .replace("oci, version: 2.10, date: 20260513_121430", "oci, version: 2.10, date: 20260513_121430, size: 99")
+    )
     place.catalogue.write_text(text)
     assert place.update() == 1
     said = capsys.readouterr().out
     for kind in ("full", "torch"):
-        assert f"lumi-multitorch/2.9-rocm-6.4-{kind}-20251209_134408: its image lumi-multitorch-{kind}-{OLD[0]}.sif " \
+        assert (
+            f"lumi-multitorch/2.9-rocm-6.4-{kind}-20251209_134408: its image lumi-multitorch-{kind}-{OLD[0]}.sif "
             f"was moved from {first} to {place.releases}/old: add that directory" in said
-        assert f"lumi-multitorch/2.9-rocm-6.4-{kind}-20260124_092648: its image lumi-multitorch-{kind}-{OLD[1]}.sif " \
+        )
+        assert (
+            f"lumi-multitorch/2.9-rocm-6.4-{kind}-20260124_092648: its image lumi-multitorch-{kind}-{OLD[1]}.sif "
             f"is no longer in {second}: bring it back, or archive the record" in said
+        )
     assert "lumi-multitorch/2.10-rocm-7.0-torch-20260807_115122: its image " in said
     assert "was replaced: it has 58 bytes, not 1. Put the right one there, " in said
     assert "was truncated: it has 58 bytes, not 99. Put" in said
@@ -172,8 +192,11 @@ def test_an_image_with_another_name(place, capsys):
     """R-05: an image that has got another name is gone under the earlier one; the new record names that as its copy."""
     image = place.releases / f"lumi-multitorch-{OLD[7]}/lumi-multitorch-torch-{OLD[7]}.sif"
     digest = hashlib.sha256(image.read_bytes()).hexdigest()
-    place.catalogue.write_text(place.catalogue.read_text().replace(
-        "oci, version: 2.10, date: 20260807_115122", f"oci, version: 2.10, date: 20260807_115122, sha256: {digest}"))
+    place.catalogue.write_text(
+        place.catalogue.read_text().replace(
+            "oci, version: 2.10, date: 20260807_115122", f"oci, version: 2.10, date: 20260807_115122, sha256: {digest}"
+        )
+    )
     renamed = image.with_name(image.name.replace("20260807", "20260808"))
     image.rename(renamed)
     renamed.parent.rename(str(renamed.parent).replace("20260807", "20260808"))
@@ -186,8 +209,12 @@ def test_an_image_with_another_name(place, capsys):
 
 def test_another_sha256_in_the_release(place, capsys):
     """R-05: the release states another SHA256 than the record; nothing has to be read for that."""
-    place.catalogue.write_text(place.catalogue.read_text().replace(
-        "oci, version: 2.10, date: 20260807_115122", f"oci, version: 2.10, date: 20260807_115122, sha256: {'1' * 64}"))
+    place.catalogue.write_text(
+        place.catalogue.read_text().replace(
+            "oci, version: 2.10, date: 20260807_115122",
+            f"oci, version: 2.10, date: 20260807_115122, sha256: {'1' * 64}",
+        )
+    )
     place.state(place.releases / f"lumi-multitorch-{OLD[7]}/lumi-multitorch-torch-{OLD[7]}.sif")
     assert place.update() == 1
     assert "states another SHA256 for its image than the record, " in capsys.readouterr().out
@@ -199,15 +226,20 @@ def test_a_record_without_a_sha256(place, capsys):
     place.state(image)
     assert place.update() == 0
     digest = hashlib.sha256(image.name.encode()).hexdigest()
-    assert f"note: lumi-multitorch/2.10-rocm-7.0-full-20260807_115122: the record has no SHA256; " \
+    assert (
+        f"note: lumi-multitorch/2.10-rocm-7.0-full-20260807_115122: the record has no SHA256; "
         f"{image.with_suffix('.md')} states {digest}\n" in capsys.readouterr().out
+    )
 
 
 def test_values_below_their_keys(place, capsys):
     """N13: a record in another form of YAML, whose SHA256 a release states, is read, and others are added to it."""
     text = place.catalogue.read_text()
-    below = re.sub(r"\{family: (oci-full), version: (\S+), date: (20260807_115122)\}",
-                   r"family:\n      \1\n    version:\n      \2\n    ? date\n    : \3", text)
+    below = re.sub(
+        r"\{family: (oci-full), version: (\S+), date: (20260807_115122)\}",
+        r"family:\n      \1\n    version:\n      \2\n    ? date\n    : \3",
+        text,
+    )
     assert below != text
     place.catalogue.write_text(below)
     place.state(place.releases / f"lumi-multitorch-{OLD[7]}/lumi-multitorch-full-{OLD[7]}.sif")
@@ -215,7 +247,7 @@ def test_values_below_their_keys(place, capsys):
     assert place.update("--write") == 0
     assert "the record has no SHA256" in capsys.readouterr().out
     after = place.catalogue.read_text()
-    assert after.startswith(below) and "20261101" in after[len(below):]
+    assert after.startswith(below) and "20261101" in after[len(below) :]
 
 
 def test_what_a_link_stands_for(place, capsys):
@@ -229,8 +261,10 @@ def test_what_a_link_stands_for(place, capsys):
     assert place.update() == 1
     said = capsys.readouterr().out
     digest = hashlib.sha256(target.name.encode()).hexdigest()
-    assert f"{place.releases}/lumi-multitorch-latest.sif: note: is a link to {target}, of " \
+    assert (
+        f"{place.releases}/lumi-multitorch-latest.sif: note: is a link to {target}, of "
         f"lumi-multitorch/2.11-rocm-7.1-full-20261101_120000 (SHA256 {digest}). The link can change" in said
+    )
     for name in ("broken", "round"):
         assert f"links/{name}.sif: warning: is a link to " in said
     assert "links/file.sif: note: was skipped: a plain file in a directory of links that change" in said
@@ -290,11 +324,18 @@ def test_records_to_complete_by_hand(place, capsys):
         assert record in said and "new record" not in said
 
 
-@pytest.mark.parametrize(("name", "text", "stated"), [
-    ("a.md", "DIGEST  a.sif\n", True), ("a.sif.sha256", "DIGEST *a.sif\n", True),
-    ("SHA256SUMS", "DIGEST  ./a.sif\n", True), ("sha256sum.txt", "DIGEST  x/a.sif\n", True),
-    ("a.md", "DIGEST  b.sif\nDIGEST a.sif\n", False), ("a.txt", "DIGEST  a.sif\n", False),
-    ("a.md", "DIGEST  a.sif\n" + "1" * 64 + "  a.sif\n", False)])
+@pytest.mark.parametrize(
+    ("name", "text", "stated"),
+    [
+        ("a.md", "DIGEST  a.sif\n", True),
+        ("a.sif.sha256", "DIGEST *a.sif\n", True),
+        ("SHA256SUMS", "DIGEST  ./a.sif\n", True),
+        ("sha256sum.txt", "DIGEST  x/a.sif\n", True),
+        ("a.md", "DIGEST  b.sif\nDIGEST a.sif\n", False),
+        ("a.txt", "DIGEST  a.sif\n", False),
+        ("a.md", "DIGEST  a.sif\n" + "1" * 64 + "  a.sif\n", False),
+    ],
+)
 def test_sha256_stated_by_a_release(tmp_path, name, text, stated):
     """R-05: lines of sha256sum in the usual files; two that disagree say nothing."""
     digest = "0123456789abcdef" * 4

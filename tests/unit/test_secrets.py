@@ -63,7 +63,7 @@ def test_credentials_in_stages_are_refused(properties):
         {"requirements": "https://bob@host/x-1.0-py3-none-any.whl"},
         {"requirements": "y @ file:///home/user@realm:1/y.whl --hash=sha256:0123456789abcdef0123456789abcdef"},
         {"env": {"TOKENIZERS_PARALLELISM": "false", "HF_TOKEN_PATH": "/a/b", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}},
-        {"verify": ["python -c 'f(use_token=True); token = g()'", "curl -H \"$AUTH\" --token \"$HF_TOKEN\" x"]},
+        {"verify": ["python -c 'f(use_token=True); token = g()'", 'curl -H "$AUTH" --token "$HF_TOKEN" x']},
         {"env": {"TOKEN": "4096", "MAX_TOKEN": "100000", "EOS_TOKEN": "[SEP]"}},
         {"post": ["TOKEN=4096 x --max-token 100000"]},
         {"verify": [["x", "--max-new-token=2048", "--token", "7", "--pad-token", "[PAD]", "--eos-token=</s>"]]},
@@ -78,16 +78,34 @@ def test_values_that_are_no_credentials(properties):
 
 def test_variables_of_an_environment():
     """Recognized by name or by value."""
-    environment = {"PIP_EXTRA_INDEX_URL": f"https://bob:{SECRET}@host", "http_proxy": f"http://a:{SECRET}@proxy:80",
-                   "HF_TOKEN": SECRET, "HOME": "/home/bob", "PIP_INDEX_URL": "https://host/simple"}
+    environment = {
+        "PIP_EXTRA_INDEX_URL": f"https://bob:{SECRET}@host",
+        "http_proxy": f"http://a:{SECRET}@proxy:80",
+        "HF_TOKEN": SECRET,
+        "HOME": "/home/bob",
+        "PIP_INDEX_URL": "https://host/simple",
+    }
     assert sorted(Credentials.find_variables(environment)) == ["HF_TOKEN", "PIP_EXTRA_INDEX_URL", "http_proxy"]
 
 
-@pytest.mark.parametrize(("name", "is_known"), [
-    ("GITHUB_PAT", True), ("MYSQL_PWD", True), ("SSHPASS", True), ("LDAP_BINDPW", True), ("CI_JOB_JWT", True),
-    ("SLACK_WEBHOOK", True), ("SLACK_WEBHOOK_URL", True), ("SESSION_COOKIE", True),
-    ("PWD", False), ("OLDPWD", False), ("HF_TOKEN_PATH", False), ("SPACK_COMPAT", False),
-    ("TOKENIZERS_PARALLELISM", False)])
+@pytest.mark.parametrize(
+    ("name", "is_known"),
+    [
+        ("GITHUB_PAT", True),
+        ("MYSQL_PWD", True),
+        ("SSHPASS", True),
+        ("LDAP_BINDPW", True),
+        ("CI_JOB_JWT", True),
+        ("SLACK_WEBHOOK", True),
+        ("SLACK_WEBHOOK_URL", True),
+        ("SESSION_COOKIE", True),
+        ("PWD", False),
+        ("OLDPWD", False),
+        ("HF_TOKEN_PATH", False),
+        ("SPACK_COMPAT", False),
+        ("TOKENIZERS_PARALLELISM", False),
+    ],
+)
 def test_names_of_variables(name, is_known):
     """H19: variables of this kind are kept out of EasyBuild's report, which everybody can read."""
     assert Credentials.find_variables({name: f"/home/me/{SECRET}"}) == ([name] if is_known else [])

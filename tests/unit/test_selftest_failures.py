@@ -124,6 +124,7 @@ def test_a_directory_that_cannot_be_bound(tmp_path, monkeypatch, capsys, name):
 
 def test_ctrl_c(tmp_path, monkeypatch, capsys):
     """A-05: after Ctrl-C, the last line names the directory."""
+
     def interrupted(_):
         raise KeyboardInterrupt
 

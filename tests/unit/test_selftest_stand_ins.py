@@ -71,8 +71,11 @@ def test_a_job_that_does_not_go_on(make_test, kind, runs):
     error = selftest.StepError if runs else selftest.NotPossible
     with pytest.raises(error) as caught:
         made.start_ranks()
-    wanted = "the job has left the queue, but not started both ranks within 0.3 seconds; " if runs else \
-        "the job was still in the queue after 0.3 seconds; options of `ebsif job`"
+    wanted = (
+        "the job has left the queue, but not started both ranks within 0.3 seconds; "
+        if runs
+        else "the job was still in the queue after 0.3 seconds; options of `ebsif job`"
+    )
     assert str(caught.value).startswith(wanted)
     assert cancelled.read_text().split()[-1] == SUBMITTED[kind].split()[-1]
     # the next step does without the job

@@ -19,8 +19,12 @@ def test_the_command(tmp_path, interpreter):
     """W-07: it runs the Python that the wheels are for, and finds what no other program sees."""
     found = tmp_path / "packages"
     program = "import yaml, sys\ndef main():\n    print(sys.executable, yaml.__file__)\n"
-    for path, text in (("ebsif/__init__.py", ""), ("ebsif/cli.py", program), ("yaml/__init__.py", ""),
-                       ("easybuild/__init__.py", "")):
+    for path, text in (
+        ("ebsif/__init__.py", ""),
+        ("ebsif/cli.py", program),
+        ("yaml/__init__.py", ""),
+        ("easybuild/__init__.py", ""),
+    ):
         (found / path).parent.mkdir(parents=True, exist_ok=True)
         (found / path).write_text(text)
     command = found / "bin/ebsif"

@@ -37,8 +37,14 @@ def install(root, kind="own", source=None):
     if kind == "own":
         own.write_bytes(CONTENT)
     used = own if own.exists() else source
-    image = {"file": "a.sif", "kind": kind, "resolved": str(source or "/sources/a.sif"), "size": len(CONTENT),
-             "mtime_ns": used.stat().st_mtime_ns, "sha256": hashlib.sha256(CONTENT).hexdigest()}
+    image = {
+        "file": "a.sif",
+        "kind": kind,
+        "resolved": str(source or "/sources/a.sif"),
+        "size": len(CONTENT),
+        "mtime_ns": used.stat().st_mtime_ns,
+        "sha256": hashlib.sha256(CONTENT).hexdigest(),
+    }
     if source:
         image["origin"] = "Example/1.0"
     version, sign, suffix = root.name.partition("-")
@@ -83,6 +89,7 @@ def test_which_image_an_installation_uses(family):
 
 def test_who_uses_an_image(family):
     """I-09, E-02: by the directory of the module that has it."""
+
     def users_of(name):
         return removal.users_of(family / name, places.everything())
 
@@ -97,12 +104,14 @@ def test_who_uses_an_image(family):
     install(family / "1.0-left", "reference", family / "2.0/a.sif")
     (family / "1.0-left").rename(family / "1.0-left.replaced")
     elsewhere = family.parent.parent / "elsewhere"
-    for syntax, name in (('local root = "{}"\nput("CONTAINERROOT", root)\n', "1.0-a.lua"),
-                         ('set root {}\nput CONTAINERROOT "${{root}}"\n', "1.0-b")):
+    for syntax, name in (
+        ('local root = "{}"\nput("CONTAINERROOT", root)\n', "1.0-a.lua"),
+        ('set root {}\nput CONTAINERROOT "${{root}}"\n', "1.0-b"),
+    ):
         install(elsewhere / name.removesuffix(".lua"), "reference", family / "2.0/a.sif")
         (elsewhere / "modules/Example").mkdir(parents=True, exist_ok=True)
         (elsewhere / "modules/Example" / name).write_text(syntax.format(elsewhere / name.removesuffix(".lua")))
-    (elsewhere / "modules/Example/other").write_text('set root /\n')
+    (elsewhere / "modules/Example/other").write_text("set root /\n")
     assert users_of("2.0") == ["Example/1.0-a", "Example/1.0-b", "Other/1.0-refer"]
     other = SimpleNamespace(name="Other", file_name="a.sif", image_places=[], moving=None)
     assert extension.sources(other).endswith(f":{family}/2.0")
@@ -162,8 +171,11 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
     for content, what in ((b"AN image", "its SHA256 is different"), (b"short", "it has 5 bytes, and had 8")):
         image.write_bytes(content)
         for name in ("1.0", "1.0-refer-1"):
-            with pytest.raises(EasyBuildError, match=rf"a\.sif was changed after Example/{name} had been installed: "
-                                                     rf"{what}\. Put the earlier"):
+            with pytest.raises(
+                EasyBuildError,
+                match=rf"a\.sif was changed after Example/{name} had been installed: "
+                rf"{what}\. Put the earlier",
+            ):
                 check(name)
     # just installed; ignored; another copy is in use
     check("1.0", image={})
@@ -223,9 +235,16 @@ def test_a_digest_is_recorded_or_taken(family, monkeypatch):
     assert install.digest_in_place(str(image)) == hashlib.sha256(b"Another.").hexdigest()
 
 
-@pytest.mark.parametrize(("digest", "checksum", "is_found"), [
-    (ONE, None, True), (OTHER, None, False), (None, None, True),
-    (OTHER, hashlib.sha256(CONTENT).hexdigest(), True), (ONE, hashlib.sha256(b"Another.").hexdigest(), False)])
+@pytest.mark.parametrize(
+    ("digest", "checksum", "is_found"),
+    [
+        (ONE, None, True),
+        (OTHER, None, False),
+        (None, None, True),
+        (OTHER, hashlib.sha256(CONTENT).hexdigest(), True),
+        (ONE, hashlib.sha256(b"Another.").hexdigest(), False),
+    ],
+)
 def test_images_of_other_sources_are_not_shared(family, digest, checksum, is_found):
     """E-01, R-01: the image of a module is only shared if its source has the digest, or the file the checksum."""
     lock = family / "1.0/share/ebsif/lock.json"
@@ -244,8 +263,11 @@ def test_the_image_of_the_extended_module_comes_first(family):
     base, unrelated, root = family / "2.0", family / "1.0", family / "2.0-mine-1"
     install(family / "2.0-refer-1", "reference", base / "a.sif")
     directories = [str(path) for path in (unrelated, family / "2.0-refer-1", base)]
-    for found in (InstalledImages(str(root), directories), InstalledImages(str(root), []),
-                  InstalledImages("/elsewhere/Example/2.0-mine-1", directories)):
+    for found in (
+        InstalledImages(str(root), directories),
+        InstalledImages(str(root), []),
+        InstalledImages("/elsewhere/Example/2.0-mine-1", directories),
+    ):
         assert found.find("a.sif", lambda image: True) == str(base / "a.sif")
         assert not found.origin(str(base / "a.sif")).startswith("Example/1.0")
 
@@ -263,9 +285,15 @@ def test_the_open_file_is_verified(family, monkeypatch):
     assert (seen, opened.verified) == ([CONTENT], ["me"])
 
 
-@pytest.mark.parametrize("change", [
-    lambda image: os.utime(image, (1, 1)), lambda image: image.write_bytes(b"AN image"), lambda image: image.rename(
-        image.with_name("b.sif")), None])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda image: os.utime(image, (1, 1)),
+        lambda image: image.write_bytes(b"AN image"),
+        lambda image: image.rename(image.with_name("b.sif")),
+        None,
+    ],
+)
 def test_only_what_was_verified_is_installed(family, monkeypatch, change):
     """R-04, P-05: what is copied is the file that was verified, and not if somebody has written to it meanwhile."""
     monkeypatch.setattr(image_module, "build_option", lambda name: None)
@@ -291,14 +319,20 @@ def test_only_what_was_verified_is_installed(family, monkeypatch, change):
     assert target.read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(("before", "wanted", "names"), [
-    (None, ["a"], None),
-    (["a", "b"], ["c"], ["requirements", "requirements (more)"]),
-    ("a\n", [{"name": "new", "requirements": "c"}], ["requirements", "new"]),
-    ([{"name": "one", "requirements": "a"}, {"requirements": "b"}], [{"name": "one", "requirements": "c"}],
-     ["one", None, "one (more)"]),
-    ([{"name": "one"}, {"name": "one (more)"}], [{"name": "one"}], ["one", "one (more)", "one (more 2)"]),
-])
+@pytest.mark.parametrize(
+    ("before", "wanted", "names"),
+    [
+        (None, ["a"], None),
+        (["a", "b"], ["c"], ["requirements", "requirements (more)"]),
+        ("a\n", [{"name": "new", "requirements": "c"}], ["requirements", "new"]),
+        (
+            [{"name": "one", "requirements": "a"}, {"requirements": "b"}],
+            [{"name": "one", "requirements": "c"}],
+            ["one", None, "one (more)"],
+        ),
+        ([{"name": "one"}, {"name": "one (more)"}], [{"name": "one"}], ["one", "one (more)", "one (more 2)"]),
+    ],
+)
 def test_stages_on_top_of_others(before, wanted, names):
     """E-04: those of the base first, each with a name of its own; without any, the new requirements as they are."""
     stages = extension.on_top(SimpleNamespace(requirements=before), wanted, "more")

@@ -20,9 +20,13 @@ from prefixes import EASYCONFIG, MINE
 
 CONTENT = bytes(range(256)) * 5000
 SHA256 = "0123456789abcdef" * 4
-RECORD = {"image": {"file": "a.sif", "sha256": "0" * 64}, "venv_packages": ["einops==0.8.1"], "venv_name": "pytorch",
-          "module": {"name": "PyTorch", "version": "2.13.0", "versionsuffix": "-mine-1"},
-          "stages": [{"name": "requirements", "requirements": "einops\n"}]}
+RECORD = {
+    "image": {"file": "a.sif", "sha256": "0" * 64},
+    "venv_packages": ["einops==0.8.1"],
+    "venv_name": "pytorch",
+    "module": {"name": "PyTorch", "version": "2.13.0", "versionsuffix": "-mine-1"},
+    "stages": [{"name": "requirements", "requirements": "einops\n"}],
+}
 
 
 def share(folder, **changes):
@@ -89,14 +93,18 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     eb_prefix.install(MINE)
     reference, place = share(tmp_path, image={"file": "b.sif", "sha256": "1" * 64}), tmp_path / "place"
     command = ["pull", reference, "--name", "theirs", "-o", str(place)]
-    expected = "the image b.sif of PyTorch/2.13.0-mine-1 is neither in an installed module nor in the catalog (its " \
-        f"SHA256 is {'1' * 64}), and its user software fits no other image. To install the packages of its lock on " \
+    expected = (
+        "the image b.sif of PyTorch/2.13.0-mine-1 is neither in an installed module nor in the catalog (its "
+        f"SHA256 is {'1' * 64}), and its user software fits no other image. To install the packages of its lock on "
         "another one: {}ebsif extend CONTAINER --from-lock {} --name theirs\n"
+    )
     for option in ("--check", "--dry-run"):
         assert main([*command[:-2], option]) == 3
         name = "PyTorch-2.13.0-mine-1.lock.json"
-        assert expected.format("`ebsif pull` without --check or --dry-run writes the lock, then ", name) in \
-            capsys.readouterr().err
+        assert (
+            expected.format("`ebsif pull` without --check or --dry-run writes the lock, then ", name)
+            in capsys.readouterr().err
+        )
     assert not list(tmp_path.glob("*.lock.json"))
     place.mkdir()
     first = place / name
@@ -113,23 +121,28 @@ def test_an_image_that_is_not_here(eb_prefix, tmp_path, capsys):
     assert names_in(place) == {first.name}
 
 
-@pytest.mark.parametrize(("changes", "problem"), [
-    ({"image": {"file": "a.sif"}}, "it has no SHA256 of the image"),
-    ({"image": {"file": "a.sif", "sha256": "1"}}, "it has no SHA256 of the image"),
-    ({"image": {"file": "../a.sif", "sha256": SHA256}}, "without a directory"),
-    ({"venv_packages": None}, "damaged: 'venv_packages' has a wrong type"),
-    ({"venv_packages": ["--index-url https://x.example==1"]}, "lines like name==version"),
-    ({"venv_packages": ["--index-url=https://x.example==1"]}, "lines like name==version"),
-    ({"venv_name": "../x"}, "the name of a directory"),
-    ({"module": {"name": "a\nb"}}, "should be printable"),
-    ({"stages": [{"requirements": "x"}]}, "damaged: 'stages' has a wrong type"),
-    ({"stages": [{"name": "a", "requirements": [{"name": "x"}]}]}, "damaged: 'stages' has a wrong type"),
-    ({"stages": [{"name": "a", "requirements": "x", "newer": 1}]}, "in the stage 'a', 'newer' is unknown or wrong"),
-    ({"stages": [{"name": "a", "requirements": "x", "options": [1]}]}, "in the stage 'a', 'options' is unknown or"),
-    ({"stages": []}, "there is nothing to repeat"),
-    *(({"stages": [{"name": "a", "requirements": "x", "modules": [path]}]}, "is not the name of a module")
-      for path in ("/tmp/evil.tcl", "./evil", "gcc/../../tmp/evil", "-f", "gcc;id", "~/evil")),
-])
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"image": {"file": "a.sif"}}, "it has no SHA256 of the image"),
+        ({"image": {"file": "a.sif", "sha256": "1"}}, "it has no SHA256 of the image"),
+        ({"image": {"file": "../a.sif", "sha256": SHA256}}, "without a directory"),
+        ({"venv_packages": None}, "damaged: 'venv_packages' has a wrong type"),
+        ({"venv_packages": ["--index-url https://x.example==1"]}, "lines like name==version"),
+        ({"venv_packages": ["--index-url=https://x.example==1"]}, "lines like name==version"),
+        ({"venv_name": "../x"}, "the name of a directory"),
+        ({"module": {"name": "a\nb"}}, "should be printable"),
+        ({"stages": [{"requirements": "x"}]}, "damaged: 'stages' has a wrong type"),
+        ({"stages": [{"name": "a", "requirements": [{"name": "x"}]}]}, "damaged: 'stages' has a wrong type"),
+        ({"stages": [{"name": "a", "requirements": "x", "newer": 1}]}, "in the stage 'a', 'newer' is unknown or wrong"),
+        ({"stages": [{"name": "a", "requirements": "x", "options": [1]}]}, "in the stage 'a', 'options' is unknown or"),
+        ({"stages": []}, "there is nothing to repeat"),
+        *(
+            ({"stages": [{"name": "a", "requirements": "x", "modules": [path]}]}, "is not the name of a module")
+            for path in ("/tmp/evil.tcl", "./evil", "gcc/../../tmp/evil", "-f", "gcc;id", "~/evil")
+        ),
+    ],
+)
 def test_locks_of_others_are_checked(tmp_path, changes, problem):
     """E-07, R-06, N9: from a file and from a registry: what is missing or damaged is said, before anything is done."""
     path = tmp_path / "lock.json"
@@ -142,10 +155,16 @@ def test_locks_of_others_are_checked(tmp_path, changes, problem):
 
 # what a stage can do besides installing packages of the usual index, and how that is shown
 STAGE = {
-    "name": "a", "requirements": ["einops", "--find-links /tmp/x", "mine @ https://x.example/mine.whl"],
-    "modules": ["gcc/13"], "env": {"PIP_INDEX_URL": "https://y.example"}, "index_url": "https://z.example/simple",
-    "options": ["--trusted-host=z.example"], "pre": ["touch /tmp/before"], "post": [["rm", "-r", "a \x1b[2Jb"]],
-    "verify": ["id > /tmp/pwn"]}
+    "name": "a",
+    "requirements": ["einops", "--find-links /tmp/x", "mine @ https://x.example/mine.whl"],
+    "modules": ["gcc/13"],
+    "env": {"PIP_INDEX_URL": "https://y.example"},
+    "index_url": "https://z.example/simple",
+    "options": ["--trusted-host=z.example"],
+    "pre": ["touch /tmp/before"],
+    "post": [["rm", "-r", "a \x1b[2Jb"]],
+    "verify": ["id > /tmp/pwn"],
+}
 SHOWN = """\
   stage 'a' loads the module: gcc/13
   stage 'a' sets: PIP_INDEX_URL=https://y.example
@@ -214,14 +233,17 @@ def installed(prefix, text="", **record):
     return Names().installation(MINE)
 
 
-@pytest.mark.parametrize("text", [
-    "container_env = {'HF_TOKEN': 'hf_oneverysecret'}",
-    "container_env = dict(HF_TOKEN='hf_oneverysecret')",
-    "container_env = {}\ncontainer_env['HF_TOKEN'] = 'hf_oneverysecret'",
-    "container_env = {'URL': 'https://me' ':oneverysecret@host.example'}",
-    "local_password = 'oneverysecret'",
-    "local_env = {'HF_TOKEN': 'hf_oneverysecret'}",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "container_env = {'HF_TOKEN': 'hf_oneverysecret'}",
+        "container_env = dict(HF_TOKEN='hf_oneverysecret')",
+        "container_env = {}\ncontainer_env['HF_TOKEN'] = 'hf_oneverysecret'",
+        "container_env = {'URL': 'https://me' ':oneverysecret@host.example'}",
+        "local_password = 'oneverysecret'",
+        "local_env = {'HF_TOKEN': 'hf_oneverysecret'}",
+    ],
+)
 def test_credentials_in_an_easyconfig_are_not_shared(eb_prefix, text):
     """R-09: however they are written; the message names the parameter, and doesn't repeat them."""
     with pytest.raises(EbsifError, match=f"'{text.split()[0]}' in .* has a credential") as error:
@@ -229,9 +251,14 @@ def test_credentials_in_an_easyconfig_are_not_shared(eb_prefix, text):
     assert "oneverysecret" not in str(error.value)
 
 
-@pytest.mark.parametrize("stage", [
-    {"post": [["login", "--token", "hf_oneverysecret"]]}, {"env": {"HF_TOKEN": "hf_oneverysecret"}},
-    {"requirements": "--index-url https://me:oneverysecret@registry.example/simple\n"}])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        {"post": [["login", "--token", "hf_oneverysecret"]]},
+        {"env": {"HF_TOKEN": "hf_oneverysecret"}},
+        {"requirements": "--index-url https://me:oneverysecret@registry.example/simple\n"},
+    ],
+)
 def test_credentials_in_a_record_are_not_shared(eb_prefix, stage):
     """R-09: also a secret among the words of a command is refused."""
     with pytest.raises(EbsifError, match="'stages' in the record has a credential"):
@@ -244,15 +271,22 @@ def test_what_is_no_credential_is_shared(eb_prefix):
     package = portable.of(installed(eb_prefix, text), with_user_software=False)
     (name,) = [name for name in package.texts if name.endswith(".eb")]
     assert package.texts[name].endswith(text)
-    (eb_prefix.software / MINE / "easybuild" / name).write_text(
-        f"{EASYCONFIG}# https://me:oneverysecret@host\n")
+    (eb_prefix.software / MINE / "easybuild" / name).write_text(f"{EASYCONFIG}# https://me:oneverysecret@host\n")
     with pytest.raises(EbsifError, match=r"\.eb has a credential"):
         portable.of(Names().installation(MINE), with_user_software=False)
 
 
-@pytest.mark.parametrize(("label", "named", "expected"), [
-    ("Apache-2.0 AND MIT", None, "Apache-2.0 AND MIT"), ("mit", None, "MIT"), ("See LICENSE.txt", None, None),
-    ("", None, None), ("See LICENSE.txt", "CC0-1.0", "CC0-1.0"), (None, "MIT OR Apache-2.0", "MIT OR Apache-2.0")])
+@pytest.mark.parametrize(
+    ("label", "named", "expected"),
+    [
+        ("Apache-2.0 AND MIT", None, "Apache-2.0 AND MIT"),
+        ("mit", None, "MIT"),
+        ("See LICENSE.txt", None, None),
+        ("", None, None),
+        ("See LICENSE.txt", "CC0-1.0", "CC0-1.0"),
+        (None, "MIT OR Apache-2.0", "MIT OR Apache-2.0"),
+    ],
+)
 def test_licenses(eb_prefix, label, named, expected):
     """R-07: expressions of SPDX; a label of the image that is none counts as not stated."""
     labels = {} if label is None else {portable.LICENSES: label}
@@ -277,8 +311,14 @@ def test_wrong_licenses_are_refused(eb_prefix, tmp_path, capsys, command):
 def test_variables_with_a_password_are_for_one_registry(tmp_path, monkeypatch, capsys, hosts, is_sent):
     """R-09: `ebsif scan` asks many registries; user and password for one call of the runtime aren't for all."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("APPTAINER_AUTH_FILE", "SINGULARITY_AUTH_FILE", "APPTAINER_CONFIGDIR", "SINGULARITY_CONFIGDIR",
-                 "DOCKER_CONFIG", *(name for names in VARIABLES for name in names)):
+    for name in (
+        "APPTAINER_AUTH_FILE",
+        "SINGULARITY_AUTH_FILE",
+        "APPTAINER_CONFIGDIR",
+        "SINGULARITY_CONFIGDIR",
+        "DOCKER_CONFIG",
+        *(name for names in VARIABLES for name in names),
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_USERNAME", "me")
     monkeypatch.setenv("DOCKER_PASSWORD", "oneverysecret")
@@ -289,8 +329,10 @@ def test_variables_with_a_password_are_for_one_registry(tmp_path, monkeypatch, c
         raise EbsifError("no answer")
 
     monkeypatch.setattr(tags, "open_repository", asked)
-    tags.compare(SimpleNamespace(findings=[]), {ImageSource.parse(f"docker://{host}/{name}"): []
-                                                for host in hosts for name in "xy"})
+    tags.compare(
+        SimpleNamespace(findings=[]),
+        {ImageSource.parse(f"docker://{host}/{name}"): [] for host in hosts for name in "xy"},
+    )
     assert len(seen) == 2 * len(hosts)
     assert all(bool(login) == is_sent for login in seen)
     assert ("user and password in variables" in capsys.readouterr().err) != is_sent

@@ -67,8 +67,17 @@ def test_scalars_are_kept_as_written(tmp_path):
     """2.10 stays 2.10 and a time stamp stays text: versions and suffixes are not numbers."""
     path = tmp_path / "a.yaml"
     path.write_text("a: 2.10\nb: 20260415_130625\nc: no\nd: true\ne: null\nf: 0x10\ng:\nh: ''\ni: 2024-01-01\n")
-    assert yamlfile.load(path) == {"a": "2.10", "b": "20260415_130625", "c": "no", "d": True, "e": None, "f": "0x10",
-                                   "g": None, "h": "", "i": "2024-01-01"}
+    assert yamlfile.load(path) == {
+        "a": "2.10",
+        "b": "20260415_130625",
+        "c": "no",
+        "d": True,
+        "e": None,
+        "f": "0x10",
+        "g": None,
+        "h": "",
+        "i": "2024-01-01",
+    }
 
 
 def test_rccl_comes_from_the_image_and_the_provider_from_the_host():
@@ -132,18 +141,29 @@ def sites(tmp_path):
     return write
 
 
-@pytest.mark.parametrize(("texts", "place"), [
-    ({"first_test": "name: test\ndescription: x\nscheduler:\n  partitions:\n    p: {tasks: 4, gpus: 4}\n"},
-     "test/site.yaml:5: scheduler.partitions.p.gpus: "),
-    ({"first_test": "name: test\ndescription: x\nextends: base\ngpu: none\n",
-      "second_base": "name: base\ndescription: x\ngpu: cuda\nscheduler: {partitions: {p: {gpus: 4}}}\n"},
-     "test/site.yaml:4: gpu: ")])
+@pytest.mark.parametrize(
+    ("texts", "place"),
+    [
+        (
+            {"first_test": "name: test\ndescription: x\nscheduler:\n  partitions:\n    p: {tasks: 4, gpus: 4}\n"},
+            "test/site.yaml:5: scheduler.partitions.p.gpus: ",
+        ),
+        (
+            {
+                "first_test": "name: test\ndescription: x\nextends: base\ngpu: none\n",
+                "second_base": "name: base\ndescription: x\ngpu: cuda\nscheduler: {partitions: {p: {gpus: 4}}}\n",
+            },
+            "test/site.yaml:4: gpu: ",
+        ),
+    ],
+)
 def test_a_site_without_gpus_has_no_partition_with_them(sites, texts, place):
     """S003-01: the profile is wrong, also if it inherits the partition; jobs and pages would stop later."""
     with pytest.raises(yamlerrors.DocumentError) as caught:
         site.read("test", sites(**texts))
-    assert str(caught.value).endswith(place + "gpu is none, but the partition p has 4 GPUs per node: set gpu to their "
-                                      "kind (rocm, cuda), or gpus to 0")
+    assert str(caught.value).endswith(
+        place + "gpu is none, but the partition p has 4 GPUs per node: set gpu to their kind (rocm, cuda), or gpus to 0"
+    )
 
 
 def test_a_site_that_extends_another(sites):
@@ -164,9 +184,11 @@ def test_a_site_that_extends_another(sites):
     assert found.images == site.Images()
     # by null, too, at any depth
     for lines, expected in (
-            ("conflicts: null", (["/scratch"], ["/opt/a"], [])),
-            ("binds: null", ([], [], ["one"])), ("binds:", ([], [], ["one"])),
-            ("binds: {required: null, optional: [/b]}", ([], ["/opt/a", "/b"], ["one"]))):
+        ("conflicts: null", (["/scratch"], ["/opt/a"], [])),
+        ("binds: null", ([], [], ["one"])),
+        ("binds:", ([], [], ["one"])),
+        ("binds: {required: null, optional: [/b]}", ([], ["/opt/a", "/b"], ["one"])),
+    ):
         sites(first_test=f"name: test\ndescription: x\nextends: base\n{lines}\n")
         found = site.read("test", directories)
         assert (found.binds.required, found.binds.optional, found.conflicts) == expected, lines
@@ -174,8 +196,11 @@ def test_a_site_that_extends_another(sites):
 
 def test_a_site_of_the_same_name(sites):
     """I-11: it extends that of the next catalog, and a third one extends it."""
-    directories = sites(first_base="name: base\ndescription: ours\nextends: base\nbinds: {required: [/own]}\n",
-                        second_base=BASE, first_third="name: third\ndescription: x\nextends: base\n")
+    directories = sites(
+        first_base="name: base\ndescription: ours\nextends: base\nbinds: {required: [/own]}\n",
+        second_base=BASE,
+        first_third="name: third\ndescription: x\nextends: base\n",
+    )
     for name in ("base", "third"):
         assert site.read(name, directories).binds.required == ["/scratch", "/own"]
     assert site.read("base", directories).description == "ours"
@@ -185,30 +210,44 @@ def test_containers_of_an_extended_site(sites):
     """I-11: its records belong to the site as well, unless they are left out; files of one's own extend its files."""
     directories = sites(first_test=OWN, second_base=BASE)
     record = "  - {{family: tool, version: {}}}\n"
-    for directory, text in ((directories[1] / "base", "families: {tool: {file: x.sif, suffix: ''}}\ncontainers:\n"
-                             + record.format(1)),
-                            (directories[0] / "test", "extends: true\ncontainers:\n" + record.format(2))):
+    for directory, text in (
+        (directories[1] / "base", "families: {tool: {file: x.sif, suffix: ''}}\ncontainers:\n" + record.format(1)),
+        (directories[0] / "test", "extends: true\ncontainers:\n" + record.format(2)),
+    ):
         (directory / "containers").mkdir()
         (directory / "containers/Tool.yaml").write_text(f"name: Tool\n{text}")
     profile = site.read("test", directories)
     assert [one.module for one in reading.read(profile, *site.directories_of("test", directories))] == [
-        "Tool/1", "Tool/2"]
+        "Tool/1",
+        "Tool/2",
+    ]
     sites(first_test=f"{OWN}not_inherited: [containers]\n")
     assert site.directories_of("test", directories) == [directories[0] / "test"]
 
 
-@pytest.mark.parametrize(("profiles", "expected"), [
-    ({"first_test": OWN}, r"first/test/site.yaml:3: extends: there is no site 'base' \(known: none\)"),
-    ({"first_test": OWN, "second_base": BASE + "extends: test\n"},
-     "second/base/site.yaml:12: extends: the site extends itself"),
-    ({"first_base": OWN.replace("test\n", "base\n", 1)},
-     "first/base/site.yaml:3: extends: no other catalog has a site 'base'"),
-    ({"first_test": OWN.replace("/opt/b", "opt/b"), "second_base": BASE},
-     r"first/test/site.yaml:5: binds.optional.0: should be source"),
-    ({"first_test": OWN, "second_base": BASE.replace("rocm", "rocmm")}, "second/base/site.yaml:3: gpu: should be "),
-    ({"first_test": OWN + "not_inherited: [all]\n", "second_base": BASE},
-     "first/test/site.yaml:10: not_inherited.0: should be 'binds'"),
-])
+@pytest.mark.parametrize(
+    ("profiles", "expected"),
+    [
+        ({"first_test": OWN}, r"first/test/site.yaml:3: extends: there is no site 'base' \(known: none\)"),
+        (
+            {"first_test": OWN, "second_base": BASE + "extends: test\n"},
+            "second/base/site.yaml:12: extends: the site extends itself",
+        ),
+        (
+            {"first_base": OWN.replace("test\n", "base\n", 1)},
+            "first/base/site.yaml:3: extends: no other catalog has a site 'base'",
+        ),
+        (
+            {"first_test": OWN.replace("/opt/b", "opt/b"), "second_base": BASE},
+            r"first/test/site.yaml:5: binds.optional.0: should be source",
+        ),
+        ({"first_test": OWN, "second_base": BASE.replace("rocm", "rocmm")}, "second/base/site.yaml:3: gpu: should be "),
+        (
+            {"first_test": OWN + "not_inherited: [all]\n", "second_base": BASE},
+            "first/test/site.yaml:10: not_inherited.0: should be 'binds'",
+        ),
+    ],
+)
 def test_mistakes_in_sites_that_extend_others(sites, profiles, expected):
     """I-10, I-11: each with the file and the line where it is."""
     directories = sites(**profiles)

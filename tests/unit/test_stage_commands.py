@@ -42,8 +42,14 @@ def stage_of(*lines, **properties):
 
 @pytest.mark.parametrize(
     ("command", "status"),
-    [("make() { return 7; }\nmake | tee /dev/null", 7), ("false\ntrue", 1), ("false; true", 1), ("false || true", 0),
-     ("if false; then :; fi\n! false", 0), ("true | cat\ntrue", 0)],
+    [
+        ("make() { return 7; }\nmake | tee /dev/null", 7),
+        ("false\ntrue", 1),
+        ("false; true", 1),
+        ("false || true", 0),
+        ("if false; then :; fi\n! false", 0),
+        ("true | cat\ntrue", 0),
+    ],
 )
 def test_a_command_fails_if_any_part_fails(command, status):
     """S004-19, tests: a failure in a pipe or before the last line fails the whole command."""
@@ -53,11 +59,19 @@ def test_a_command_fails_if_any_part_fails(command, status):
 def test_variables_of_modules():
     """S003-11: all variables that they set; search paths come after the container's own; no Python settings."""
     before = {"PATH": "/usr/bin:/bin", "KEPT": "1", "LD_LIBRARY_PATH": "/x"}
-    after = {"PATH": "/a $b/bin:/usr/bin:/bin", "KEPT": "1", "LD_LIBRARY_PATH": "/a/lib:/x", "CC": "cc",
-             "PYTHONPATH": "/p"}
+    after = {
+        "PATH": "/a $b/bin:/usr/bin:/bin",
+        "KEPT": "1",
+        "LD_LIBRARY_PATH": "/a/lib:/x",
+        "CC": "cc",
+        "PYTHONPATH": "/p",
+    }
     assert host_variables(before, after, ["/env/bin"]) == {
-        "PATH": after["PATH"], "LD_LIBRARY_PATH": "/a/lib:/x", "CC": "cc",
-        "APPTAINERENV_PREPEND_PATH": "/env/bin:/a \\$b/bin", "SINGULARITYENV_PREPEND_PATH": "/env/bin:/a \\$b/bin",
+        "PATH": after["PATH"],
+        "LD_LIBRARY_PATH": "/a/lib:/x",
+        "CC": "cc",
+        "APPTAINERENV_PREPEND_PATH": "/env/bin:/a \\$b/bin",
+        "SINGULARITYENV_PREPEND_PATH": "/env/bin:/a \\$b/bin",
         "APPTAINERENV_LD_LIBRARY_PATH": "${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/a/lib",
         "SINGULARITYENV_LD_LIBRARY_PATH": "${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/a/lib",
     }
@@ -67,8 +81,10 @@ def test_variables_of_modules():
 def test_only_what_is_new_is_imported(configuration, tmp_path):
     """E-03, F-10: packages of an earlier installation that stay as they are were imported then."""
     request = RecordedPip(tmp_path).asked_for(
-        [stage_of("einops", "rich>=13", "tqdm")], installed(einops="0.8", rich="14.0", tqdm="4.67"),
-        {"einops": "0.8", "rich": "13.9"})
+        [stage_of("einops", "rich>=13", "tqdm")],
+        installed(einops="0.8", rich="14.0", tqdm="4.67"),
+        {"einops": "0.8", "rich": "13.9"},
+    )
     assert request.names == ["rich", "tqdm"]
     assert request.lines == {"rich": "rich>=13", "tqdm": "tqdm"}
 
@@ -82,6 +98,7 @@ def test_no_index_also_holds_for_pip_itself(configuration, tmp_path):
 @pytest.mark.usefixtures("configuration")
 def test_a_source_that_patches_can_not_apply_to(tmp_path):
     """wing D8: an archive with two entries at the top is refused with the reason."""
+
     class Downloading(RecordedPip):
         def run(self, stage, arguments, extra):
             make_archive(Path(self.folder(stage)) / "source/odd-1.0.tar.gz", ".", {"a.py": "", "b.py": ""})
@@ -92,10 +109,14 @@ def test_a_source_that_patches_can_not_apply_to(tmp_path):
 
 
 @pytest.mark.usefixtures("configuration")
-@pytest.mark.parametrize(("text", "said"), [
-    ("# mine\n--prefer-binary\n\n# nothing else\neinops\n", "installing 1 requirement line with pip 26.3"),
-    ("einops\nrich  # colors\n", "installing 2 requirement lines with pip 26.3"),
-    ("-r more.txt\n", "installing requirements with pip 26.3")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# mine\n--prefer-binary\n\n# nothing else\neinops\n", "installing 1 requirement line with pip 26.3"),
+        ("einops\nrich  # colors\n", "installing 2 requirement lines with pip 26.3"),
+        ("-r more.txt\n", "installing requirements with pip 26.3"),
+    ],
+)
 def test_the_number_of_requirements(tmp_path, monkeypatch, capsys, text, said):
     """wing D6: comments, options and blank lines are none."""
     monkeypatch.setattr(Pip, "record_artifacts", lambda *_: None)
@@ -118,9 +139,16 @@ def test_wheels_of_locations_with_credentials(configuration, tmp_path, monkeypat
     monkeypatch.setenv("TOKEN", "secret")
     line = "private @ https://${TOKEN}@example.org/private-1.0-py3-none-any.whl"
     pip, stage = RecordedPip(tmp_path), stage_of(line, "einops")
-    items = [{"metadata": {"name": name, "version": "1.0"}, "download_info": {
-        "url": f"https://example.org/{name}-1.0-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "0" * 64}}}}
-        for name in ("private", "einops")]
+    items = [
+        {
+            "metadata": {"name": name, "version": "1.0"},
+            "download_info": {
+                "url": f"https://example.org/{name}-1.0-py3-none-any.whl",
+                "archive_info": {"hashes": {"sha256": "0" * 64}},
+            },
+        }
+        for name in ("private", "einops")
+    ]
     lines = fill_wheelhouse(pip, stage, items)
     assert lines == [f"einops @ https://example.org/einops-1.0-py3-none-any.whl#sha256={'0' * 64}", line]
     (command,) = pip.commands
@@ -131,8 +159,15 @@ def test_a_wheelhouse_gets_what_was_installed(configuration, tmp_path, monkeypat
     """S003-10: the wheels are of the commits and directories from which pip has installed; else of the versions."""
     monkeypatch.setenv(FILL_VARIABLE, str(tmp_path / "wheels"))
     items = [
-        {"metadata": {"name": "cloned"}, "download_info": {
-            "url": "https://example.org/x.git", "vcs_info": {"vcs": "git", "commit_id": "f00"}, "subdirectory": "s"}},
-        {"metadata": {"name": "local"}, "download_info": {"url": "file:///a/x", "dir_info": {}}}]
+        {
+            "metadata": {"name": "cloned"},
+            "download_info": {
+                "url": "https://example.org/x.git",
+                "vcs_info": {"vcs": "git", "commit_id": "f00"},
+                "subdirectory": "s",
+            },
+        },
+        {"metadata": {"name": "local"}, "download_info": {"url": "file:///a/x", "dir_info": {}}},
+    ]
     lines = fill_wheelhouse(RecordedPip(tmp_path), stage_of("cloned", "/a/x"), items, earlier="3.0")
     assert lines == ["cloned @ git+https://example.org/x.git@f00#subdirectory=s", "earlier==3.0", "local @ file:///a/x"]

@@ -95,9 +95,21 @@ def test_the_log_of_a_stage(tmp_path):
     output, compiled = folder / "packages.txt", folder / "compiled"
 
     def run(text, status, *words):
-        done = subprocess.run(["sh", CONTAINER_FILES / "sh/run-logged.sh", log, *words, "0", sys.executable, "-c",
-                               f"import os; os.write(2, {text!r}); os._exit({status})"], stdout=subprocess.PIPE,
-                              check=False, timeout=60)
+        done = subprocess.run(
+            [
+                "sh",
+                CONTAINER_FILES / "sh/run-logged.sh",
+                log,
+                *words,
+                "0",
+                sys.executable,
+                "-c",
+                f"import os; os.write(2, {text!r}); os._exit({status})",
+            ],
+            stdout=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
         assert done.stdout == text
         return done.returncode
 
@@ -125,10 +137,16 @@ def test_an_interrupted_stage(tmp_path):
     (tmp_path / "list.py").touch()
     (tmp_path / "compile.py").write_text(
         # a signal that comes just before a sleep doesn't end it
-        "import time\nprint('begun', flush=True)\nfor _ in range(6000):\n    time.sleep(0.1)\n")
-    with subprocess.Popen(["sh", CONTAINER_FILES / "sh/run-logged.sh", tmp_path / "log", tmp_path, "2", "0",
-                           sys.executable, "-c", ""], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          start_new_session=True, preexec_fn=heed_signals, text=True) as process:
+        "import time\nprint('begun', flush=True)\nfor _ in range(6000):\n    time.sleep(0.1)\n"
+    )
+    with subprocess.Popen(
+        ["sh", CONTAINER_FILES / "sh/run-logged.sh", tmp_path / "log", tmp_path, "2", "0", sys.executable, "-c", ""],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=heed_signals,
+        text=True,
+    ) as process:
         assert process.stdout.readline() == "begun\n"
         os.killpg(process.pid, signal.SIGINT)
         # it ends when no process has it open any more
@@ -165,16 +183,22 @@ def check_stage(site_name, stage_name, folder):
     record = reading.read(site.read(site_name), site.SITES / site_name)[0]
     (properties,) = [one for one in record.stages if one["name"] == stage_name]
     environment = {"PATH": f"{folder}:{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(folder)}
-    return [command for command in stage(**properties).verify
-            if subprocess.run([*pip.BASH, command], env=environment, check=False).returncode]
+    return [
+        command
+        for command in stage(**properties).verify
+        if subprocess.run([*pip.BASH, command], env=environment, check=False).returncode
+    ]
 
 
-@pytest.mark.parametrize(("pytorch", "controller", "operations", "failing"), [
-    ("[X]", "[X]", "[X]", []),
-    ("[ ]", "[X]", "[X]", ["[X] PyTorch"]),
-    ("[X]", "[ ]", "[ ]", ["[X] MPI", "[ ] MPI"]),
-    ("[X]", "[X]", "[ ]", ["[ ] MPI"]),
-])
+@pytest.mark.parametrize(
+    ("pytorch", "controller", "operations", "failing"),
+    [
+        ("[X]", "[X]", "[X]", []),
+        ("[ ]", "[X]", "[X]", ["[X] PyTorch"]),
+        ("[X]", "[ ]", "[ ]", ["[X] MPI", "[ ] MPI"]),
+        ("[X]", "[X]", "[ ]", ["[ ] MPI"]),
+    ],
+)
 def test_horovod_without_mpi_is_refused(tmp_path, pytorch, controller, operations, failing):
     """S003-07: `horovodrun --check-build` must show [X] PyTorch and [X] MPI, as controller and for operations."""
     (tmp_path / "horovodrun").write_text(f"""#!/bin/sh
@@ -199,7 +223,8 @@ def test_torch_without_mpi_is_refused(tmp_path, site_name, mpi):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text("")
     (tmp_path / "torch/distributed.py").write_text(
-        f"def is_mpi_available():\n    return {mpi}\n\n\ndef is_nccl_available():\n    return True\n")
+        f"def is_mpi_available():\n    return {mpi}\n\n\ndef is_nccl_available():\n    return True\n"
+    )
     failed = check_stage(site_name, "torch", tmp_path)
     assert len(failed) == (0 if mpi else 1)
     assert all("is_mpi_available" in command for command in failed)
@@ -238,7 +263,11 @@ def test_local_files_are_found():
     """S003-09: paths in requirement lines and find_links must be visible in the container."""
     made = stage(
         requirements=[
-            "/a/x.whl", "y @ file:///b/y.whl", "git+file:///c/z.git@main#egg=z", "-f /d/wheels", "q>=1 # /no/path",
+            "/a/x.whl",
+            "y @ file:///b/y.whl",
+            "git+file:///c/z.git@main#egg=z",
+            "-f /d/wheels",
+            "q>=1 # /no/path",
             "--find-links=file:///e",
         ],
         find_links=["/f/g", "https://example.org/h"],
@@ -259,11 +288,19 @@ def test_local_files_are_found():
         ("git+file:///home/user@realm/z.git@v1#egg=z", "/home/user@realm/z.git"),
         ("-e git+file:///c/z.git#egg=z", "/c/z.git"),
         ("-r '/a b/more.txt'", "/a b/more.txt"),
-        ("https://example.org/a/x.whl", None), ("x @ https://example.org/a@b/x.whl", None), ("-i /x", None),
-        ("--find-links", None), ("x>=1 ; y == '/a'", None), ("# /a/x.whl", None),
+        ("https://example.org/a/x.whl", None),
+        ("x @ https://example.org/a@b/x.whl", None),
+        ("-i /x", None),
+        ("--find-links", None),
+        ("x>=1 ; y == '/a'", None),
+        ("# /a/x.whl", None),
         ("-c /proc/self/mem", "/proc/self/mem"),
-        ("--no-index -f /a", "/a"), ("-f/a --pre  # b", "/a"), ("-f ${WHEELS} --no-index", "/of/variable"),
-        ("x @ file://${WHEELS}/x.whl", "/of/variable/x.whl"), ("-f ${WHEELS_}", None), ("-f 'a", None),
+        ("--no-index -f /a", "/a"),
+        ("-f/a --pre  # b", "/a"),
+        ("-f ${WHEELS} --no-index", "/of/variable"),
+        ("x @ file://${WHEELS}/x.whl", "/of/variable/x.whl"),
+        ("-f ${WHEELS_}", None),
+        ("-f 'a", None),
     ],
 )
 def test_paths_as_pip_reads_them(line, path, monkeypatch):
@@ -280,7 +317,12 @@ def test_paths_in_included_files(tmp_path):
     (tmp_path / "pins.txt").write_text("a==1\n")
     found = [str(tmp_path / name) for name in ("deep.txt", "deep/more.txt", "pins.txt", "deep/lost")]
     assert stage(requirements=f"-r {tmp_path}/deep.txt").local_paths() == [
-        found[0], "/srv/a/aaa.whl", found[1], "/srv/b", *found[2:]]
+        found[0],
+        "/srv/a/aaa.whl",
+        found[1],
+        "/srv/b",
+        *found[2:],
+    ]
 
 
 @pytest.mark.parametrize("line", ["-e /a/project", "  --editable=/a/b[c]", "-e file:///a", "-e ."])
@@ -296,39 +338,59 @@ def test_editable_directories_are_refused(line):
     [
         ("ERROR: Cannot find command 'git' - do you have 'git' installed and in your PATH?", "git is missing"),
         ("WARNING: Retrying ... NewConnectionError: Failed to establish a new connection: [Errno 111]", "no network"),
-        ("fatal: unable to access 'https://x/': Could not resolve host: x\n  × git clone --quiet https://x did not run "
-         "successfully.", "git can't reach https://x/: there is no network here, or no such host"),
-        ("  × git clone --filter=blob:none --quiet https://x/y /tmp/pip-req-build-1 did not run successfully.",
-         "git can't fetch https://x/y. Check the URL"),
+        (
+            "fatal: unable to access 'https://x/': Could not resolve host: x\n  × git clone --quiet https://x did "
+            "not run successfully.",
+            "git can't reach https://x/: there is no network here, or no such host",
+        ),
+        (
+            "  × git clone --filter=blob:none --quiet https://x/y /tmp/pip-req-build-1 did not run successfully.",
+            "git can't fetch https://x/y. Check the URL",
+        ),
         ("ERROR: HTTP error 403 while getting https://x\nERROR: 403 Client Error: Forbidden", "access (HTTP 403)"),
         ("2026-11-21T11:20:15,401 Could not fetch URL http://x/: 403 Client Error: Forbidden", "access (HTTP 403)"),
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
         ("OSError: [Errno 122] Disk quota exceeded", "quota is exceeded"),
         # so pip calls a full disk
-        ("error: incomplete-download\n\n× Download failed after 6 attempts because not enough bytes were received (9.2 "
-         "MB/9.9 MB)\nnote: This is an issue with network connectivity, not pip.", "a download broke off. Look"),
+        (
+            "error: incomplete-download\n\n× Download failed after 6 attempts because not enough bytes were received "
+            "(9.2 MB/9.9 MB)\nnote: This is an issue with network connectivity, not pip.",
+            "a download broke off. Look",
+        ),
         ("ERROR: x-1.0-cp39-win32.whl is not a supported wheel on this platform.", "wheel x-1.0-cp39-win32.whl"),
         ("ERROR: No matching distribution found for nothing==1", "none of the searched indexes and directories"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate", "EBSIF_INSTALL_BIND"),
-        ("    _preloaded_ssl_context.load_verify_locations(\n    ~~~~~^\n        extract_zipped_paths(PATH)\n"
-         "FileNotFoundError: [Errno 2] No such file or directory\nTraceback (most recent call last):\n"
-         "subprocess.CalledProcessError: Command '['python3']' returned non-zero exit status 1.",
-         "the image lacks the file of certificates (ca-certificates)"),
-        ("ERROR: Could not install packages due to an OSError: Could not find a suitable TLS CA certificate bundle, "
-         "invalid path: /etc/ssl/ca-bundle.pem", "/etc/ssl/ca-bundle.pem is not in the container: REQUESTS_CA_BUNDLE"),
+        (
+            "    _preloaded_ssl_context.load_verify_locations(\n    ~~~~~^\n        extract_zipped_paths(PATH)\n"
+            "FileNotFoundError: [Errno 2] No such file or directory\nTraceback (most recent call last):\n"
+            "subprocess.CalledProcessError: Command '['python3']' returned non-zero exit status 1.",
+            "the image lacks the file of certificates (ca-certificates)",
+        ),
+        (
+            "ERROR: Could not install packages due to an OSError: Could not find a suitable TLS CA certificate bundle, "
+            "invalid path: /etc/ssl/ca-bundle.pem",
+            "/etc/ssl/ca-bundle.pem is not in the container: REQUESTS_CA_BUNDLE",
+        ),
         (
             "ERROR: Could not find a version that satisfies the requirement torchvision==0.22.1+rocm6.2\n"
             "ERROR: No matching distribution found for torchvision==0.22.1+rocm6.2",
             "a build for specific GPU software",
         ),
-        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you ...\n"
-         "    a==1 from https://x/a.whl (from -r x (line 3)):\n        Expected sha256 12ab\n"
-         "        Expected     or 34\n             Got        56cd\n",
-         "pip got another file of a==1 than the locked file: its sha256 is 56cd, not 12ab."),
-        ("ERROR: In --require-hashes mode, all requirements must have their versions pinned with ==. These do not:\n"
-         "    b<3 from https://x/b.whl (from a==1->-r x (line 10))\n", "with exact version and hash, and b<3 is not"),
-        ("      error: [Errno 2] No such file or directory: 'x86_64-linux-gnu-g++'",
-         "a build needs the compiler x86_64-linux-gnu-g++, which the container doesn't have"),
+        (
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you ...\n"
+            "    a==1 from https://x/a.whl (from -r x (line 3)):\n        Expected sha256 12ab\n"
+            "        Expected     or 34\n             Got        56cd\n",
+            "pip got another file of a==1 than the locked file: its sha256 is 56cd, not 12ab.",
+        ),
+        (
+            "ERROR: In --require-hashes mode, all requirements must have their versions pinned with ==. These do not:\n"
+            "    b<3 from https://x/b.whl (from a==1->-r x (line 10))\n",
+            "with exact version and hash, and b<3 is not",
+        ),
+        (
+            "      error: [Errno 2] No such file or directory: 'x86_64-linux-gnu-g++'",
+            "a build needs the compiler x86_64-linux-gnu-g++, which the container doesn't have",
+        ),
         ("    /bin/sh: 1: g++: not found", "a build needs the compiler g++, which"),
         ("    error: command 'gcc-12' failed: No such file or directory", "needs the compiler gcc-12, which"),
         ("    error: command '/usr/bin/gcc' failed with exit code 1", ""),
@@ -338,10 +400,13 @@ def test_editable_directories_are_refused(line):
         ("tcc: error: file 'crt1.o' not found", "can't link programs. Use a wheel of the package"),
         ("/usr/bin/ld: cannot find crt1.o: No such file", "\n    ebsif extend ... --apt g++"),
         ("error: can't find Rust compiler", "\n    ebsif extend ... --apt cargo"),
-        ("Collecting pandas==1.1.5\n  Getting requirements to build wheel\n  error: subprocess-exited-with-error\n"
-         "  ModuleNotFoundError: No module named 'pkg_resources'\n", "pandas==1.1.5 is built from source, because it "
-         "has no wheel for the Python of the image, and it needs 'pkg_resources'. To take the newest version instead:\n"
-         "    ebsif extend ... --add pandas\nOr install 'setuptools<81' first"),
+        (
+            "Collecting pandas==1.1.5\n  Getting requirements to build wheel\n  error: subprocess-exited-with-error\n"
+            "  ModuleNotFoundError: No module named 'pkg_resources'\n",
+            "pandas==1.1.5 is built from source, because it "
+            "has no wheel for the Python of the image, and it needs 'pkg_resources'. To take the newest version "
+            "instead:\n    ebsif extend ... --add pandas\nOr install 'setuptools<81' first",
+        ),
         ("something nobody has seen before", ""),
     ],
 )
@@ -358,30 +423,46 @@ ERROR: No matching distribution found for x==1+cpu
 """
 
 
-@pytest.mark.parametrize(("before", "expected"), [
-    ("", "there is no network here, or index.example can't be reached. Install on a node with network"),
-    ("  Downloading lightly-1.0-py3-none-any.whl (1 kB)\n",
-     "index.example can't be reached from here, although other hosts can. Leave out what needs it; or, download the "
-     "files where it can be reached (pip download), and name their directory:\n    ebsif extend ... --add "
-     "'--find-links DIRECTORY'")])
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("", "there is no network here, or index.example can't be reached. Install on a node with network"),
+        (
+            "  Downloading lightly-1.0-py3-none-any.whl (1 kB)\n",
+            "index.example can't be reached from here, although other hosts can. Leave out what needs it; or, "
+            "download the files where it can be reached (pip download), and name their directory:\n    ebsif extend "
+            "... --add '--find-links DIRECTORY'",
+        ),
+    ],
+)
 def test_the_host_that_can_not_be_reached(before, expected):
     """E-11, requirement-sets 4: it is named, and a mirror of the others isn't advised if these answer."""
     assert Diagnosis(before + UNREACHABLE).text().startswith(expected)
 
 
-@pytest.mark.parametrize(("gpu", "expected"), [
-    ("", "The package is for CUDA, and this image isn't: leave it out"), ("rocm", "this image isn't: leave it out"),
-    ("cuda", "Use a wheel of the package, or an image that has the compiler"), (None, "Use a wheel of the package")])
+@pytest.mark.parametrize(
+    ("gpu", "expected"),
+    [
+        ("", "The package is for CUDA, and this image isn't: leave it out"),
+        ("rocm", "this image isn't: leave it out"),
+        ("cuda", "Use a wheel of the package, or an image that has the compiler"),
+        (None, "Use a wheel of the package"),
+    ],
+)
 def test_a_compiler_for_gpus(gpu, expected):
     """E-11, student 6: no package of the distribution has nvcc, and it doesn't help in an image without CUDA."""
     text = Diagnosis("OSError: CUDA_HOME environment variable is not set.", gpu=gpu).text()
     assert expected in text and "--apt" not in text
 
 
-@pytest.mark.parametrize(("output", "name"), [
-    ("error: subprocess-exited-with-error\n\n  ModuleNotFoundError: No module named 'torch.utils'", "torch"),
-    ("error: backend-unavailable\n╰─> ModuleNotFoundError: No module named 'packaging'", "packaging"),
-    ("ModuleNotFoundError: No module named 'pip'", "")])
+@pytest.mark.parametrize(
+    ("output", "name"),
+    [
+        ("error: subprocess-exited-with-error\n\n  ModuleNotFoundError: No module named 'torch.utils'", "torch"),
+        ("error: backend-unavailable\n╰─> ModuleNotFoundError: No module named 'packaging'", "packaging"),
+        ("ModuleNotFoundError: No module named 'pip'", ""),
+    ],
+)
 def test_what_a_build_can_not_import(output, name):
     """V-05: what pip says of a build, in the words of different versions; not what it says of itself."""
     assert Diagnosis(output).missing_module == name
@@ -392,8 +473,10 @@ def test_programs_of_what_was_asked_for(tmp_path):
     _, venv = fake_pip(tmp_path)
     packages = Packages.from_output(FakeContainer.seen)
     for name, mark, files in (
-            ("board-1.0", "REQUESTED", ["../../../bin/board", "../../../bin/env", "board/bin/x", "../../../bin/-x"]),
-            ("needed-1.0", "INSTALLER", ["../../../bin/needed"]), ("ninja-1.0", "REQUESTED", ["../../../bin/ninja"])):
+        ("board-1.0", "REQUESTED", ["../../../bin/board", "../../../bin/env", "board/bin/x", "../../../bin/-x"]),
+        ("needed-1.0", "INSTALLER", ["../../../bin/needed"]),
+        ("ninja-1.0", "REQUESTED", ["../../../bin/ninja"]),
+    ):
         folder = tmp_path / f"user-software/venv/x/lib/{name}.dist-info"
         folder.mkdir(parents=True)
         (folder / mark).touch()
@@ -415,9 +498,14 @@ def test_programs_that_an_image_invents(tmp_path):
     assert venv.programs() == ["python"]
 
 
-@pytest.mark.parametrize(("error", "package"), [
-    ("ERROR: something", "einops>=0.8"), ("ERROR: No matching distribution found for nothing", ""),
-    ("    The user requested torch==2\n    The user requested (constraint) torch==2.13.0+cpu", "")])
+@pytest.mark.parametrize(
+    ("error", "package"),
+    [
+        ("ERROR: something", "einops>=0.8"),
+        ("ERROR: No matching distribution found for nothing", ""),
+        ("    The user requested torch==2\n    The user requested (constraint) torch==2.13.0+cpu", ""),
+    ],
+)
 def test_the_package_that_is_the_cause(error, package):
     """E-11: an explanation that names the cause isn't said to be about the last package that pip has read."""
     assert Diagnosis(f"Collecting einops>=0.8 (from -r requirements.txt)\n{error}\n").package() == package
@@ -436,14 +524,17 @@ def test_constraints_of_the_person_are_not_of_the_image():
     output = "    The user requested mine==2\n    The user requested (constraint) mine==1\n"
     text = Diagnosis(output, image={"numpy"}).text()
     assert text == "mine==1 is a constraint of the requirements (-c), but: you ask for mine==2. Change one of them"
-    assert "hello==1.0 of the image can't be replaced" in Diagnosis(output.replace("mine==1", "hello==1.0").replace(
-        "mine==2", "hello==2"), image={"hello"}).text()
+    assert (
+        "hello==1.0 of the image can't be replaced"
+        in Diagnosis(output.replace("mine==1", "hello==1.0").replace("mine==2", "hello==2"), image={"hello"}).text()
+    )
 
 
 @pytest.mark.parametrize(
     ("library", "kind"),
     [
-        ("libcudart.so.12", "CUDA"), ("libamdhip64.so.6", "ROCm"),
+        ("libcudart.so.12", "CUDA"),
+        ("libamdhip64.so.6", "ROCm"),
         ("libz.so.1", None),
     ],
 )
@@ -455,16 +546,44 @@ def test_a_library_for_other_gpu_software_is_explained(library, kind):
 
 
 VERSIONS = [
-    "1", "1.16.0", "2026.1.1", "1!2.0", "v1.0", "1.0a1", "1.0.alpha-2", "1.0c1", "1.0rc", "1.0-1", "1.0.post2",
-    "1.0-r3", "1.0.dev3", "1.0b2.post3.dev4+x.1", "2.7.1+rocm6.2.4.git1_2", "1.0+ubuntu-1", "1.16.0-unknown",
-    "2.22.1ubuntu1", "1.0+", "1.0_", "1..0", "", "unknown", "1.0 beta", "1.0\n", "1.0;x", "1.0,<2", "1.*", "=1.0",
-    "1.0+a..b", "1.0 ",
+    "1",
+    "1.16.0",
+    "2026.1.1",
+    "1!2.0",
+    "v1.0",
+    "1.0a1",
+    "1.0.alpha-2",
+    "1.0c1",
+    "1.0rc",
+    "1.0-1",
+    "1.0.post2",
+    "1.0-r3",
+    "1.0.dev3",
+    "1.0b2.post3.dev4+x.1",
+    "2.7.1+rocm6.2.4.git1_2",
+    "1.0+ubuntu-1",
+    "1.16.0-unknown",
+    "2.22.1ubuntu1",
+    "1.0+",
+    "1.0_",
+    "1..0",
+    "",
+    "unknown",
+    "1.0 beta",
+    "1.0\n",
+    "1.0;x",
+    "1.0,<2",
+    "1.*",
+    "=1.0",
+    "1.0+a..b",
+    "1.0 ",
 ]
 NAMES = ["a", "A-b.c_d", "1", "-a", "a-", "a b", "a[b]", "a\n", "\xe4"]
 
 
 def test_constraints_are_valid_for_pip():
     """defects B2, G-11: packages of the image whose name or version pip can't parse are left out, and only those."""
+
     def is_legal(name, version):
         try:
             return Requirement(name).name == name and str(Version(version)) and version == version.strip()
@@ -481,22 +600,39 @@ def test_constraints_are_valid_for_pip():
 
 
 @pytest.mark.parametrize(
-    "python", ["", "m.PathDistribution.metadata = property(lambda self: self.read_text('METADATA') and old(self))",
-               "m.PathDistribution.metadata = property(lambda self: self.read_text('METADATA') and old(self) or no())"])
+    "python",
+    [
+        "",
+        "m.PathDistribution.metadata = property(lambda self: self.read_text('METADATA') and old(self))",
+        "m.PathDistribution.metadata = property(lambda self: self.read_text('METADATA') and old(self) or no())",
+    ],
+)
 def test_directories_without_metadata(tmp_path, python):
     """defects B13: without METADATA Python 3.14 finds no metadata, and 3.15 raises an exception."""
-    for name, text in [("whole-1.0", "Name: whole\nVersion: 1.0\n"), ("empty-1.0", None), ("odd-1.0", "Name: odd\n"),
-                       ("nameless-1.0", "Version: 1.0\n")]:
+    for name, text in [
+        ("whole-1.0", "Name: whole\nVersion: 1.0\n"),
+        ("empty-1.0", None),
+        ("odd-1.0", "Name: odd\n"),
+        ("nameless-1.0", "Version: 1.0\n"),
+    ]:
         (tmp_path / f"{name}.dist-info").mkdir()
         if text:
             (tmp_path / f"{name}.dist-info" / "METADATA").write_text(text)
     (tmp_path / "binary-1.0.dist-info").mkdir()
     (tmp_path / "binary-1.0.dist-info" / "METADATA").write_bytes(b"Name: \xff\n")
     program = (CONTAINER_FILES / "share/ebsif/installed-packages.py").read_text()
-    newer = "import importlib.metadata as m\ndef no(): raise FileNotFoundError()\n" \
+    newer = (
+        "import importlib.metadata as m\ndef no(): raise FileNotFoundError()\n"
         f"old = m.PathDistribution.metadata.fget\n{python}\n"
-    said = subprocess.run([sys.executable, "-"], input=newer + program, text=True, capture_output=True, check=True,
-                          env={"PYTHONPATH": str(tmp_path)}).stdout
+    )
+    said = subprocess.run(
+        [sys.executable, "-"],
+        input=newer + program,
+        text=True,
+        capture_output=True,
+        check=True,
+        env={"PYTHONPATH": str(tmp_path)},
+    ).stdout
     found = [package[:2] for package in ast.literal_eval(said)["packages"] if package[2] == str(tmp_path)]
     assert sorted(found) == [["odd", "unknown"], ["whole", "1.0"]]
     assert Packages.from_output(said).python_path == str(tmp_path)
@@ -522,12 +658,27 @@ def test_packages_for_other_gpu_software_are_reported(torch, name, version, wron
     assert texts == ([f"{name} {version}, but the torch it is used with is {torch}"] if wrong else [])
 
 
-@pytest.mark.parametrize(("name", "kind"), [
-    ("jax-cuda12-plugin", "cu"), ("nvidia-nccl-cu12", "cu"), ("nvidia-cublas", "cu"),
-    ("nvidia-cuda-runtime", "cu"), ("cudf-cu12", "cu"), ("cuda-bindings", "cu"),
-    ("jax-rocm7-plugin", "rocm"), ("cupy-rocm-5-0", "rocm"), ("pytorch-triton-rocm", "rocm"), ("amdsmi", "rocm"),
-    # these work without CUDA
-    ("nvidia-ml-py", None), ("nvidia-modelopt", None), ("cuda-checkpoint", None), ("jax", None), ("einops", None)])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("jax-cuda12-plugin", "cu"),
+        ("nvidia-nccl-cu12", "cu"),
+        ("nvidia-cublas", "cu"),
+        ("nvidia-cuda-runtime", "cu"),
+        ("cudf-cu12", "cu"),
+        ("cuda-bindings", "cu"),
+        ("jax-rocm7-plugin", "rocm"),
+        ("cupy-rocm-5-0", "rocm"),
+        ("pytorch-triton-rocm", "rocm"),
+        ("amdsmi", "rocm"),
+        # these work without CUDA
+        ("nvidia-ml-py", None),
+        ("nvidia-modelopt", None),
+        ("cuda-checkpoint", None),
+        ("jax", None),
+        ("einops", None),
+    ],
+)
 def test_what_a_package_is_built_for(name, kind):
     """I-04, S002-19: the packages of CUDA and ROCm, by name; XGBoost needs NCCL on every machine, and works without."""
     assert built_for(name, "1.0") == kind

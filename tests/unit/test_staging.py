@@ -24,14 +24,26 @@ class Node:
         self.software.write_bytes(b"software")
         self.binds = r"/scratch," + str(self.software).replace(",", r"\,").replace(":", r"\:") + ":/user-software:ro,/x"
         self.environment = {
-            "PATH": os.environ["PATH"], "CONTAINERROOT": self.root, "SIF": self.image, "SIFEXAMPLE": self.image,
-            "EBSIF_MOUNTED_USER_SOFTWARE": self.software, "EBSIF_NODE_LOCAL": self.local,
-            "SINGULARITY_BINDPATH": self.binds, "APPTAINER_BINDPATH": self.binds}
+            "PATH": os.environ["PATH"],
+            "CONTAINERROOT": self.root,
+            "SIF": self.image,
+            "SIFEXAMPLE": self.image,
+            "EBSIF_MOUNTED_USER_SOFTWARE": self.software,
+            "EBSIF_NODE_LOCAL": self.local,
+            "SINGULARITY_BINDPATH": self.binds,
+            "APPTAINER_BINDPATH": self.binds,
+        }
 
     def run(self, *arguments, status=0, **environment):
         """Run the script; return (standard output, standard error)."""
-        result = subprocess.run(["bash", PROGRAM, *arguments], env={**self.environment, **environment}, check=False,
-                                capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        result = subprocess.run(
+            ["bash", PROGRAM, *arguments],
+            env={**self.environment, **environment},
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
         assert result.returncode == status, result.stderr
         return result.stdout, result.stderr
 
@@ -43,8 +55,10 @@ class Node:
 
     def seen(self):
         """Return what a rank sees: its arguments and variables."""
-        code = 'printf "%s\\n" "$@" "$SIF" "$SIFEXAMPLE" "$EBSIF_MOUNTED_USER_SOFTWARE" "$SINGULARITY_BINDPATH" ' \
+        code = (
+            'printf "%s\\n" "$@" "$SIF" "$SIFEXAMPLE" "$EBSIF_MOUNTED_USER_SOFTWARE" "$SINGULARITY_BINDPATH" '
             '"$APPTAINER_BINDPATH"'
+        )
         return self.run("--use", "bash", "-c", code, "bash", self.image, self.image)[0].splitlines()
 
 
@@ -94,8 +108,10 @@ def test_several_tasks_of_a_node_copy_at_once(node, tmp_path):
     place, _ = node.plan()
     # each has copied, or has looked at the SHA256, before the first one renames
     (tmp_path / "bin").mkdir()
-    waiting = f'#!/bin/bash\nPATH=${{PATH#*:}} "${{0##*/}}" "$@"\nstatus=$?\ntouch {tmp_path}/"${{0##*/}}-$PPID"\n' \
+    waiting = (
+        f'#!/bin/bash\nPATH=${{PATH#*:}} "${{0##*/}}" "$@"\nstatus=$?\ntouch {tmp_path}/"${{0##*/}}-$PPID"\n'
         f'until (($(ls {tmp_path} | grep -c "^${{0##*/}}-") >= 3)); do sleep 0.02; done\nexit "$status"\n'
+    )
     for step, names in ((["--copy"], ("cp", "sha256sum")), (["--check"], ("sha256sum",))):
         for path in (*tmp_path.glob("bin/*"), *tmp_path.glob("cp-*"), *tmp_path.glob("sha256sum-*")):
             path.unlink()
@@ -104,18 +120,32 @@ def test_several_tasks_of_a_node_copy_at_once(node, tmp_path):
             (tmp_path / "bin" / name).chmod(0o755)
         if step == ["--check"]:
             Path(place, "user-software.squashfs").rename(Path(place, "user-software.squashfs.new"))
-        tasks = [subprocess.Popen(
-            ["bash", PROGRAM, *step], stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
-            env={**node.environment, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}) for _ in range(3)]
+        tasks = [
+            subprocess.Popen(
+                ["bash", PROGRAM, *step],
+                stderr=subprocess.PIPE,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                env={**node.environment, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
+            )
+            for _ in range(3)
+        ]
         assert [(task.communicate(timeout=300)[1], task.returncode) for task in tasks] == [("", 0)] * 3
         assert [path.name for path in Path(place).iterdir()] == ["user-software.squashfs"]
     assert Path(place, "user-software.squashfs").read_bytes() == b"software"
 
 
-@pytest.mark.parametrize(("arguments", "status", "expected"), [
-    (["--broadcast", "false"], 1, "false failed: ranks read "), (["--check"], 0, ""), (["--remove"], 0, ""),
-    (["--prepare"], 1, "no directory for the copies"), (["--copy"], 0, "no directory for the copies"),
-    ([], 64, "usage: ")])
+@pytest.mark.parametrize(
+    ("arguments", "status", "expected"),
+    [
+        (["--broadcast", "false"], 1, "false failed: ranks read "),
+        (["--check"], 0, ""),
+        (["--remove"], 0, ""),
+        (["--prepare"], 1, "no directory for the copies"),
+        (["--copy"], 0, "no directory for the copies"),
+        ([], 64, "usage: "),
+    ],
+)
 def test_ranks_start_without_copies(node, arguments, status, expected):
     """T-05: where the directory on the node is gone, or the broadcast fails, the ranks use the shared files."""
     node.plan()
@@ -135,6 +165,7 @@ def test_nothing_to_copy(node):
 
 def test_the_directory_on_the_node(node):
     """T-05: the copies are where the caches of jobs are: in the first directory that is there."""
+
     def place(**variables):
         return str(Path(node.run("--plan", EBSIF_NODE_LOCAL="", **variables)[0].splitlines()[0]).parent)
 
@@ -151,6 +182,9 @@ def test_the_directory_on_the_node(node):
 
 def test_the_recorded_digest(node):
     """T-05: that of the image is in the record of the installation; user software may have changed since."""
-    (node.root / "share/ebsif/lock.json").write_text(json.dumps(
-        {"image": {"sha256": "b" * 64}, "user_software": {node.software.name: "a" * 64}}, indent=2, sort_keys=True))
+    (node.root / "share/ebsif/lock.json").write_text(
+        json.dumps(
+            {"image": {"sha256": "b" * 64}, "user_software": {node.software.name: "a" * 64}}, indent=2, sort_keys=True
+        )
+    )
     assert node.plan("--image")[1] == [f"{digest(node.software)} {node.software}", f"{'b' * 64} {node.image}"]

@@ -31,8 +31,11 @@ def imports(name, path, known):
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
-            package = ".".join([*name.split(".")[:-node.level], *([node.module] if node.module else [])]) \
-                if node.level else node.module
+            package = (
+                ".".join([*name.split(".")[: -node.level], *([node.module] if node.module else [])])
+                if node.level
+                else node.module
+            )
             found |= {package, *(f"{package}.{one.name}" for one in node.names)}
         elif isinstance(node, ast.Import):
             found |= {one.name for one in node.names}
@@ -63,8 +66,12 @@ def listed_packages():
 def test_packages_form_an_order():
     """Requirement C-01: a package of the generator uses only those before it in the list of docs/architecture.md."""
     order = listed_packages()
-    used = {(name.split(".")[1], other.split(".")[1]) for name, others in graph().items() for other in others
-            if name.startswith("ebsif.") and other.startswith("ebsif.")}
+    used = {
+        (name.split(".")[1], other.split(".")[1])
+        for name, others in graph().items()
+        for other in others
+        if name.startswith("ebsif.") and other.startswith("ebsif.")
+    }
     assert {name for pair in used for name in pair} == set(order)
     assert not [f"{name} imports {other}" for name, other in used if order.index(other) > order.index(name)]
 
@@ -86,9 +93,29 @@ def test_commands_do_not_import_each_other():
 
 
 # what looks at files or starts programs
-SLOW = {"InstalledImage", "UserSoftware", "access", "compute_checksum", "exists", "fingerprint", "getsize", "isdir",
-        "isfile", "lexists", "listdir", "lstat", "obtain_file", "open", "read", "read_regular", "run", "run_program",
-        "samefile", "stat", "walk"}
+SLOW = {
+    "InstalledImage",
+    "UserSoftware",
+    "access",
+    "compute_checksum",
+    "exists",
+    "fingerprint",
+    "getsize",
+    "isdir",
+    "isfile",
+    "lexists",
+    "listdir",
+    "lstat",
+    "obtain_file",
+    "open",
+    "read",
+    "read_regular",
+    "run",
+    "run_program",
+    "samefile",
+    "stat",
+    "walk",
+}
 
 
 def test_no_property_looks_at_files():
@@ -110,8 +137,9 @@ def is_self(node):
 
 def handed_over(tree):
     """Yield arguments and values that lead back to the object whose method this is: itself, methods, closures."""
-    methods = {name for one in ContainerVenv.__mro__ for name, value in vars(one).items()
-               if isinstance(value, FunctionType)}
+    methods = {
+        name for one in ContainerVenv.__mro__ for name, value in vars(one).items() if isinstance(value, FunctionType)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) not in ("getattr", "setattr"):
             given = [*node.args, *(one.value for one in node.keywords)]
@@ -120,8 +148,10 @@ def handed_over(tree):
         for one in given:
             if is_self(one) or (isinstance(one, ast.Attribute) and is_self(one.value) and one.attr in methods):
                 yield one
-        inner = isinstance(node, ast.Lambda) or (isinstance(node, ast.FunctionDef) and not any(
-            argument.arg in ("self", "cls") for argument in node.args.args))
+        inner = isinstance(node, ast.Lambda) or (
+            isinstance(node, ast.FunctionDef)
+            and not any(argument.arg in ("self", "cls") for argument in node.args.args)
+        )
         if inner and any(map(is_self, ast.walk(node))):
             yield node
 
@@ -133,8 +163,16 @@ def test_no_helper_holds_the_easyblock(module):
     assert [f"line {one.lineno}: {ast.unparse(one)}" for one in handed_over(tree)] == []
 
 
-@pytest.mark.parametrize("text", ["Helper(self)", "help(run=self.programs)", "help(lambda: self.spec)", "x = self",
-                                  "class A:\n def a(self):\n  def b():\n   return self.spec\n  help(b)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Helper(self)",
+        "help(run=self.programs)",
+        "help(lambda: self.spec)",
+        "x = self",
+        "class A:\n def a(self):\n  def b():\n   return self.spec\n  help(b)",
+    ],
+)
 def test_what_counts_as_handing_over_the_easyblock(text):
     """The rule before holds for the easyblock, its methods and functions within them; not for what it has."""
     assert list(handed_over(ast.parse(text)))
@@ -159,8 +197,10 @@ def test_the_table_of_what_is_used_of_easybuild():
     assert len(used) > 40
     table = (CHECKOUT / "docs/developing.md").read_text().partition("| part | used for |")[2]
     named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]*)`", table))))
-    changed = re.findall(r"update_build_option\(\s*'(\w+)'|with_build_option\('(\w+)'", "".join(
-        path.read_text() for path in ROOTS[WING].rglob("*.py")))
+    changed = re.findall(
+        r"update_build_option\(\s*'(\w+)'|with_build_option\('(\w+)'",
+        "".join(path.read_text() for path in ROOTS[WING].rglob("*.py")),
+    )
     assert sorted((used | {one or other for one, other in changed}) - named) == []
 
 

@@ -24,8 +24,9 @@ def check(*command):
 def test_ruff():
     """Python style, also of programs without the suffix .py, which pre-commit checks."""
     check(BIN / "ruff", "check", ".")
-    checked = subprocess.run([BIN / "ruff", "check", "--show-files", "."], cwd=CHECKOUT, capture_output=True, text=True,
-                             check=True).stdout.splitlines()
+    checked = subprocess.run(
+        [BIN / "ruff", "check", "--show-files", "."], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     programs = {path for path in tracked() if re.match(rb"#!.*python", path.read_bytes())}
     assert programs
     assert programs <= set(map(Path, checked))
@@ -63,7 +64,11 @@ def test_mypy_finds_misspelled_names(tmp_path):
         (folder / file).write_text(text.replace(right, wrong, 1))
     found = subprocess.run(
         [BIN / "mypy", f"--config-file={CHECKOUT}/pyproject.toml", f"--cache-dir={tmp_path}/cache", folder],
-        cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
     errors = re.findall(r'^easyblocks/generic/(.*?):.* has no attribute "(\w+)"', found, re.MULTILINE)
     assert sorted(errors) == sorted((file, re.findall(r"\w+", wrong)[-1]) for file, _, wrong in MISSPELLED), found
 
@@ -71,12 +76,22 @@ def test_mypy_finds_misspelled_names(tmp_path):
 def test_the_stubs_say_what_easybuild_has(tmp_path):
     """C-01: what mypy knows of EasyBuild (tests/stubs) is what is installed: names, kinds and arguments of methods."""
     stubs = CHECKOUT / "tests/stubs"
-    modules = [str(path.relative_to(stubs).with_suffix("")).replace(os.sep, ".") for path in stubs.rglob("*.pyi")
-               if path.stem != "__init__"]
+    modules = [
+        str(path.relative_to(stubs).with_suffix("")).replace(os.sep, ".")
+        for path in stubs.rglob("*.pyi")
+        if path.stem != "__init__"
+    ]
     assert modules
     # it keeps a cache where it runs
-    check("env", f"--chdir={tmp_path}", f"MYPYPATH={stubs}", BIN / "stubtest", "--ignore-missing-stub", "--concise",
-          *modules)
+    check(
+        "env",
+        f"--chdir={tmp_path}",
+        f"MYPYPATH={stubs}",
+        BIN / "stubtest",
+        "--ignore-missing-stub",
+        "--concise",
+        *modules,
+    )
 
 
 def test_ends_of_lines_and_files():
@@ -91,8 +106,15 @@ def test_ends_of_lines_and_files():
 def test_easyblocks_run_on_python_3_6():
     """They support EasyBuild's oldest Python, and import only EasyBuild and the standard library."""
     # what runs in images, too
-    check(BIN / "vermin", "-t=3.6-", "--violations", "--no-tips", "easyblocks",
-          "generator/ebsif/installed/health/programs", "generator/ebsif/publish/reframe/files/programs")
+    check(
+        BIN / "vermin",
+        "-t=3.6-",
+        "--violations",
+        "--no-tips",
+        "easyblocks",
+        "generator/ebsif/installed/health/programs",
+        "generator/ebsif/publish/reframe/files/programs",
+    )
     imports = set()
     for path in (CHECKOUT / "easyblocks").rglob("*.py"):
         imports |= set(re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE))
@@ -127,8 +149,22 @@ def test_the_project_has_no_files_of_experiments():
     """Files that somebody made to try something, committed by accident, would come with every clone."""
     names = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     assert {name.partition("/")[0] for name in names.splitlines() if not name.startswith(".")} == {
-        "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "SECURITY.md", "docs",
-        "easyblocks", "easyconfigs", "generator", "pyproject.toml", "scripts", "setup.cfg", "tests"}
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "MANIFEST.in",
+        "Makefile",
+        "README.md",
+        "SECURITY.md",
+        "docs",
+        "easyblocks",
+        "easyconfigs",
+        "generator",
+        "pyproject.toml",
+        "scripts",
+        "setup.cfg",
+        "tests",
+    }
 
 
 def test_the_readme_names_only_what_exists():

@@ -29,8 +29,13 @@ def test_its_size_is_as_stated():
 
 def test_it_cites_what_there_is_and_says_who_made_it():
     """A-04: earlier issues and the other easyblock; the policy on AI, and what it asks for; and it is small."""
-    for link in ("EESSI/software-layer/issues/323", "generic/apptainer.py", "easybuild-framework/issues/3280",
-                 "easybuild-framework/issues/122", "docs/policies/ai.md"):
+    for link in (
+        "EESSI/software-layer/issues/323",
+        "generic/apptainer.py",
+        "easybuild-framework/issues/3280",
+        "easybuild-framework/issues/122",
+        "docs/policies/ai.md",
+    ):
         assert f"{link})" in PAGE, link
     declared = " ".join(PAGE.partition("## Who made it")[2].split())
     assert "written by AI coding agents" in declared and "answers for it" in declared
@@ -39,6 +44,9 @@ def test_it_cites_what_there_is_and_says_who_made_it():
 
 def test_nothing_depends_on_it():
     """Issue 25: nothing of the product uses the proposed easyblock."""
-    for path in [*(CHECKOUT / "easyblocks").rglob("*.py"), *(CHECKOUT / "generator").rglob("*.py"),
-                 CHECKOUT / "setup.cfg"]:
+    for path in [
+        *(CHECKOUT / "easyblocks").rglob("*.py"),
+        *(CHECKOUT / "generator").rglob("*.py"),
+        CHECKOUT / "setup.cfg",
+    ]:
         assert not re.search(r"ContainerImage\b|containerimage\b", path.read_text()), path

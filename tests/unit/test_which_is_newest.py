@@ -32,17 +32,43 @@ VERSIONS = [
     ("r9-x", "r10-x"),
 ]
 # dates of extensions, the oldest one first
-DATES = ["2026.1.2", "2026.11.28", "20251231", "20260101", "20260101.2", "20260101.10", "v1", "v1.9", "v9", "v10",
-         "v_1"]
+DATES = [
+    "2026.1.2",
+    "2026.11.28",
+    "20251231",
+    "20260101",
+    "20260101.2",
+    "20260101.10",
+    "v1",
+    "v1.9",
+    "v9",
+    "v10",
+    "v_1",
+]
 
 
 def record(module, date=None):
     """Return a record of the catalog with a version and a suffix."""
     version, _, suffix = module.partition("-")
     site = SimpleNamespace(moduleclass="ai")
-    return Container.of("Tool", {"version": version, "suffix": f"-{suffix}", "date": date, "label": None,
-                                 "archived": None, "default": False, "aliases": [], "components": {}, "hash": None,
-                                 "python": None, "variant": None}, site, None)
+    return Container.of(
+        "Tool",
+        {
+            "version": version,
+            "suffix": f"-{suffix}",
+            "date": date,
+            "label": None,
+            "archived": None,
+            "default": False,
+            "aliases": [],
+            "components": {},
+            "hash": None,
+            "python": None,
+            "variant": None,
+        },
+        site,
+        None,
+    )
 
 
 @pytest.mark.parametrize("pair", VERSIONS)
@@ -102,10 +128,28 @@ def test_dates_that_are_refused(eb_prefix, capsys, date):
 def test_versions_as_pip_orders_them():
     """H-01: the order of versions is that of the packaging library, which easyblocks don't have."""
     chosen = random.Random(1)
-    ends = ["", "", "rc1", "rc2", "rc10", "rc", "a1", "b2", ".dev1", ".post1", "a1.dev1", ".post1.dev2", "rc1.post1",
-            "+cpu"]
-    versions = sorted({".".join(str(chosen.choice([0, 0, 1, 2, 10])) for _ in range(chosen.randint(1, 4)))
-                       + chosen.choice(ends) for _ in range(300)})
+    ends = [
+        "",
+        "",
+        "rc1",
+        "rc2",
+        "rc10",
+        "rc",
+        "a1",
+        "b2",
+        ".dev1",
+        ".post1",
+        "a1.dev1",
+        ".post1.dev2",
+        "rc1.post1",
+        "+cpu",
+    ]
+    versions = sorted(
+        {
+            ".".join(str(chosen.choice([0, 0, 1, 2, 10])) for _ in range(chosen.randint(1, 4))) + chosen.choice(ends)
+            for _ in range(300)
+        }
+    )
     for _ in range(3000):
         one, other = chosen.choice(versions), chosen.choice(versions)
         expected = Version(one) < Version(other)
@@ -116,8 +160,17 @@ def test_the_order_in_bash(tmp_path):
     """H-01: files that start the newest extension take the one that Python takes."""
     chosen = random.Random(2)
     numbers = [".1", ".2", ".10", ".02", ".0"]
-    dates = sorted({"".join([*chosen.choices("019aAbZ_v", k=chosen.randint(1, 4)),
-                             *chosen.choices(numbers, k=chosen.choice([0, 0, 1, 2]))]) for _ in range(200)})
+    dates = sorted(
+        {
+            "".join(
+                [
+                    *chosen.choices("019aAbZ_v", k=chosen.randint(1, 4)),
+                    *chosen.choices(numbers, k=chosen.choice([0, 0, 1, 2])),
+                ]
+            )
+            for _ in range(200)
+        }
+    )
     lines, expected = [], []
     for number in range(100):
         start = tmp_path / f"{number} it's" / "my name"

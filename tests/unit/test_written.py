@@ -6,8 +6,24 @@ import pytest
 from easybuild.easyblocks.generic.container import written
 from easybuild.easyblocks.generic.container.written import Unfit
 
-CODE = ['"', "[exec", "]==]", "[", "]", "$(id)", "${HOME}", "a b", "a\nb", "a\n", "a\\", "`id`", "a;b", "{", "\x1b[2J",
-        ""]
+CODE = [
+    '"',
+    "[exec",
+    "]==]",
+    "[",
+    "]",
+    "$(id)",
+    "${HOME}",
+    "a b",
+    "a\nb",
+    "a\n",
+    "a\\",
+    "`id`",
+    "a;b",
+    "{",
+    "\x1b[2J",
+    "",
+]
 
 
 @pytest.mark.parametrize("code", CODE)
@@ -22,18 +38,33 @@ def test_names_that_are_code_in_some_language(code):
 
 def test_names_of_real_packages():
     """P-06: packages of Python, distributions and Conda have names that fit."""
-    for name, version in (("PyYAML", "6.0.1"), ("jaraco.text", "3.12"), ("python-apt", "2.7.7+ubuntu5"),
-                          ("torch", "2.7.1+rocm6.2.4"), ("libstdc++6:arm64", "1:14.2.0-4~deb"),
-                          ("_libgcc_mutex", "0.1"), ("broken", "unknown"), ("bash", "5.2^20240101-1"),
-                          (".build-deps", "20240101.000000")):
+    for name, version in (
+        ("PyYAML", "6.0.1"),
+        ("jaraco.text", "3.12"),
+        ("python-apt", "2.7.7+ubuntu5"),
+        ("torch", "2.7.1+rocm6.2.4"),
+        ("libstdc++6:arm64", "1:14.2.0-4~deb"),
+        ("_libgcc_mutex", "0.1"),
+        ("broken", "unknown"),
+        ("bash", "5.2^20240101-1"),
+        (".build-deps", "20240101.000000"),
+    ):
         assert written.is_package(name, version)
     for wrong in (None, 5, ["x"]):
         assert not written.is_package(wrong, "1") and not written.is_package("x", wrong)
     assert written.is_for_pip("x", "1!2.0rc1.post1+local") and not written.is_for_pip("x", "2.22.1ubuntu1")
 
 
-@pytest.mark.parametrize(("path", "problem"), [("/opt/x", None), ("opt", "full path"), ("/opt/../etc", "full path"),
-                                               ("/", "full path"), ("/a\nb", "control character")])
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/opt/x", None),
+        ("opt", "full path"),
+        ("/opt/../etc", "full path"),
+        ("/", "full path"),
+        ("/a\nb", "control character"),
+    ],
+)
 def test_paths(path, problem):
     """P-06: a path is a full one, and one line."""
     assert (written.path_problem(path) or "") == "" if problem is None else problem in written.path_problem(path)
@@ -60,6 +91,6 @@ def test_files(tmp_path):
         with pytest.raises(Unfit, match="is not a regular file"):
             written.read_regular(str(path), links=True)
     with file.open("w") as big:
-        big.truncate(300 * 1024 ** 2)
+        big.truncate(300 * 1024**2)
     with pytest.raises(Unfit, match="is larger than 256 MB"):
         written.read_regular(str(file))

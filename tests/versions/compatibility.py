@@ -50,8 +50,11 @@ def modules_tools(folder):
         else:
             (command,) = path.glob("usr/lib/*/modulecmd.tcl")
             tools["Environment Modules", version] = ModulesTool(
-                "EnvironmentModules", "Tcl", (("MODULES_CMD", str(command)),),
-                f"source <(tclsh '{command}' bash autoinit)")
+                "EnvironmentModules",
+                "Tcl",
+                (("MODULES_CMD", str(command)),),
+                f"source <(tclsh '{command}' bash autoinit)",
+            )
     return tools
 
 
@@ -60,8 +63,10 @@ def lmod(home, version=None):
     command, init = home / "libexec/lmod", f"source '{home}/init/bash'"
     if not version:
         version = re.search(r"Version (\S+)", said_by(command, "bash", "--version", stderr=subprocess.STDOUT)).group(1)
-    return {(f"Lmod ({syntax})", version): ModulesTool("Lmod", syntax, (("LMOD_CMD", str(command)),), init)
-            for syntax in ("Lua", "Tcl")}
+    return {
+        (f"Lmod ({syntax})", version): ModulesTool("Lmod", syntax, (("LMOD_CMD", str(command)),), init)
+        for syntax in ("Lua", "Tcl")
+    }
 
 
 def find_python(version):
@@ -92,15 +97,23 @@ class Versions:
             self.tools |= lmod(home)
         self.easybuilds = easybuild_versions()
         self.apptainer = Version(said_by("apptainer", "--version").split()[-1].partition("-")[0])
-        self.newest = {"EasyBuild": self.easybuilds[-1], "Lmod (Lua)": self.newest_lmod,
-                       "Apptainer": str(self.apptainer), "Python": "{}.{}".format(*sys.version_info[:2])}
+        self.newest = {
+            "EasyBuild": self.easybuilds[-1],
+            "Lmod (Lua)": self.newest_lmod,
+            "Apptainer": str(self.apptainer),
+            "Python": "{}.{}".format(*sys.version_info[:2]),
+        }
         self.release = None
 
     def rows(self):
         """Return what can be tried here (list of (part, version))."""
         pythons = [version for version in PYTHONS if find_python(version)]
-        return [*(("EasyBuild", version) for version in self.easybuilds), *self.tools,
-                ("Apptainer", self.newest["Apptainer"]), *(("Python", version) for version in pythons)]
+        return [
+            *(("EasyBuild", version) for version in self.easybuilds),
+            *self.tools,
+            ("Apptainer", self.newest["Apptainer"]),
+            *(("Python", version) for version in pythons),
+        ]
 
     def trial(self, name, version):
         """Return the trial for a version of a part (Trial)."""
@@ -114,8 +127,9 @@ class Versions:
             if version not in EASYBLOCKS_ONLY:
                 venv = self.install(python, folder / "venv")
                 return Trial(Site(folder / "site", tool, venv), venv / "bin/python", self.image)
-        wheels = said_by(CHECKOUT / "scripts/easybuild-wheels",
-                         version if name == "EasyBuild" else self.newest["EasyBuild"])
+        wheels = said_by(
+            CHECKOUT / "scripts/easybuild-wheels", version if name == "EasyBuild" else self.newest["EasyBuild"]
+        )
         path = unpack_easybuild(Path(wheels).glob("*.whl"), folder / "path")
         return Trial(Site(folder / "site", tool, venv), python, self.image, path, with_commands=name != "Python")
 
@@ -132,7 +146,8 @@ class Versions:
         again = said_by(venv / "bin/python", "-m", "pip", "show", "--files", "ebsif", cwd=self.place)
         # how it was installed differs
         if {line for line in files.splitlines() if ".dist-info" not in line} != {
-                line for line in again.splitlines() if ".dist-info" not in line}:
+            line for line in again.splitlines() if ".dist-info" not in line
+        }:
             sys.exit(f"{python}: the source distribution installs other files than the wheel:\n{files}\n{again}")
         return venv
 
@@ -151,10 +166,21 @@ def main():
     """Try the versions, print the outcome of each, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(record.PARTS)} (default: all)")
-    parser.add_argument("--modules-tools", type=Path, required=True, metavar="DIRECTORY",
-                        help="what scripts/unpack-modules-tools has written")
-    parser.add_argument("--lmod", type=Path, default=[], action="append", metavar="DIRECTORY",
-                        help="another Lmod to try: the directory with libexec/lmod")
+    parser.add_argument(
+        "--modules-tools",
+        type=Path,
+        required=True,
+        metavar="DIRECTORY",
+        help="what scripts/unpack-modules-tools has written",
+    )
+    parser.add_argument(
+        "--lmod",
+        type=Path,
+        default=[],
+        action="append",
+        metavar="DIRECTORY",
+        help="another Lmod to try: the directory with libexec/lmod",
+    )
     options = parser.parse_args()
     unknown = set(options.parts) - set(record.PARTS)
     if unknown:
@@ -170,9 +196,19 @@ def main():
             steps, failure = versions.trial(name, version).steps()
             failed = failed or failure
             print(f"{name} {version}: {failure or 'works'}", flush=True)
-            record.write([{"part": name, "version": version, "date": datetime.date.today().isoformat(),
-                           "ebsif": (CONTAINER_FILES / "VERSION").read_text().strip(), "commit": commit, "steps": steps,
-                           "with": {one: newest for one, newest in versions.newest.items() if one != name}}])
+            record.write(
+                [
+                    {
+                        "part": name,
+                        "version": version,
+                        "date": datetime.date.today().isoformat(),
+                        "ebsif": (CONTAINER_FILES / "VERSION").read_text().strip(),
+                        "commit": commit,
+                        "steps": steps,
+                        "with": {one: newest for one, newest in versions.newest.items() if one != name},
+                    }
+                ]
+            )
     finally:
         shutil.rmtree(place, ignore_errors=True)
     sys.exit(bool(failed))

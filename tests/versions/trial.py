@@ -61,8 +61,9 @@ class Trial:
 
     def eb(self, *arguments):
         """Run eb; return what it prints."""
-        said = self.site.run([self.python, "-m", "easybuild.main", *arguments], **self.settings,
-                             **wheel_settings(self.wheels)).stdout
+        said = self.site.run(
+            [self.python, "-m", "easybuild.main", *arguments], **self.settings, **wheel_settings(self.wheels)
+        ).stdout
         assert "== COMPLETED: Installation ended successfully" in said, said
         return said
 

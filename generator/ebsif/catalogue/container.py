@@ -40,8 +40,9 @@ class Container(Record):
     index: int
 
     @classmethod
-    def of(cls, name: str, values: Mapping[str, Any], site: Optional[Site], path: Optional[Path],
-           index: int = 0) -> "Container":
+    def of(
+        cls, name: str, values: Mapping[str, Any], site: Optional[Site], path: Optional[Path], index: int = 0
+    ) -> "Container":
         """Return a container; the values were validated where they were written."""
         return cls.model_construct(**{**values, "name": name, "site": site, "path": path, "index": index})
 
@@ -80,11 +81,13 @@ class Container(Record):
 
     def fill(self, text: str) -> str:
         """Return a text with placeholders replaced: {rocm} by 6.2.4, {rocm!dotless} by 624; else raise RecordError."""
+
         def value(match: "re.Match[str]") -> str:
             name, dotless = match.groups()
             if name not in self.fields:
-                raise RecordError(self, f"there is no value for {{{name}}} in '{text}' (known: "
-                                        f"{', '.join(sorted(self.fields))})")
+                raise RecordError(
+                    self, f"there is no value for {{{name}}} in '{text}' (known: {', '.join(sorted(self.fields))})"
+                )
             return self.fields[name].replace(".", "") if dotless else self.fields[name]
 
         return PLACEHOLDER.sub(value, text)
@@ -179,8 +182,10 @@ class Container(Record):
     def image_places(self) -> list[tuple[str, Path]]:
         """The stability of the image and its path for each possible place, in search order."""
         images = self.images or self.site.images
-        return [(one.stability, Path(images.root or "/") / self.fill(one.path) / self.file_name)
-                for one in images.directories]
+        return [
+            (one.stability, Path(images.root or "/") / self.fill(one.path) / self.file_name)
+            for one in images.directories
+        ]
 
     def moving_image(self) -> Optional[Path]:
         """Return the image if it is only in directories whose links move and the record forbids that."""
@@ -228,5 +233,7 @@ def record_lines(path: Path, stamp: int) -> list[dict[Optional[str], int]]:
     """Return the lines of the fields of each record in a file, and of the record itself (None)."""
     node = yaml.compose(path.read_text(encoding="utf-8"), Loader)
     records = next(value for key, value in node.value if key.value == "containers")
-    return [{None: record.start_mark.line + 1, **{key.value: key.start_mark.line + 1 for key, _ in record.value}}
-            for record in records.value]
+    return [
+        {None: record.start_mark.line + 1, **{key.value: key.start_mark.line + 1 for key, _ in record.value}}
+        for record in records.value
+    ]

@@ -29,8 +29,15 @@ class Entry:
     container: Container
 
 
-def complete(proposal: Proposal, file_name: str, settings: Settings, profile: Site, containers: Sequence[Container],
-             programs: Programs, image: Optional[Path] = None) -> Entry:
+def complete(
+    proposal: Proposal,
+    file_name: str,
+    settings: Settings,
+    profile: Site,
+    containers: Sequence[Container],
+    programs: Programs,
+    image: Optional[Path] = None,
+) -> Entry:
     """
     Return the entry of a proposed record; nothing is written. Raise AddingError if it is invalid or a repetition.
 
@@ -90,13 +97,20 @@ def container_of(proposal: Proposal, path: Path, extended: list[Path], profile: 
         raise AddingError(f"the record would be invalid, so nothing was written: {problems}", proposal.text) from None
 
 
-def check_container(container: Container, containers: Sequence[Container], proposal: Proposal, path: Path,
-                    file_name: str) -> None:
+def check_container(
+    container: Container, containers: Sequence[Container], proposal: Proposal, path: Path, file_name: str
+) -> None:
     """Raise AddingError if a record is for another image, or another record has the same module."""
     if container.file_name != file_name:
-        raise AddingError(f"the record would describe {container.file_name}, but the image is {file_name}; "
-                          f"nothing was written. Complete it by hand ('file'), in {path}", proposal.text)
+        raise AddingError(
+            f"the record would describe {container.file_name}, but the image is {file_name}; "
+            f"nothing was written. Complete it by hand ('file'), in {path}",
+            proposal.text,
+        )
     twin = next((one for one in containers if one.module.lower() == container.module.lower()), None)
     if twin:
-        raise AddingError(f"the module would be {container.module}, which {twin.place} has already; nothing was "
-                          f"written. Give it a 'label' of its own by hand, in {path}", proposal.text)
+        raise AddingError(
+            f"the module would be {container.module}, which {twin.place} has already; nothing was "
+            f"written. Give it a 'label' of its own by hand, in {path}",
+            proposal.text,
+        )

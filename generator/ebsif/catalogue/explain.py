@@ -85,8 +85,10 @@ def written(node: yaml.Node, path: Path, name: str, line: Optional[int] = None) 
     """Return a part of a file with this name; null is a value only where merging keeps it."""
     line = node.start_mark.line if line is None else line
     if isinstance(node, yaml.MappingNode):
-        return {key.value: None if is_null(value, name) else written(value, path, key.value, key.start_mark.line)
-                for key, value in node.value}
+        return {
+            key.value: None if is_null(value, name) else written(value, path, key.value, key.start_mark.line)
+            for key, value in node.value
+        }
     if isinstance(node, yaml.SequenceNode):
         return [written(item, path, name) for item in node.value]
     return Written.at(node, path, line)
@@ -113,8 +115,9 @@ def origins(name: str, value: Any, source: Any) -> Iterator[Origin]:
     value, source = (dict(one) if isinstance(one, Model) else one for one in (value, source))
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from origins(f"{name}.{key}" if name else key, item,
-                               source.get(key) if isinstance(source, dict) else source)
+            yield from origins(
+                f"{name}.{key}" if name else key, item, source.get(key) if isinstance(source, dict) else source
+            )
     elif isinstance(value, list):
         same = isinstance(source, list) and len(source) == len(value)
         for number, item in enumerate(value):

@@ -71,6 +71,7 @@ def is_comment(text: str) -> str:
 
 def refused(problem_of: Callable[[str], Optional[str]]) -> AfterValidator:
     """Return the check of a text by a function of the easyblocks, which says what is wrong with it."""
+
     def check(text: str) -> str:
         problem = problem_of(text)
         if problem:
@@ -105,8 +106,10 @@ def statements(value: Any, check: ValidatorFunctionWrapHandler, info: Validation
 def is_duration(text: str) -> str:
     """Return a duration, in any form that Slurm reads, as hours:minutes:seconds, which every scheduler reads."""
     if not re.fullmatch(r"(\d{1,2}-\d{1,2}|\d{1,5})(:\d{1,2}){0,2}", text):
-        raise ValueError("should be a duration: minutes, minutes:seconds, hours:minutes:seconds or "
-                         "days-hours:minutes:seconds, such as 30, 00:30:00 or 2-00:00:00")
+        raise ValueError(
+            "should be a duration: minutes, minutes:seconds, hours:minutes:seconds or "
+            "days-hours:minutes:seconds, such as 30, 00:30:00 or 2-00:00:00"
+        )
     days, dash, rest = text.rpartition("-")
     numbers = [int(part) for part in rest.split(":")]
     if dash:
@@ -137,8 +140,9 @@ def is_source(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"'{text}' {error}") from None
     if not source.digest:
-        raise ValueError(f"'{text}' has no digest, and a tag or file can change: `ebsif show {text}` shows its "
-                         "current digest")
+        raise ValueError(
+            f"'{text}' has no digest, and a tag or file can change: `ebsif show {text}` shows its current digest"
+        )
     return str(source)
 
 
@@ -206,11 +210,34 @@ CacheDirectory = Annotated[str, refused(template_problem)]
 CachePlace = Annotated[str, refused(place_problem)]
 Comment = Annotated[str, AfterValidator(is_comment)]
 EnvName = Annotated[str, refused(variable_problem)]
-EnvValue = Annotated[str, refused(lambda text: value_problem(text) or (
-    "should be one line without control characters" if CONTROL.search(text) else None))]
-EnvText = Annotated[EnvValue, WrapValidator(statements), WithJsonSchema({"anyOf": [{"type": "string"}, *(
-    {"type": "object", "properties": {key: {"type": "string"}}, "required": [key], "additionalProperties": False}
-    for key in ("file", "text"))]})]
+EnvValue = Annotated[
+    str,
+    refused(
+        lambda text: (
+            value_problem(text) or ("should be one line without control characters" if CONTROL.search(text) else None)
+        )
+    ),
+]
+EnvText = Annotated[
+    EnvValue,
+    WrapValidator(statements),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                *(
+                    {
+                        "type": "object",
+                        "properties": {key: {"type": "string"}},
+                        "required": [key],
+                        "additionalProperties": False,
+                    }
+                    for key in ("file", "text")
+                ),
+            ]
+        }
+    ),
+]
 Duration = Annotated[str, AfterValidator(is_duration)]
 Count = Annotated[int, Field(ge=1)]
 VersionPart = Annotated[str, AfterValidator(is_version_part)]

@@ -32,8 +32,9 @@ def profiles(base: Mapping[str, Any], own: Mapping[str, Any], join: bool, name: 
 def table(base: Mapping[str, Any], own: Mapping[str, Any], is_null_kept: bool = False) -> dict[str, Any]:
     """Return two tables as one."""
     merged = {**base, **own}
-    return merged if is_null_kept else {key: value for key, value in merged.items() if value is not None or
-                                        key not in own}
+    return (
+        merged if is_null_kept else {key: value for key, value in merged.items() if value is not None or key not in own}
+    )
 
 
 def unique(*lists: Iterable[Any]) -> list[Any]:

@@ -58,11 +58,21 @@ def text(name: str) -> str:
     kind, reason = scheduler()
     nodes = (partitions() if kind == "slurm" else []) or [NodeKind("standard", 1, 4, 0)]
     gpu, gpu_reason = gpu_of(nodes)
-    return environment("ebsif.catalogue").get_template("site.yaml.j2").render(
-        name=quoted(name), binds=file_systems() or ["/scratch"],
-        gpu=gpu, gpu_kinds=["none", *GPU_KINDS], gpu_reason=gpu_reason,
-        scheduler=kind or "slurm", schedulers=SCHEDULERS, scheduler_reason=reason,
-        partitions=nodes)
+    return (
+        environment("ebsif.catalogue")
+        .get_template("site.yaml.j2")
+        .render(
+            name=quoted(name),
+            binds=file_systems() or ["/scratch"],
+            gpu=gpu,
+            gpu_kinds=["none", *GPU_KINDS],
+            gpu_reason=gpu_reason,
+            scheduler=kind or "slurm",
+            schedulers=SCHEDULERS,
+            scheduler_reason=reason,
+            partitions=nodes,
+        )
+    )
 
 
 def gpu_of(nodes: Sequence[NodeKind]) -> tuple[str, str]:
@@ -86,9 +96,14 @@ def file_systems() -> list[str]:
     text = MOUNTS.read_text(encoding="utf-8", errors="replace") if MOUNTS.exists() else ""
     mounts = [line.split()[1:3] for line in text.splitlines()]
     # spaces are written as \040, and can't be in a plain YAML value either
-    shared = {path for path, kind in mounts if kind in SHARED_TYPES and re.fullmatch(r"/[\w./-]+", path)
-              and not home().is_relative_to(path)
-              and not any(Path(path).is_relative_to(one) for one in NOT_FOR_CONTAINERS)}
+    shared = {
+        path
+        for path, kind in mounts
+        if kind in SHARED_TYPES
+        and re.fullmatch(r"/[\w./-]+", path)
+        and not home().is_relative_to(path)
+        and not any(Path(path).is_relative_to(one) for one in NOT_FOR_CONTAINERS)
+    }
     shared.update(one for one in DIRECTORIES if Path(one).is_dir())
     return sorted(one for one in shared if not any(one.startswith(f"{other}/") for other in shared))
 

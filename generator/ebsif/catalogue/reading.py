@@ -28,21 +28,26 @@ EXTENDS = re.compile(r"^extends:[ \t]*true[ \t]*(?:#.*)?$", re.MULTILINE)
 def read(site: Site, *directories: Path, problems: Optional[list[Problem]] = None) -> list[Container]:
     """Return the containers of a site by name. Raise DocumentError, or add what is wrong to `problems`."""
     noted: list[Problem] = [] if problems is None else problems
-    containers = [container for chain in chains(*directories)
-                  for container in read_file(chain[0], site, *chain[1:], problems=noted)]
+    containers = [
+        container
+        for chain in chains(*directories)
+        for container in read_file(chain[0], site, *chain[1:], problems=noted)
+    ]
     noted += unread(*directories)
     if noted and problems is None:
         raise DocumentError(*noted)
     return containers
 
 
-def read_file(path: Path, site: Optional[Site], *extended: Path,
-              problems: Optional[list[Problem]] = None) -> list[Container]:
+def read_file(
+    path: Path, site: Optional[Site], *extended: Path, problems: Optional[list[Problem]] = None
+) -> list[Container]:
     """Return the containers in a file, after those of the files that it extends (nearest first); see `read`."""
     containers: list[Container] = []
     for place, document, records in documents_in([path, *extended], problems):
-        common = {name: Container.of(document.name, document.family_values(name), site, place)
-                  for name in document.families}
+        common = {
+            name: Container.of(document.name, document.family_values(name), site, place) for name in document.families
+        }
         for index, record in records:
             container = common[record.family].of_record(record, index)
             try:
@@ -56,8 +61,9 @@ def read_file(path: Path, site: Optional[Site], *extended: Path,
     return containers
 
 
-def documents_in(chain: Sequence[Path], problems: Optional[list[Problem]] = None
-                 ) -> Iterator[tuple[Path, CatalogueFile, list[tuple[int, Record]]]]:
+def documents_in(
+    chain: Sequence[Path], problems: Optional[list[Problem]] = None
+) -> Iterator[tuple[Path, CatalogueFile, list[tuple[int, Record]]]]:
     """Yield the files of a chain, the extended ones first: path, model, records with their indexes; see `read`."""
     families: Optional[dict[str, Family]] = None
     for path in reversed(chain):
@@ -87,9 +93,14 @@ def document_of(path: Path, families: Optional[dict[str, Family]] = None) -> Cat
     if document.name != path.stem:
         raise DocumentError(Problem(path, 1, f"name: '{document.name}' should be the name of the file, {path.stem}"))
     if document.extends and families is None:
-        raise DocumentError(Problem(
-            path, line_of(path, "extends"), f"extends: no other catalog has a file {path.name} for this site "
-            "('extends: true' has to be on a line of its own, in your own catalog)"))
+        raise DocumentError(
+            Problem(
+                path,
+                line_of(path, "extends"),
+                f"extends: no other catalog has a file {path.name} for this site "
+                "('extends: true' has to be on a line of its own, in your own catalog)",
+            )
+        )
     return document
 
 
@@ -102,8 +113,9 @@ def validated(content: Any, families: Optional[dict[str, Family]], path: Path) -
     return document
 
 
-def valid_part(path: Path, families: Optional[dict[str, Family]] = None
-               ) -> tuple[Optional[CatalogueFile], list[tuple[int, Record]]]:
+def valid_part(
+    path: Path, families: Optional[dict[str, Family]] = None
+) -> tuple[Optional[CatalogueFile], list[tuple[int, Record]]]:
     """Return the model of a partly invalid file, and its valid records with their indexes."""
     document, valid = None, []
     try:
@@ -144,16 +156,27 @@ def chains(*directories: Path) -> list[list[Path]]:
 
 def unread(*directories: Path) -> list[Problem]:
     """Return the files with records that aren't read, though whoever wrote them means them to be."""
-    found = [Problem(path, 1, f"isn't read, because its name doesn't end in {ENDING}: rename it, or remove it")
-             for directory in directories for path in files_in(Path(directory, "containers"))
-             if path.suffix.lower() in (ENDING, ".yml") and path.suffix != ENDING]
+    found = [
+        Problem(path, 1, f"isn't read, because its name doesn't end in {ENDING}: rename it, or remove it")
+        for directory in directories
+        for path in files_in(Path(directory, "containers"))
+        if path.suffix.lower() in (ENDING, ".yml") and path.suffix != ENDING
+    ]
     for chain in chains(*directories):
         last = chain[-1]
         # a site that extends another one may replace its files
-        beside = [path for directory in directories if directory.name == last.parent.parent.name
-                  for path in [directory / "containers" / last.name] if path not in chain]
-        found += [Problem(path, 1, f"isn't read, because {last} replaces it: name this catalog before that one")
-                  for path in beside if path.is_file() and extends(path)]
+        beside = [
+            path
+            for directory in directories
+            if directory.name == last.parent.parent.name
+            for path in [directory / "containers" / last.name]
+            if path not in chain
+        ]
+        found += [
+            Problem(path, 1, f"isn't read, because {last} replaces it: name this catalog before that one")
+            for path in beside
+            if path.is_file() and extends(path)
+        ]
     return found
 
 

@@ -42,12 +42,33 @@ from ebsif.catalogue.yamlfile import Model
 
 # Easyconfig parameters that are set by a field with another name, or by the site.
 WRITTEN_FROM = {
-    "easyblock": "venv", "versionsuffix": "suffix", "toolchain": "nothing: it is SYSTEM", "sources": "file",
-    "checksums": "sha256", "modextravars": "variables", "library_binds": "binds",
-    "bind_file": "binds", "bind_file_default": "binds", "image_root": "images", "image_dirs": "images",
-    "image_source": "source", "support_level": "support", "cache_variables": "caches",
-    **dict.fromkeys(("gpu_mpi_library", "listed_packages", "lustre_striping", "node_caches", "one_container",
-                     "project_caches", "scheduler"), "the site")}
+    "easyblock": "venv",
+    "versionsuffix": "suffix",
+    "toolchain": "nothing: it is SYSTEM",
+    "sources": "file",
+    "checksums": "sha256",
+    "modextravars": "variables",
+    "library_binds": "binds",
+    "bind_file": "binds",
+    "bind_file_default": "binds",
+    "image_root": "images",
+    "image_dirs": "images",
+    "image_source": "source",
+    "support_level": "support",
+    "cache_variables": "caches",
+    **dict.fromkeys(
+        (
+            "gpu_mpi_library",
+            "listed_packages",
+            "lustre_striping",
+            "node_caches",
+            "one_container",
+            "project_caches",
+            "scheduler",
+        ),
+        "the site",
+    ),
+}
 
 
 def is_parameter(name: str) -> str:
@@ -104,8 +125,7 @@ class SystemPackages(Model):
     """Packages of the image's distribution; see the easyconfig parameter ``system_packages``."""
 
     packages: list[SystemPackageName] = Field(description="names, or NAME=VERSION")
-    allow_upgrade: list[SystemPackageName] = Field(
-        [], description="packages of the image that may get another version")
+    allow_upgrade: list[SystemPackageName] = Field([], description="packages of the image that may get another version")
 
     @property
     def parameter(self) -> Union[list[str], dict[str, list[str]]]:
@@ -119,7 +139,8 @@ def system_of(value: Any) -> SystemPackages:
         return value
     settings = value if isinstance(value, dict) else {"packages": value}
     return SystemPackages.model_construct(
-        packages=list(settings.get("packages") or []), allow_upgrade=list(settings.get("allow_upgrade") or []))
+        packages=list(settings.get("packages") or []), allow_upgrade=list(settings.get("allow_upgrade") or [])
+    )
 
 
 class ContainerFields(Model):
@@ -127,94 +148,142 @@ class ContainerFields(Model):
 
     homepage: Optional[SingleLine] = Field(None, description="web page of the software")
     description: Optional[Text] = Field(
-        None, description="description with placeholders; the list of components is added")
+        None, description="description with placeholders; the list of components is added"
+    )
     suffix: Optional[Suffix] = Field(
-        None, description=f"version suffix, with placeholders: -rocm-{{rocm}}-{{date}} (default: {DEFAULT_SUFFIX})")
+        None, description=f"version suffix, with placeholders: -rocm-{{rocm}}-{{date}} (default: {DEFAULT_SUFFIX})"
+    )
     file: Optional[FileName] = Field(None, description="file name of the image, with placeholders")
     package: Optional[VersionPart] = Field(
-        None, description="name of its Python package, if it differs from the name of the software")
+        None, description="name of its Python package, if it differs from the name of the software"
+    )
     python: Optional[VersionPart] = Field(None, description="version of Python in the image")
     init: Optional[Annotated[str, OneOf(*INIT_KINDS)]] = Field(
-        None, description="how the Python of the image is activated")
+        None, description="how the Python of the image is activated"
+    )
     conda_root: Optional[SingleLine] = Field(
-        None, description=f"directory of Conda in the image (default: {CONDA_ROOT})")
+        None, description=f"directory of Conda in the image (default: {CONDA_ROOT})"
+    )
     conda_env: Optional[SingleLine] = Field(None, description="Conda environment in the image")
     entry_point: Optional[SingleLine] = Field(
-        None, description="program of the image that sets up the environment, and through which programs are started")
+        None, description="program of the image that sets up the environment, and through which programs are started"
+    )
     venv: Optional[bool] = Field(None, description="whether the module has user software, in a venv")
     venv_name: Optional[VersionPart] = None
     image: Optional[Annotated[str, OneOf(*IMAGE_KINDS)]] = Field(
-        None, description="own: the module gets a copy of the image; central: it uses the image of the site; "
-                          "reference: it uses the image where it was found at installation")
+        None,
+        description="own: the module gets a copy of the image; central: it uses the image of the site; "
+        "reference: it uses the image where it was found at installation",
+    )
     images: Optional[Images] = Field(None, description="where the image is, overriding the site")
     binds: Optional[Binds] = Field(None, description="binds in addition to the site's")
     gpu: Optional[GpuKind] = Field(None, description="kind of GPU, overriding the site")
     gpu_option: Optional[bool] = Field(
-        None, description="whether to use the runtime's option for GPUs, overriding the site")
-    gpu_visibility: Optional[GpuVisibility] = Field(
-        None, description="GPUs that a rank sees, overriding the site")
+        None, description="whether to use the runtime's option for GPUs, overriding the site"
+    )
+    gpu_visibility: Optional[GpuVisibility] = Field(None, description="GPUs that a rank sees, overriding the site")
     signature_keys: Optional[list[FilePath]] = Field(
-        None, description="files of the public keys that may sign the image, overriding the site; "
-                          "[] for an image without a signature")
+        None,
+        description="files of the public keys that may sign the image, overriding the site; "
+        "[] for an image without a signature",
+    )
     keep_packages: list[SingleLine] = Field(
-        [], description="packages of the image that requirements can't replace, in addition to the site's, and to "
-                        "packages that are compiled or built for the machine")
+        [],
+        description="packages of the image that requirements can't replace, in addition to the site's, and to "
+        "packages that are compiled or built for the machine",
+    )
     components: dict[VersionPart, Annotated[VersionPart, Removable()]] = Field(
-        {}, description="components in the image and their versions")
+        {}, description="components in the image and their versions"
+    )
     python_packages: Optional[list[VersionPart]] = Field(
-        None, description="components that are Python packages of the image: their versions, where the record has "
-                          "them, are checked at installation")
+        None,
+        description="components that are Python packages of the image: their versions, where the record has "
+        "them, are checked at installation",
+    )
     image_packages: dict[VersionPart, Annotated[VersionPart, Removable()]] = Field(
-        {}, description="more Python packages of the image and their versions, checked at installation")
-    keywords: list[SingleLine] = Field(
-        [], description="more words by which `module keyword` finds the module")
+        {}, description="more Python packages of the image and their versions, checked at installation"
+    )
+    keywords: list[SingleLine] = Field([], description="more words by which `module keyword` finds the module")
     badges: dict[VersionPart, Optional[SingleLine]] = Field(
-        {}, description="components with a badge on the pages of `ebsif docs` and how they are written, in addition to "
-                        "the site's; null removes one")
+        {},
+        description="components with a badge on the pages of `ebsif docs` and how they are written, in addition to "
+        "the site's; null removes one",
+    )
     container_env: dict[EnvName, Optional[EnvText]] = Field(
-        {}, description="environment variables in the container; null unsets a variable there")
+        {}, description="environment variables in the container; null unsets a variable there"
+    )
     network_env: dict[EnvName, Optional[SingleLine]] = Field(
-        {}, description="environment variables for the network, in addition to the site's; null unsets a "
-                        "variable in the container")
+        {},
+        description="environment variables for the network, in addition to the site's; null unsets a "
+        "variable in the container",
+    )
     caches: dict[EnvName, Optional[CachePlace]] = Field(
-        {}, description="more variables that name caches, and the place of each: job/NAME or step/NAME (on the node) "
-                        "or project/NAME; null leaves a variable alone")
+        {},
+        description="more variables that name caches, and the place of each: job/NAME or step/NAME (on the node) "
+        "or project/NAME; null leaves a variable alone",
+    )
     variables: dict[EnvName, Annotated[EnvText, Removable()]] = Field(
-        {}, description="environment variables that the module sets; {file: NAME} and {text: STATEMENTS} are "
-                        "for `eval`")
+        {}, description="environment variables that the module sets; {file: NAME} and {text: STATEMENTS} are for `eval`"
+    )
     own_modules: Optional[EnvName] = Field(
-        None, description="the image has modules of its own: programs start without the host's modules; name of a "
-                          "variable that lists further variables to keep, separated by commas")
+        None,
+        description="the image has modules of its own: programs start without the host's modules; name of a "
+        "variable that lists further variables to keep, separated by commas",
+    )
     wrappers: Union[list[SingleLine], Literal["all"], None] = Field(
-        None, description="programs of the image that become commands on PATH")
+        None, description="programs of the image that become commands on PATH"
+    )
     script_names: dict[SingleLine, Annotated[SingleLine, Removable()]] = Field(
-        {}, description="aliases of commands and run scripts")
+        {}, description="aliases of commands and run scripts"
+    )
     masked_paths: Union[list[SingleLine], dict[SingleLine, Optional[SingleLine]], None] = None
     definition_files: list[FilePath] = Field([], description="files the image was built from")
     conflicts: list[SingleLine] = Field([], description="conflicting modules in addition to the site's")
     requirements: Union[str, list[SingleLine], list[Stage], None] = Field(
-        None, description="Python packages to install")
+        None, description="Python packages to install"
+    )
     system_packages: Union[list[SystemPackageName], SystemPackages, None] = Field(
-        None, description="packages of the image's distribution to add as a layer: names, or NAME=VERSION")
+        None, description="packages of the image's distribution to add as a layer: names, or NAME=VERSION"
+    )
     support: Optional[SingleLine] = Field(None, description="level of support, shown in the help of the module")
     superseded_by: Optional[SingleLine] = Field(
-        None, description="name of newer software in this catalog that most people should take instead: the pages of "
-                          "`ebsif docs` lead to it")
+        None,
+        description="name of newer software in this catalog that most people should take instead: the pages of "
+        "`ebsif docs` lead to it",
+    )
     usage: Optional[Text] = Field(None, description="usage, shown in the help of the module")
     warnings: list[SingleLine] = Field([], description="warnings, shown at installation and in the help of the module")
     moduleclass: Optional[VersionPart] = Field(None, description="category of the module, as in EasyBuild")
     parameters: dict[Annotated[str, AfterValidator(is_parameter)], Annotated[Any, AfterValidator(is_value)]] = Field(
-        {}, description="easyconfig parameters that have no field here, written unchanged: whatis, hidden ...")
+        {}, description="easyconfig parameters that have no field here, written unchanged: whatis, hidden ..."
+    )
     doc: Optional[SingleLine] = Field(None, description="text for the site's list of software")
     why: dict[SingleLine, Annotated[SingleLine, Removable()]] = Field(
-        {}, description="reasons, written as comments into the easyconfig: by the name of a field, or of an entry in "
-                        "it (a variable, bind, package)")
+        {},
+        description="reasons, written as comments into the easyconfig: by the name of a field, or of an entry in "
+        "it (a variable, bind, package)",
+    )
     archived: Union[bool, Archive, None] = Field(
-        None, description="no longer recommended: the module is hidden, and loading it shows a message")
-    not_inherited: list[Literal[
-        "aliases", "binds", "components", "conflicts", "container_env", "definition_files", "image_packages",
-        "network_env", "parameters", "script_names", "variables", "warnings"]] = Field(
-        [], description="fields that inherit nothing from family and site; null removes a single entry of a table")
+        None, description="no longer recommended: the module is hidden, and loading it shows a message"
+    )
+    not_inherited: list[
+        Literal[
+            "aliases",
+            "binds",
+            "components",
+            "conflicts",
+            "container_env",
+            "definition_files",
+            "image_packages",
+            "network_env",
+            "parameters",
+            "script_names",
+            "variables",
+            "warnings",
+        ]
+    ] = Field(
+        [], description="fields that inherit nothing from family and site; null removes a single entry of a table"
+    )
     aliases: list[VersionPart] = Field([], description="additional versions under which the module can be loaded")
 
 
@@ -233,18 +302,24 @@ class Record(ContainerFields):
     hash: Optional[VersionPart] = Field(None, description="part of the file name that distinguishes builds")
     variant: Optional[VersionPart] = Field(None, description="part of the version suffix after the versions")
     label: Optional[VersionPart] = Field(
-        None, description="part of the version suffix that distinguishes modules with the same image")
+        None, description="part of the version suffix that distinguishes modules with the same image"
+    )
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
-        None, description="SHA256 of the image, checked at installation")
+        None, description="SHA256 of the image, checked at installation"
+    )
     size: Optional[Count] = Field(
-        None, description="size of the image in bytes: another size means that it was replaced or truncated")
+        None, description="size of the image in bytes: another size means that it was replaced or truncated"
+    )
     source: Optional[Source] = Field(
-        None, description="where the image is fetched from if it is in no image directory: oras://, docker://, "
-                          "https:// or oci:, with its digest")
+        None,
+        description="where the image is fetched from if it is in no image directory: oras://, docker://, "
+        "https:// or oci:, with its digest",
+    )
     moving: bool = Field(False, description="whether the image may come from a directory whose links move")
     history: Optional[Text] = Field(None, description="what has changed, and when")
     default: bool = Field(
-        False, description="whether the name without a version means this record (default: the newest)")
+        False, description="whether the name without a version means this record (default: the newest)"
+    )
 
 
 # The fields of every container, with their default values.
@@ -262,10 +337,12 @@ class CatalogueFile(Model):
     """A file in the catalog."""
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.+-]*$")] = Field(
-        description="name of the software, and of its modules")
+        description="name of the software, and of its modules"
+    )
     extends: StrictBool = Field(
-        False, description="whether the file adds to the one of the same name in the next catalog, instead of "
-                           "replacing it")
+        False,
+        description="whether the file adds to the one of the same name in the next catalog, instead of replacing it",
+    )
     families: dict[SingleLine, Family] = {}
     containers: list[Record]
 
@@ -282,8 +359,9 @@ class CatalogueFile(Model):
 
     @model_validator(mode="wrap")
     @classmethod
-    def check_families(cls, content: Any, check_fields: ModelWrapValidatorHandler["CatalogueFile"],
-                       context: ValidationInfo) -> "CatalogueFile":
+    def check_families(
+        cls, content: Any, check_fields: ModelWrapValidatorHandler["CatalogueFile"], context: ValidationInfo
+    ) -> "CatalogueFile":
         """Check that families exist, here or in the extended file, even if other fields are invalid."""
         families = (context.context or {}).get("families")
         # a wrong value of 'extends' is reported with the fields

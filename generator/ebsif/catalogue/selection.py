@@ -47,8 +47,9 @@ def parse_requirement(text: str) -> "Requirement":
     try:
         return Requirement(text)
     except InvalidRequirement:
-        raise CatalogueError(f"'{text}' is not a requirement: write a name, with or without versions, such as "
-                             "vllm>=0.8") from None
+        raise CatalogueError(
+            f"'{text}' is not a requirement: write a name, with or without versions, such as vllm>=0.8"
+        ) from None
 
 
 def satisfies(container: Container, requirement: "Requirement") -> bool:
@@ -90,11 +91,13 @@ def having(containers: Iterable[Container], wanted: Iterable["Requirement"]) -> 
         # PyTorch's package is torch, in containers of another name, too
         package = parse_requirement(f"{packages.get(name, name)}{requirement.specifier}")
         keyword = parse_requirement(name)
-        found = {one for one in known if satisfies(one, requirement) or satisfies(one, package)
-                 or has_keyword(one, requirement)}
+        found = {
+            one
+            for one in known
+            if satisfies(one, requirement) or satisfies(one, package) or has_keyword(one, requirement)
+        }
         sure &= found
-        unsure &= found | {one for one in known if name not in components_of(one)
-                           and has_keyword(one, keyword)}
+        unsure &= found | {one for one in known if name not in components_of(one) and has_keyword(one, keyword)}
     return [one for one in known if one in sure], [one for one in known if one in unsure - sure]
 
 
@@ -125,8 +128,11 @@ def ways(wanted: str) -> Iterator[Callable[[str], bool]]:
     """
     text = plain(wanted)
     flat = text.replace("/", "-").strip("-")
-    part = re.compile((r"(?<![0-9])(?<![0-9]\.)" if flat[:1].isdigit() else "") + re.escape(flat)
-                      + (r"(?![0-9])" if flat[-1:].isdigit() else ""))
+    part = re.compile(
+        (r"(?<![0-9])(?<![0-9]\.)" if flat[:1].isdigit() else "")
+        + re.escape(flat)
+        + (r"(?![0-9])" if flat[-1:].isdigit() else "")
+    )
     yield lambda module: text in (module, module.replace("/", "-", 1))
     yield lambda module: text == module.partition("/")[0]
     yield lambda module: "/" in text and module.startswith(f"{text}-")
@@ -215,20 +221,23 @@ def find(containers: Iterable[Container], wanted: str) -> list[Container]:
     if matches:
         return newest_first(dict.fromkeys(matches))
     name, _, version = wanted.partition("/")
-    versions = [one.module_or_version.partition("/")[2] for one in newest_first(containers)
-                if one.name.lower() == name.lower()]
+    versions = [
+        one.module_or_version.partition("/")[2] for one in newest_first(containers) if one.name.lower() == name.lower()
+    ]
     if versions:
         raise UnknownName(no_version(version, name, versions, "known"))
     known = sorted({one.name for one in containers})
     # a path has no name
-    raise UnknownName(f"there is no container '{name or wanted}' (known: {', '.join(known) or 'none'})"
-                      f"{did_you_mean(name, known)}")
+    raise UnknownName(
+        f"there is no container '{name or wanted}' (known: {', '.join(known) or 'none'}){did_you_mean(name, known)}"
+    )
 
 
 def no_version(version: str, name: str, versions: Iterable[str], which: str) -> str:
     """Return the message about a version of a software that isn't one of the known, or installed, ones."""
     return f"there is no version '{version.removeprefix('v')}' of {name}; {which} versions:" + "".join(
-        f"\n  {one}" for one in versions)
+        f"\n  {one}" for one in versions
+    )
 
 
 def with_version(wanted: str) -> str:

@@ -27,11 +27,14 @@ class Configuration(Model):
     """The configuration file."""
 
     site: Optional[SingleLine] = Field(
-        None, description="name of the site, unless EBSIF_SITE or --site names another one")
+        None, description="name of the site, unless EBSIF_SITE or --site names another one"
+    )
     catalogues: list[SingleLine] = Field(
-        [], description="directories with your own sites, searched before the sites of ebsif")
+        [], description="directories with your own sites, searched before the sites of ebsif"
+    )
     output: Optional[SingleLine] = Field(
-        None, description="directory for rendered easyconfigs; {site} stands for the name of the site")
+        None, description="directory for rendered easyconfigs; {site} stands for the name of the site"
+    )
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,11 @@ class Settings:
         own = self.own_directories
         # those of options come first
         is_named = len(own) > len(self.configured[1])
-        return own[0] if is_named else next((one for one in own if os.access(one, os.W_OK | os.X_OK)),
-                                            site.own_catalogue())
+        return (
+            own[0]
+            if is_named
+            else next((one for one in own if os.access(one, os.W_OK | os.X_OK)), site.own_catalogue())
+        )
 
     @property
     def is_chosen(self) -> bool:
@@ -120,8 +126,12 @@ class Settings:
         usual = site_name or (None if self.own_directories else site.DEFAULT_SITE)
         words = [] if name == usual else ["--site", name]
         known = {os.path.realpath(one) for one in (*directories, place) if one}
-        words += [word for one in self.own_directories if os.path.realpath(one) not in known
-                  for word in ("--catalogue", str(one))]
+        words += [
+            word
+            for one in self.own_directories
+            if os.path.realpath(one) not in known
+            for word in ("--catalogue", str(one))
+        ]
         is_needed = output and self.is_place_named and os.path.realpath(self.place) not in known
         return words + (["-o", str(self.place)] if is_needed else [])
 
@@ -134,8 +144,14 @@ class Settings:
         """Return the names of the sites in the user's own catalogs, or of all sites without any."""
         if not self.own_directories:
             return self.site_names()
-        return sorted({path.parent.name for directory in self.own_directories
-                       for pattern in ("*/site.yaml", "*/containers") for path in directory.glob(pattern)})
+        return sorted(
+            {
+                path.parent.name
+                for directory in self.own_directories
+                for pattern in ("*/site.yaml", "*/containers")
+                for path in directory.glob(pattern)
+            }
+        )
 
 
 def configuration_path() -> Path:
@@ -145,8 +161,12 @@ def configuration_path() -> Path:
     return Path(named) if named else Path(home) / "ebsif" / "config.yaml"
 
 
-def read_settings(site_name: Optional[str] = None, catalogues: Iterable[Path] = (),
-                  easyconfigs: Optional[Path] = None, complete: bool = True) -> Settings:
+def read_settings(
+    site_name: Optional[str] = None,
+    catalogues: Iterable[Path] = (),
+    easyconfigs: Optional[Path] = None,
+    complete: bool = True,
+) -> Settings:
     """
     Return the settings, of which the arguments override those in the configuration file.
 
@@ -154,8 +174,11 @@ def read_settings(site_name: Optional[str] = None, catalogues: Iterable[Path] = 
     """
     path = configuration_path()
     if os.environ.get(CONFIGURATION_VARIABLE) and (path.is_dir() or not os.access(path, os.R_OK)):
-        reason = f"can't be read: {files.how_to_get_access(path)}" if files.is_there(path) and not path.is_dir() else \
-            "is not a file: correct or unset the variable"
+        reason = (
+            f"can't be read: {files.how_to_get_access(path)}"
+            if files.is_there(path) and not path.is_dir()
+            else "is not a file: correct or unset the variable"
+        )
         raise site.SiteError(f"{path}, which {CONFIGURATION_VARIABLE} names, {reason}")
     configured = read_configuration(path)
     # relative paths start from the directory of the file
@@ -164,16 +187,29 @@ def read_settings(site_name: Optional[str] = None, catalogues: Iterable[Path] = 
     for directory in directories:
         if complete and not directory.is_dir():
             quoted = shlex.quote(str(directory))
-            raise site.SiteError(f"the catalog {directory} " + (
-                "is not a directory" if files.is_there(directory) else
-                f"does not exist: create it with `mkdir {quoted}` or `ebsif site init NAME --catalogue {quoted}`"))
+            raise site.SiteError(
+                f"the catalog {directory} "
+                + (
+                    "is not a directory"
+                    if files.is_there(directory)
+                    else (
+                        f"does not exist: create it with `mkdir {quoted}` or `ebsif site init NAME --catalogue "
+                        f"{quoted}`"
+                    )
+                )
+            )
     usual_place = beside(path, configured.output) if configured.output else None
     place = easyconfigs or usual_place
     usual = os.environ.get(site.SITE_VARIABLE) or configured.site
     # first, because its files may extend those of the others
     own = [one for one in [site.own_catalogue()] if files.is_directory(one) and one not in directories]
-    return Settings(site_name or usual, (*own, *directories, site.SITES),
-                    place or Path("easyconfigs"), bool(place), (usual, tuple(more), usual_place))
+    return Settings(
+        site_name or usual,
+        (*own, *directories, site.SITES),
+        place or Path("easyconfigs"),
+        bool(place),
+        (usual, tuple(more), usual_place),
+    )
 
 
 @lru_cache
@@ -185,8 +221,11 @@ def say_once(text: str) -> None:
 def read_configuration(path: Path) -> Configuration:
     """Return the content of the configuration file, which may be missing, closed or empty."""
     # in a directory that this account can't search, no file seems to be there
-    is_closed = not os.access(path, os.R_OK) if files.is_there(path) else \
-        files.is_there(path.parent) and not os.access(path.parent, os.X_OK)
+    is_closed = (
+        not os.access(path, os.R_OK)
+        if files.is_there(path)
+        else files.is_there(path.parent) and not os.access(path.parent, os.X_OK)
+    )
     if is_closed:
         say_once(f"{path} can't be read, so its settings are not used: {files.how_to_get_access(path)}")
     elif files.is_there(path) and path.is_file() and (content := load(path)) is not None:

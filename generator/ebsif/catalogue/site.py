@@ -59,8 +59,10 @@ class ImageDirectory(Model):
 
     path: FilePath = Field(description="full path, or relative to root")
     stability: Literal["stable", "short-lived", "moving"] = Field(
-        "stable", description="stable: images stay; short-lived: images are removed after some time; moving: links "
-                              "that are changed without warning")
+        "stable",
+        description="stable: images stay; short-lived: images are removed after some time; moving: links "
+        "that are changed without warning",
+    )
 
 
 class Images(Model):
@@ -70,18 +72,28 @@ class Images(Model):
     root_variable: Optional[EnvName] = Field(None, description="environment variable that overrides root")
     directories: list[ImageDirectory] = Field([], description="directories with images, in search order")
     repositories: list[RepositoryName] = Field(
-        [], description="repositories of registries (oras://HOST/PATH, docker://HOST/PATH) in whose tags `ebsif "
-                        "scan` looks for new images, besides the repositories of records")
+        [],
+        description="repositories of registries (oras://HOST/PATH, docker://HOST/PATH) in whose tags `ebsif "
+        "scan` looks for new images, besides the repositories of records",
+    )
     ignored: list[SingleLine] = Field(
-        [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif scan` leaves out")
+        [], description="patterns of names (*, ?, [...]) of images, and of tags, that `ebsif scan` leaves out"
+    )
 
     @model_validator(mode="after")
     def check_root(self) -> "Images":
         """Check that relative paths have a root."""
         relative = [number for number, one in enumerate(self.directories) if not one.path.startswith("/")]
         if relative and not self.root:
-            raise invalid(*((("directories", number, "path"), f"'{self.directories[number].path}' is not a full "
-                             "path: write that, or add a root") for number in relative))
+            raise invalid(
+                *(
+                    (
+                        ("directories", number, "path"),
+                        f"'{self.directories[number].path}' is not a full path: write that, or add a root",
+                    )
+                    for number in relative
+                )
+            )
         return self
 
 
@@ -91,25 +103,32 @@ class Binds(Model):
     required: list[Bind] = Field([], description="the source must exist where the module is loaded")
     optional: list[Bind] = Field([], description="bound only where the source exists")
     libraries: dict[Bind, Literal["if_missing", "if_newer"]] = Field(
-        {}, description="libraries of the host, bound if the image lacks them or has an older version")
+        {}, description="libraries of the host, bound if the image lacks them or has an older version"
+    )
     file: Optional[FullPath] = Field(
-        None, description="file with the binds, read when a module is loaded; the lists are for where it doesn't exist")
+        None, description="file with the binds, read when a module is loaded; the lists are for where it doesn't exist"
+    )
 
 
 class Caches(Model):
     """Where libraries in containers keep their caches; ${NAME} in a directory stands for an environment variable."""
 
     node: list[CacheDirectory] = Field(
-        list(NODE), description="directories on each node, for what a job compiles: the first one that can be "
-                                       "used")
+        list(NODE), description="directories on each node, for what a job compiles: the first one that can be used"
+    )
     project: list[CacheDirectory] = Field(
-        [], description="directories on project storage, for what is kept: the first one that can be used, else the "
-                        "home directory")
+        [],
+        description="directories on project storage, for what is kept: the first one that can be used, else the "
+        "home directory",
+    )
     variables: dict[EnvName, Optional[CachePlace]] = Field(
-        {}, description="more variables that name caches, and the place of each: job/NAME or step/NAME (on the node) "
-                        "or project/NAME; null leaves a variable alone")
+        {},
+        description="more variables that name caches, and the place of each: job/NAME or step/NAME (on the node) "
+        "or project/NAME; null leaves a variable alone",
+    )
     remove: bool = Field(
-        False, description="whether the jobs of `ebsif job` remove their caches on the nodes when they end")
+        False, description="whether the jobs of `ebsif job` remove their caches on the nodes when they end"
+    )
 
 
 class Partition(Model):
@@ -122,7 +141,8 @@ class Partition(Model):
     qos: Optional[SingleLine] = Field(None, description="quality of service to request")
     exclusive: bool = Field(False, description="whether jobs get whole nodes, so that ranks can be bound to CPUs")
     cpu_masks: list[Annotated[str, Field(pattern="^0x[0-9a-f]+$")]] = Field(
-        [], description="masks of the CPUs closest to the GPU of each local rank, in the order of the ranks")
+        [], description="masks of the CPUs closest to the GPU of each local rank, in the order of the ranks"
+    )
 
     @model_validator(mode="after")
     def check_masks(self) -> "Partition":
@@ -139,9 +159,11 @@ class Account(Model):
 
     required: bool = Field(False, description="whether every job needs an account")
     variables: list[EnvName] = Field(
-        [], description="environment variables that name the account; the first one that is set wins")
+        [], description="environment variables that name the account; the first one that is set wins"
+    )
     groups: Optional[SingleLine] = Field(
-        None, description="pattern of Unix groups that are accounts; used if exactly one of the user's groups matches")
+        None, description="pattern of Unix groups that are accounts; used if exactly one of the user's groups matches"
+    )
 
 
 class Install(Model):
@@ -172,9 +194,11 @@ class Scheduler(Model):
         """Check that the named partitions exist."""
         known = ", ".join(self.partitions) or "none"
         named = {("default_partition",): self.default_partition, ("install", "partition"): self.install.partition}
-        wrong = [(keys, f"there is no partition '{name}' (known: {known}), but {'.'.join(keys)} names it")
-                 for keys, name in named.items()
-                 if name is not None and name not in self.partitions]
+        wrong = [
+            (keys, f"there is no partition '{name}' (known: {known}), but {'.'.join(keys)} names it")
+            for keys, name in named.items()
+            if name is not None and name not in self.partitions
+        ]
         if wrong:
             raise invalid(*wrong)
         return self
@@ -195,64 +219,88 @@ class Site(Model):
     name: Annotated[str, Field(pattern=NAME)] = Field(description="name of the site and of its directory")
     description: SingleLine = Field(description="the machine, in a few words")
     extends: Optional[SingleLine] = Field(
-        None, description="name of the site from which this one inherits all fields that it doesn't set, and the "
-                          "containers; its own name means the site of this name in the next catalog")
-    not_inherited: list[Literal["binds", "conflicts", "container_env", "containers", "images", "network_env",
-                                "scheduler"]] = Field(
-        [], description="fields that aren't inherited from the extended site; null removes a single entry of a table")
+        None,
+        description="name of the site from which this one inherits all fields that it doesn't set, and the "
+        "containers; its own name means the site of this name in the next catalog",
+    )
+    not_inherited: list[
+        Literal["binds", "conflicts", "container_env", "containers", "images", "network_env", "scheduler"]
+    ] = Field(
+        [], description="fields that aren't inherited from the extended site; null removes a single entry of a table"
+    )
     images: Images = Field(**TABLE)
     image: Optional[Annotated[str, OneOf(*IMAGE_KINDS)]] = Field(
-        None, description="image of modules without a value in their records: own (a copy, the default), central or "
-                          "reference (the image stays where it is)")
+        None,
+        description="image of modules without a value in their records: own (a copy, the default), central or "
+        "reference (the image stays where it is)",
+    )
     extension_image: Literal["reference", "own"] = Field(
-        "reference", description="image of the extensions that users make: a reference to the image of the extended "
-                                 "module, or an own copy")
+        "reference",
+        description="image of the extensions that users make: a reference to the image of the extended "
+        "module, or an own copy",
+    )
     binds: Binds = Field(**TABLE)
     caches: Caches = Field(**TABLE)
     gpu: GpuKind = Field("none", description="kind of GPU of the nodes")
-    gpu_option: bool = Field(
-        True, description="whether to use the runtime's option for GPUs (--rocm, --nv)")
+    gpu_option: bool = Field(True, description="whether to use the runtime's option for GPUs (--rocm, --nv)")
     gpu_visibility: Optional[GpuVisibility] = Field(
-        None, description="GPUs that a rank sees (default for ROCm: only its own)")
+        None, description="GPUs that a rank sees (default for ROCm: only its own)"
+    )
     gpu_mpi_library: Optional[SingleLine] = Field(
-        None, description="library that makes MPI GPU-aware (GTL of Cray MPICH)")
+        None, description="library that makes MPI GPU-aware (GTL of Cray MPICH)"
+    )
     network_env: dict[EnvName, Optional[SingleLine]] = Field(
-        {}, description="environment variables for the network; null unsets a variable in the container")
+        {}, description="environment variables for the network; null unsets a variable in the container"
+    )
     container_env: dict[EnvName, Optional[EnvValue]] = Field(
-        {}, description="environment variables in every container; null unsets a variable there")
+        {}, description="environment variables in every container; null unsets a variable there"
+    )
     conflicts: list[SingleLine] = Field([], description="modules that conflict with container modules")
     one_container: Literal["refuse", "replace"] = Field(
-        "refuse", description="what to do when another container module is loaded already")
+        "refuse", description="what to do when another container module is loaded already"
+    )
     stage: Annotated[str, OneOf(*STAGED)] = Field(
-        "none", description="what the jobs of `ebsif job` copy to each node before the ranks start: nothing, the "
-                            "SquashFS file with user software, or also the image")
+        "none",
+        description="what the jobs of `ebsif job` copy to each node before the ranks start: nothing, the "
+        "SquashFS file with user software, or also the image",
+    )
     lustre_striping: list[SingleLine] = Field(
-        list(STRIPING), description="options of `lfs setstripe` for images and packed user software where they are on "
-                                    "Lustre; an empty list leaves it to the file system")
+        list(STRIPING),
+        description="options of `lfs setstripe` for images and packed user software where they are on "
+        "Lustre; an empty list leaves it to the file system",
+    )
     signature_keys: list[FullPath] = Field(
-        [], description="files of the public keys that may sign images, full paths; other images aren't "
-                        "installed")
+        [], description="files of the public keys that may sign images, full paths; other images aren't installed"
+    )
     keep_packages: list[SingleLine] = Field(
-        [], description="packages of images that requirements can't replace, besides those that are compiled or built "
-                        "for the machine")
+        [],
+        description="packages of images that requirements can't replace, besides those that are compiled or built "
+        "for the machine",
+    )
     listed_packages: Literal["all", "user_software", "none"] = Field(
-        "user_software", description="Python packages that modules list as extensions (module spider, module avail)")
+        "user_software", description="Python packages that modules list as extensions (module spider, module avail)"
+    )
     wrappers_load: bool = Field(
-        False, description="whether wrappers that are called by their path work without the loaded module")
+        False, description="whether wrappers that are called by their path work without the loaded module"
+    )
     why: dict[SingleLine, SingleLine] = Field(
-        {}, description="reasons, written as comments into all easyconfigs, like the reasons of a record")
+        {}, description="reasons, written as comments into all easyconfigs, like the reasons of a record"
+    )
     scheduler: Scheduler = Field(**TABLE)
     moduleclass: SingleLine = Field("ai", description="EasyBuild's moduleclass of the modules")
-    support: Optional[SingleLine] = Field(
-        None, description="level of support, shown in the help of the modules")
+    support: Optional[SingleLine] = Field(None, description="level of support, shown in the help of the modules")
     doc_prefix: Optional[Comment] = Field(
-        None, description="beginning of the comment in an easyconfig that is for the site's list of software")
+        None, description="beginning of the comment in an easyconfig that is for the site's list of software"
+    )
     badges: Optional[dict[VersionPart, SingleLine]] = Field(
-        None, description="components that decide which container to choose, and how they are written: the pages of "
-                          "`ebsif docs` show their versions (default: PyTorch, TensorFlow, jax, ROCm, CUDA, Python, "
-                          "vLLM, flash-attention)")
+        None,
+        description="components that decide which container to choose, and how they are written: the pages of "
+        "`ebsif docs` show their versions (default: PyTorch, TensorFlow, jax, ROCm, CUDA, Python, "
+        "vLLM, flash-attention)",
+    )
     driver_rocm: Optional[list[SingleLine]] = Field(
-        None, min_length=2, max_length=2, description="oldest and newest version of ROCm that the driver supports")
+        None, min_length=2, max_length=2, description="oldest and newest version of ROCm that the driver supports"
+    )
 
     @property
     def title(self) -> str:
@@ -278,13 +326,21 @@ class Site(Model):
         """Check that a site without GPUs has no settings for GPUs, nor partitions with them (S003-01)."""
         if self.gpu != "none":
             return self
-        wrong: list[tuple[tuple, str]] = [((key,), f"gpu is none, so there should be no {key}")
-                                          for key in ("gpu_visibility", "gpu_mpi_library") if getattr(self, key)]
+        wrong: list[tuple[tuple, str]] = [
+            ((key,), f"gpu is none, so there should be no {key}")
+            for key in ("gpu_visibility", "gpu_mpi_library")
+            if getattr(self, key)
+        ]
         # the last key is for the line of a profile that inherits the partition
-        wrong += [(("scheduler", "partitions", name, "gpus", "gpu"),
-                   f"gpu is none, but the partition {name} has {one.gpus} GPUs per node: set gpu to their kind "
-                   f"({', '.join(GPU_KINDS)}), or gpus to 0")
-                  for name, one in self.scheduler.partitions.items() if one.gpus]
+        wrong += [
+            (
+                ("scheduler", "partitions", name, "gpus", "gpu"),
+                f"gpu is none, but the partition {name} has {one.gpus} GPUs per node: set gpu to their kind "
+                f"({', '.join(GPU_KINDS)}), or gpus to 0",
+            )
+            for name, one in self.scheduler.partitions.items()
+            if one.gpus
+        ]
         if wrong:
             raise invalid(*wrong)
         return self
@@ -296,11 +352,12 @@ def is_between(version: str, oldest: str, newest: str) -> bool:
 
     Numbers that one of them lacks may be any: 6.2 to 7.2 has 7.2.3 in it, and 6.2 may be 6.2.4.
     """
+
     def numbers(text: str) -> list[int]:
         return [int(number) for number in re.findall(r"\d+", text)[:3]]
 
     wanted, first, last = map(numbers, (version, oldest, newest))
-    return first[:len(wanted)] <= wanted[:len(first)] and wanted[:len(last)] <= last[:len(wanted)]
+    return first[: len(wanted)] <= wanted[: len(first)] and wanted[: len(last)] <= last[: len(wanted)]
 
 
 class SiteError(EbsifError):
@@ -361,9 +418,13 @@ def chain(name: str, directories: Sequence[Path], strict: bool = False) -> list[
 def no_site(name: str, level: Level, is_there: bool, directories: Sequence[Path]) -> DocumentError:
     """Return the error for a profile that extends a site that isn't there, or itself."""
     known = ", ".join(one for one in names(directories) if one != level.name) or "none"
-    reason = "the site extends itself" if is_there else \
-        f"no other catalog has a site '{name}' (known: {known})" if name == level.name else \
-        f"there is no site '{name}' (known: {known})"
+    reason = (
+        "the site extends itself"
+        if is_there
+        else f"no other catalog has a site '{name}' (known: {known})"
+        if name == level.name
+        else f"there is no site '{name}' (known: {known})"
+    )
     return DocumentError(Problem(level.path, line_of(level.path, "extends"), f"extends: {reason}"))
 
 
@@ -371,8 +432,12 @@ def directories_of(name: str, directories: Sequence[Path] = (SITES,)) -> list[Pa
     """Return the directories of a site, in search order, followed by those of the sites that it extends."""
     places: list[Path] = []
     for level in chain(name, directories):
-        places += [place for directory in level.directories for place in [directory / level.name]
-                   if place.is_dir() and place not in places]
+        places += [
+            place
+            for directory in level.directories
+            for place in [directory / level.name]
+            if place.is_dir() and place not in places
+        ]
         if "containers" in level.left_out:
             break
     return places or [directory / name for directory in directories if (directory / name).is_dir()]
@@ -386,15 +451,17 @@ def read(name: Optional[str] = None, directories: Sequence[Path] = (SITES,)) -> 
         missing = [str(directory / "site.yaml") for directory in directories_of(name, directories)]
         there = f": there is no {' or '.join(missing)}" if missing else ""
         raise SiteError(
-            f"unknown site '{name}'{there} (known: {', '.join(known)}; choose one with --site or {SITE_VARIABLE})")
+            f"unknown site '{name}'{there} (known: {', '.join(known)}; choose one with --site or {SITE_VARIABLE})"
+        )
     content: Any = {}
     levels = chain(name, directories, strict=True)
     for level in reversed(levels):
         # errors have the lines of this file, in which lists aren't joined
         site = validate(Site, inherited(content, level), level.path)
         if site.name != level.name:
-            raise DocumentError(Problem(
-                level.path, 1, f"name: '{site.name}' should be the name of its directory, {level.name}"))
+            raise DocumentError(
+                Problem(level.path, 1, f"name: '{site.name}' should be the name of its directory, {level.name}")
+            )
         content = inherited(content, level, join=True)
     return Site.model_validate(content) if len(levels) > 1 else site
 

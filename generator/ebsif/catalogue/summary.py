@@ -18,6 +18,14 @@ def format_components(container: Container) -> str:
 
 def as_data(container: Container) -> dict[str, Any]:
     """Return the summary of a container for programs."""
-    return {"name": container.name, "version": container.version, "versionsuffix": container.versionsuffix,
-            "module": container.module, "easyconfig": container.easyconfig_name, "file": container.file_name,
-            "site": container.site.name, "components": components_of(container), "archived": bool(container.archived)}
+    return {
+        "name": container.name,
+        "version": container.version,
+        "versionsuffix": container.versionsuffix,
+        "module": container.module,
+        "easyconfig": container.easyconfig_name,
+        "file": container.file_name,
+        "site": container.site.name,
+        "components": components_of(container),
+        "archived": bool(container.archived),
+    }

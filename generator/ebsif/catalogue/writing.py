@@ -18,8 +18,12 @@ from ebsif.files import locked, make_directory, replace
 INDENTATION = "  "
 
 
-def write(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path] = (),
-          complete: Optional[Callable[[], None]] = None) -> None:
+def write(
+    proposals: Sequence[Proposal],
+    path: Path,
+    extended: Sequence[Path] = (),
+    complete: Optional[Callable[[], None]] = None,
+) -> None:
     """Add records to a file, whose other text stays. Raise AddingError or DocumentError; nothing is written then."""
     make_directory(path.parent)
     with locked(path.parent):
@@ -75,8 +79,9 @@ def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path])
         try:
             containers = reading.read_file(new, site, *extended)
         except DocumentError as error:
-            raise DocumentError(*(problem._replace(path=path if problem.path == new else problem.path)
-                                  for problem in error.problems)) from None
+            raise DocumentError(
+                *(problem._replace(path=path if problem.path == new else problem.path) for problem in error.problems)
+            ) from None
     return [container.replace(path=path) if container.path == new else container for container in containers]
 
 

@@ -29,13 +29,13 @@ KEYS = 12
 # What the usual mistakes in YAML need, by what the parser says of them (also in pure Python).
 REMEDIES = {
     "mapping values are not allowed": "unexpected ':': put a value that contains ': ' in quotes, and check the line "
-                                      "before, which should be 'key: value' with a blank after the colon",
+    "before, which should be 'key: value' with a blank after the colon",
     "could not find expected ':'": "this line should be 'key: value' with a blank after the colon",
-    "found a tab character|found character .* that cannot start":
-        "there is a tab, or a value that needs quotes: indent with spaces",
+    "found a tab character|found character .* that cannot start": "there is a tab, or a value that needs quotes: "
+    "indent with spaces",
     "found unexpected end of stream": "a quote is opened but never closed",
-    "found undefined alias|second occurrence":
-        "anchors and aliases (&, *) can't be used here: repeat the value, or put it in quotes",
+    "found undefined alias|second occurrence": "anchors and aliases (&, *) can't be used here: repeat the value, or "
+    "put it in quotes",
     "could not determine a constructor|found undefined tag": "a value can't begin with '!': put it in quotes",
     "found unhashable key": "a key should be text: put a value that begins with [ or { in quotes",
 }
@@ -78,12 +78,25 @@ def syntax_problem(error: Union[yaml.YAMLError, ValueError], path: Path, text: s
 
 def invalid(*places: tuple[tuple, str], fields: Optional[ValidationError] = None) -> ValidationError:
     """Return the error for a model's check to raise: keys and text of each problem, and errors of `fields`."""
-    details = [InitErrorDetails(type=PydanticCustomError(error["type"], "{text}", {  # type: ignore[arg-type]
-        **error.get("ctx", {}), "text": error["msg"]}), loc=error["loc"], input=error["input"])
-        for error in (fields.errors(include_url=False) if fields else ())]
-    details += [InitErrorDetails(
-        type=PydanticCustomError("value_error", "{text}", {"text": text}), loc=keys, input=None)
-        for keys, text in places]
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(
+                error["type"],
+                "{text}",
+                {  # type: ignore[arg-type]
+                    **error.get("ctx", {}),
+                    "text": error["msg"],
+                },
+            ),
+            loc=error["loc"],
+            input=error["input"],
+        )
+        for error in (fields.errors(include_url=False) if fields else ())
+    ]
+    details += [
+        InitErrorDetails(type=PydanticCustomError("value_error", "{text}", {"text": text}), loc=keys, input=None)
+        for keys, text in places
+    ]
     return ValidationError.from_exception_data("a file", details)
 
 
@@ -121,8 +134,13 @@ def explain(model: type[BaseModel], error: Any) -> tuple[str, str]:
         message = f"should be {PATTERNS.get(error['ctx']['pattern'], error['ctx']['pattern'])}"
     elif kind in ("model_type", "dict_type"):
         message = "should be a table"
-    found = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else (
-        repr(value) if isinstance(value, str) else "nothing" if value is None else str(value).lower())
+    found = (
+        "a table"
+        if isinstance(value, dict)
+        else "a list"
+        if isinstance(value, list)
+        else (repr(value) if isinstance(value, str) else "nothing" if value is None else str(value).lower())
+    )
     return message[0].lower() + message[1:], f", found {found}"
 
 
@@ -163,8 +181,13 @@ def fields_at(model: type[BaseModel], keys: tuple) -> list[str]:
     """Return the names of the fields of the models that keys lead to, starting from another model."""
     models = [model]
     for key in keys:
-        parts = [part for one in models for name, field in one.model_fields.items() if name == key
-                 for part in models_in(field.annotation)]
+        parts = [
+            part
+            for one in models
+            for name, field in one.model_fields.items()
+            if name == key
+            for part in models_in(field.annotation)
+        ]
         models = parts or models
     return sorted({name for one in models for name in one.model_fields})
 

@@ -53,8 +53,9 @@ class Loader(BaseLoader):
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
                 raise yaml.constructor.ConstructorError(None, None, "a key should be text", key.start_mark)
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"duplicate key '{key.value}': remove one of them",
-                                                        key.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"duplicate key '{key.value}': remove one of them", key.start_mark
+                )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 

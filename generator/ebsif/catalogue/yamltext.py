@@ -28,8 +28,11 @@ class Lines(dict):
 def is_short(value: Any) -> bool:
     """Return whether a list or dictionary fits on one line."""
     items = [*value, *value.values()] if isinstance(value, dict) else value
-    return len(str(value)) < SHORT and not any("\n" in item if isinstance(item, str) else item and not is_short(item)
-                                               for item in items if not isinstance(item, bool))
+    return len(str(value)) < SHORT and not any(
+        "\n" in item if isinstance(item, str) else item and not is_short(item)
+        for item in items
+        if not isinstance(item, bool)
+    )
 
 
 def represent_string(dumper: Dumper, text: str) -> yaml.ScalarNode:

@@ -38,10 +38,15 @@ def check_contents(container: Container, finding: Creator, inspector: Inspector)
     try:
         content = inspector(path)
         for level, problems in (
-                (ERROR, environment_problems), (ERROR, wrong_packages), (WARNING, wrong_components),
-                (ERROR, program_problems)):
-            yield from (finding(level, f"{path} has {text}: correct the record, or put the right image there")
-                        for text in problems(container, content))
+            (ERROR, environment_problems),
+            (ERROR, wrong_packages),
+            (WARNING, wrong_components),
+            (ERROR, program_problems),
+        ):
+            yield from (
+                finding(level, f"{path} has {text}: correct the record, or put the right image there")
+                for text in problems(container, content)
+            )
     except InspectionError as error:
         yield finding(ERROR, str(error))
 

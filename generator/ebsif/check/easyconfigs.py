@@ -19,8 +19,18 @@ from ebsif.report.findings import ERROR, Finding
 
 # Parameters that EasyBuild and the easyblocks only copy into files and names, or that are checked for each record by
 # check_requirements or the model.
-PASSED_ON = ("version", "versionsuffix", "homepage", "description", "usage", "sources", "checksums", "support_level",
-             "requirements", "image_packages")
+PASSED_ON = (
+    "version",
+    "versionsuffix",
+    "homepage",
+    "description",
+    "usage",
+    "sources",
+    "checksums",
+    "support_level",
+    "requirements",
+    "image_packages",
+)
 
 
 class Reader:
@@ -53,8 +63,11 @@ def literals(text: str) -> dict[str, Any]:
     """Return the values in the text of an easyconfig, as parsed by Python; empty if that fails."""
     try:
         statements: list[Any] = ast.parse(text).body
-        return {statement.targets[0].id: ast.literal_eval(statement.value) for statement in statements
-                if not isinstance(statement.value, ast.Name)}
+        return {
+            statement.targets[0].id: ast.literal_eval(statement.value)
+            for statement in statements
+            if not isinstance(statement.value, ast.Name)
+        }
     except (ValueError, SyntaxError):
         return {}
 

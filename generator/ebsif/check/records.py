@@ -43,8 +43,13 @@ def check_reviews(path: Path) -> Iterator[Finding]:
         mark, key = REVIEW.search(line), KEY.match(line)
         if mark:
             what = f": {mark.group(1)}" if mark.group(1) else ""
-            yield Finding(WARNING, key.group(1) if key else path.stem,
-                          f"not reviewed yet{what} (check it, then remove the comment '# review')", str(path), number)
+            yield Finding(
+                WARNING,
+                key.group(1) if key else path.stem,
+                f"not reviewed yet{what} (check it, then remove the comment '# review')",
+                str(path),
+                number,
+            )
 
 
 def check_record(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:
@@ -70,13 +75,19 @@ def check_signature(container: Container, finding: Creator) -> Iterator[Finding]
             yield finding(ERROR, f"signature_keys: {key} does not exist: correct the path, or export the public key")
     if container.source and ImageSource.parse(container.source).kind in CONVERTED and not images:
         runtime = runtime_name()
-        yield finding(WARNING, "source: what the runtime converts has no signature, so eb will refuse it: convert it "
-                               f"(`{runtime} build`), sign the SIF file (`{runtime} sign`), and use that file")
+        yield finding(
+            WARNING,
+            "source: what the runtime converts has no signature, so eb will refuse it: convert it "
+            f"(`{runtime} build`), sign the SIF file (`{runtime} sign`), and use that file",
+        )
     for path in images:
         with contextlib.suppress(OSError):
             if not signers(path):
-                yield finding(ERROR, f"{path} is not signed, so eb will refuse it (signature_keys): sign it with "
-                                     f"`{runtime_name()} sign`, and correct size and sha256 of the record")
+                yield finding(
+                    ERROR,
+                    f"{path} is not signed, so eb will refuse it (signature_keys): sign it with "
+                    f"`{runtime_name()} sign`, and correct size and sha256 of the record",
+                )
 
 
 def check_image(container: Container, finding: Creator, digest: Optional[Digest]) -> Iterator[Finding]:
@@ -84,8 +95,10 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
     places = [path for _, path in container.image_places if is_there(path)]
     folders = missing_in(container, bool(digest))
     if folders:
-        yield finding(ERROR if container.image_kind == "central" else WARNING,
-                      f"the image {container.file_name} is missing in {' and '.join(map(str, folders))}")
+        yield finding(
+            ERROR if container.image_kind == "central" else WARNING,
+            f"the image {container.file_name} is missing in {' and '.join(map(str, folders))}",
+        )
     if places and not container.sha256:
         yield finding(WARNING, f"{places[0]} is accessible, but the record has no sha256")
     for path in places:
@@ -95,8 +108,11 @@ def check_image(container: Container, finding: Creator, digest: Optional[Digest]
             yield finding(ERROR, f"{path} can't be read: {error}")
             continue
         if different:
-            yield finding(ERROR, f"{path} was {different.how}, so it is not the image of the record: "
-                                 f"{different.figures} (run `ebsif scan`)")
+            yield finding(
+                ERROR,
+                f"{path} was {different.how}, so it is not the image of the record: "
+                f"{different.figures} (run `ebsif scan`)",
+            )
     problem = easyconfig.moving_problem(container)
     if problem:
         yield finding(ERROR, problem)
@@ -154,8 +170,9 @@ def check_line(container: Container, stage: str, line: str, finding: Creator) ->
         if built != kind:
             yield finding(ERROR, f"stage '{stage}': {line} is built for {built}, but the site has {kind}")
         elif there and version and easyconfig.in_numbers(there)[:2] != easyconfig.in_numbers(version)[:2]:
-            yield finding(WARNING, f"stage '{stage}': {line} is built for {built} {version}, but the image has {built} "
-                                   f"{there}")
+            yield finding(
+                WARNING, f"stage '{stage}': {line} is built for {built} {version}, but the image has {built} {there}"
+            )
     rocm = container.components.get("rocm")
     if re.match(r"bitsandbytes\b", line) and rocm and easyconfig.in_numbers(rocm) < (6, 1):
         yield finding(ERROR, f"stage '{stage}': bitsandbytes needs ROCm 6.1 or newer, but the image has {rocm}")

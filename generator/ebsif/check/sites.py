@@ -41,8 +41,9 @@ FEW = 5
 PARAMETER = re.compile(r"Easyconfig parameter '(\w+)'")
 
 
-def check_sites(settings: Settings, names: Iterable[Optional[str]], quick: bool = False,
-                images: bool = False, deep: bool = False) -> Iterator[Union[Container, Finding]]:
+def check_sites(
+    settings: Settings, names: Iterable[Optional[str]], quick: bool = False, images: bool = False, deep: bool = False
+) -> Iterator[Union[Container, Finding]]:
     """Yield each container of sites (None: the chosen one) and the findings on them; see `check`."""
     for name in names:
         containers = []
@@ -56,8 +57,12 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], quick: bool 
         for level in site.chain(profile.name, settings.directories):
             yield from check_reviews(level.path)
         if not chains:
-            yield Finding(WARNING, profile.name, "the site has no containers yet: add an image with "
-                          + shlex.join(["ebsif", "add", "IMAGE.sif", *settings.options_for(profile.name, True)]))
+            yield Finding(
+                WARNING,
+                profile.name,
+                "the site has no containers yet: add an image with "
+                + shlex.join(["ebsif", "add", "IMAGE.sif", *settings.options_for(profile.name, True)]),
+            )
         for chain in chains:
             containers += reading.read_file(chain[0], profile, *chain[1:], problems=problems)
             for path in chain:
@@ -67,12 +72,21 @@ def check_sites(settings: Settings, names: Iterable[Optional[str]], quick: bool 
             yield Finding(ERROR, "", text, str(path), line or 1)
         yield from containers
         options = settings.options_for(profile.name, True)
-        yield from check(containers, settings.output_of(profile.name), profile, options, not problems, quick, images,
-                         deep)
+        yield from check(
+            containers, settings.output_of(profile.name), profile, options, not problems, quick, images, deep
+        )
 
 
-def check(containers: Sequence[Container], output: Path, profile: Site, options: Sequence[str] = (),
-          is_complete: bool = True, quick: bool = False, images: bool = False, deep: bool = False) -> Iterator[Finding]:
+def check(
+    containers: Sequence[Container],
+    output: Path,
+    profile: Site,
+    options: Sequence[str] = (),
+    is_complete: bool = True,
+    quick: bool = False,
+    images: bool = False,
+    deep: bool = False,
+) -> Iterator[Finding]:
     """
     Yield findings on all containers of a site and their easyconfigs, which are in a directory.
 
@@ -90,10 +104,14 @@ def check(containers: Sequence[Container], output: Path, profile: Site, options:
     missing = [one for one in containers if is_missing(one, output)]
     in_one = len(missing) > FEW
     if in_one:
-        which = "no container has" if len(missing) == len(containers) else f"{len(missing)} of the {len(containers)} " \
-            "containers don't have"
-        yield Finding(ERROR, profile.name, f"{which} an easyconfig in {output} yet: run {command}",
-                      str(missing[0].path.parent), 0)
+        which = (
+            "no container has"
+            if len(missing) == len(containers)
+            else f"{len(missing)} of the {len(containers)} containers don't have"
+        )
+        yield Finding(
+            ERROR, profile.name, f"{which} an easyconfig in {output} yet: run {command}", str(missing[0].path.parent), 0
+        )
     yield from repetitions(containers)
     for container in containers:
         finding = finding_on(container)
@@ -123,8 +141,11 @@ def check(containers: Sequence[Container], output: Path, profile: Site, options:
         places = {path.name: path for path in wanted}
         for path in rendering.left_over(wanted, output, profile):
             place = places.get(path.name)
-            text = f"its place is {place.parent} now: run {command}, which moves it" if place else \
-                "is no longer in the catalog: remove it"
+            text = (
+                f"its place is {place.parent} now: run {command}, which moves it"
+                if place
+                else "is no longer in the catalog: remove it"
+            )
             yield Finding(ERROR, path.stem, text, str(path))
     if reader and valid:
         yield from check_style(valid)
@@ -133,14 +154,21 @@ def check(containers: Sequence[Container], output: Path, profile: Site, options:
 def repetitions(containers: Sequence[Container]) -> Iterator[Finding]:
     """Yield a finding for each container with a name of another one, or that is a second default."""
     for container, other in duplicates(containers).items():
-        yield finding_on(container)(ERROR, f"another container has the same name and suffix ({other.place}): give one "
-                                    "of them a 'label', because installing one would replace the other")
+        yield finding_on(container)(
+            ERROR,
+            f"another container has the same name and suffix ({other.place}): give one "
+            "of them a 'label', because installing one would replace the other",
+        )
     for container, alias, other in repeated_aliases(containers):
-        yield finding_on(container)(ERROR, f"alias '{alias}' is also a name of {other.module} ({other.place}): the one "
-                                    "that is installed last would have it, so remove it from one of them")
+        yield finding_on(container)(
+            ERROR,
+            f"alias '{alias}' is also a name of {other.module} ({other.place}): the one "
+            "that is installed last would have it, so remove it from one of them",
+        )
     for container, other in repeated_defaults(containers).items():
-        yield finding_on(container)(ERROR, f"'default' is true here and in {other.place}, so '{container.name}' is "
-                                    "ambiguous: keep one of them")
+        yield finding_on(container)(
+            ERROR, f"'default' is true here and in {other.place}, so '{container.name}' is ambiguous: keep one of them"
+        )
 
 
 def not_examined(containers: Iterable[Container], images: bool) -> Iterator[Finding]:
@@ -151,16 +179,28 @@ def not_examined(containers: Iterable[Container], images: bool) -> Iterator[Find
             if not is_here(container) and not missing_in(container, images):
                 of_file.setdefault(container.path, []).append(container.module)
     for path, modules in of_file.items():
-        yield Finding(NOTE, "", f"{format_count(len(modules), 'container')} not examined, because the image is in no "
-                      f"image directory here: {', '.join(modules)}", str(path), 0)
+        yield Finding(
+            NOTE,
+            "",
+            f"{format_count(len(modules), 'container')} not examined, because the image is in no "
+            f"image directory here: {', '.join(modules)}",
+            str(path),
+            0,
+        )
 
 
 def finding_on(container: Container) -> Creator:
     """Return a function that creates a Finding on a container from level and text, with the line of its parameter."""
+
     def finding(level: str, text: str) -> Finding:
         parameter = PARAMETER.match(text)
-        return Finding(level, container.module_or_version, text, str(container.path),
-                       container.line_of(parameter and parameter.group(1)))
+        return Finding(
+            level,
+            container.module_or_version,
+            text,
+            str(container.path),
+            container.line_of(parameter and parameter.group(1)),
+        )
 
     return finding
 

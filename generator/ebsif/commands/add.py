@@ -59,11 +59,16 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
-    parser.add_argument("image", metavar="IMAGE",
-                        help=f"a SIF file, a directory with SIF files, or where the image is: {FORMS}")
-    parser.add_argument("--fetch", metavar="DIRECTORY", type=Path,
-                        help="fetch an image that is not here into this directory, and look into it (by default, it is "
-                             "fetched only if no family has such images, into EasyBuild's source path)")
+    parser.add_argument(
+        "image", metavar="IMAGE", help=f"a SIF file, a directory with SIF files, or where the image is: {FORMS}"
+    )
+    parser.add_argument(
+        "--fetch",
+        metavar="DIRECTORY",
+        type=Path,
+        help="fetch an image that is not here into this directory, and look into it (by default, it is "
+        "fetched only if no family has such images, into EasyBuild's source path)",
+    )
     parser.add_argument("--name", help="name of the software, for its first image")
     parser.add_argument("--family", help="name of a family in the catalog")
     parser.add_argument("--version", help="version of the software, if neither the file name nor the image has it")
@@ -89,8 +94,10 @@ def run(options: Namespace) -> int:
         except (EbsifError, OSError) as error:
             output.error(f"{image}: {message_of(error)}")
             status = max(status, getattr(error, "status", FAILED))
-    output.hint(f"{output.format_count(len(images), 'image')} checked, new ones added; to install all modules: "
-                f"{install_command(settings_of(options), '--all')}")
+    output.hint(
+        f"{output.format_count(len(images), 'image')} checked, new ones added; to install all modules: "
+        f"{install_command(settings_of(options), '--all')}"
+    )
     return status
 
 
@@ -112,8 +119,10 @@ def add(options: Namespace) -> int:
         return render_known(meant(known, asked), path, options, settings)
     found = new.found if new else inspected(options.image)
     if not new and options.image.is_symlink():
-        output.note(f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
-                    "can change")
+        output.note(
+            f"{options.image} is a link: the record is for {found.resolved} (SHA256 {found.sha256}); the link "
+            "can change"
+        )
     copy = is_copy(found, containers)
     if copy:
         output.note(f"{options.image} {copy}")
@@ -152,8 +161,9 @@ def from_source(options: Namespace, documents: list[CatalogueFile]) -> Sourced:
     named = bool(options.name) or sys.stdin.isatty()
     new = sourced(source, documents, options.fetch, whole=bool(options.fetch), named=named)
     if source.digest is None:
-        output.note(f"{options.image} is {new.source.digest} now; a tag or file can change, so the record has the "
-                    "digest")
+        output.note(
+            f"{options.image} is {new.source.digest} now; a tag or file can change, so the record has the digest"
+        )
     if not fits(documents, new.found.file_name):
         options.name = options.name or new.name or None
         options.version = options.version or new.version
@@ -175,12 +185,20 @@ def check_known(known: list[Container], found: inspection.Inspection) -> None:
         differs = "" if found.source else f" has the SHA256 {wrong.sha256}, this file has {found.sha256}"
         begin = "If" if found.source else "Give this one another name; or, if"
         fields = as_yaml(adding.identity_of(found), 4)
-        raise OtherImage(f"{wrong.file_name} is in the catalog already, and is another image there: {wrong.module} "
-                         f"in {wrong.place}{differs}. {begin} it replaces the earlier one, correct these "
-                         "fields of the record, run `ebsif render`, and install the module again", fields)
-    print(f"{known[0].file_name} is in the catalog already: {known[0].module}, in {known[0].place}"
-          + ("" if found.source or any(one.sha256 for one in known) else
-             "; the record has no sha256, so the content was not compared"))
+        raise OtherImage(
+            f"{wrong.file_name} is in the catalog already, and is another image there: {wrong.module} "
+            f"in {wrong.place}{differs}. {begin} it replaces the earlier one, correct these "
+            "fields of the record, run `ebsif render`, and install the module again",
+            fields,
+        )
+    print(
+        f"{known[0].file_name} is in the catalog already: {known[0].module}, in {known[0].place}"
+        + (
+            ""
+            if found.source or any(one.sha256 for one in known)
+            else "; the record has no sha256, so the content was not compared"
+        )
+    )
 
 
 def meant(known: list[Container], asked: dict[str, str]) -> Container:
@@ -188,8 +206,10 @@ def meant(known: list[Container], asked: dict[str, str]) -> Container:
     found = next((one for one in known if all(getattr(one, key) == value for key, value in asked.items())), None)
     if not found:
         differs = [f"--{key} {value}" for key, value in asked.items() if getattr(known[0], key) != value]
-        raise AddingError(f"the record of this image differs ({', '.join(differs)}), and was not changed: correct it "
-                          f"in {known[0].place}; for another module of the image, copy it and give the copy a 'label'")
+        raise AddingError(
+            f"the record of this image differs ({', '.join(differs)}), and was not changed: correct it "
+            f"in {known[0].place}; for another module of the image, copy it and give the copy a 'label'"
+        )
     return found
 
 
@@ -212,9 +232,11 @@ def require_found(container: Container, path: Path) -> None:
     places = [place for _, place in container.image_places]
     if container.image_kind == "central" and not container.source and not any(map(is_there, places)):
         folders = ", ".join(str(place.parent) for place in places) or "no directory"
-        raise AddingError(f"{path} isn't where the module looks for it ({folders}): move it back, or correct "
-                          f"the directory (`images`) in {container.place}, run this command again, and install the "
-                          f"module with --rebuild")
+        raise AddingError(
+            f"{path} isn't where the module looks for it ({folders}): move it back, or correct "
+            f"the directory (`images`) in {container.place}, run this command again, and install the "
+            f"module with --rebuild"
+        )
 
 
 def install_command(settings: Settings, what: str, *more: str) -> str:
@@ -235,8 +257,11 @@ def print_next_step(rendered: rendering.Rendered, path: Optional[Path], settings
             sources = [f"--sourcepath={path.parent}"]
         if rendered.container.source:
             output.hint(f"{path}: the image, where eb finds it")
-    installing = install_command(settings, rendered.container.module, *sources) if settings.is_for_account else \
-        framework.command([rendered.path, *sources])
+    installing = (
+        install_command(settings, rendered.container.module, *sources)
+        if settings.is_for_account
+        else framework.command([rendered.path, *sources])
+    )
     output.hint(f"install it with: {installing}")
     return 0
 
@@ -251,8 +276,13 @@ def ask(question: str, default: Optional[str]) -> Optional[str]:
 
 def check_place(image: Path, profile: Site, meant: bool) -> None:
     """Report a link's target; raise AddingError for a link in a directory whose links move, unless it is intended."""
-    moving = {Path(os.path.realpath(Path(profile.images.root or "/") / one.path)) for one in profile.images.directories
-              if one.stability == "moving"}
+    moving = {
+        Path(os.path.realpath(Path(profile.images.root or "/") / one.path))
+        for one in profile.images.directories
+        if one.stability == "moving"
+    }
     if Path(os.path.realpath(image.absolute().parent)) in moving and not meant:
-        raise AddingError(f"{image} is in a directory whose links move, so it can change: "
-                          f"add its present target, {image.resolve()}, from a stable directory, or use --moving")
+        raise AddingError(
+            f"{image} is in a directory whose links move, so it can change: "
+            f"add its present target, {image.resolve()}, from a stable directory, or use --moving"
+        )

@@ -43,19 +43,30 @@ def configure(parser: ArgumentParser) -> None:
     add_settings(parser, easyconfigs=True)
     add_all_sites(parser, "check all sites of your own catalogs or, without any, the sites that come with ebsif")
     add_strict(parser)
-    parser.add_argument("--quick", action="store_true",
-                        help="skip the checks that need EasyBuild (parameters, style)")
-    parser.add_argument("--images", action="store_true",
-                        help="verify the SHA256 of all accessible images, and report missing ones")
-    parser.add_argument("--deep", action="store_true",
-                        help="look into all accessible images, and compare them with their records: Python and its "
-                             "environment, versions, wrappers (takes a few seconds per image)")
+    parser.add_argument("--quick", action="store_true", help="skip the checks that need EasyBuild (parameters, style)")
+    parser.add_argument(
+        "--images", action="store_true", help="verify the SHA256 of all accessible images, and report missing ones"
+    )
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="look into all accessible images, and compare them with their records: Python and its "
+        "environment, versions, wrappers (takes a few seconds per image)",
+    )
     how = parser.add_mutually_exclusive_group()
     add_json(how)
-    how.add_argument("--format", choices=["text", "github"], default="text",
-                     help="github: annotations for a workflow (default: text)")
-    how.add_argument("--schema", metavar="NAME", choices=sorted(schema.MODELS),
-                     help="print the JSON Schema of a kind of file: %(choices)s")
+    how.add_argument(
+        "--format",
+        choices=["text", "github"],
+        default="text",
+        help="github: annotations for a workflow (default: text)",
+    )
+    how.add_argument(
+        "--schema",
+        metavar="NAME",
+        choices=sorted(schema.MODELS),
+        help="print the JSON Schema of a kind of file: %(choices)s",
+    )
 
 
 def run(options: Namespace) -> int:

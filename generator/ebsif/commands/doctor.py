@@ -42,12 +42,19 @@ EXAMPLES = """\
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    offer(complete, parser.add_argument("image", metavar="IMAGE", nargs="?",
-                                        help="a SIF file, or the name of a container"))
-    offer(complete_installed, parser.add_argument("--installed", metavar="CONTAINER", nargs="*",
-                                                  help=f"check {INSTALLATIONS}"))
-    parser.add_argument("--verify", action="store_true",
-                        help="with --installed: also compare the SHA256 of images and user software, which takes time")
+    offer(
+        complete,
+        parser.add_argument("image", metavar="IMAGE", nargs="?", help="a SIF file, or the name of a container"),
+    )
+    offer(
+        complete_installed,
+        parser.add_argument("--installed", metavar="CONTAINER", nargs="*", help=f"check {INSTALLATIONS}"),
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="with --installed: also compare the SHA256 of images and user software, which takes time",
+    )
     add_settings(parser)
     add_strict(parser)
     add_json(parser)
@@ -73,8 +80,10 @@ def examine_machine(options: Namespace) -> list[Finding]:
     if not settings.is_chosen:
         return doctor.examine([])
     profile = settings.site()
-    return [*doctor.examine(profile.scheduler.install.modules),
-            *doctor.examine_site(profile, settings.containers(profile))]
+    return [
+        *doctor.examine(profile.scheduler.install.modules),
+        *doctor.examine_site(profile, settings.containers(profile)),
+    ]
 
 
 def examine_image(options: Namespace) -> list[Finding]:
@@ -106,8 +115,12 @@ def check_installed(options: Namespace) -> int:
         print_json(findings)
     else:
         modules = {names.shown(installation) for installation in installations}
-        print_findings(finding for finding in findings if output.is_verbose() or not (
-            finding.level == OK or (finding.level == NOTE and finding.subject in modules)))
+        print_findings(
+            finding
+            for finding in findings
+            if output.is_verbose()
+            or not (finding.level == OK or (finding.level == NOTE and finding.subject in modules))
+        )
         number = output.format_count(len(installations), "module")
         summarize(f"{number} checked" if installations else "no modules found", findings, bool(installations))
     return status_of(findings, options.strict)

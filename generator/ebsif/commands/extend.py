@@ -90,50 +90,128 @@ def configure(parser: ArgumentParser) -> None:
     add_name(parser, "module", "what to extend, or the extension to change")
     # what -h has room for comes first
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("-r", "--requirements", metavar="FILE", type=Path, action="append", default=[],
-                      help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml (repeatable, "
-                           "except for the last two)")
-    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: the name of "
-                                       f"the changed extension, else {NAME})")
-    offer(complete_packages, parser.add_argument(
-        "--add", metavar="PACKAGE", nargs="+", default=[],
-        help="add packages, each a line as in a requirements.txt, or change the version of one that was added earlier, "
-             "or is in the file of -r"))
-    offer(complete_packages, parser.add_argument(
-        "--remove", metavar="PACKAGE", nargs="+", default=[],
-        help="remove packages from an extension, and packages that only they need"))
-    offer(complete_packages, parser.add_argument(
-        "--replace", metavar="PACKAGE==VERSION", nargs="+", default=[],
-        help="install these versions in place of the image's, after showing which packages require other versions, and "
-             "asking for confirmation"))
-    parser.add_argument("--force", action="store_true",
-                        help="with --replace: also replace packages that are compiled or built for the machine")
-    parser.add_argument("--apt", metavar="PACKAGE", nargs="+", default=[],
-                        help="add packages of the image's distribution (Debian, Ubuntu): NAME or NAME=VERSION")
-    parser.add_argument("--remove-apt", metavar="PACKAGE", nargs="+", default=[],
-                        help="remove such packages from an extension")
-    parser.add_argument("--allow-upgrade", metavar="PACKAGE", nargs="+", default=[],
-                        help="let --apt replace these packages of the image by other versions (refused otherwise)")
-    what.add_argument("--from-venv", metavar="PATH", type=Path,
-                      help="install the packages of a virtual environment (a directory or a SquashFS file) with "
-                           "their exact versions")
-    what.add_argument("--from-lock", metavar="FILE", type=Path,
-                      help="install exactly what `ebsif lock` has written to FILE, on the container with its image, "
-                           "after showing the commands, modules and indexes in it, and asking for confirmation")
-    what.add_argument("--wheelhouse", metavar="DIRECTORY", type=Path,
-                      help="only collect the wheels of an easyconfig or extension in this directory")
-    parser.add_argument("--extra", metavar="NAME", action="append", default=[],
-                        help="also install an extra of the project in pyproject.toml or its lock file (repeatable)")
-    parser.add_argument("--group", metavar="NAME", action="append", default=[],
-                        help="also install a dependency group of that project (repeatable)")
-    parser.add_argument("--post", metavar="COMMAND", action="append", default=[],
-                        help="a command for bash in the container, after the packages are installed (repeatable)")
-    parser.add_argument("--verify", metavar="COMMAND", action="append", default=[],
-                        help="a command for bash in the container that must succeed then, or nothing is installed "
-                             "(repeatable)")
-    parser.add_argument("--no-build-isolation", action="store_true",
-                        help="build packages with the installed ones; by default, only if an isolated build has failed "
-                             "because it lacks one of them")
+    what.add_argument(
+        "-r",
+        "--requirements",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="requirements.txt, pyproject.toml, environment.yml, uv.lock or pylock.toml (repeatable, "
+        "except for the last two)",
+    )
+    parser.add_argument(
+        "--name",
+        help="name of the extension, part of the version suffix (default: the name of "
+        f"the changed extension, else {NAME})",
+    )
+    offer(
+        complete_packages,
+        parser.add_argument(
+            "--add",
+            metavar="PACKAGE",
+            nargs="+",
+            default=[],
+            help="add packages, each a line as in a requirements.txt, or change the version of one that was added "
+            "earlier, or is in the file of -r",
+        ),
+    )
+    offer(
+        complete_packages,
+        parser.add_argument(
+            "--remove",
+            metavar="PACKAGE",
+            nargs="+",
+            default=[],
+            help="remove packages from an extension, and packages that only they need",
+        ),
+    )
+    offer(
+        complete_packages,
+        parser.add_argument(
+            "--replace",
+            metavar="PACKAGE==VERSION",
+            nargs="+",
+            default=[],
+            help="install these versions in place of the image's, after showing which packages require other versions, "
+            "and asking for confirmation",
+        ),
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="with --replace: also replace packages that are compiled or built for the machine",
+    )
+    parser.add_argument(
+        "--apt",
+        metavar="PACKAGE",
+        nargs="+",
+        default=[],
+        help="add packages of the image's distribution (Debian, Ubuntu): NAME or NAME=VERSION",
+    )
+    parser.add_argument(
+        "--remove-apt", metavar="PACKAGE", nargs="+", default=[], help="remove such packages from an extension"
+    )
+    parser.add_argument(
+        "--allow-upgrade",
+        metavar="PACKAGE",
+        nargs="+",
+        default=[],
+        help="let --apt replace these packages of the image by other versions (refused otherwise)",
+    )
+    what.add_argument(
+        "--from-venv",
+        metavar="PATH",
+        type=Path,
+        help="install the packages of a virtual environment (a directory or a SquashFS file) with their exact versions",
+    )
+    what.add_argument(
+        "--from-lock",
+        metavar="FILE",
+        type=Path,
+        help="install exactly what `ebsif lock` has written to FILE, on the container with its image, "
+        "after showing the commands, modules and indexes in it, and asking for confirmation",
+    )
+    what.add_argument(
+        "--wheelhouse",
+        metavar="DIRECTORY",
+        type=Path,
+        help="only collect the wheels of an easyconfig or extension in this directory",
+    )
+    parser.add_argument(
+        "--extra",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="also install an extra of the project in pyproject.toml or its lock file (repeatable)",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="also install a dependency group of that project (repeatable)",
+    )
+    parser.add_argument(
+        "--post",
+        metavar="COMMAND",
+        action="append",
+        default=[],
+        help="a command for bash in the container, after the packages are installed (repeatable)",
+    )
+    parser.add_argument(
+        "--verify",
+        metavar="COMMAND",
+        action="append",
+        default=[],
+        help="a command for bash in the container that must succeed then, or nothing is installed (repeatable)",
+    )
+    parser.add_argument(
+        "--no-build-isolation",
+        action="store_true",
+        help="build packages with the installed ones; by default, only if an isolated build has failed "
+        "because it lacks one of them",
+    )
     add_outcome(parser)
     add_yes(parser)
 
@@ -149,17 +227,42 @@ def wish_of(options: Namespace) -> Wish:
     """Return what the options ask for."""
     properties = {"post": options.post, "verify": options.verify, "no_build_isolation": options.no_build_isolation}
     return Wish(
-        request_of(options), options.module, typed_name(options.name), options.requirements, options.from_venv,
-        options.from_lock, options.extra, options.group, options.add, options.remove, options.apt, options.remove_apt,
-        options.allow_upgrade, options.replace, options.force,
-        {name: value for name, value in properties.items() if value})
+        request_of(options),
+        options.module,
+        typed_name(options.name),
+        options.requirements,
+        options.from_venv,
+        options.from_lock,
+        options.extra,
+        options.group,
+        options.add,
+        options.remove,
+        options.apt,
+        options.remove_apt,
+        options.allow_upgrade,
+        options.replace,
+        options.force,
+        {name: value for name, value in properties.items() if value},
+    )
 
 
 def fill_wheelhouse(options: Namespace, wish: Wish) -> int:
     """Fill a wheelhouse and list its wheels; return 0."""
     asked = wish.request
-    others = (wish.changes_system, wish.properties, wish.name, wish.extras, wish.groups, *wish.lists.values(),
-              asked.date, asked.output, asked.image, asked.dry_run, asked.check, asked.rebuild)
+    others = (
+        wish.changes_system,
+        wish.properties,
+        wish.name,
+        wish.extras,
+        wish.groups,
+        *wish.lists.values(),
+        asked.date,
+        asked.output,
+        asked.image,
+        asked.dry_run,
+        asked.check,
+        asked.rebuild,
+    )
     if any(others):
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
@@ -173,6 +276,8 @@ def fill_wheelhouse(options: Namespace, wish: Wish) -> int:
     for wheel in wheels:
         print(wheel)
     folder = options.wheelhouse.resolve()
-    output.hint(f"{output.format_count(len(wheels), 'wheel')}; to install without network, add to each stage of the "
-                f"easyconfig: 'find_links': ['{folder}'], 'options': ['--no-index']")
+    output.hint(
+        f"{output.format_count(len(wheels), 'wheel')}; to install without network, add to each stage of the "
+        f"easyconfig: 'find_links': ['{folder}'], 'options': ['--no-index']"
+    )
     return 0

@@ -27,8 +27,12 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
-    add_output(parser, "write this file (.yaml), or in this directory <Name>.yaml for each software", metavar="PATH",
-               overwrite=False)
+    add_output(
+        parser,
+        "write this file (.yaml), or in this directory <Name>.yaml for each software",
+        metavar="PATH",
+        overwrite=False,
+    )
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
 
 
@@ -43,12 +47,13 @@ def run(options: Namespace) -> int:
             output.error(error)
             failed = True
     names = sorted({result.name for result in imported})
-    made = [cataloguefile.File(name, [result for result in imported if result.name == name], profile)
-            for name in names]
+    made = [cataloguefile.File(name, [result for result in imported if result.name == name], profile) for name in names]
     to_file = options.output and options.output.suffix in (".yaml", ".yml") and not options.output.is_dir()
     if len(made) > 1 and (to_file or not options.output):
-        raise ImportingError("these are easyconfigs of several names, and the catalog has a file for each "
-                             f"({', '.join(names)}): choose a directory, -o DIRECTORY")
+        raise ImportingError(
+            "these are easyconfigs of several names, and the catalog has a file for each "
+            f"({', '.join(names)}): choose a directory, -o DIRECTORY"
+        )
     if options.output:
         write({options.output if to_file else options.output / f"{file.name}.yaml": file.text for file in made})
     for file in made:
@@ -73,8 +78,11 @@ def report(result: Imported) -> None:
     """Report on standard error what was imported from an easyconfig; with --quiet only what is left to the user."""
     output.note(f"{result.path}:")
     comments = [f"{line}: {text}" for line, text in sorted(result.comments)]
-    for title, texts in (("done by site or easyblock", result.recognized), ("became data", result.data),
-                         ("comments, by line; the record has the first ones", comments)):
+    for title, texts in (
+        ("done by site or easyblock", result.recognized),
+        ("became data", result.data),
+        ("comments, by line; the record has the first ones", comments),
+    ):
         if texts:
             output.note(f"  {title}:")
             for text in dict.fromkeys(texts):

@@ -33,11 +33,16 @@ MORE = ("EB_OPTION", "options of eb")
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
-    offer(complete, parser.add_argument("names", metavar="CONTAINER", nargs="*", help="NAME, NAME/VERSION or a part of "
-                                        "a name"))
+    offer(
+        complete,
+        parser.add_argument("names", metavar="CONTAINER", nargs="*", help="NAME, NAME/VERSION or a part of a name"),
+    )
     parser.add_argument("--all", action="store_true", help="install all containers that have no module yet")
-    parser.add_argument("--rebuild", action="store_true", help="install existing modules again; with --all, only "
-                        "modules that have changed in the catalog since")
+    parser.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="install existing modules again; with --all, only modules that have changed in the catalog since",
+    )
     add_output(parser, "directory for the easyconfigs (default: ~/.local/share/ebsif/easyconfigs)", overwrite=False)
     add_dry_run(parser, "only print the easyconfigs")
     parser.add_argument("--json", action="store_true", help="print the results as JSON, each module in one line")
@@ -47,8 +52,14 @@ def run(options: Namespace) -> int:
     """Install modules; return the exit status."""
     if bool(options.names) == options.all:
         raise UsageError("give the containers to install (`ebsif list`), or all of them with --all")
-    request = Request(options.command, output=options.output, dry_run=options.dry_run, rebuild=options.rebuild,
-                      json=options.json, more=tuple(options.more))
+    request = Request(
+        options.command,
+        output=options.output,
+        dry_run=options.dry_run,
+        rebuild=options.rebuild,
+        json=options.json,
+        more=tuple(options.more),
+    )
     making.begin(request)
     settings = settings_of(options)
     containers = settings.containers(settings.site())
@@ -71,6 +82,8 @@ def install_all(containers: list[Container], request: Request) -> int:
         except (EbsifError, OSError) as error:
             output.error(f"{container.module_or_version}: {message_of(error)}")
             status = FAILED
-    output.hint(f"{output.format_count(len(containers), 'container')} in the catalog, {done} "
-                f"{'would be installed' if request.dry_run else 'installed now'}")
+    output.hint(
+        f"{output.format_count(len(containers), 'container')} in the catalog, {done} "
+        f"{'would be installed' if request.dry_run else 'installed now'}"
+    )
     return status

@@ -49,13 +49,20 @@ def configure(parser: ArgumentParser) -> None:
     add_settings(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--verify", action="store_true", help="read images and user software, and compare their SHA256")
-    what.add_argument("--has", metavar="PACKAGE", action="append", default=[],
-                      help="list only modules that have this package, such as 'pillow<10.3', in the image or in user "
-                           "software as it is now (repeatable: all of them)")
+    what.add_argument(
+        "--has",
+        metavar="PACKAGE",
+        action="append",
+        default=[],
+        help="list only modules that have this package, such as 'pillow<10.3', in the image or in user "
+        "software as it is now (repeatable: all of them)",
+    )
     what.add_argument("--audit", action="store_true", help="list known vulnerabilities of Python packages")
-    parser.add_argument("--osv-url", metavar="URL",
-                        help="with --audit: let pip-audit ask this service, which has OSV's interface, for example a "
-                             "mirror")
+    parser.add_argument(
+        "--osv-url",
+        metavar="URL",
+        help="with --audit: let pip-audit ask this service, which has OSV's interface, for example a mirror",
+    )
     add_strict(parser)
     add_json(parser)
 
@@ -76,9 +83,17 @@ def run(options: Namespace) -> int:
     missing = catalogue.never_installed(installations) if catalogue and places.is_search(options.modules) else []
     findings = [*(finding for each in made for finding in each.findings), *problems]
     if options.json:
-        print(json.dumps({"installations": [each.data for each in made],
-                          "findings": [finding.data for finding in findings],
-                          "size": total, "never_installed": missing}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "installations": [each.data for each in made],
+                    "findings": [finding.data for finding in findings],
+                    "size": total,
+                    "never_installed": missing,
+                },
+                indent=2,
+            )
+        )
         return status_of(findings, options.strict)
     modules = [each.module for each in made]
     for each in made:
@@ -93,15 +108,28 @@ def run(options: Namespace) -> int:
 def print_matches(matches: list[report.Match], findings: list[Finding], options: Namespace) -> int:
     """Print the installations with the wanted packages; return 1 if there are none, or others can't be searched."""
     if options.json:
-        print(json.dumps({"installations": [
-            {"module": shown(one.installation), "root": str(one.installation.root),
-             "has": [dict(zip(("package", "place", "version"), package)) for package in one.packages]}
-            for one in matches], "findings": [finding.data for finding in findings]}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "installations": [
+                        {
+                            "module": shown(one.installation),
+                            "root": str(one.installation.root),
+                            "has": [dict(zip(("package", "place", "version"), package)) for package in one.packages],
+                        }
+                        for one in matches
+                    ],
+                    "findings": [finding.data for finding in findings],
+                },
+                indent=2,
+            )
+        )
     else:
         for one in matches:
             output.result(shown(one.installation))
-            output.print_wrapped(", ".join(f"{name} {version} ({place})" for name, place, version in one.packages),
-                                 "  ")
+            output.print_wrapped(
+                ", ".join(f"{name} {version} ({place})" for name, place, version in one.packages), "  "
+            )
         print_findings(findings)
         summarize(f"{output.format_count(len(matches), 'module')} with {' and '.join(options.has)}", findings, False)
     return status_of(findings, options.strict) if matches else FOUND
@@ -111,8 +139,9 @@ def audit_installations(installations: list[Installation], problems: list[Findin
     """Print known vulnerabilities; return 1 if there are any, or if a module could not be audited, else 0."""
     records, named = {}, {}
     # private directories of other accounts are not a problem, but may have modules
-    missed = [f"{problem.path}: {problem.message}" for problem in problems
-              if problem.level != NOTE or places.is_gap(problem)]
+    missed = [
+        f"{problem.path}: {problem.message}" for problem in problems if problem.level != NOTE or places.is_gap(problem)
+    ]
     damages = [installation.damage for installation in installations if installation.damage]
     for text in missed + damages:
         output.note(f"not audited: {text}")
@@ -121,8 +150,12 @@ def audit_installations(installations: list[Installation], problems: list[Findin
             name = shown(installation)
             name = f"{name} in {installation.root}" if name in records else name
             records[name], named[name] = current.record_of(installation), installation
-    pins = {pin for record in records.values() for name, version, _ in audit.python_packages(record)
-            if (pin := audit.pin(name, version))}
+    pins = {
+        pin
+        for record in records.values()
+        for name, version, _ in audit.python_packages(record)
+        if (pin := audit.pin(name, version))
+    }
     vulnerabilities = list(audit.vulnerabilities(records, advisories_for(pins, options.osv_url)))
     if options.json:
         print(json.dumps([vulnerability.data for vulnerability in vulnerabilities], indent=2))
@@ -130,8 +163,14 @@ def audit_installations(installations: list[Installation], problems: list[Findin
         print_vulnerabilities(vulnerabilities)
         audited = f"{output.format_count(len(named), 'module')} with {output.format_count(len(pins), 'package')}"
         affected = output.format_count(len({vulnerability.module for vulnerability in vulnerabilities}), "module")
-        output.hint(f"{audited}: " + (f"{output.format_count(len(vulnerabilities), 'finding')} in {affected}"
-                                      if vulnerabilities else "no known vulnerabilities"))
+        output.hint(
+            f"{audited}: "
+            + (
+                f"{output.format_count(len(vulnerabilities), 'finding')} in {affected}"
+                if vulnerabilities
+                else "no known vulnerabilities"
+            )
+        )
         print_updates(vulnerabilities, named)
     return FOUND if vulnerabilities or damages or any(problem.level != NOTE for problem in problems) else 0
 
@@ -140,11 +179,15 @@ def advisories_for(pins: set[audit.Pin], url: Optional[str]) -> dict[audit.Pin, 
     """Return the advisories for packages, from pip-audit's service or the one at a URL."""
     advisories, unknown = audit.from_service(pins, url) if pins else ({}, [])
     if pins and pins <= set(unknown):
-        raise audit.AuditError(f"no answer for any of the {output.format_count(len(pins), 'package')} (is the network "
-                               "reachable?): choose another service with --osv-url. " + audit.WITHOUT_NETWORK)
+        raise audit.AuditError(
+            f"no answer for any of the {output.format_count(len(pins), 'package')} (is the network "
+            "reachable?): choose another service with --osv-url. " + audit.WITHOUT_NETWORK
+        )
     if unknown:
-        output.note(f"no answer from the service for {output.format_count(len(unknown), 'package')}: "
-                    + ", ".join(f"{name} {version}" for name, version in sorted(unknown)))
+        output.note(
+            f"no answer from the service for {output.format_count(len(unknown), 'package')}: "
+            + ", ".join(f"{name} {version}" for name, version in sorted(unknown))
+        )
     return advisories
 
 
@@ -165,8 +208,9 @@ def print_updates(vulnerabilities: list[audit.Vulnerability], named: dict[str, I
         module = name if name == shown(named[name]) else str(named[name].root)
         # that changes an extension; from another module it makes one
         more = [] if named[name].extension else ["--name", "updated"]
-        output.hint("To update packages in user software: "
-                    + shlex.join(["ebsif", "extend", module, "--add", *lines, *more]))
+        output.hint(
+            "To update packages in user software: " + shlex.join(["ebsif", "extend", module, "--add", *lines, *more])
+        )
     if any(one.place == "image" for one in vulnerabilities):
         output.hint("Packages in an image need a newer image: see `ebsif list`, then `ebsif upgrade` for extensions")
 
@@ -200,5 +244,6 @@ def catalogue_of(options: Namespace) -> Optional[report.Catalogue]:
         output.note("not compared with a catalog (use --site)")
         return None
     profile = settings.site()
-    return report.Catalogue(profile.name, settings.containers(profile), settings.output,
-                            settings.options_for(profile.name))
+    return report.Catalogue(
+        profile.name, settings.containers(profile), settings.output, settings.options_for(profile.name)
+    )

@@ -31,8 +31,12 @@ def configure(parser: ArgumentParser) -> None:
     add_name(parser, "module", "the module", only_installed=True)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--write", metavar="PATH", type=Path, help="write a file that starts the interpreter")
-    how.add_argument("--command", dest="runtime", action="store_true",
-                     help="print the words to put before a command that runs in the container")
+    how.add_argument(
+        "--command",
+        dest="runtime",
+        action="store_true",
+        help="print the words to put before a command that runs in the container",
+    )
 
 
 def run(options: Namespace) -> int:

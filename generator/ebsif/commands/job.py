@@ -47,14 +47,20 @@ MORE = ("PROGRAM ARGUMENT", "arguments for the program")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_name(parser, "module", "the module")
-    parser.add_argument("--install", metavar="EASYCONFIG",
-                        help="install this easyconfig; arguments after -- are for eb")
+    parser.add_argument(
+        "--install", metavar="EASYCONFIG", help="install this easyconfig; arguments after -- are for eb"
+    )
     add_settings(parser)
     what = parser.add_argument_group("what to do with the script")
     add_output(what, "write the script to this file (default: print it)", metavar="FILE")
     what.add_argument("--submit", action="store_true", help="also submit the job")
-    what.add_argument("--segments", type=count, metavar="N", default=1,
-                      help="with --submit: submit N jobs, each of which starts after the success of the one before")
+    what.add_argument(
+        "--segments",
+        type=count,
+        metavar="N",
+        default=1,
+        help="with --submit: submit N jobs, each of which starts after the success of the one before",
+    )
     add_json(what)
     add_resources(parser.add_argument_group("resources (default: the site's)"))
     add_running(parser.add_argument_group("how the program runs"))
@@ -67,33 +73,60 @@ def add_resources(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--cpus-per-task", type=count, metavar="N", help="CPUs per rank")
     parser.add_argument("--gpus-per-node", type=count, metavar="N", help="GPUs per node")
     parser.add_argument("--memory", metavar="SIZE", help="memory per node, in the scheduler's notation")
-    parser.add_argument("--time", type=duration, metavar="TIME",
-                        help="time limit, as Slurm reads it: MINUTES, M:SS, H:MM:SS, or D-H[:MM[:SS]] with days")
+    parser.add_argument(
+        "--time",
+        type=duration,
+        metavar="TIME",
+        help="time limit, as Slurm reads it: MINUTES, M:SS, H:MM:SS, or D-H[:MM[:SS]] with days",
+    )
     parser.add_argument("--name", help="name of the job (default: name of the program)")
     parser.add_argument("--account", help="account (project) to charge")
     parser.add_argument("--partition", metavar="NAME", help="partition or queue")
-    parser.add_argument("--scheduler", metavar="OPTIONS", action="append", default=[],
-                        help="more options of sbatch, qsub or flux batch for the header, such as "
-                             "--scheduler='--qos=debug --array=0-9'; they win over the others (repeatable)")
+    parser.add_argument(
+        "--scheduler",
+        metavar="OPTIONS",
+        action="append",
+        default=[],
+        help="more options of sbatch, qsub or flux batch for the header, such as "
+        "--scheduler='--qos=debug --array=0-9'; they win over the others (repeatable)",
+    )
 
 
 def add_running(parser: argparse._ArgumentGroup) -> None:
     """Add the options for what happens in the job."""
-    parser.add_argument("--launcher", choices=job.LAUNCHERS, default=job.NATIVE,
-                        help="native: the scheduler starts each rank, with srun, mpiexec or flux; torchrun, "
-                             "accelerate: started once on each node, it starts the ranks there; deepspeed: the "
-                             "scheduler starts each rank, as DeepSpeed expects it (default: native)")
-    parser.add_argument("--signal", type=count, metavar="SECONDS",
-                        help="send USR1 to the program this long before the time limit, so that it saves its state")
-    parser.add_argument("--requeue", action="store_true",
-                        help="put the job back into the queue if a node fails, and after --signal if the program exits "
-                             "with 0")
-    parser.add_argument("--data", metavar="PATH[:/TARGET]", action="append", default=[],
-                        help="end the job early if this file or directory is missing; the ranks find it, or the "
-                             "content of a SquashFS file, at TARGET (repeatable)")
-    parser.add_argument("--stage", choices=STAGED,
-                        help="copy user software, or also the image, to each node before the ranks start (default: "
-                             "the site's, usually none)")
+    parser.add_argument(
+        "--launcher",
+        choices=job.LAUNCHERS,
+        default=job.NATIVE,
+        help="native: the scheduler starts each rank, with srun, mpiexec or flux; torchrun, "
+        "accelerate: started once on each node, it starts the ranks there; deepspeed: the "
+        "scheduler starts each rank, as DeepSpeed expects it (default: native)",
+    )
+    parser.add_argument(
+        "--signal",
+        type=count,
+        metavar="SECONDS",
+        help="send USR1 to the program this long before the time limit, so that it saves its state",
+    )
+    parser.add_argument(
+        "--requeue",
+        action="store_true",
+        help="put the job back into the queue if a node fails, and after --signal if the program exits with 0",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="PATH[:/TARGET]",
+        action="append",
+        default=[],
+        help="end the job early if this file or directory is missing; the ranks find it, or the "
+        "content of a SquashFS file, at TARGET (repeatable)",
+    )
+    parser.add_argument(
+        "--stage",
+        choices=STAGED,
+        help="copy user software, or also the image, to each node before the ranks start (default: "
+        "the site's, usually none)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -113,8 +146,10 @@ def run(options: argparse.Namespace) -> int:
     if options.submit:
         job.submit(job.scheduler_of(profile), text, options.segments)
     elif options.segments > 1:
-        output.note(f"this is the script of each of the {options.segments} jobs: ebsif job --submit submits them, each "
-                    "to start after the success of the one before")
+        output.note(
+            f"this is the script of each of the {options.segments} jobs: ebsif job --submit submits them, each "
+            "to start after the success of the one before"
+        )
     return 0
 
 
@@ -123,8 +158,17 @@ def print_result(options: argparse.Namespace, profile: Site, text: str, module: 
     if options.output:
         files.write_new({options.output: text}, options.overwrite)
     jobs = job.submit(job.scheduler_of(profile), text, options.segments, silent=True) if options.submit else []
-    print(json.dumps({"module": module, "file": str(options.output.absolute()) if options.output else None,
-                      "script": text, "jobs": jobs}, indent=2))
+    print(
+        json.dumps(
+            {
+                "module": module,
+                "file": str(options.output.absolute()) if options.output else None,
+                "script": text,
+                "jobs": jobs,
+            },
+            indent=2,
+        )
+    )
     return 0
 
 
@@ -138,24 +182,34 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
     values.update(scheduler=tuple(options.scheduler), data=tuple(map(job.parse_data, options.data)))
     if options.install:
         request = job.Request("", (f"install-{Path(options.install).name}",), **values)
-        without_effect = [job.option(field) for field in dataclasses.fields(job.Request)[2:] if
-                          field.name not in job.OF_INSTALLATION and values[field.name] != field.default]
+        without_effect = [
+            job.option(field)
+            for field in dataclasses.fields(job.Request)[2:]
+            if field.name not in job.OF_INSTALLATION and values[field.name] != field.default
+        ]
         if without_effect:
-            raise UsageError(f"an installation runs on one node, without {' or '.join(without_effect)} (--scheduler "
-                             "adds any option of the scheduler)")
+            raise UsageError(
+                f"an installation runs on one node, without {' or '.join(without_effect)} (--scheduler "
+                "adds any option of the scheduler)"
+            )
         more = [*framework.finding_easyblocks(has_own=True), *options.more]
         return job.install_script(options.install, more, request, profile), None
     command = job.python_program(options.more)
     file = job.program_file(command)
     if file:
-        check_there(file, f"{file} does not exist in {Path.cwd()}, where the job would start if you submit it from "
-                          "here", options.submit)
+        check_there(
+            file,
+            f"{file} does not exist in {Path.cwd()}, where the job would start if you submit it from here",
+            options.submit,
+        )
     for item in values["data"]:
         check_there(item.source, f"{item.source}, which --data names, does not exist", options.submit)
     if found := Credentials.find(list(command)):
-        output.note(f"the batch script has a credential ({', '.join(found)}), which others may read there, and in the "
-                    "list of processes: let the program read it from a file or a variable. The record of the run "
-                    "leaves the arguments out")
+        output.note(
+            f"the batch script has a credential ({', '.join(found)}), which others may read there, and in the "
+            "list of processes: let the program read it from a file or a variable. The record of the run "
+            "leaves the arguments out"
+        )
     name, use = module_name(names_of(options), options.module, profile, options.submit)
     # the run may be repeated from another directory, and the configuration may name what an option names
     folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)
@@ -189,8 +243,10 @@ def module_name(names: Names, name: Optional[str], profile: Site, needed: bool) 
     if there:
         scripts = there.root / "runscripts"
         if files.is_there(scripts) and not files.is_there(scripts / "job.bash"):
-            raise job.JobError(f"{module} lacks the run script job.bash, which batch scripts need: install the module "
-                               f"again with `{there.rebuild}` (an image without Python can't run such jobs)")
+            raise job.JobError(
+                f"{module} lacks the run script job.bash, which batch scripts need: install the module "
+                f"again with `{there.rebuild}` (an image without Python can't run such jobs)"
+            )
         return module, there.use if there.use and framework.is_own(there.use) else None
     # modules of the site may make it available
     available = runtimecommand.is_available(module, *profile.scheduler.modules)
@@ -201,8 +257,10 @@ def module_name(names: Names, name: Optional[str], profile: Site, needed: bool) 
     known = [*(container.module_or_version for container in names.containers), *map(shown, names.installations)]
     problem = f"there is no module {module} on this machine{selection.did_you_mean(module, known) if unknown else ''}"
     if needed:
-        raise job.JobError(f"{problem}; nothing was submitted (`module avail` lists the modules here; if only the "
-                           "compute nodes have it, write the script with -o FILE, and submit that)")
+        raise job.JobError(
+            f"{problem}; nothing was submitted (`module avail` lists the modules here; if only the "
+            "compute nodes have it, write the script with -o FILE, and submit that)"
+        )
     output.note(f"{problem}: check that the compute nodes have it")
     return module, None
 

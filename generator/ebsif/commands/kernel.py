@@ -28,15 +28,25 @@ ACTIONS = ("install", "list", "remove")
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
-    offer(complete, parser.add_argument(
-        "what", metavar="CONTAINER|NAME", nargs="?",
-        help=f"install: {INSTALLED}, or an environment of make-venv (default: the active one, else the loaded module); "
-             "remove: the kernel"))
+    offer(
+        complete,
+        parser.add_argument(
+            "what",
+            metavar="CONTAINER|NAME",
+            nargs="?",
+            help=f"install: {INSTALLED}, or an environment of make-venv (default: the active one, else the loaded "
+            "module); remove: the kernel",
+        ),
+    )
     parser.add_argument("--name", help="install: name of the kernel (default: derived from the name of the module)")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--user", action="store_true", help="kernels of this account (default)")
-    place.add_argument("--prefix", metavar="DIRECTORY", type=Path,
-                       help="kernels in share/jupyter below a directory, such as the environment that has JupyterLab")
+    place.add_argument(
+        "--prefix",
+        metavar="DIRECTORY",
+        type=Path,
+        help="kernels in share/jupyter below a directory, such as the environment that has JupyterLab",
+    )
     add_json(parser)
 
 
@@ -80,8 +90,11 @@ def show(found: Sequence[kernels.Kernel], folder: Path, where: str, as_json: boo
     for kernel in [] if as_json else found:
         print(output.escape(f"{kernel.folder.name}  {kernel.module}"))
         if kernel.missing:
-            output.print_wrapped(f"can't start: {kernel.missing} doesn't exist any more; `ebsif kernel remove "
-                                 f"{kernel.folder.name}{where}` removes it", indent="    ")
+            output.print_wrapped(
+                f"can't start: {kernel.missing} doesn't exist any more; `ebsif kernel remove "
+                f"{kernel.folder.name}{where}` removes it",
+                indent="    ",
+            )
         for path in filter(None, (kernel.venv, kernel.own)):
             output.print_wrapped(f"with {path}", indent="    ")
     return int(any(kernel.missing for kernel in found))

@@ -47,9 +47,16 @@ def configure(parser: ArgumentParser) -> None:
     add_settings(parser)
     add_names(parser)
     parser.add_argument("--mine", action="store_true", help="list the modules that you have installed")
-    offer(complete_components, parser.add_argument(
-        "--has", metavar="COMPONENT", action="append", default=[],
-        help="list only containers with this component, such as 'vllm>=0.8', or keyword (repeatable)"))
+    offer(
+        complete_components,
+        parser.add_argument(
+            "--has",
+            metavar="COMPONENT",
+            action="append",
+            default=[],
+            help="list only containers with this component, such as 'vllm>=0.8', or keyword (repeatable)",
+        ),
+    )
     add_all_sites(parser, "list the containers of all sites")
     parser.add_argument("--archived", action="store_true", help="also list containers that are no longer recommended")
     add_json(parser)
@@ -79,20 +86,35 @@ def run(options: Namespace) -> int:
         print(json.dumps([{**as_data(one), "installed": one in installed} for one in containers], indent=2))
     elif containers:
         number = 5 if options.all_sites else 4
-        print_table(["container", "installed", "python", "in the image", "site"][:number], [
-            [one.module, "here" if one in installed else "", one.python or "",
-             ", ".join(filter(None, [format_components(one), *keywords(one, wanted)])),
-             one.site.name][:number] for one in containers])
+        print_table(
+            ["container", "installed", "python", "in the image", "site"][:number],
+            [
+                [
+                    one.module,
+                    "here" if one in installed else "",
+                    one.python or "",
+                    ", ".join(filter(None, [format_components(one), *keywords(one, wanted)])),
+                    one.site.name,
+                ][:number]
+                for one in containers
+            ],
+        )
     is_searched = bool(wanted or options.names or hidden)
     if not containers:
-        output.note(f"no container is known to have {', '.join(options.has)}; the catalog lists the main components "
-                    "only (`ebsif extend CONTAINER --add NAME` adds a Python package)" if wanted else
-                    "no container matches" if is_searched else
-                    "there are no containers yet: add an image with `ebsif add`")
+        output.note(
+            f"no container is known to have {', '.join(options.has)}; the catalog lists the main components "
+            "only (`ebsif extend CONTAINER --add NAME` adds a Python package)"
+            if wanted
+            else "no container matches"
+            if is_searched
+            else "there are no containers yet: add an image with `ebsif add`"
+        )
     if unsure:
         named = [word for one in wanted for word in ("--has", one.name)]
-        output.note(f"{len(unsure)} more have {', '.join(one.name for one in wanted)}, version not recorded: "
-                    f"ebsif list {shlex.join(named)}")
+        output.note(
+            f"{len(unsure)} more have {', '.join(one.name for one in wanted)}, version not recorded: "
+            f"ebsif list {shlex.join(named)}"
+        )
     if hidden:
         output.hint(f"{output.format_count(hidden, 'archived container')} not shown (use --archived)")
     return FOUND if is_searched and not containers else 0
@@ -113,8 +135,10 @@ def print_mine(options: Namespace, settings: Settings) -> int:
     if options.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
     elif rows:
-        print_table(["name", "extends", "size", "date", "state"], [
-            [row.name, row.extends or "", format_size(row.size), row.date, ", ".join(row.state)] for row in rows])
+        print_table(
+            ["name", "extends", "size", "date", "state"],
+            [[row.name, row.extends or "", format_size(row.size), row.date, ", ".join(row.state)] for row in rows],
+        )
     else:
         output.note("you have installed no container module" + (" of that name" if options.names else ""))
     return FOUND if options.names and not rows else 0

@@ -31,11 +31,18 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_name(parser, "module", "what to print the record of, or a saved record", only_installed=True)
-    parser.add_argument("--format", choices=["lock", "sbom", "eb"], default="lock",
-                        help="what to print: the record, a bill of materials, or an easyconfig (default: lock)")
+    parser.add_argument(
+        "--format",
+        choices=["lock", "sbom", "eb"],
+        default="lock",
+        help="what to print: the record, a bill of materials, or an easyconfig (default: lock)",
+    )
     parser.add_argument("--name", help="with eb: name of the extension (default: the module's)")
-    parser.add_argument("--date", help="with eb: date at the end of the version suffix (default: today, with a number "
-                                       "if there is a module of today)")
+    parser.add_argument(
+        "--date",
+        help="with eb: date at the end of the version suffix (default: today, with a number "
+        "if there is a module of today)",
+    )
     add_output(parser, "write to this file, or with eb into this directory (default: print it)", metavar="FILE")
 
 
@@ -48,8 +55,10 @@ def run(options: Namespace) -> int:
         raise UsageError("--name and --date are for --format eb")
     record = lock.read(found) if isinstance(found, Path) else current.record_of(found)
     if not record.is_complete:
-        output.note("this module was installed by an earlier version of ebsif: the packages of the image's system and "
-                    "of Conda are not in its record; reinstall it (eb --rebuild) to record them")
+        output.note(
+            "this module was installed by an earlier version of ebsif: the packages of the image's system and "
+            "of Conda are not in its record; reinstall it (eb --rebuild) to record them"
+        )
     text = bill_of_materials(record, time.time()) if options.format == "sbom" else lock.for_others(record)
     if options.output:
         files.write_new({options.output: text}, options.overwrite)

@@ -20,8 +20,11 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_name(parser, "module", "the module", only_installed=True)
     add_output(parser, "directory for the app", required=True)
-    parser.add_argument("--cluster", metavar="ID",
-                        help="name of the cluster's file in /etc/ood/config/clusters.d (default: name of the site)")
+    parser.add_argument(
+        "--cluster",
+        metavar="ID",
+        help="name of the cluster's file in /etc/ood/config/clusters.d (default: name of the site)",
+    )
     add_settings(parser)
 
 
@@ -31,6 +34,8 @@ def run(options: Namespace) -> int:
     installation = places.with_module_file(names_of(options).installation(options.module))
     writing.write_app(installation, site, options.cluster, options.output, options.overwrite)
     print(options.output)
-    output.hint("Open OnDemand lists an app in ~/ondemand/dev for its owner (My Sandbox Apps), and one in "
-                "/var/www/ood/apps/sys for everybody")
+    output.hint(
+        "Open OnDemand lists an app in ~/ondemand/dev for its owner (My Sandbox Apps), and one in "
+        "/var/www/ood/apps/sys for everybody"
+    )
     return 0

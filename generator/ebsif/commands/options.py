@@ -25,24 +25,38 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the options that all commands have."""
     group = common_group(parser)
     group.add_argument("-q", "--quiet", action="store_true", help="print results and errors only")
-    group.add_argument("-v", "--verbose", action="store_true",
-                       help="also print the commands that are run, and the output of eb")
-    group.add_argument("-h", "--help", action=Help, nargs=0, help="-h: print a help that fits a screen; --help: print "
-                       "all of it")
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="also print the commands that are run, and the output of eb"
+    )
+    group.add_argument(
+        "-h", "--help", action=Help, nargs=0, help="-h: print a help that fits a screen; --help: print all of it"
+    )
 
 
 def add_settings(parser: argparse.ArgumentParser, easyconfigs: bool = False) -> None:
     """Add the options that override the configuration file; if wanted, also the directory of the easyconfigs."""
     group = common_group(parser)
-    offer(complete_sites, group.add_argument(
-        "--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)"))
-    group.add_argument("--catalogue", metavar="DIRECTORY", type=Path, action="append", default=[],
-                       help="directory with your own sites: <site>/site.yaml and <site>/containers/*.yaml "
-                            "(repeatable)")
+    offer(
+        complete_sites,
+        group.add_argument("--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)"),
+    )
+    group.add_argument(
+        "--catalogue",
+        metavar="DIRECTORY",
+        type=Path,
+        action="append",
+        default=[],
+        help="directory with your own sites: <site>/site.yaml and <site>/containers/*.yaml (repeatable)",
+    )
     if easyconfigs:
-        parser.add_argument("-o", "--output", dest="easyconfigs", metavar="DIRECTORY", type=Path,
-                            help="directory of the easyconfigs; {site} stands for the name of the site (default: "
-                                 "easyconfigs)")
+        parser.add_argument(
+            "-o",
+            "--output",
+            dest="easyconfigs",
+            metavar="DIRECTORY",
+            type=Path,
+            help="directory of the easyconfigs; {site} stands for the name of the site (default: easyconfigs)",
+        )
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
@@ -62,20 +76,39 @@ def chosen(options: argparse.Namespace) -> tuple[Optional[str], Sequence[Path]]:
     return getattr(options, "site", None), getattr(options, "catalogue", ())
 
 
-def add_name(parser: argparse.ArgumentParser, name: str, what: str, only_installed: bool = False,
-             required: bool = False, metavar: str = "CONTAINER") -> None:
+def add_name(
+    parser: argparse.ArgumentParser,
+    name: str,
+    what: str,
+    only_installed: bool = False,
+    required: bool = False,
+    metavar: str = "CONTAINER",
+) -> None:
     """Add the argument for one container, by default the loaded one; `what` are the first words of its help."""
-    ways = INSTALLED if only_installed else \
-        "NAME/VERSION, an installed module, an easyconfig, an installation directory, or a part of a name"
-    offer(complete_installed if only_installed else complete, parser.add_argument(
-        name, metavar=metavar, nargs=None if required else "?",
-        help=f"{what}: {ways}" + ("" if required else " (default: the loaded module)")))
+    ways = (
+        INSTALLED
+        if only_installed
+        else "NAME/VERSION, an installed module, an easyconfig, an installation directory, or a part of a name"
+    )
+    offer(
+        complete_installed if only_installed else complete,
+        parser.add_argument(
+            name,
+            metavar=metavar,
+            nargs=None if required else "?",
+            help=f"{what}: {ways}" + ("" if required else " (default: the loaded module)"),
+        ),
+    )
 
 
 def add_names(parser: argparse.ArgumentParser, default: str = "all") -> None:
     """Add the argument for any number of containers in the catalog."""
-    offer(complete, parser.add_argument("names", metavar="CONTAINER", nargs="*",
-                                        help=f"NAME, NAME/VERSION or a part of a name (default: {default})"))
+    offer(
+        complete,
+        parser.add_argument(
+            "names", metavar="CONTAINER", nargs="*", help=f"NAME, NAME/VERSION or a part of a name (default: {default})"
+        ),
+    )
 
 
 def add_installations(parser: argparse._ActionsContainer) -> None:
@@ -83,8 +116,13 @@ def add_installations(parser: argparse._ActionsContainer) -> None:
     offer(complete_installed, parser.add_argument("modules", metavar="CONTAINER", nargs="*", help=INSTALLATIONS))
 
 
-def add_output(parser: argparse._ActionsContainer, what: str, metavar: str = "DIRECTORY", overwrite: bool = True,
-               required: bool = False) -> None:
+def add_output(
+    parser: argparse._ActionsContainer,
+    what: str,
+    metavar: str = "DIRECTORY",
+    overwrite: bool = True,
+    required: bool = False,
+) -> None:
     """Add -o, --output for what a command writes, with --overwrite."""
     parser.add_argument("-o", "--output", metavar=metavar, type=Path, required=required, help=what)
     if overwrite:
@@ -93,8 +131,11 @@ def add_output(parser: argparse._ActionsContainer, what: str, metavar: str = "DI
 
 def add_overwrite(parser: argparse._ActionsContainer) -> None:
     """Add --overwrite."""
-    parser.add_argument("--overwrite", action="store_true",
-                        help="with -o: replace files that this command has not written, or that were changed since")
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="with -o: replace files that this command has not written, or that were changed since",
+    )
 
 
 def add_dry_run(parser: argparse._ActionsContainer, text: str) -> None:
@@ -119,8 +160,11 @@ def add_all_sites(parser: argparse._ActionsContainer, text: str) -> None:
 
 def add_license(parser: argparse._ActionsContainer) -> None:
     """Add --license of what others get."""
-    parser.add_argument("--license", metavar="SPDX",
-                        help="license of the files, as in SPDX's list (default: the license in the image's labels)")
+    parser.add_argument(
+        "--license",
+        metavar="SPDX",
+        help="license of the files, as in SPDX's list (default: the license in the image's labels)",
+    )
 
 
 def add_yes(parser: argparse._ActionsContainer) -> None:
@@ -134,25 +178,31 @@ class Gone(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Say what to type."""
         words = [word for word in parser.get_default("words") if word != "--install"]
-        parser.error(f"--install is gone, because {parser.prog} installs the module without it: "
-                     f"{shlex.join(['ebsif', *words])}")
+        parser.error(
+            f"--install is gone, because {parser.prog} installs the module without it: {shlex.join(['ebsif', *words])}"
+        )
 
 
 def add_outcome(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that make an extension: whether it is installed, and how."""
-    parser.add_argument("--date", help="date at the end of the version suffix (default: today, with a number if there "
-                                       "is an extension of today)")
+    parser.add_argument(
+        "--date",
+        help="date at the end of the version suffix (default: today, with a number if there is an extension of today)",
+    )
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--check", action="store_true", help="only show what pip would install, without installing it")
-    ways.add_argument("-o", "--output", metavar="DIRECTORY", type=Path,
-                      help="only write the easyconfig, to this directory")
+    ways.add_argument(
+        "-o", "--output", metavar="DIRECTORY", type=Path, help="only write the easyconfig, to this directory"
+    )
     add_dry_run(ways, "only print the easyconfig")
-    parser.add_argument("--image", metavar="FILE", type=Path,
-                        help="image to use for --check, if eb does not find it")
+    parser.add_argument("--image", metavar="FILE", type=Path, help="image to use for --check, if eb does not find it")
     parser.add_argument("--json", action="store_true", help="print the result as JSON, in one line")
     parser.add_argument("--install", action=Gone, nargs=0, help=argparse.SUPPRESS)
-    parser.add_argument("--rebuild", action="store_true",
-                        help="replace the module if it is there, and its easyconfig (the old one is kept as .old)")
+    parser.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="replace the module if it is there, and its easyconfig (the old one is kept as .old)",
+    )
 
 
 def request_of(options: argparse.Namespace) -> "Request":
@@ -161,10 +211,21 @@ def request_of(options: argparse.Namespace) -> "Request":
     from ebsif.environments.making import Request
 
     return Request(
-        options.command, options.words, options.words if options.command == "extend" else (), date=options.date,
-        output=options.output, image=options.image, dry_run=options.dry_run, check=options.check,
-        writes=options.output is not None, rebuild=options.rebuild, yes=getattr(options, "yes", False),
-        json=options.json, names=names_of(options), more=tuple(options.more))
+        options.command,
+        options.words,
+        options.words if options.command == "extend" else (),
+        date=options.date,
+        output=options.output,
+        image=options.image,
+        dry_run=options.dry_run,
+        check=options.check,
+        writes=options.output is not None,
+        rebuild=options.rebuild,
+        yes=getattr(options, "yes", False),
+        json=options.json,
+        names=names_of(options),
+        more=tuple(options.more),
+    )
 
 
 def offer(completer: Callable[..., list[str]], argument: Any) -> None:
@@ -173,6 +234,7 @@ def offer(completer: Callable[..., list[str]], argument: Any) -> None:
 
 
 # What the Tab key offers. Reading installations takes longer to import than some commands to run.
+
 
 def beginning_with(prefix: str, names: Iterable[str]) -> list[str]:
     """Return the names that begin with a text, ignoring case."""
@@ -207,14 +269,21 @@ def complete_installed(prefix: str, **_: object) -> list[str]:
 
     installations = places.known(places.directories_of_modules())
     # the name of an extension stands for its newest one
-    return beginning_with(prefix, [*map(shown, installations), *(one.extension[0] for one in installations
-                                                                 if one.extension)])
+    return beginning_with(
+        prefix, [*map(shown, installations), *(one.extension[0] for one in installations if one.extension)]
+    )
 
 
 def complete_packages(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """Return the packages of the named or loaded module that begin with a text, those of the image included."""
-    return beginning_with(prefix, (name for record in records_of(parsed_args.module) for name in lockfile.versions_in(
-        [*record.image_packages, *record.venv_packages])))
+    return beginning_with(
+        prefix,
+        (
+            name
+            for record in records_of(parsed_args.module)
+            for name in lockfile.versions_in([*record.image_packages, *record.venv_packages])
+        ),
+    )
 
 
 def records_of(text: Optional[str]) -> list[lockfile.Record]:
@@ -223,8 +292,11 @@ def records_of(text: Optional[str]) -> list[lockfile.Record]:
     from ebsif.installed.lock import LockError
     from ebsif.installed.places import shown
 
-    installations = [one for one in places.known(places.directories_of_modules()) if text in shown(one)] if text else \
-        [places.loaded()]
+    installations = (
+        [one for one in places.known(places.directories_of_modules()) if text in shown(one)]
+        if text
+        else [places.loaded()]
+    )
     records = []
     for installation in filter(None, installations):
         with contextlib.suppress(LockError):

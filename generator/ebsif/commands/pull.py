@@ -44,8 +44,7 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
     parser.add_argument("reference", metavar="REF", help="oras://HOST/PATH:TAG or oci:DIRECTORY:TAG, also with @DIGEST")
-    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: the "
-                                       "original name)")
+    parser.add_argument("--name", help="name of the extension, part of the version suffix (default: the original name)")
     add_outcome(parser)
     add_yes(parser)
 
@@ -67,11 +66,17 @@ def run(options: Namespace) -> int:
         return FOUND
     output.note(f"{found.name} is {repeating.module_of(record)}, on the image of {container.module}")
     extension = Extension(
-        repeating.repeated(container, record), name, stages=record.stages,
+        repeating.repeated(container, record),
+        name,
+        stages=record.stages,
         is_same=lambda path: repeating.is_same(path, record),
-        companions={"squashfs": Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found)),
-                    "lock": Companion(COPY_SUFFIX, lambda path, again: making.write_file(
-                        path, found.text(artifact.LOCK), again, "lock"))})
+        companions={
+            "squashfs": Companion(SQUASHFS_SUFFIX, functools.partial(fetch_user_software, found)),
+            "lock": Companion(
+                COPY_SUFFIX, lambda path, again: making.write_file(path, found.text(artifact.LOCK), again, "lock")
+            ),
+        },
+    )
     return making.make(request, extension, lambda _: planned(found))
 
 
@@ -88,14 +93,18 @@ def offer_lock(request: Request, found: Artifact, name: str) -> str:
     path = (request.output or Path()) / f"{module}{COPY_SUFFIX}"
     only_looks = request.dry_run or request.check
     if path.exists() and path.read_bytes() != text.encode():
-        return (f"its user software fits no other image. {path} exists already, with different content: choose another "
-                "directory for its lock with -o")
+        return (
+            f"its user software fits no other image. {path} exists already, with different content: choose another "
+            "directory for its lock with -o"
+        )
     if not only_looks:
         making.write_file(path, text, False, "lock")
         print(path)
-    return ("its user software fits no other image. To install the packages of its lock on another one: " + (
-        "`ebsif pull` without --check or --dry-run writes the lock, then " if only_looks else "") +
-        f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {name}")
+    return (
+        "its user software fits no other image. To install the packages of its lock on another one: "
+        + ("`ebsif pull` without --check or --dry-run writes the lock, then " if only_looks else "")
+        + f"ebsif extend CONTAINER --from-lock {shlex.quote(str(path))} --name {name}"
+    )
 
 
 def fetch_user_software(found: Artifact, path: Path, again: bool) -> None:

@@ -45,11 +45,21 @@ def run(options: Namespace) -> int:
     with artifact.transferring("pushing user software", found.squashfs.stat().st_size) as progress:
         manifest = artifact.push(found, repository, progress)
     if before and before != manifest.digest:
-        output.note(f"{reference} pointed to another environment until now; it can still be pulled by its digest: "
-                    f"{reference.with_digest(before)}")
+        output.note(
+            f"{reference} pointed to another environment until now; it can still be pulled by its digest: "
+            f"{reference.with_digest(before)}"
+        )
     if options.json:
-        print(json.dumps({"module": found.module, "reference": str(reference.with_digest(manifest.digest)),
-                          "digest": manifest.digest}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "module": found.module,
+                    "reference": str(reference.with_digest(manifest.digest)),
+                    "digest": manifest.digest,
+                },
+                indent=2,
+            )
+        )
         return 0
     print(reference.with_digest(manifest.digest))
     output.hint(f"others install it with: {shlex.join(['ebsif', 'pull', str(reference)])}")

@@ -26,8 +26,13 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_names(parser, "all that aren't archived")
     add_output(parser, "directory for the checks and ReFrame's configuration", required=True)
-    parser.add_argument("--partition", metavar="NAME", action="append", default=[],
-                        help="a partition on which to run them (repeatable; default: the site's default partition)")
+    parser.add_argument(
+        "--partition",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a partition on which to run them (repeatable; default: the site's default partition)",
+    )
     add_settings(parser)
 
 
@@ -39,8 +44,10 @@ def run(options: Namespace) -> int:
     if options.names:
         chosen = list(dict.fromkeys(one for name in options.names for one in selection.find(chosen, name)))
     number = writing.write(site, chosen, options.partition, options.output, options.overwrite)
-    output.hint(f"checks of {output.format_count(number, 'module')} in {options.output}. To run them where jobs are "
-                f"submitted:\nreframe -C {options.output}/settings.py -c {options.output}/checks.py -r")
+    output.hint(
+        f"checks of {output.format_count(number, 'module')} in {options.output}. To run them where jobs are "
+        f"submitted:\nreframe -C {options.output}/settings.py -c {options.output}/checks.py -r"
+    )
     if not writing.is_available():
         output.note("there is no reframe on PATH: load the site's module, or pip install reframe-hpc")
     return 0

@@ -42,9 +42,11 @@ EXAMPLES = """\
 """
 
 # Nothing records where these are.
-MADE_WITH_IT = ("environments of make-venv, files of `ebsif interpreter --write` and kernels of `ebsif kernel install "
-                "--prefix` that were made with it stop working. With another module loaded, `extend-venv-activate "
-                "DIRECTORY` lets an environment use that one; the other two commands write their files anew")
+MADE_WITH_IT = (
+    "environments of make-venv, files of `ebsif interpreter --write` and kernels of `ebsif kernel install "
+    "--prefix` that were made with it stop working. With another module loaded, `extend-venv-activate "
+    "DIRECTORY` lets an environment use that one; the other two commands write their files anew"
+)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -52,9 +54,14 @@ def configure(parser: ArgumentParser) -> None:
     offer(complete_installed, parser.add_argument("containers", metavar="CONTAINER", nargs="+", help=INSTALLED))
     parser.add_argument("--older", action="store_true", help="remove the earlier ones of these extensions instead")
     add_dry_run(parser, "only show what would be removed")
-    parser.add_argument("--users", metavar="DIRECTORY", action="append", default=[],
-                        help="also search this prefix of EasyBuild or directory of modules for modules that use the "
-                             "image (repeatable); for administrators whose users install elsewhere")
+    parser.add_argument(
+        "--users",
+        metavar="DIRECTORY",
+        action="append",
+        default=[],
+        help="also search this prefix of EasyBuild or directory of modules for modules that use the "
+        "image (repeatable); for administrators whose users install elsewhere",
+    )
     add_yes(parser)
 
 
@@ -80,14 +87,21 @@ def run(options: Namespace) -> int:
         output.note(MADE_WITH_IT)
     if options.dry_run:
         return 0
-    if not options.yes and not confirmed("Remove all this?", removal.RemovalError(
+    if not options.yes and not confirmed(
+        "Remove all this?",
+        removal.RemovalError(
             "nothing was removed, because there is no terminal to ask on: add --yes to remove all this without "
-            "confirmation")):
+            "confirmation"
+        ),
+    ):
         output.note("nothing was removed")
         return FOUND
     for newest, older in earlier.items():
-        kernels.follow(newest.root, shown(newest), [
-            folder for one in older if one not in kept for folder in kernels.of_installation(one.root, [one.root])])
+        kernels.follow(
+            newest.root,
+            shown(newest),
+            [folder for one in older if one not in kept for folder in kernels.of_installation(one.root, [one.root])],
+        )
     for planned in plans:
         with working("removing"):
             removal.remove(planned)
@@ -108,8 +122,7 @@ def missed(newest: Installation, older: Sequence[Installation], is_confirmed: bo
     return list(found) if is_confirmed else []
 
 
-def plan(names: Names, modules: Sequence[Installation], users: Sequence[str],
-         has_newer: bool) -> list[removal.Removal]:
+def plan(names: Names, modules: Sequence[Installation], users: Sequence[str], has_newer: bool) -> list[removal.Removal]:
     """
     Return how to remove modules: those that use the image of another one come first.
 
@@ -121,8 +134,9 @@ def plan(names: Names, modules: Sequence[Installation], users: Sequence[str],
     staying = [one for one in possible if os.path.realpath(one.root) not in going]
     plans = []
     for module in order:
-        left = [one for one in (names.older(module) if module.extension else [])
-                if os.path.realpath(one.root) not in going]
+        left = [
+            one for one in (names.older(module) if module.extension else []) if os.path.realpath(one.root) not in going
+        ]
         starting = () if has_newer else kernels.of_installation(module.root, [one.root for one in modules])
         plans.append(removal.plan(module, starting, staying, left))
     return plans

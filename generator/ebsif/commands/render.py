@@ -38,8 +38,17 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser, easyconfigs=True)
     add_names(parser)
-    offer(complete, parser.add_argument("--except", dest="left_out", metavar="CONTAINER", nargs="+",
-                                        default=[], help="leave these out: NAME, NAME/VERSION or a part of a name"))
+    offer(
+        complete,
+        parser.add_argument(
+            "--except",
+            dest="left_out",
+            metavar="CONTAINER",
+            nargs="+",
+            default=[],
+            help="leave these out: NAME, NAME/VERSION or a part of a name",
+        ),
+    )
     add_overwrite(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--diff", action="store_true", help="only show what would change; exit status 1 if anything would")
@@ -72,8 +81,10 @@ def run(options: Namespace) -> int:
         return FOUND if problems else 0
     kept = {} if options.overwrite else rendering.refused(done, settings.output)
     for refusal in kept.values():
-        output.error(f"{refusal.path} {refusal.reason}, and is not replaced: {refusal.remedy}, or replace the file "
-                     "with --overwrite")
+        output.error(
+            f"{refusal.path} {refusal.reason}, and is not replaced: {refusal.remedy}, or replace the file "
+            "with --overwrite"
+        )
     states = {"new": 0, "moved": 0, "changed": 0, "unchanged": 0}
     for rendered in [one for one in done if one.path not in kept]:
         states[rendered.state] += 1
@@ -93,11 +104,13 @@ def run(options: Namespace) -> int:
         for path in rendering.left_over(wanted, settings.output, profile):
             output.error(f"{path} is no longer in the catalog: remove it, or remove its first line to keep it")
     if not options.diff:
-        output.hint(f"easyconfigs of the site {profile.name}: {states['new']} new, "
-                    + (f"{states['moved']} moved, " if states["moved"] else "")
-                    + f"{states['changed']} changed, {states['unchanged']} up to date"
-                    + (f", {len(kept)} kept" if kept else "")
-                    + (f"; {output.format_count(len(problems), 'problem')}" if problems else ""))
+        output.hint(
+            f"easyconfigs of the site {profile.name}: {states['new']} new, "
+            + (f"{states['moved']} moved, " if states["moved"] else "")
+            + f"{states['changed']} changed, {states['unchanged']} up to date"
+            + (f", {len(kept)} kept" if kept else "")
+            + (f"; {output.format_count(len(problems), 'problem')}" if problems else "")
+        )
     return FOUND if problems or kept or (options.diff and len(paths) > states["unchanged"]) else 0
 
 

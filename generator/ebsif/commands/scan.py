@@ -47,8 +47,9 @@ def run(options: Namespace) -> int:
     repositories = tags.repositories(comparison)
     if not (survey.looked_in or repositories):
         missing = ", ".join(place.template for place in named) or "the profile names none"
-        raise EbsifError(f"there is nothing to compare with: no directory with images of {profile.name} can be read "
-                         f"here ({missing})")
+        raise EbsifError(
+            f"there is nothing to compare with: no directory with images of {profile.name} can be read here ({missing})"
+        )
     comparison.compare(survey)
     tags.compare(comparison, repositories)
     changed = changes(comparison)
@@ -96,8 +97,16 @@ def changes(comparison: Comparison) -> dict[Path, Change]:
 
 def data_of(comparison: Comparison) -> dict[str, Any]:
     """Return records and findings, for JSON."""
-    records = [{"module": entry.container.module, "file": str(entry.path), "image": entry.container.file_name,
-                "record": entry.proposal.values, "review": entry.proposal.reviews} for entry in comparison.entries]
+    records = [
+        {
+            "module": entry.container.module,
+            "file": str(entry.path),
+            "image": entry.container.file_name,
+            "record": entry.proposal.values,
+            "review": entry.proposal.reviews,
+        }
+        for entry in comparison.entries
+    ]
     return {"records": records, "findings": [finding.data for finding in comparison.findings]}
 
 

@@ -40,10 +40,17 @@ MORE = ("JOB_OPTION", "options of `ebsif job`")
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
-    offer(complete, parser.add_argument("image", metavar="IMAGE", nargs="?",
-                                        help="a SIF file, or the name of a container"))
-    parser.add_argument("--directory", metavar="DIRECTORY", type=Path, default=Path(),
-                        help="where to make the directory for the test (default: the current one)")
+    offer(
+        complete,
+        parser.add_argument("image", metavar="IMAGE", nargs="?", help="a SIF file, or the name of a container"),
+    )
+    parser.add_argument(
+        "--directory",
+        metavar="DIRECTORY",
+        type=Path,
+        default=Path(),
+        help="where to make the directory for the test (default: the current one)",
+    )
     add_settings(parser)
     add_json(parser)
 
@@ -53,8 +60,10 @@ def run(options: Namespace) -> int:
     image = find_image(names_of(options), options.image)
     directory = options.directory.resolve()
     if re.search("[,:]", str(directory)):
-        raise UsageError(f"modules below {directory} would not work, because of the comma or colon: choose another "
-                         "directory with --directory")
+        raise UsageError(
+            f"modules below {directory} would not work, because of the comma or colon: choose another "
+            "directory with --directory"
+        )
     test = selftest.SelfTest(image, directory, settings_of(options), options.more)
     works = False
     try:
@@ -73,13 +82,26 @@ def run(options: Namespace) -> int:
 def show(test: selftest.SelfTest, outcomes: Sequence[selftest.Outcome], as_json: bool) -> None:
     """Print the outcomes as a table, or with what is known about the machine as JSON."""
     if as_json:
-        print(json.dumps({
-            "ebsif": version(), "date": time.strftime("%Y-%m-%d"), "site": test.profile.name,
-            "kernel": platform.release(), "image": test.image.name, "size": test.image.stat().st_size,
-            "machine": test.machine, "steps": list(map(asdict, outcomes))}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "ebsif": version(),
+                    "date": time.strftime("%Y-%m-%d"),
+                    "site": test.profile.name,
+                    "kernel": platform.release(),
+                    "image": test.image.name,
+                    "size": test.image.stat().st_size,
+                    "machine": test.machine,
+                    "steps": list(map(asdict, outcomes)),
+                },
+                indent=2,
+            )
+        )
     else:
-        print_table(["step", "result", "seconds", ""],
-                    [[one.step, one.result, f"{one.seconds:g}", one.text] for one in outcomes])
+        print_table(
+            ["step", "result", "seconds", ""],
+            [[one.step, one.result, f"{one.seconds:g}", one.text] for one in outcomes],
+        )
 
 
 def find_image(names: Names, text: str) -> Path:
@@ -91,5 +113,7 @@ def find_image(names: Names, text: str) -> Path:
     for path in (*filter(None, installed), *recorded):
         output.note(f"the image is {path}")
         return path
-    raise UsageError("no image is known here: give one with Python; `apptainer pull docker://python:3.12-slim` "
-                     "fetches one, for example")
+    raise UsageError(
+        "no image is known here: give one with Python; `apptainer pull docker://python:3.12-slim` "
+        "fetches one, for example"
+    )

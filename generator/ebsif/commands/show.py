@@ -54,13 +54,21 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
     add_name(parser, "name", "an image or a container")
-    parser.add_argument("--explain", action="store_true",
-                        help="show each value of a container of the catalog, with the file and line it comes from")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="show each value of a container of the catalog, with the file and line it comes from",
+    )
     image = parser.add_argument_group("for an image")
-    image.add_argument("--no-checksum", action="store_true",
-                       help="don't compute the SHA256, which reads the whole file")
-    image.add_argument("--fetch", metavar="DIRECTORY", type=Path,
-                       help="fetch an image that is not here into this directory, and look into it")
+    image.add_argument(
+        "--no-checksum", action="store_true", help="don't compute the SHA256, which reads the whole file"
+    )
+    image.add_argument(
+        "--fetch",
+        metavar="DIRECTORY",
+        type=Path,
+        help="fetch an image that is not here into this directory, and look into it",
+    )
     add_json(parser)
 
 
@@ -73,11 +81,15 @@ def run(options: Namespace) -> int:
     if options.explain:
         return print_origins(container, options)
     if options.json:
-        print(json.dumps(complete(container, installation) if container else installation.record, indent=2,
-                         default=vars))
+        print(
+            json.dumps(complete(container, installation) if container else installation.record, indent=2, default=vars)
+        )
         return 0
-    for name, value in lines(container, installation, settings_of(options).output) if container else \
-            lines_of_installation(installation):
+    for name, value in (
+        lines(container, installation, settings_of(options).output)
+        if container
+        else lines_of_installation(installation)
+    ):
         output.print_field(name, value, 16)
     return 0
 
@@ -108,8 +120,9 @@ def look(source: ImageSource, options: Namespace) -> inspection.Inspection:
     if not remote.is_readable(source):
         raise UsageError(f"{source} has no information about the image before it is fetched: add --fetch DIRECTORY")
     known = remote.look(source)
-    output.note(f"{options.name} is not fetched ({format_size(known.layers)}): its content is unknown (--fetch "
-                "DIRECTORY)")
+    output.note(
+        f"{options.name} is not fetched ({format_size(known.layers)}): its content is unknown (--fetch DIRECTORY)"
+    )
     if source.digest is None:
         output.note(f"{options.name} is {known.source.digest} today; the tag can change")
     return known.named(known.default)
@@ -118,8 +131,9 @@ def look(source: ImageSource, options: Namespace) -> inspection.Inspection:
 def print_origins(container: Optional[Container], options: Namespace) -> int:
     """Print where each value of a container comes from; return 0. Raise NamingError if no record has it."""
     if not container:
-        raise NamingError(f"the catalog has no {options.name or 'record of the loaded module'}, so there is nothing "
-                          "to explain")
+        raise NamingError(
+            f"the catalog has no {options.name or 'record of the loaded module'}, so there is nothing to explain"
+        )
     rows = explain(container, settings_of(options))
     if options.json:
         print(json.dumps([origin._asdict() for origin in rows], indent=2))
@@ -186,8 +200,10 @@ def in_image(record: lockfile.Record) -> str:
 def complete(container: Container, installation: Optional[Installation]) -> dict[str, Any]:
     """Return everything that is known about a container (dict)."""
     data = {**as_data(container), "installed": str(installation.root) if installation else None}
-    data["images"] = [{"path": str(path), "stability": stability, "is_there": is_there(path)}
-                      for stability, path in container.image_places]
+    data["images"] = [
+        {"path": str(path), "stability": stability, "is_there": is_there(path)}
+        for stability, path in container.image_places
+    ]
     data["parameters"] = easyconfig.parameters(container)
     return data
 

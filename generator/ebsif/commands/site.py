@@ -24,8 +24,12 @@ def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("action", metavar="ACTION", choices=["init"], help="init")
     parser.add_argument("name", metavar="NAME", help="name of the site: lower-case letters, digits, - and _")
-    parser.add_argument("--catalogue", metavar="DIRECTORY", type=Path,
-                        help="directory of your sites (default: as configured, else the current directory)")
+    parser.add_argument(
+        "--catalogue",
+        metavar="DIRECTORY",
+        type=Path,
+        help="directory of your sites (default: as configured, else the current directory)",
+    )
 
 
 def run(options: Namespace) -> int:
@@ -35,8 +39,10 @@ def run(options: Namespace) -> int:
     path = newsite.write(options.name, catalogue)
     choice = shlex.join(dataclasses.replace(settings, directories=(catalogue,)).options_for(options.name))
     if options.name in site.names():
-        output.note(f"the project has a site {options.name}, too, which this profile hides: choose another name, or "
-                    f"add `extends: {options.name}` to build on it")
+        output.note(
+            f"the project has a site {options.name}, too, which this profile hides: choose another name, or "
+            f"add `extends: {options.name}` to build on it"
+        )
     print(path)
     output.hint("lines with 'review' are guesses: correct them, and remove the mark")
     output.hint(f"see what is missing: ebsif check {choice}")

@@ -45,12 +45,25 @@ def extending_words(options: Namespace, container: Container, name: str, stages:
     if [{**stage, "requirements": lines_of([stage])} for stage in stages_of(stages)] != made:
         return []
     system_packages = system_of(container.system_packages).packages
-    given = [("--site", options.site), ("--date", options.date), ("--output", options.output),
-             ("--image", options.image), *(("--catalogue", one) for one in options.catalogue)]
+    given = [
+        ("--site", options.site),
+        ("--date", options.date),
+        ("--output", options.output),
+        ("--image", options.image),
+        *(("--catalogue", one) for one in options.catalogue),
+    ]
     chosen = [word for option, value in given if value for word in (option, str(value))]
-    return ["extend", container.module, "--name", name, *(["--add", *lines] if lines else []),
-            *(["--apt", *system_packages] if system_packages else []), *chosen,
-            *(["--check"] if options.check else []), *(["--", *options.more] if options.more else [])]
+    return [
+        "extend",
+        container.module,
+        "--name",
+        name,
+        *(["--add", *lines] if lines else []),
+        *(["--apt", *system_packages] if system_packages else []),
+        *chosen,
+        *(["--check"] if options.check else []),
+        *(["--", *options.more] if options.more else []),
+    ]
 
 
 def run(options: Namespace) -> int:
@@ -60,11 +73,14 @@ def run(options: Namespace) -> int:
     names = request.names
     path = names.easyconfig(options.easyconfig)
     if not isinstance(path, Path):
-        raise ExtendingError(f"{options.easyconfig} is a container in the catalog, not an extension: use "
-                             "`ebsif extend` on the newer one")
+        raise ExtendingError(
+            f"{options.easyconfig} is a container in the catalog, not an extension: use `ebsif extend` on the newer one"
+        )
     stages, name, _ = compare.extension_of(path, options.module)
-    container = system.joined(bases.container_of(names.find(options.module), names),
-                              system_of(compare.parameters_of(path).get("system_packages")))
+    container = system.joined(
+        bases.container_of(names.find(options.module), names),
+        system_of(compare.parameters_of(path).get("system_packages")),
+    )
     root = path.parent.parent
     request = replace(request, repeated=extending_words(options, container, name, stages))
     status = making.make(request, Extension(container, name, stages, keeps_all=True))
@@ -72,6 +88,8 @@ def run(options: Namespace) -> int:
         before = places.of_directory(root)
         change.report_left_behind(before, f"{container.module}-{name}", stages)
         if request.installs and status == 0 and before.base != container.module:
-            output.hint(f"`{name}` means the one on the newest container; the earlier module stays: {before.load} "
-                        f"(to remove it: ebsif remove {before.module})")
+            output.hint(
+                f"`{name}` means the one on the newest container; the earlier module stays: {before.load} "
+                f"(to remove it: ebsif remove {before.module})"
+            )
     return status

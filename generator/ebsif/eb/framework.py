@@ -96,10 +96,14 @@ def finding_easyblocks(has_own: bool = False) -> list[str]:
     from easybuild.tools.filetools import expand_glob_paths
 
     session()
-    ours = [next(str(file) for folder in generic.__path__ if (file := Path(folder, f"{name}.py")).exists())
-            for name in EASYBLOCKS]
-    if has_own and (any(map(is_ours, expand_glob_paths(INCLUDED))) or
-                    str(Path(ours[0]).parents[3]) in os.environ.get("PYTHONPATH", "").split(":")):
+    ours = [
+        next(str(file) for folder in generic.__path__ if (file := Path(folder, f"{name}.py")).exists())
+        for name in EASYBLOCKS
+    ]
+    if has_own and (
+        any(map(is_ours, expand_glob_paths(INCLUDED)))
+        or str(Path(ours[0]).parents[3]) in os.environ.get("PYTHONPATH", "").split(":")
+    ):
         return []
     return [f"--include-easyblocks={','.join([*ours, *INCLUDED])}"]
 
@@ -117,8 +121,9 @@ def run(arguments: Sequence[Union[str, Path]]) -> subprocess.CompletedProcess[st
 
 
 @contextlib.contextmanager
-def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
-            stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+def started(
+    arguments: Sequence[Union[str, Path]], variables: Mapping[str, str], stderr: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
     """
     Yield a running eb with additional variables, and wait for its end even if it is interrupted: it cleans up.
 
@@ -129,9 +134,16 @@ def started(arguments: Sequence[Union[str, Path]], variables: Mapping[str, str],
     command = [program(environment), *map(str, arguments)]
     output.command(command)
     with tempfile.TemporaryDirectory(prefix="ebsif-eb-") as folder, processes.interruptible_once():
-        process = subprocess.Popen(command, cwd=folder, env={**environment, **TOOL, **variables}, text=True,
-                                   errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=stderr)
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**environment, **TOOL, **variables},
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
         try:
             yield process
         except SystemExit:
@@ -211,8 +223,10 @@ def session(arguments: tuple[str, ...] = ()) -> None:
     if is_configured():
         return
     if tuple(version.VERSION.version[:2]) < OLDEST:
-        raise EasyBuildFailure(f"ebsif needs EasyBuild {'.'.join(map(str, OLDEST))} or newer, and this is "
-                               f"{this_easybuild()}: load or install a newer EasyBuild")
+        raise EasyBuildFailure(
+            f"ebsif needs EasyBuild {'.'.join(map(str, OLDEST))} or newer, and this is "
+            f"{this_easybuild()}: load or install a newer EasyBuild"
+        )
     environment, before = dict(os.environ), tempfile.tempdir
     printed = io.StringIO()
     try:
@@ -246,8 +260,11 @@ def parsed_options(arguments: list[str]) -> "EasyBuildOptions":
     first = options.parse_options(args=[*arguments, "--module-naming-scheme=EasyBuildMNS"], with_include=False)
     INCLUDED[:] = first.options.include_easyblocks or []
     # EasyBuild's default is Lmod, which many machines don't have
-    if first.options.modules_tool == "Lmod" and not (os.environ.get("LMOD_CMD") or shutil.which("lmod")) and \
-            os.environ.get("MODULES_CMD"):
+    if (
+        first.options.modules_tool == "Lmod"
+        and not (os.environ.get("LMOD_CMD") or shutil.which("lmod"))
+        and os.environ.get("MODULES_CMD")
+    ):
         TOOL.update(OTHER_TOOL)
         os.environ.update(TOOL)
     for kind in ("module_naming_schemes", "toolchains"):
@@ -338,8 +355,13 @@ def prefix() -> tuple[Path, Path]:
 def only_build(folder: Union[str, Path], last: str = "build") -> list[str]:
     """Return the options with which eb builds in a folder up to a step, installs nothing, and writes nowhere else."""
     # --rebuild: eb would skip the easyconfig if its module exists already
-    return [f"--buildpath={folder}/build", f"--installpath={folder}/install", f"--repositorypath={folder}/repository",
-            f"--stop={last}", "--rebuild"]
+    return [
+        f"--buildpath={folder}/build",
+        f"--installpath={folder}/install",
+        f"--repositorypath={folder}/repository",
+        f"--stop={last}",
+        "--rebuild",
+    ]
 
 
 def source_names(sources: Iterable[Union[str, dict]]) -> list[str]:
@@ -356,5 +378,9 @@ def place_of(path: Path) -> Place:
     easyconfig = read(path)
     use = Path(install_path("mod")) / build_option("suffix_modules_path") / easyconfig.mod_subdir
     suffix = ".lua" if get_module_syntax() == "Lua" else ""
-    return Place(use, easyconfig.short_mod_name, use / f"{easyconfig.short_mod_name}{suffix}",
-                 Path(install_path()) / ActiveMNS().det_install_subdir(easyconfig))
+    return Place(
+        use,
+        easyconfig.short_mod_name,
+        use / f"{easyconfig.short_mod_name}{suffix}",
+        Path(install_path()) / ActiveMNS().det_install_subdir(easyconfig),
+    )

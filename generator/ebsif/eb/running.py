@@ -33,15 +33,21 @@ NAMES = {
 IMPORTANT = ("sanity checking", "creating module")
 
 # Messages of EasyBuild that say nothing about this installation.
-NOISE = re.compile(r"$|== (?:Temporary |processing EasyBuild|building and installing |COMPLETED|FAILED|Build succeeded|"
-                   r"Summary|\.\.\. \(took )|   \* \[|.* \[skipped\]$")
+NOISE = re.compile(
+    r"$|== (?:Temporary |processing EasyBuild|building and installing |COMPLETED|FAILED|Build succeeded|"
+    r"Summary|\.\.\. \(took )|   \* \[|.* \[skipped\]$"
+)
 LOG = re.compile(r"== Results of the build can be found in the log file\(s\) (.*)")
 STEP = re.compile(r"== (.*)\.\.\.$")
 TRACE = "  >> "
 # messages of the easyblocks that stay on the line of a step
-RESULTS = {r"(\d+ packages? added)$": "{}", r"building (\S+) again without isolation": "{} built without isolation",
-           r"packages of .* that stay as they are: (\d+)$": "{} taken over",
-           "the image is (not copied): ": "image {}", "user software is (.*) in one file$": "{} packed"}
+RESULTS = {
+    r"(\d+ packages? added)$": "{}",
+    r"building (\S+) again without isolation": "{} built without isolation",
+    r"packages of .* that stay as they are: (\d+)$": "{} taken over",
+    "the image is (not copied): ": "image {}",
+    "user software is (.*) in one file$": "{} packed",
+}
 COPYING = re.compile(r"copying (/.*) to (/.*) \(")
 # EasyBuild colors the report of a failed command even in a file
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -104,8 +110,10 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
     """
     # in its own lines, as they come, with details; options of the user come later and win
     arguments = ["--output-style=basic", "--trace", *framework.finding_easyblocks(), *arguments]
-    with framework.started(arguments, {"PYTHONUNBUFFERED": "1", **variables}) as process, \
-            Steps(not output.is_verbose()) as steps:
+    with (
+        framework.started(arguments, {"PYTHONUNBUFFERED": "1", **variables}) as process,
+        Steps(not output.is_verbose()) as steps,
+    ):
         steps.begin("starting eb", important=False)
         reader = Reader(steps)
         try:
@@ -172,7 +180,7 @@ class Reader:
         log, step = LOG.match(line), STEP.match(line)
         if line.startswith(TRACE):
             self.is_trace = True
-            self.trace(line[len(TRACE):])
+            self.trace(line[len(TRACE) :])
         elif self.is_trace and not line.startswith("== "):
             # more lines of the same, such as a command
             return

@@ -26,8 +26,11 @@ from ebsif.report.steps import Now, Steps
 
 # Kind of the artifact, which is also the media type of its configuration, as for registries that know no kinds.
 KIND = "application/vnd.ebsif.environment.v1+json"
-MEDIA_TYPES = {SQUASHFS: "application/vnd.ebsif.user-software.v1.squashfs", LOCK: "application/vnd.ebsif.lock.v1+json",
-               BILL_OF_MATERIALS: "application/vnd.cyclonedx+json"}
+MEDIA_TYPES = {
+    SQUASHFS: "application/vnd.ebsif.user-software.v1.squashfs",
+    LOCK: "application/vnd.ebsif.lock.v1+json",
+    BILL_OF_MATERIALS: "application/vnd.cyclonedx+json",
+}
 EASYCONFIG = "application/vnd.easybuild.easyconfig.v1"
 # https://github.com/opencontainers/image-spec/blob/main/annotations.md
 ANNOTATION = "org.opencontainers.image."
@@ -66,17 +69,23 @@ def reference_to_push(text: str) -> ImageSource:
     if reference.kind == DOCKER:
         raise ArtifactError(f"{text}: an environment is not an image for Docker: write oras:// instead of docker://")
     if reference.digest or not reference.tag:
-        raise ArtifactError(f"{text}: give a tag, and no digest: {reference.with_digest(None)}"
-                            f"{'' if reference.tag else ':1'}")
+        raise ArtifactError(
+            f"{text}: give a tag, and no digest: {reference.with_digest(None)}{'' if reference.tag else ':1'}"
+        )
     return reference
 
 
 def annotations_of(portable: Portable) -> dict[str, str]:
     """Return the annotations of an artifact: what it is, and to which image it belongs."""
     record = portable.record
-    values = {"title": portable.module, "version": record.full_version, "created": portable.installed.isoformat(),
-              "licenses": portable.license, "base.name": record.image.file,
-              "base.digest": f"sha256:{record.image.sha256}"}
+    values = {
+        "title": portable.module,
+        "version": record.full_version,
+        "created": portable.installed.isoformat(),
+        "licenses": portable.license,
+        "base.name": record.image.file,
+        "base.digest": f"sha256:{record.image.sha256}",
+    }
     return {f"{ANNOTATION}{name}": value for name, value in values.items() if value}
 
 
@@ -98,8 +107,9 @@ def transferring(text: str, size: int) -> Iterator[Progress]:
 def push(portable: Portable, repository: Repository, progress: Progress) -> Manifest:
     """Write an environment under the tag of the reference, and return its manifest, which is written last."""
     image = portable.record.image
-    config = json.dumps({"module": portable.module, "image": {"file": image.file, "sha256": image.sha256}},
-                        sort_keys=True).encode()
+    config = json.dumps(
+        {"module": portable.module, "image": {"file": image.file, "sha256": image.sha256}}, sort_keys=True
+    ).encode()
     described = Descriptor.of(KIND, config)
     repository.upload(described, config)
     layers = []
@@ -111,9 +121,17 @@ def push(portable: Portable, repository: Repository, progress: Progress) -> Mani
         content = text.encode()
         layers.append(Descriptor.of(MEDIA_TYPES.get(name, EASYCONFIG), content, **{TITLE: name}))
         repository.upload(layers[-1], content)
-    content = json.dumps({
-        "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": KIND, "config": described.as_json(),
-        "layers": [one.as_json() for one in layers], "annotations": annotations_of(portable)}, indent=2).encode()
+    content = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "artifactType": KIND,
+            "config": described.as_json(),
+            "layers": [one.as_json() for one in layers],
+            "annotations": annotations_of(portable),
+        },
+        indent=2,
+    ).encode()
     manifest = Manifest.read(content, repository.reference)
     repository.put_manifest(manifest.descriptor, content, repository.reference.tag)
     return manifest
@@ -124,8 +142,10 @@ def read(repository: Repository) -> Artifact:
     manifest = repository.manifest()
     if manifest.artifact_type != KIND:
         is_image = manifest.sif or manifest.is_index
-        raise ArtifactError(f"{repository.reference} is not an environment that `ebsif push` has written" + (
-            f": an image? `ebsif add {repository.reference}` adds it to the catalog" if is_image else ""))
+        raise ArtifactError(
+            f"{repository.reference} is not an environment that `ebsif push` has written"
+            + (f": an image? `ebsif add {repository.reference}` adds it to the catalog" if is_image else "")
+        )
     place = f"the lock in {repository.reference}"
     try:
         record = Record.parse(repository.read(part(manifest, LOCK, repository)))

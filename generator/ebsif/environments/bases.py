@@ -18,8 +18,21 @@ from ebsif.installed.places import Installation
 
 # Parameters that are written from fields, or that another module must not have.
 OWN_FIELD = {
-    "easyblock", "name", "version", "versionsuffix", "homepage", "description", "toolchain", "sources", "image",
-    "requirements", "system_packages", "definition_files", "moduleclass", "aliases"}
+    "easyblock",
+    "name",
+    "version",
+    "versionsuffix",
+    "homepage",
+    "description",
+    "toolchain",
+    "sources",
+    "image",
+    "requirements",
+    "system_packages",
+    "definition_files",
+    "moduleclass",
+    "aliases",
+}
 
 
 class BaseError(EbsifError):
@@ -55,13 +68,20 @@ def read(path: Path, site: Site) -> Container:
     is_sha256 = len(checksum) == 1 and isinstance(checksum[0], str) and re.fullmatch("[0-9a-f]{64}", checksum[0])
     own = OWN_FIELD | ({"checksums"} if is_sha256 else set())
     values: dict[str, Any] = {
-        "version": read["version"], "suffix": read["versionsuffix"], "homepage": read["homepage"],
-        "description": read["description"], "file": names[0], "sha256": checksum[0] if is_sha256 else None,
-        "image": read["image"], "venv": read["easyblock"] == "ContainerVenv", "moduleclass": read["moduleclass"],
+        "version": read["version"],
+        "suffix": read["versionsuffix"],
+        "homepage": read["homepage"],
+        "description": read["description"],
+        "file": names[0],
+        "sha256": checksum[0] if is_sha256 else None,
+        "image": read["image"],
+        "venv": read["easyblock"] == "ContainerVenv",
+        "moduleclass": read["moduleclass"],
         "requirements": requirements_of(path, read.get("requirements")),
         "system_packages": read.get("system_packages"),
         "definition_files": [definition_file(path, name) for name in read["definition_files"]],
-        "parameters": {name: value for name, value in written.items() if name in read and name not in own}}
+        "parameters": {name: value for name, value in written.items() if name in read and name not in own},
+    }
     neutral = Site(name=site.name, description=site.description, extension_image=site.extension_image)
     return EasyconfigContainer.of(read["name"], values, neutral, path)
 

@@ -87,8 +87,11 @@ class Environment:
     def pins(self) -> list[str]:
         """The packages to keep, as requirements: not those that change, what these need, and what nothing needs."""
         changing = {*self.needed_by(line for line in self.lines if not self.suits(line)), *self.unneeded}
-        return [f"{package.name}=={package.version}" for name, package in sorted(self.packages.items())
-                if name not in changing and "/" not in (package.line or "")]
+        return [
+            f"{package.name}=={package.version}"
+            for name, package in sorted(self.packages.items())
+            if name not in changing and "/" not in (package.line or "")
+        ]
 
     def suits(self, line: str) -> bool:
         """Return whether the installed version of a package satisfies a requirement line; not another URL or path."""
@@ -114,15 +117,20 @@ class Environment:
                 continue
             done.add((name, extras))
             needed[name] = self.packages[name]
-            left += [(normal_name(one.name), frozenset(one.extras))
-                     for one in map(parsed, self.packages[name].requires) if one and self.applies(one, extras)]
+            left += [
+                (normal_name(one.name), frozenset(one.extras))
+                for one in map(parsed, self.packages[name].requires)
+                if one and self.applies(one, extras)
+            ]
         return needed
 
     def applies(self, wanted: "Requirement", extras: Iterable[str]) -> bool:
         """Return whether a package with these extras has a requirement in the image."""
         return not wanted.marker or any(
             wanted.marker.evaluate({**values, "extra": extra})
-            for values in Image(self.python).marker_environments for extra in (*extras, ""))
+            for values in Image(self.python).marker_environments
+            for extra in (*extras, "")
+        )
 
     @property
     def unneeded(self) -> dict[str, Package]:
@@ -133,14 +141,24 @@ class Environment:
         stages needed before.
         """
         needed = self.needed_by(self.lines)
-        return {name: package for name, package in self.packages.items()
-                if name not in needed and name in self.needed_before}
+        return {
+            name: package
+            for name, package in self.packages.items()
+            if name not in needed and name in self.needed_before
+        }
 
     def who_needs(self, name: str) -> str:
         """Return the names of the packages that need a package, with a verb."""
-        users = [package.name for other, package in sorted(self.needed_by(self.lines).items()) if other != name and any(
-            normal_name(wanted.name) == name and self.applies(wanted, ())
-            for wanted in map(parsed, package.requires) if wanted)]
+        users = [
+            package.name
+            for other, package in sorted(self.needed_by(self.lines).items())
+            if other != name
+            and any(
+                normal_name(wanted.name) == name and self.applies(wanted, ())
+                for wanted in map(parsed, package.requires)
+                if wanted
+            )
+        ]
         return f"{' and '.join(users) or 'another package'} need{'' if len(users) > 1 else 's'}"
 
 
@@ -152,8 +170,9 @@ def environment_of(installation: Installation, container: Container, names: Name
     record, packages = installation.record, packages_of(installation)
     stages, base = stages_of(as_parameter(container.requirements)), base_of(installation, names, site)
     inherited = number_shared(stages, stages_of(as_parameter(base.requirements)) if base else [])
-    environment = Environment(installation.module, stages, inherited, packages, record.image_versions,
-                              record.versions.get("python"))
+    environment = Environment(
+        installation.module, stages, inherited, packages, record.image_versions, record.versions.get("python")
+    )
     add_changes_by_hand(environment, record.venv_versions)
     environment.asked_before = environment.asked
     environment.lines_before = frozenset(environment.lines)
@@ -165,8 +184,10 @@ def packages_of(installation: Installation) -> dict[str, Package]:
     """Return the packages in user software, or the recorded ones if it can't be read, by normalized name."""
     packages = current.packages_of(installation)
     if packages is None:
-        packages = {normal_name(name): Package(name, version, f"{name}=={version}", None)
-                    for name, version in versions_in(installation.record.venv_packages).items()}
+        packages = {
+            normal_name(name): Package(name, version, f"{name}=={version}", None)
+            for name, version in versions_in(installation.record.venv_packages).items()
+        }
     return {name: package for name, package in packages.items() if name not in venv.TOOLS}
 
 
@@ -195,14 +216,22 @@ def add_changes_by_hand(environment: Environment, before: Mapping[str, str]) -> 
     changed = {name for name, package in packages.items() if before.get(name, package.version) != package.version}
     environment.changed_by_hand = before.keys() - venv.TOOLS != packages.keys() or bool(changed)
     environment.stages = [
-        {**stage, "requirements": [line for text in requirement_text(stage.get("requirements")).splitlines()
-                                   for line in line_now(text, environment, changed, before)]}
-        for stage in environment.stages]
+        {
+            **stage,
+            "requirements": [
+                line
+                for text in requirement_text(stage.get("requirements")).splitlines()
+                for line in line_now(text, environment, changed, before)
+            ],
+        }
+        for stage in environment.stages
+    ]
     added = {name: package for name, package in packages.items() if name not in before}
     environment.by_hand = lines = lines_for(added)
     if lines:
-        output.note(f"{environment.module} has packages that were added by hand, which are taken along: "
-                    f"{', '.join(lines)}")
+        output.note(
+            f"{environment.module} has packages that were added by hand, which are taken along: {', '.join(lines)}"
+        )
         add_lines(environment, lines, "by hand")
     for package in added.values():
         if package.said:
@@ -230,14 +259,19 @@ def lines_for(added: Mapping[str, Package]) -> list[str]:
 def report_left_behind(installation: Installation, name: str, wanted: Sequence) -> None:
     """Name what was added by hand to an installation that a new extension of a name, with what is wanted, lacks."""
     before = set(installation.record.venv_versions)
-    added = {one: package for one, package in (current.packages_of(installation) or {}).items()
-             if one not in before | venv.TOOLS}
+    added = {
+        one: package
+        for one, package in (current.packages_of(installation) or {}).items()
+        if one not in before | venv.TOOLS
+    }
     asked = requirements.names_in(wanted)
     lines = [line for line in lines_for(added) if name_in(line) not in asked]
     if lines:
-        output.note(f"{installation.module} has packages that were added by hand, which are not taken along: "
-                    f"{', '.join(lines)} (to add them once it is installed: ebsif extend {name} --add "
-                    f"{shlex.join(lines)})")
+        output.note(
+            f"{installation.module} has packages that were added by hand, which are not taken along: "
+            f"{', '.join(lines)} (to add them once it is installed: ebsif extend {name} --add "
+            f"{shlex.join(lines)})"
+        )
     ownfiles.report_left_behind(installation)
 
 
@@ -253,19 +287,26 @@ def parse(texts: Iterable[str], option: str = "--add") -> list[str]:
     lines: list[str] = []
     for text in texts:
         if Path(text).suffix in (".txt", ".toml", ".lock", ".yml", ".yaml") and Path(text).is_file():
-            raise ChangingError(f"{option} '{text}' is a file: to add the packages that are in it, use -r "
-                                f"{shlex.quote(text)}")
-        if ("/" in text or text in (".", "..")) and Path(text).is_dir() and not any(
-                Path(text, name).exists() for name in ("pyproject.toml", "setup.py")):
-            raise ChangingError(f"{option} '{text}' is a directory, and no Python project: it has neither "
-                                "pyproject.toml nor setup.py")
+            raise ChangingError(
+                f"{option} '{text}' is a file: to add the packages that are in it, use -r {shlex.quote(text)}"
+            )
+        if (
+            ("/" in text or text in (".", ".."))
+            and Path(text).is_dir()
+            and not any(Path(text, name).exists() for name in ("pyproject.toml", "setup.py"))
+        ):
+            raise ChangingError(
+                f"{option} '{text}' is a directory, and no Python project: it has neither pyproject.toml nor setup.py"
+            )
         lines += [line for line in requirementstxt.lines_for(text, option, Path(), ()) if line not in lines]
     named: dict[str, str] = {}
     for line in lines:
         name = name_in(line)
         if name in named:
-            raise ChangingError(f"{option} has {name} twice ('{named[name]}' and '{line}'): write all that you want of "
-                                "it in one requirement, such as 'einops>=0.8,<1'")
+            raise ChangingError(
+                f"{option} has {name} twice ('{named[name]}' and '{line}'): write all that you want of "
+                "it in one requirement, such as 'einops>=0.8,<1'"
+            )
         named.update({name: line} if name else {})
     if not lines:
         raise ChangingError(f"{option} names no package: write a name, such as einops")
@@ -283,11 +324,13 @@ def joined(lines: Sequence[str], more: Iterable[str]) -> list[str]:
         name = name_in(line)
         places = [number for number, one in enumerate(found) if name and name_in(one) == name]
         if "--hash" not in line and any("--hash" in one for one in lines):
-            raise ChangingError(f"'{line}' can't be added to packages that are locked with hashes: lock it with them, "
-                                "or add it in an extension of its own, on top of theirs")
+            raise ChangingError(
+                f"'{line}' can't be added to packages that are locked with hashes: lock it with them, "
+                "or add it in an extension of its own, on top of theirs"
+            )
         line = with_extras(line, {extra for number in places for extra in extras_in(found[number])})
         found = [one for number, one in enumerate(found) if number not in places[1:]]
-        found[places[0] if places else len(found):places[0] + 1 if places else len(found)] = [line]
+        found[places[0] if places else len(found) : places[0] + 1 if places else len(found)] = [line]
     return found
 
 
@@ -298,8 +341,14 @@ def add(environment: Environment, lines: Iterable[str], name: str) -> None:
     for line in lines:
         package, inside = environment.packages.get(name_in(line)), environment.image.get(name_in(line))
         there, wanted = package.version if package else inside, parsed(line)
-        if there and wanted and not wanted.url and wanted.specifier.contains(there, prereleases=True) and (
-                not package or name_in(line) in asked) and not wanted.extras:
+        if (
+            there
+            and wanted
+            and not wanted.url
+            and wanted.specifier.contains(there, prereleases=True)
+            and (not package or name_in(line) in asked)
+            and not wanted.extras
+        ):
             output.note(f"{name_in(line)} {there} is in {environment.module if package else 'the image'} already")
         else:
             new.append(line)
@@ -315,26 +364,37 @@ def add_lines(environment: Environment, lines: Iterable[str], name: str) -> None
     """
     left = []
     for line in lines:
-        places = [(stage, number) for stage in environment.own for number, one in enumerate(stage["requirements"])
-                  if name_in(one) and name_in(one) == name_in(line)]
+        places = [
+            (stage, number)
+            for stage in environment.own
+            for number, one in enumerate(stage["requirements"])
+            if name_in(one) and name_in(one) == name_in(line)
+        ]
         for stage, number in places:
             before = stage["requirements"][number]
             if "--hash" in before and "--hash" not in line:
-                raise ChangingError(f"{name_in(line)} was installed from a lock file, with a hash: give the new one, "
-                                    f"too (--add '{name_in(line)}==VERSION --hash=sha256:...'), or lock it again and "
-                                    "use -r")
+                raise ChangingError(
+                    f"{name_in(line)} was installed from a lock file, with a hash: give the new one, "
+                    f"too (--add '{name_in(line)}==VERSION --hash=sha256:...'), or lock it again and "
+                    "use -r"
+                )
             stage["requirements"][number] = with_extras(line, extras_in(before))
         left += [] if places else [line]
     if not left:
         return
     made = stages_of(requirements.split_into_stages(left))
     last = environment.own[-1:] if len(made) == 1 else []
-    if last and not set(last[0]) - {*current.PLAIN, "allow_replace"} and not any(
-            "--hash" in line for line in last[0]["requirements"]):
+    if (
+        last
+        and not set(last[0]) - {*current.PLAIN, "allow_replace"}
+        and not any("--hash" in line for line in last[0]["requirements"])
+    ):
         last[0]["requirements"] += left
         return
-    environment.stages = [{**stage, "requirements": list(stage["requirements"])}
-                          for stage in extensions.append(environment.stages, made, name)]
+    environment.stages = [
+        {**stage, "requirements": list(stage["requirements"])}
+        for stage in extensions.append(environment.stages, made, name)
+    ]
 
 
 def replace(environment: Environment, wanted: list, name: str) -> None:
@@ -356,8 +416,12 @@ def remove(environment: Environment, names: Sequence[str]) -> None:
     for text in dict.fromkeys(names):
         name = normal_name(text)
         # a project may have another name than its directory
-        lines = [line for stage in environment.own for line in stage["requirements"]
-                 if name in (name_in(line), environment.name_of(line))]
+        lines = [
+            line
+            for stage in environment.own
+            for line in stage["requirements"]
+            if name in (name_in(line), environment.name_of(line))
+        ]
         if not lines:
             raise ChangingError(why_not_removable(environment, name, text))
         removed += [environment.name_of(line) for line in lines]
@@ -402,8 +466,9 @@ def why_not_removable(environment: Environment, name: str, text: str) -> str:
         return f"{text} {environment.image[name]} is in the image, from which nothing can be removed"
     # a file may have a package twice, for two Pythons, for example
     asked = list(dict.fromkeys(name for stage in environment.own for name in map(name_in, lines_of(stage)) if name))
-    return (f"{environment.module} has no package {text}{did_you_mean(name, asked)} (it was made with: "
-            f"{', '.join(asked)})")
+    return (
+        f"{environment.module} has no package {text}{did_you_mean(name, asked)} (it was made with: {', '.join(asked)})"
+    )
 
 
 # --- how the changed extension is installed

@@ -19,8 +19,11 @@ SPDX = "https://spdx.org/licenses/"
 # name, description and media type of the files
 FILES = {
     LOCK: ("Lock", "Image and all packages with their exact versions, to repeat the installation", "application/json"),
-    BILL_OF_MATERIALS: ("Software bill of materials", "The packages of image and module (CycloneDX)",
-                        "application/vnd.cyclonedx+json"),
+    BILL_OF_MATERIALS: (
+        "Software bill of materials",
+        "The packages of image and module (CycloneDX)",
+        "application/vnd.cyclonedx+json",
+    ),
 }
 EASYCONFIG = ("Easyconfig", "With it, EasyBuild installs the module", "text/plain")
 # a name in SPDX's list, and no expression
@@ -49,8 +52,17 @@ def write(portable: Portable, directory: Path) -> None:
         for name, text in portable.texts.items():
             (sources / name).write_text(text, encoding="utf-8")
             title, description, kind = FILES.get(name, EASYCONFIG)
-            crate.add_file(sources / name, name, record_size=True, properties={
-                "name": title, "description": description, "encodingFormat": kind, "about": {"@id": "#module"}})
+            crate.add_file(
+                sources / name,
+                name,
+                record_size=True,
+                properties={
+                    "name": title,
+                    "description": description,
+                    "encodingFormat": kind,
+                    "about": {"@id": "#module"},
+                },
+            )
         crate.write(finished)
         finished.replace(directory)
 
@@ -61,14 +73,26 @@ def describe(crate: Any, portable: Portable) -> None:
 
     root = crate.root_dataset
     root["name"] = f"Software environment {portable.module}"
-    root["description"] = f"The software of the module {portable.module}, installed with EasyBuild and ebsif " \
+    root["description"] = (
+        f"The software of the module {portable.module}, installed with EasyBuild and ebsif "
         f"{version()}: Python packages on top of the container image {portable.record.image.file}."
+    )
     root["datePublished"] = portable.installed.date().isoformat()
     root["license"] = crate.add(ContextEntity(crate, *license_of(portable)))
     image = crate.add(ContextEntity(crate, "#image", image_of(portable)))
-    root["mainEntity"] = crate.add(ContextEntity(crate, "#module", {
-        "@type": "CreativeWork", "name": portable.module, "version": portable.record.full_version,
-        "softwareRequirements": portable.record.venv_packages, "isBasedOn": image}))
+    root["mainEntity"] = crate.add(
+        ContextEntity(
+            crate,
+            "#module",
+            {
+                "@type": "CreativeWork",
+                "name": portable.module,
+                "version": portable.record.full_version,
+                "softwareRequirements": portable.record.venv_packages,
+                "isBasedOn": image,
+            },
+        )
+    )
     root["mentions"] = image
 
 
@@ -76,17 +100,29 @@ def license_of(portable: Portable) -> tuple[str, dict[str, Any]]:
     """Return identifier and properties of the license, which a crate must have."""
     name = portable.license
     if not name:
-        return "#license", {"@type": "CreativeWork", "name": "not stated",
-                            "description": "Whoever wrote this crate has stated no license."}
+        return "#license", {
+            "@type": "CreativeWork",
+            "name": "not stated",
+            "description": "Whoever wrote this crate has stated no license.",
+        }
     if not LICENSE.fullmatch(name):
         return "#license", {"@type": "CreativeWork", "name": name, "description": "A license expression of SPDX"}
-    return f"{SPDX}{name}", {"@type": "CreativeWork", "name": name, "description": f"{name} in SPDX's list of licenses",
-                             "url": f"{SPDX}{name}"}
+    return f"{SPDX}{name}", {
+        "@type": "CreativeWork",
+        "name": name,
+        "description": f"{name} in SPDX's list of licenses",
+        "url": f"{SPDX}{name}",
+    }
 
 
 def image_of(portable: Portable) -> dict[str, Any]:
     """Return the properties of the image: its file and digest, and where it is from."""
     image = portable.record.image
-    return {"@type": "CreativeWork", "additionalType": "container image (SIF)", "name": image.file,
-            "identifier": f"sha256:{image.sha256}", "description": "The container image, by the SHA256 of its file",
-            **({"isBasedOn": image.source} if image.source_digest else {})}
+    return {
+        "@type": "CreativeWork",
+        "additionalType": "container image (SIF)",
+        "name": image.file,
+        "identifier": f"sha256:{image.sha256}",
+        "description": "The container image, by the SHA256 of its file",
+        **({"isBasedOn": image.source} if image.source_digest else {}),
+    }

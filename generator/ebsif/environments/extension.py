@@ -87,8 +87,10 @@ class Extension:
     def container(self, date: str) -> Container:
         """Return the extended container with a date; see `extend`."""
         extended = extend(self.base, self.wanted, self.name, date)
-        names = {key: Path(extended.easyconfig_name).with_suffix(companion.suffix).name
-                 for key, companion in self.companions.items()}
+        names = {
+            key: Path(extended.easyconfig_name).with_suffix(companion.suffix).name
+            for key, companion in self.companions.items()
+        }
         return extend(self.base, names, self.name, date) if names else extended
 
     def module(self, date: str) -> str:
@@ -129,8 +131,10 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
     if wanted and not container.venv:
         has_commands_only = [stage.get("name") for stage in stages_of(wanted)] == [COMMANDS]
         what = "can't have --post or --verify" if has_commands_only else "can't be extended"
-        raise ExtendingError(f"{container.module} {what}: it has no user software ('venv' in the catalog, the "
-                             "easyblock ContainerVenv in an easyconfig)")
+        raise ExtendingError(
+            f"{container.module} {what}: it has no user software ('venv' in the catalog, the "
+            "easyblock ContainerVenv in an easyconfig)"
+        )
     check_names(name, date)
     lines = wanted
     if are_stages(wanted):
@@ -138,17 +142,26 @@ def extend(container: Container, wanted: Union[Sequence, dict], name: str, date:
             lines = [Stage.model_validate(stage) for stage in wanted]
         except ValidationError as error:
             first = error.errors()[0]
-            raise ExtendingError(f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
-                                 f"(properties of a stage: {', '.join(Stage.model_fields)})") from None
+            raise ExtendingError(
+                f"invalid stage: {'.'.join(map(str, first['loc']))}: {first['msg']} "
+                f"(properties of a stage: {', '.join(Stage.model_fields)})"
+            ) from None
     # the name of the image does not change with that of the module, nor where it is if the site has it
     image = container.site.extension_image if container.image_kind != "central" else "central"
     # the user's module is new and visible, whatever has become of its base
-    warnings = [*container.warnings, f"its base {container.archive_message}"] if container.archived else \
-        container.warnings
+    warnings = (
+        [*container.warnings, f"its base {container.archive_message}"] if container.archived else container.warnings
+    )
     return container.replace(
-        file=container.file_name, image=image, suffix=f"{container.versionsuffix}-{name}-{date}", requirements=lines,
-        description=describe(container, wanted), aliases=[f"{container.full_version}-{name}", name], archived=None,
-        warnings=warnings)
+        file=container.file_name,
+        image=image,
+        suffix=f"{container.versionsuffix}-{name}-{date}",
+        requirements=lines,
+        description=describe(container, wanted),
+        aliases=[f"{container.full_version}-{name}", name],
+        archived=None,
+        warnings=warnings,
+    )
 
 
 def describe(container: Container, wanted: Union[Sequence, dict]) -> str:
@@ -157,7 +170,7 @@ def describe(container: Container, wanted: Union[Sequence, dict]) -> str:
     # of a base that is an extension, too, the purpose is left out
     addition = re.compile(re.escape(f"{container.name} {container.version}") + ADDITION, re.DOTALL)
     earlier = addition.match(text)
-    return f"{purpose(container, wanted)}\n{text[earlier.end() if earlier else 0:]}"
+    return f"{purpose(container, wanted)}\n{text[earlier.end() if earlier else 0 :]}"
 
 
 def purpose(container: Container, wanted: Union[Sequence, dict]) -> str:
@@ -231,8 +244,11 @@ def of_name(module: str, name: str, there: Iterable[Installation]) -> dict[str, 
 
 def times_of_records(module: str, name: str, there: Iterable[Installation]) -> dict[str, int]:
     """Return when the extensions of a module with a name were installed, by directory, also those that others have."""
-    return {os.path.realpath(one.root): modulerc.time_of(str(one.root))
-            for other, _, one in of_base(module, there) if other == name}
+    return {
+        os.path.realpath(one.root): modulerc.time_of(str(one.root))
+        for other, _, one in of_base(module, there)
+        if other == name
+    }
 
 
 def date_now(earlier: Iterable[str]) -> str:
@@ -272,21 +288,27 @@ def check_names(name: str, date: Optional[str] = None) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]*", name):
         raise ExtendingError(f"--name '{name}': use only letters, digits, _ and .")
     if date is not None and not re.fullmatch(f"(?!_){newest.DATE}", date):
-        raise ExtendingError(f"--date '{date}': use only letters, digits, _ and . before a number "
-                             f"({time.strftime(TODAY)}.2)")
+        raise ExtendingError(
+            f"--date '{date}': use only letters, digits, _ and . before a number ({time.strftime(TODAY)}.2)"
+        )
 
 
 def sources(container: Container) -> str:
     """Return eb's option for the directories that may have the image: EasyBuild's, the site's, of installations."""
     stable = [path for stability, path in container.image_places if container.moving or stability != "moving"]
     loaded = [Path(os.environ["SIF"])] if os.environ.get("SIF") else []
-    installed = [Path(path) for one in places.everything()
-                 if (one.recorded_name or shown(one)).startswith(f"{container.name}/")
-                 for path in [InstalledImage(str(one.root)).path()] if path]
+    installed = [
+        Path(path)
+        for one in places.everything()
+        if (one.recorded_name or shown(one)).startswith(f"{container.name}/")
+        for path in [InstalledImage(str(one.root)).path()]
+        if path
+    ]
     # also of recipes that were written by hand
     installed += sorted((framework.prefix()[0] / container.name).glob(f"*/{glob.escape(container.file_name)}"))
-    folders = [path.parent for path in (*stable, *loaded, *installed)
-               if path.name == container.file_name and path.is_file()]
+    folders = [
+        path.parent for path in (*stable, *loaded, *installed) if path.name == container.file_name and path.is_file()
+    ]
     return "--sourcepath=" + ":".join(dict.fromkeys(map(str, [*framework.source_paths(), *folders])))
 
 
@@ -295,7 +317,8 @@ def no_image(container: Container) -> ExtendingError:
     places = [str(path.parent) for _, path in container.image_places]
     return ExtendingError(
         f"the image of {container.module} is not found ({container.file_name} is neither in EasyBuild's source "
-        f"paths nor in {', '.join(places) or 'a directory of the site'}): give its path with --image FILE")
+        f"paths nor in {', '.join(places) or 'a directory of the site'}): give its path with --image FILE"
+    )
 
 
 def known_image(container: Container) -> Image:

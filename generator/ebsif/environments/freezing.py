@@ -26,8 +26,10 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
     """
     record, path, packages = installation.record, installation.easyconfig, current.packages_of(installation)
     if packages is None:
-        raise FreezingError(f"{installation.module} has no packages of its own, only those of the image: its own "
-                            "easyconfig describes it")
+        raise FreezingError(
+            f"{installation.module} has no packages of its own, only those of the image: its own "
+            "easyconfig describes it"
+        )
     if not path:
         raise FreezingError(installation.lack)
     module, base = record.module, record.module["versionsuffix"]
@@ -41,8 +43,11 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
     check_names(name, date)
     suffix, text = f"{base}-{name}-{date}", path.read_text(encoding="utf-8")
     # all versions are in the requirements
-    values: dict[str, Any] = {"versionsuffix": suffix, "constraints": None,
-                              "requirements": as_parameter(current.pinned_stages(record, packages))}
+    values: dict[str, Any] = {
+        "versionsuffix": suffix,
+        "constraints": None,
+        "requirements": as_parameter(current.pinned_stages(record, packages)),
+    }
     if not re.search(r"^checksums\s*=", text, re.MULTILINE):
         values["checksums"] = [record.image.sha256]
     impossible = [f"{package.name} {package.version}: {package.said}" for package in packages.values() if package.said]
@@ -59,8 +64,10 @@ def as_parameter(stages: list[dict[str, Any]]) -> Any:
 def with_values(text: str, values: dict[str, Any]) -> str:
     """Return the text of an easyconfig with new values of some parameters, otherwise unchanged; None removes one."""
     lines = text.splitlines(keepends=True)
-    wanted = {name: "" if value is None else f"{name} = {literal(value, used=len(name) + 3)}\n"
-              for name, value in values.items()}
+    wanted = {
+        name: "" if value is None else f"{name} = {literal(value, used=len(name) + 3)}\n"
+        for name, value in values.items()
+    }
     for node in reversed(ast.parse(text).body):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in wanted:
             lines[node.lineno - 1 : node.end_lineno] = [wanted.pop(node.targets[0].id)]

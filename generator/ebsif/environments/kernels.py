@@ -77,10 +77,18 @@ class Kernel:
     @property
     def data(self) -> dict[str, Optional[str]]:
         """The fields, for JSON."""
-        paths = {"folder": self.folder, "program": self.program, "environment": self.venv, "user_software": self.own,
-                 "missing": self.missing}
-        return {"name": self.folder.name, "module": self.module,
-                **{key: str(path) if path else None for key, path in paths.items()}}
+        paths = {
+            "folder": self.folder,
+            "program": self.program,
+            "environment": self.venv,
+            "user_software": self.own,
+            "missing": self.missing,
+        }
+        return {
+            "name": self.folder.name,
+            "module": self.module,
+            **{key: str(path) if path else None for key, path in paths.items()},
+        }
 
 
 def user_folder() -> Path:
@@ -118,9 +126,12 @@ def installed(folder: Path) -> Iterator[Kernel]:
 def of_installation(root: Path, going: Iterable[Path]) -> list[Path]:
     """Return the directories of this account's kernels that start in an installation, and in none that isn't going."""
     gone = set(map(os.path.realpath, going))
-    return [kernel.folder for kernel in installed(user_folder())
-            if any(places.is_same(one, root) for one in kernel.roots[-1:]) and
-            gone.issuperset(map(os.path.realpath, kernel.roots))]
+    return [
+        kernel.folder
+        for kernel in installed(user_folder())
+        if any(places.is_same(one, root) for one in kernel.roots[-1:])
+        and gone.issuperset(map(os.path.realpath, kernel.roots))
+    ]
 
 
 def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[Path], str]:
@@ -143,8 +154,10 @@ def subject(names: Names, text: Optional[str]) -> tuple[Installation, Optional[P
     # another one with a similar name would not start in this environment
     thing = names.exact(module) or places.installed_as(module)
     if not isinstance(thing, Installation):
-        raise KernelError(f"{venv} is an environment of the module {module}: no container module '{module}' is "
-                          f"installed here. To correct the name: {remedy}")
+        raise KernelError(
+            f"{venv} is an environment of the module {module}: no container module '{module}' is "
+            f"installed here. To correct the name: {remedy}"
+        )
     return thing, venv, undated(thing, module) or shown(thing)
 
 
@@ -163,10 +176,12 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     name = name.lower() if name else kernel_name(f"{module}-{where.name}" if where else module)
     if not NAME.fullmatch(name):
         raise KernelError(f"'{name}' can't be the name of a kernel: letters, digits and _ . - only, no . at the start")
-    program = Path(os.path.abspath(installation.root)) / INTERPRETER  # noqa: PTH100 links stay: they may change
+    program = Path(os.path.abspath(installation.root)) / INTERPRETER
     if not files.is_there(program):
-        raise KernelError(f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
-                          f"version of ebsif (install it again: {installation.rebuild})")
+        raise KernelError(
+            f"{module} can't run kernels: its image has no Python, or it was installed by an earlier "
+            f"version of ebsif (install it again: {installation.rebuild})"
+        )
     check_package(installation, venv, own)
     newest = None
     if module != shown(installation):
@@ -175,8 +190,10 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
     replaced = next((path for path in (venv, own) if path and "$" in str(path)), None)
     if replaced or SUBSTITUTED.search(str(program)):
         part = "$" if replaced else "name in braces"
-        raise KernelError(f"Jupyter may replace the {part} in {replaced or program}, and then the kernel can't start: "
-                          "use a path without it, such as a link")
+        raise KernelError(
+            f"Jupyter may replace the {part} in {replaced or program}, and then the kernel can't start: "
+            "use a path without it, such as a link"
+        )
     kernel = Kernel(folder / name, module, program, venv, own, newest)
     make_room_for(kernel)
     kernel.folder.mkdir(parents=True, exist_ok=True)
@@ -198,13 +215,14 @@ def write(kernel: Kernel, module: str) -> None:
 def text_of(kernel: Kernel, module: str) -> str:
     """Return the kernel.json of a kernel."""
     title = kernel_title(module) + (f", {kernel.where.name}" if kernel.where else "")
-    return kernel_spec(str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or ""),
-                       str(kernel.newest or ""))
+    return kernel_spec(
+        str(kernel.program), title, module, str(kernel.venv or ""), str(kernel.own or ""), str(kernel.newest or "")
+    )
 
 
 def follow(root: Path, module: str, folders: Iterable[Path]) -> None:
     """Let kernels in these directories start in the installation of a module (V-07)."""
-    program = Path(os.path.abspath(root)) / INTERPRETER  # noqa: PTH100 links stay
+    program = Path(os.path.abspath(root)) / INTERPRETER
     for kernel in filter(None, map(read, folders)):
         if files.is_there(program) and kernel.program != program and not kernel.folder.is_symlink():
             write(replace(kernel, program=program), module)
@@ -247,8 +265,10 @@ def adding(installation: Installation, own: Path) -> str:
     module, unpack = shown(installation), ""
     if files.is_there(own / SQUASHFS) or not files.is_there(own / DIRECTORY):
         # as long as the file is there, the module uses it
-        unpack = f"unmake-squashfs && rm -f {shlex.quote(str(own / SQUASHFS))}; module unload {module}; " \
-                 f"module load {module}; "
+        unpack = (
+            f"unmake-squashfs && rm -f {shlex.quote(str(own / SQUASHFS))}; module unload {module}; "
+            f"module load {module}; "
+        )
     return f"{installation.load}; {unpack}start-shell -c 'pip install {PACKAGE}'"
 
 

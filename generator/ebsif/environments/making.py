@@ -167,8 +167,9 @@ def make(request: Request, extension: Extension, planned: Optional[Callable[[Con
     return 0
 
 
-def write(request: Request, extension: Extension, path: Path, text: str, date: str,
-          known: Mapping[str, int]) -> list[Path]:
+def write(
+    request: Request, extension: Extension, path: Path, text: str, date: str, known: Mapping[str, int]
+) -> list[Path]:
     """Write the easyconfig of an extension and the files that it names, and install it if asked to; return them."""
     beside = {path.with_suffix(companion.suffix): companion for companion in extension.companions.values()}
     with removed_after_failure(path, *beside):
@@ -178,8 +179,12 @@ def write(request: Request, extension: Extension, path: Path, text: str, date: s
         write_file(path, text, again)
         if request.installs:
             with remedies.whole(request.repeated):
-                install(path, request.rebuild, [*request.more, extensions.sources(extension.container(date))],
-                        extension.variables(known))
+                install(
+                    path,
+                    request.rebuild,
+                    [*request.more, extensions.sources(extension.container(date))],
+                    extension.variables(known),
+                )
             for place in beside:
                 # the installation has it, and user software is large
                 place.unlink(missing_ok=True)
@@ -189,8 +194,10 @@ def write(request: Request, extension: Extension, path: Path, text: str, date: s
 def report_earlier(request: Request, extension: Extension) -> None:
     """Say that the module that was changed stays, once its successor is installed."""
     if extension.is_change and extension.before and not request.again:
-        output.hint(f"the earlier module stays as it is: {extension.before.load} (to remove it: ebsif remove "
-                    f"{extension.before.module})")
+        output.hint(
+            f"the earlier module stays as it is: {extension.before.load} (to remove it: ebsif remove "
+            f"{extension.before.module})"
+        )
 
 
 def require_free_name(names: Names, extension: Extension, there: Sequence[Installation]) -> None:
@@ -201,16 +208,20 @@ def require_free_name(names: Names, extension: Extension, there: Sequence[Instal
         return
     for other, one in others.items():
         if other.lower() == name.lower():
-            raise ExtendingError(f"`{other}` exists ({shown(one)}), and commands take `{name}` for that, too: change "
-                                 f"that (ebsif extend {other}), or choose another --name")
+            raise ExtendingError(
+                f"`{other}` exists ({shown(one)}), and commands take `{name}` for that, too: change "
+                f"that (ebsif extend {other}), or choose another --name"
+            )
     for short in (f"{base}-{name}", f"{base.rpartition('/')[0]}/{name}"):
         # which the modules tool would no longer load, or only that
         is_in_catalogue = any(plain(known) == plain(short) for known, _ in selection.named(names.recorded))
         there_already = names.installed_as(short)
         is_of_name = there_already and there_already.extension and there_already.extension[0] == name
         if is_in_catalogue or (there_already and not is_of_name):
-            raise ExtendingError(f"{short} is another module, {'of the catalog' if is_in_catalogue else 'installed'}"
-                                 f", so it can't be the name of this extension: choose another --name than {name}")
+            raise ExtendingError(
+                f"{short} is another module, {'of the catalog' if is_in_catalogue else 'installed'}"
+                f", so it can't be the name of this extension: choose another --name than {name}"
+            )
 
 
 def report_lost(extension: Extension, earlier: Sequence[Installation]) -> None:
@@ -222,19 +233,25 @@ def report_lost(extension: Extension, earlier: Sequence[Installation]) -> None:
     if extension.keeps_all or not earlier or earlier[-1].damage:
         return
     last, name = earlier[-1], extension.name
-    now = {*names_in(list(extension.wanted or extension.stages)),
-           *system_names(system_of(extension.base.system_packages).packages)}
+    now = {
+        *names_in(list(extension.wanted or extension.stages)),
+        *system_names(system_of(extension.base.system_packages).packages),
+    }
     lost = ", ".join(sorted({*names_in(last.record.stages), *system_names(last.record.system_layer.requested)} - now))
     if lost and extension.added:
-        raise ExtendingError(f"`{name}` exists ({shown(last)}); to add to it: ebsif extend {name} "
-                             f"{shlex.join(extension.added)}; otherwise choose another --name")
+        raise ExtendingError(
+            f"`{name}` exists ({shown(last)}); to add to it: ebsif extend {name} "
+            f"{shlex.join(extension.added)}; otherwise choose another --name"
+        )
     if lost:
         output.note(f"the new `{name}` is made without {lost}, which {shown(last)} was made with")
 
 
-def choose_date(request: Request, extension: Extension,
-                earlier: Mapping[str, Installation]) -> tuple[str, Optional[Installation]]:
+def choose_date(
+    request: Request, extension: Extension, earlier: Mapping[str, Installation]
+) -> tuple[str, Optional[Installation]]:
     """Return the date of an extension, with a number if it isn't the first, and its installation if it is done."""
+
     def is_done(installation: Installation, date: str) -> bool:
         path = installation.easyconfig
         return path is not None and not request.again and extension.is_in(path, date)
@@ -256,8 +273,7 @@ def choose_date(request: Request, extension: Extension,
     return date, None
 
 
-def show_plan(request: Request, extension: Extension, date: str,
-              known: Optional[Callable[[Container], Plan]]) -> int:
+def show_plan(request: Request, extension: Extension, date: str, known: Optional[Callable[[Container], Plan]]) -> int:
     """Show what pip would do; return the exit status."""
     container, module = extension.container(date), extension.module(date)
     if extension.problem:
@@ -296,8 +312,17 @@ def installed_from(path: Path) -> Installation:
 
 def print_result(installation: Installation, is_new: bool) -> None:
     """Print an installation as JSON, in one line."""
-    print(json.dumps({"module": shown(installation), "name": places.word(installation), "load": installation.load,
-                      "root": str(installation.root), "new": is_new}))
+    print(
+        json.dumps(
+            {
+                "module": shown(installation),
+                "name": places.word(installation),
+                "load": installation.load,
+                "root": str(installation.root),
+                "new": is_new,
+            }
+        )
+    )
 
 
 def nothing_to_do(installation: Installation, state: str = "has these packages already", as_json: bool = False) -> int:
@@ -335,8 +360,9 @@ class Wanted:
     def has_changed(self) -> bool:
         """Whether the record has changed since the installation, whose easyconfig EasyBuild keeps."""
         kept = self.there.easyconfig if self.there else None
-        return kept is not None and without_comments(kept.read_text(encoding="utf-8", errors="replace")) != \
-            without_comments(self.rendered.text)
+        return kept is not None and without_comments(
+            kept.read_text(encoding="utf-8", errors="replace")
+        ) != without_comments(self.rendered.text)
 
 
 def without_comments(text: str) -> list[str]:
@@ -360,8 +386,11 @@ def install_container(wanted: Wanted, request: Request) -> int:
         output.hint(f"{container.module} would be installed from {rendered.path}")
         return 0
     if wanted.there and not request.again:
-        return nothing_to_do(wanted.there, "is installed already" + (
-            ", though its record has changed since" if wanted.has_changed else ""), request.json)
+        return nothing_to_do(
+            wanted.there,
+            "is installed already" + (", though its record has changed since" if wanted.has_changed else ""),
+            request.json,
+        )
     rendering.require_replaceable(rendered, request.folder)
     with removed_after_failure(rendered.path):
         rendering.write([rendered], request.folder)
@@ -376,8 +405,11 @@ def install_container(wanted: Wanted, request: Request) -> int:
 
 def may_replace(request: Request, path: Path, module: str) -> bool:
     """Return whether an easyconfig may be replaced; raise ExtendingError while eb installs it, and reads it again."""
-    lock = places.easybuild_lock(framework.place_of(path.resolve()).installation) \
-        if request.rebuild and path.exists() else None
+    lock = (
+        places.easybuild_lock(framework.place_of(path.resolve()).installation)
+        if request.rebuild and path.exists()
+        else None
+    )
     if lock:
         raise ExtendingError(f"{path} is in use: {places.locked(module, lock)}")
     return request.rebuild
@@ -408,8 +440,10 @@ def removed_after_failure(*paths: Path) -> Iterator[None]:
 def require_replaceable(path: Path, again: bool) -> None:
     """Raise ExtendingError because of a file with other content, unless it is to be replaced."""
     if not again:
-        raise ExtendingError(f"{path} exists already, with different content: use --rebuild to replace and install it "
-                             "again, or choose another --name or --date")
+        raise ExtendingError(
+            f"{path} exists already, with different content: use --rebuild to replace and install it "
+            "again, or choose another --name or --date"
+        )
 
 
 def set_aside(path: Path, kind: str) -> None:
@@ -425,14 +459,20 @@ def set_aside(path: Path, kind: str) -> None:
 # --- eb
 
 
-def install(path: Path, again: bool, more: list[str], variables: Optional[Mapping[str, str]] = None,
-            otherwise: str = ", or choose another --name or --date") -> None:
+def install(
+    path: Path,
+    again: bool,
+    more: list[str],
+    variables: Optional[Mapping[str, str]] = None,
+    otherwise: str = ", or choose another --name or --date",
+) -> None:
     """Install an easyconfig with more variables for eb, and print how to load the module."""
     place = framework.place_of(path.resolve())
     if place.file.exists() and not again and FORCING.isdisjoint(more) and not is_installed(path, place):
         raise ExtendingError(
             f"{place.module} is installed already, from a different version of {path}: use --rebuild to install it "
-            f"again{otherwise}")
+            f"again{otherwise}"
+        )
     start = time.monotonic()
     try:
         done = running.install([path.resolve(), *(["--rebuild"] if again else []), *more], **(variables or {}))
@@ -443,15 +483,19 @@ def install(path: Path, again: bool, more: list[str], variables: Optional[Mappin
         if not done.is_explained:
             done.print_program()
         lock = LOCKED.fullmatch(done.reason)
-        raise InUseError(places.locked(place.module, Path(lock[1]))) if lock else \
-            ExtendingError(plan.with_similar_names(done.message))
+        raise (
+            InUseError(places.locked(place.module, Path(lock[1])))
+            if lock
+            else ExtendingError(plan.with_similar_names(done.message))
+        )
     if place.file.exists():
         there = installed_from(path)
         if not done.skipped:
             word = places.word(there)
             name = shown(there) if word == shown(there) else f"{word} ({shown(there)})"
-            output.note(f"installed {name} in {format_time(time.monotonic() - start)}"
-                        f"{plan.SEE_WARNING if done.warned else ''}")
+            output.note(
+                f"installed {name} in {format_time(time.monotonic() - start)}{plan.SEE_WARNING if done.warned else ''}"
+            )
         if done.imported:
             # imports say nothing about what packages do
             own = "" if "'verify':" in path.read_text(encoding="utf-8") else "; for a test of yours: --verify COMMAND"
@@ -472,15 +516,19 @@ def closed_place(request: Request) -> Optional[str]:
     """Return why an installation can't write where it has to, and what to do; None if it can."""
     folder = request.folder
     if closed := closed_part(folder):
-        return (f"the easyconfig can't be written to {folder.resolve()}, because you can't write to {closed}: choose a "
-                "directory of your own (-o DIRECTORY)")
+        return (
+            f"the easyconfig can't be written to {folder.resolve()}, because you can't write to {closed}: choose a "
+            "directory of your own (-o DIRECTORY)"
+        )
     for directory in framework.prefix():
         if closed := closed_part(directory):
             home = os.environ.get("HOME")
             own = f"$HOME/{DEFAULT_PREFIX}" if home and not closed_part(Path(home, DEFAULT_PREFIX)) else "DIRECTORY"
-            return (f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
-                    f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or at the end of the command: "
-                    "-- --prefix=DIRECTORY)")
+            return (
+                f"nothing can be installed in {directory}, EasyBuild's directory here, because you can't write to "
+                f"{closed}: choose one of your own (export EASYBUILD_PREFIX={own}, or at the end of the command: "
+                "-- --prefix=DIRECTORY)"
+            )
     return None
 
 

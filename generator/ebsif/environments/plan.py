@@ -59,8 +59,13 @@ class Plan:
     warned: bool = False
 
 
-def check(container: Container, options: Sequence[str] = (), image: Optional[Path] = None,
-          kept: Iterable[str] = (), variables: Optional[Mapping[str, str]] = None) -> Plan:
+def check(
+    container: Container,
+    options: Sequence[str] = (),
+    image: Optional[Path] = None,
+    kept: Iterable[str] = (),
+    variables: Optional[Mapping[str, str]] = None,
+) -> Plan:
     """
     Return what pip does: eb builds as in an installation, but in a temporary directory, and imports what was asked for.
 
@@ -74,35 +79,51 @@ def check(container: Container, options: Sequence[str] = (), image: Optional[Pat
     from easybuild.easyblocks.generic.container.system.packages import CHECK_VARIABLE, REPORT
 
     stages = stages_of(as_parameter(container.requirements))
-    planned = container.replace(
-        sha256=None, definition_files=[], **({"file": str(image.absolute())} if image else {}))
+    planned = container.replace(sha256=None, definition_files=[], **({"file": str(image.absolute())} if image else {}))
     with tempfile.TemporaryDirectory(prefix="ebsif-check-") as folder:
         path = Path(folder) / container.easyconfig_name
         path.write_text(easyconfig.render(planned), encoding="utf-8")
         # nothing of a check is left, unless the user has another --tmpdir; their --buildpath has no reports
-        done = running.install([path, f"--tmpdir={folder}", *options, *framework.only_build(folder, "test"),
-                                "--disable-enforce-checksums", sources(container)],
-                               **{CHECK_VARIABLE: "1", **(variables or {})})
+        done = running.install(
+            [
+                path,
+                f"--tmpdir={folder}",
+                *options,
+                *framework.only_build(folder, "test"),
+                "--disable-enforce-checksums",
+                sources(container),
+            ],
+            **{CHECK_VARIABLE: "1", **(variables or {})},
+        )
         if done.status:
             return Plan(problem=problem(done, container, folder))
         items = [item for report in written(folder, "report.json") for item in json.loads(report)["install"]]
         seen = [Packages.from_output(text) for text in written(folder, "packages.txt")]
         system = [LayerRecord.from_content(json.loads(report)) for report in written(folder, REPORT, "")]
     before = {normal_name(name): version for name, version in versions_in(kept).items()}
-    added = additions([item for item in items if before.get(
-        normal_name(item["metadata"]["name"])) != item["metadata"]["version"]])
+    added = additions(
+        [item for item in items if before.get(normal_name(item["metadata"]["name"])) != item["metadata"]["version"]]
+    )
     image_packages = {name: one[name][1] for one in seen for name in one if not one.in_user_software(name)}
     installed = {normal_name(one.name) for one in added}
     there = sorted((names_in(stages) & image_packages.keys()) - installed - before.keys())
-    return Plan(added, [(name, image_packages[name]) for name in there], before=len(set(before) - installed),
-                system=system[0] if system else LayerRecord(), artifacts=artifacts_in(items), warned=done.warned)
+    return Plan(
+        added,
+        [(name, image_packages[name]) for name in there],
+        before=len(set(before) - installed),
+        system=system[0] if system else LayerRecord(),
+        artifacts=artifacts_in(items),
+        warned=done.warned,
+    )
 
 
 def additions(items: Iterable[dict]) -> list[Addition]:
     """Return the packages in the items of pip's reports: first those that were asked for."""
     unique = {normal_name(item["metadata"]["name"]): item for item in items}
-    added = [Addition(item["metadata"]["name"], item["metadata"]["version"], REASONS[not item.get("requested")])
-             for item in unique.values()]
+    added = [
+        Addition(item["metadata"]["name"], item["metadata"]["version"], REASONS[not item.get("requested")])
+        for item in unique.values()
+    ]
     return sorted(added, key=lambda package: (REASONS.index(package.why), package.name.lower()))
 
 
@@ -156,19 +177,31 @@ def show_packages(plan: Plan) -> None:
 def system_rows(system: LayerRecord) -> list[tuple[str, str, str]]:
     """Return the rows on packages of the image's distribution: what was asked for, what changes, how many more."""
     versions, asked = versions_in(system.packages), system_names(system.requested)
-    rows = [("+", f"{name} {versions[name]}", "system package, asked for") if name in versions else
-            ("=", name, "system package, in the image") for name in asked if name not in system.upgraded]
-    rows += [("+", f"{name} {new}", f"system package, instead of {old}")
-             for name, (old, new) in system.upgraded.items()]
+    rows = [
+        ("+", f"{name} {versions[name]}", "system package, asked for")
+        if name in versions
+        else ("=", name, "system package, in the image")
+        for name in asked
+        if name not in system.upgraded
+    ]
+    rows += [
+        ("+", f"{name} {new}", f"system package, instead of {old}") for name, (old, new) in system.upgraded.items()
+    ]
     more = len(versions.keys() - set(asked))
     return rows + ([("+", output.format_count(more, "system package"), "dependencies")] if more else [])
 
 
 def data(plan: Plan, container: Container) -> dict[str, Any]:
     """Return a plan for programs."""
-    return {"module": container.module, "possible": not plan.problem, "problem": plan.problem,
-            "added": [{"name": one.name, "version": one.version, "why": one.why} for one in plan.added],
-            "in_image": dict(plan.there), "unchanged": plan.before, "system_packages": plan.system.packages}
+    return {
+        "module": container.module,
+        "possible": not plan.problem,
+        "problem": plan.problem,
+        "added": [{"name": one.name, "version": one.version, "why": one.why} for one in plan.added],
+        "in_image": dict(plan.there),
+        "unchanged": plan.before,
+        "system_packages": plan.system.packages,
+    }
 
 
 def show(plan: Plan, container: Container, command: str) -> None:
@@ -176,11 +209,16 @@ def show(plan: Plan, container: Container, command: str) -> None:
     show_packages(plan)
     if not plan.problem:
         number, system = len(plan.added) + plan.before, len(plan.system.packages) + len(plan.system.upgraded)
-        counts = [output.format_count(count, what) for count, what in ((number, "package"), (system, "system package"))
-                  if count or (what == "package" and not system)]
-        print(f"yes: {container.module} can be installed: {' and '.join(counts)}"
-              f"{f' ({plan.before} {plan.unchanged})' if plan.before else ''}"
-              f"{SEE_WARNING if plan.warned else ''}")
+        counts = [
+            output.format_count(count, what)
+            for count, what in ((number, "package"), (system, "system package"))
+            if count or (what == "package" and not system)
+        ]
+        print(
+            f"yes: {container.module} can be installed: {' and '.join(counts)}"
+            f"{f' ({plan.before} {plan.unchanged})' if plan.before else ''}"
+            f"{SEE_WARNING if plan.warned else ''}"
+        )
         output.hint(f"install it with: {command}")
         return
     print(f"no: {container.module} can't be installed: {output.printable(plan.problem)}")

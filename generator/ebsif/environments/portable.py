@@ -47,8 +47,10 @@ class Portable:
 def of(installation: Installation, license_name: Optional[str] = None, with_user_software: bool = True) -> Portable:
     """Return the environment of an installation, for others; raise PortableError if it can't be given to them."""
     if license_name and not as_spdx(license_name):
-        raise PortableError(f"--license {license_name}: should be in SPDX's list of licenses (MIT, CC0-1.0), or an "
-                            "expression of SPDX ('Apache-2.0 AND MIT'): https://spdx.org/licenses")
+        raise PortableError(
+            f"--license {license_name}: should be in SPDX's list of licenses (MIT, CC0-1.0), or an "
+            "expression of SPDX ('Apache-2.0 AND MIT'): https://spdx.org/licenses"
+        )
     squashfs = packed(installation) if with_user_software else None
     record = current.record_of(installation)
     if squashfs:
@@ -60,11 +62,18 @@ def of(installation: Installation, license_name: Optional[str] = None, with_user
         texts[path.name] = path.read_text(encoding="utf-8")
     place = place_of_credential(record, path)
     if place:
-        raise PortableError(f"{place} has a credential that would be given to others: take it out of the easyconfig "
-                            f"and install {shown(installation)} again. {REMEDY}")
-    return Portable(shown(installation), record, texts, squashfs,
-                    datetime.datetime.fromtimestamp(int(moment), datetime.timezone.utc),
-                    as_spdx(license_name or str(record.image.labels.get(LICENSES) or "")))
+        raise PortableError(
+            f"{place} has a credential that would be given to others: take it out of the easyconfig "
+            f"and install {shown(installation)} again. {REMEDY}"
+        )
+    return Portable(
+        shown(installation),
+        record,
+        texts,
+        squashfs,
+        datetime.datetime.fromtimestamp(int(moment), datetime.timezone.utc),
+        as_spdx(license_name or str(record.image.labels.get(LICENSES) or "")),
+    )
 
 
 def as_spdx(name: str) -> Optional[str]:
@@ -81,8 +90,10 @@ def packed(installation: Installation) -> Optional[Path]:
     if not installation.record.has_user_software or not path:
         return None
     if path.is_dir():
-        raise PortableError(f"the user software of {shown(installation)} is a directory, {path}, which can change "
-                            f"at any time: pack it first ({installation.load}; make-squashfs)")
+        raise PortableError(
+            f"the user software of {shown(installation)} is a directory, {path}, which can change "
+            f"at any time: pack it first ({installation.load}; make-squashfs)"
+        )
     return path
 
 

@@ -35,8 +35,10 @@ class MissingImageError(RepeatingError):
 
     def __init__(self, problem: str):
         """Add what to do."""
-        super().__init__(f"{problem}: get that file, and `ebsif add` it to the catalog; or give the container that "
-                         "has it: ebsif extend CONTAINER --from-lock ...")
+        super().__init__(
+            f"{problem}: get that file, and `ebsif add` it to the catalog; or give the container that "
+            "has it: ebsif extend CONTAINER --from-lock ..."
+        )
         self.problem = problem
 
 
@@ -48,14 +50,18 @@ def read(path: Path) -> Record:
 def repeatable(record: Record, place: object) -> Record:
     """Return a record of that place, which may be somebody else's; raise RepeatingError unless it can be repeated."""
     if not record.stages and record.system_layer.requested:
-        raise RepeatingError(f"{place} is the lock of a module that only adds packages of the image's system: ebsif "
-                             f"extend CONTAINER --apt {' '.join(record.system_layer.requested)}")
+        raise RepeatingError(
+            f"{place} is the lock of a module that only adds packages of the image's system: ebsif "
+            f"extend CONTAINER --apt {' '.join(record.system_layer.requested)}"
+        )
     if not record.stages:
         raise RepeatingError(f"{place} is the lock of a module without packages of its own: there is nothing to repeat")
     wrong = next(missing_in(record), None)
     if wrong:
-        raise RepeatingError(f"{place} can't be repeated: {wrong}. Get it again: whoever has the module writes it with "
-                             "`ebsif lock` or `ebsif push`")
+        raise RepeatingError(
+            f"{place} can't be repeated: {wrong}. Get it again: whoever has the module writes it with "
+            "`ebsif lock` or `ebsif push`"
+        )
     return record
 
 
@@ -94,10 +100,21 @@ def base_of(record: Record, containers: list[Container], site: Site) -> Containe
     image, module = record.image, module_of(record)
     installed = [one for one in places.everything() if has_image(one, image)]
     named = {name for one in installed for name in (shown(one), one.base) if name}
-    known = [one for one in containers if one.venv and (
-        image.sha256 == one.sha256
-        or (one.sha256 is None and (one.module_or_version in named or (
-            module.startswith(f"{one.module_or_version}-") and one.file_name == image.file))))]
+    known = [
+        one
+        for one in containers
+        if one.venv
+        and (
+            image.sha256 == one.sha256
+            or (
+                one.sha256 is None
+                and (
+                    one.module_or_version in named
+                    or (module.startswith(f"{one.module_or_version}-") and one.file_name == image.file)
+                )
+            )
+        )
+    ]
     if known:
         # the one that was extended, if it is there
         return max(known, key=lambda one: module.startswith(one.module_or_version))
@@ -106,14 +123,19 @@ def base_of(record: Record, containers: list[Container], site: Site) -> Containe
             container = bases.without_extension(bases.of_installation(one, site), one)
             if container.venv:
                 return container
-    raise MissingImageError(f"the image {image.file} of {module} is neither in an installed module nor in the "
-                            f"catalog (its SHA256 is {image.sha256})")
+    raise MissingImageError(
+        f"the image {image.file} of {module} is neither in an installed module nor in the "
+        f"catalog (its SHA256 is {image.sha256})"
+    )
 
 
 def has_image(installation: Installation, image: ImageRecord) -> bool:
     """Return whether an installation has an image that a record names."""
-    return not installation.damage and installation.record.image.sha256 == image.sha256 and \
-        imagestate.path_of(installation) is not None
+    return (
+        not installation.damage
+        and installation.record.image.sha256 == image.sha256
+        and imagestate.path_of(installation) is not None
+    )
 
 
 def module_of(record: Record) -> str:
@@ -135,7 +157,8 @@ def repeated(container: Container, record: Record) -> Container:
     before = parameters.pop("venv_name", container.venv_name) or container.name.lower()
     layer = record.system_layer
     return system.replaced(container, layer.requested, layer.allow_upgrade).replace(
-        sha256=record.image.sha256, parameters=parameters, venv_name=record.venv_name or before)
+        sha256=record.image.sha256, parameters=parameters, venv_name=record.venv_name or before
+    )
 
 
 def has_other_image(container: Container, record: Record) -> bool:
@@ -146,19 +169,23 @@ def has_other_image(container: Container, record: Record) -> bool:
 def adapted(container: Container, record: Record) -> tuple[Container, list[dict[str, Any]]]:
     """Return a container with another image than a record, and stages with the versions that the image lacks."""
     there = known_image(container).packages
-    pins = [f"{name}=={version}" for name, version in versions_in(record.venv_packages).items()
-            if normal_name(name) not in there and name not in venv.TOOLS]
+    pins = [
+        f"{name}=={version}"
+        for name, version in versions_in(record.venv_packages).items()
+        if normal_name(name) not in there and name not in venv.TOOLS
+    ]
     layer = record.system_layer
     more = SystemPackages.model_construct(packages=layer.requested, allow_upgrade=layer.allow_upgrade)
-    return system.joined(container.replace(parameters={**container.parameters, "constraints": pins}), more), \
-        record.stages
+    return system.joined(
+        container.replace(parameters={**container.parameters, "constraints": pins}), more
+    ), record.stages
 
 
 def is_same(easyconfig: Path, record: Record) -> bool:
     """Return whether an easyconfig, of an installation or with a lock beside it, repeats what is in a record."""
+
     def identity(one: Record) -> tuple:
-        return one.image.sha256, one.stages, one.venv_packages, one.artifacts, one.venv_name, \
-            one.system_layer.requested
+        return one.image.sha256, one.stages, one.venv_packages, one.artifacts, one.venv_name, one.system_layer.requested
 
     places = (easyconfig.parent.parent / RECORD, easyconfig.with_suffix(COPY_SUFFIX))
     return any(identity(lock.read(place)) == identity(record) for place in places if place.is_file())
@@ -169,8 +196,10 @@ def check(container: Container, record: Record, options: Sequence[str] = (), ima
     # imports EasyBuild
     from easybuild.easyblocks.generic.container.record.installation import other_files
 
-    pinned = container.replace(requirements=[Stage.model_validate(stage) for stage in record.stages],
-                               parameters={**container.parameters, "constraints": record.venv_packages})
+    pinned = container.replace(
+        requirements=[Stage.model_validate(stage) for stage in record.stages],
+        parameters={**container.parameters, "constraints": record.venv_packages},
+    )
     planned = plan.check(pinned, options, image)
     planned.problem = planned.problem or "; ".join(other_files(record, planned.artifacts))
     return planned
@@ -180,6 +209,9 @@ def recorded_plan(record: Record) -> Plan:
     """Return the plan to take all recorded packages from one file."""
     asked, dependency = REASONS
     named = names_in(record.stages)
-    added = [Addition(name, version, asked if normal_name(name) in named else dependency)
-             for name, version in versions_in(record.venv_packages).items() if name not in venv.TOOLS]
+    added = [
+        Addition(name, version, asked if normal_name(name) in named else dependency)
+        for name, version in versions_in(record.venv_packages).items()
+        if name not in venv.TOOLS
+    ]
     return Plan(sorted(added, key=lambda one: (REASONS.index(one.why), one.name.lower())))

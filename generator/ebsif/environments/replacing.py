@@ -46,8 +46,10 @@ def version_in(line: str) -> str:
     wanted = parsed(line)
     exact = [one.version for one in wanted.specifier if one.operator == "=="] if wanted else []
     if len(exact) != 1 or exact[0].endswith("*"):
-        raise ExtendingError(f"--replace '{line}': add the version, to compare it with what other packages require: "
-                             f"'{name_in(line) or line}==VERSION'")
+        raise ExtendingError(
+            f"--replace '{line}': add the version, to compare it with what other packages require: "
+            f"'{name_in(line) or line}==VERSION'"
+        )
     return exact[0]
 
 
@@ -62,15 +64,20 @@ def allows(text: str, version: str) -> bool:
 
 def allow(wanted: Sequence[Any], lines: Sequence[str]) -> list[dict]:
     """Return stages, made of stages or lines, that may replace packages of the image by those in lines."""
-    stages = [{**stage, "requirements": requirement_text(stage.get("requirements")).splitlines()}
-              for stage in stages_of(wanted)]
+    stages = [
+        {**stage, "requirements": requirement_text(stage.get("requirements")).splitlines()}
+        for stage in stages_of(wanted)
+    ]
     for line in lines:
         for stage in stages:
             stage["requirements"] = [now for one in stage["requirements"] for now in in_place_of(one, line)]
         if not any(name_in(line) == name_in(one) for stage in stages for one in stage["requirements"]):
             # with hashes, pip wants them for all packages of a stage
-            others = [stage for stage in stages if not stage.get("no_build_isolation")
-                      and any(map(has_hash, stage["requirements"])) == has_hash(line)]
+            others = [
+                stage
+                for stage in stages
+                if not stage.get("no_build_isolation") and any(map(has_hash, stage["requirements"])) == has_hash(line)
+            ]
             if not others:
                 others = [{"name": "replacements", "requirements": []}]
                 stages = others + stages
@@ -98,8 +105,9 @@ def has_hash(line: str) -> bool:
 # --- what can't be had
 
 
-def why_impossible(container: Container, stages: Sequence[Any], own: Collection[str],
-                   image: Optional[Path] = None) -> str:
+def why_impossible(
+    container: Container, stages: Sequence[Any], own: Collection[str], image: Optional[Path] = None
+) -> str:
     """
     Return what stages or lines ask for in other versions than the image has and keeps, and what to do (N-07).
 
@@ -119,15 +127,22 @@ def why_impossible(container: Container, stages: Sequence[Any], own: Collection[
     found = conflicts(stages, kept, own, known)
     if not found:
         return ""
-    listed = [(f"{one.name}{one.specifier}", f"{kept[name]} ({bound[name]})" if name in kept else
-               f"torch {kept['torch']}, and {one.name} of this version needs torch {torch_of(one)}")
-              for name, one in found.items()]
+    listed = [
+        (
+            f"{one.name}{one.specifier}",
+            f"{kept[name]} ({bound[name]})"
+            if name in kept
+            else f"torch {kept['torch']}, and {one.name} of this version needs torch {torch_of(one)}",
+        )
+        for name, one in found.items()
+    ]
     is_locked = any("--hash" in line for stage in stages_of(stages) for line in lines_of(stage))
     return other_versions("what you ask for", listed) + ways_out(found, kept, is_locked)
 
 
-def conflicts(stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str],
-              image: Image) -> "dict[str, Requirement]":
+def conflicts(
+    stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str], image: Image
+) -> "dict[str, Requirement]":
     """Return what stages ask for that versions of an image don't satisfy, by normalized name."""
     found = {}
     for stage in stages_of(stages):
@@ -137,8 +152,9 @@ def conflicts(stages: Sequence[Any], versions: Mapping[str, str], own: Collectio
             if wanted.url or (marker and not any(map(marker.evaluate, image.marker_environments))):
                 continue
             is_kept = name in versions and name not in free
-            if (is_kept and not wanted.specifier.contains(versions[name], prereleases=True)) or \
-                    is_for_other_torch(wanted, versions, free):
+            if (is_kept and not wanted.specifier.contains(versions[name], prereleases=True)) or is_for_other_torch(
+                wanted, versions, free
+            ):
                 found[name] = wanted
     return found
 
@@ -171,12 +187,18 @@ def ways_out(found: "Mapping[str, Requirement]", versions: Mapping[str, str], is
     if is_locked:
         kept = dict.fromkeys(name if name in versions else "torch" for name in found)
         return lock_again((name, versions[name]) for name in kept) + others
-    exact = [f"{wanted.name}{wanted.specifier}" for wanted in found.values()
-             if re.fullmatch(r"==[^,*]+", str(wanted.specifier)) and normal_name(wanted.name) in versions]
-    replaced = f"\nTo replace them on purpose:{again.line('--replace', *exact, '--force')}" \
-        if len(exact) == len(found) else ""
-    return (f"To take the versions of the image:{again.line('--add', *(wanted.name for wanted in found.values()))}"
-            f"{replaced}\nTo find containers that have what you ask for:\n    {others}")
+    exact = [
+        f"{wanted.name}{wanted.specifier}"
+        for wanted in found.values()
+        if re.fullmatch(r"==[^,*]+", str(wanted.specifier)) and normal_name(wanted.name) in versions
+    ]
+    replaced = (
+        f"\nTo replace them on purpose:{again.line('--replace', *exact, '--force')}" if len(exact) == len(found) else ""
+    )
+    return (
+        f"To take the versions of the image:{again.line('--add', *(wanted.name for wanted in found.values()))}"
+        f"{replaced}\nTo find containers that have what you ask for:\n    {others}"
+    )
 
 
 def packages_of(container: Container, image: Optional[Path]) -> "tuple[Packages, dict[str, str]]":
@@ -190,8 +212,14 @@ def packages_of(container: Container, image: Optional[Path]) -> "tuple[Packages,
 # --- what it means
 
 
-def report(container: Container, own: Mapping[str, Package], lines: Sequence[str], force: bool = False,
-           image: Optional[Path] = None, to_stderr: bool = False) -> None:
+def report(
+    container: Container,
+    own: Mapping[str, Package],
+    lines: Sequence[str],
+    force: bool = False,
+    image: Optional[Path] = None,
+    to_stderr: bool = False,
+) -> None:
     """
     Print what in the image of a container, and in its own packages, requires packages that lines replace.
 
@@ -202,35 +230,48 @@ def report(container: Container, own: Mapping[str, Package], lines: Sequence[str
     for line in lines:
         name, version = name_in(line), version_in(line)
         if name not in there:
-            raise ExtendingError(f"{name} is not in the image of {container.module}, so it can only be added:"
-                                 f"{again.line('--add', line)}")
+            raise ExtendingError(
+                f"{name} is not in the image of {container.module}, so it can only be added:{again.line('--add', line)}"
+            )
         if name in bound and not force:
             raise ExtendingError(
                 f"{name} {there[name][1]} can't be replaced: it is {bound[name]}, and what was built with it may fail "
-                f"or compute wrong results with another one. If you mean it:{again.line('--replace', line, '--force')}")
+                f"or compute wrong results with another one. If you mean it:{again.line('--replace', line, '--force')}"
+            )
         for who, where, required in dependents(name, there, own, set(map(name_in, lines))):
             fits = allows(required, version)
             breaks += not fits
             rows.append([who, where, required, FITS if fits else BREAKS])
-        output.note(f"{name} {version} instead of the image's {there[name][1]}"
-                    f"{f', which is {bound[name]}' if name in bound else ''}")
+        output.note(
+            f"{name} {version} instead of the image's {there[name][1]}"
+            f"{f', which is {bound[name]}' if name in bound else ''}"
+        )
     with contextlib.redirect_stdout(sys.stderr) if to_stderr else contextlib.nullcontext():
         if rows:
             print_table(["PACKAGE", "WHERE", "REQUIRES", "VERDICT"], rows)
         verb = "requires" if len(rows) == 1 else "require"
-        print(f"{output.format_count(len(rows), 'package')} in image and extension {verb} replaced packages; "
-              f"{breaks or 'none'} would break")
+        print(
+            f"{output.format_count(len(rows), 'package')} in image and extension {verb} replaced packages; "
+            f"{breaks or 'none'} would break"
+        )
 
 
 def dependents(name: str, image: Any, own: Mapping[str, Package], changing: Collection[str]) -> list[list[str]]:
     """Return which packages, where, require what of a package, except those that change themselves."""
-    rows = [[f"{need.name} {image[normal_name(need.name)][1]}", "image", f"{name}{need.versions}"]
-            for need in image.needs if need.on == name and normal_name(need.name) not in {*changing, *own}]
+    rows = [
+        [f"{need.name} {image[normal_name(need.name)][1]}", "image", f"{name}{need.versions}"]
+        for need in image.needs
+        if need.on == name and normal_name(need.name) not in {*changing, *own}
+    ]
     for key, package in own.items():
         for text in package.requires:
             wanted = parsed(text)
-            if key not in changing and wanted and normal_name(wanted.name) == name and (
-                    not wanted.marker or wanted.marker.evaluate({"extra": ""})):
+            if (
+                key not in changing
+                and wanted
+                and normal_name(wanted.name) == name
+                and (not wanted.marker or wanted.marker.evaluate({"extra": ""}))
+            ):
                 rows.append([f"{package.name} {package.version}", "extension", f"{name}{wanted.specifier}"])
     return sorted(rows, key=lambda row: (row[1] != "image", row[0].lower()))
 

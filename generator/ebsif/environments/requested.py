@@ -73,8 +73,14 @@ class Wish:
     @property
     def lists(self) -> dict[str, Sequence[str]]:
         """The options with lists of packages."""
-        return {"--add": self.add, "--remove": self.remove, "--apt": self.apt, "--remove-apt": self.remove_apt,
-                "--allow-upgrade": self.allow_upgrade, "--replace": self.replace}
+        return {
+            "--add": self.add,
+            "--remove": self.remove,
+            "--apt": self.apt,
+            "--remove-apt": self.remove_apt,
+            "--allow-upgrade": self.allow_upgrade,
+            "--replace": self.replace,
+        }
 
 
 def make(wish: Wish) -> int:
@@ -87,8 +93,11 @@ def make(wish: Wish) -> int:
     extension = on_installed(wish, found) if isinstance(found, Installation) else on_container(wish, found)
     if extension is DECLINED:
         return FOUND
-    return making.nothing_to_do(extension, as_json=wish.request.json) if isinstance(extension, Installation) else \
-        making.make(wish.request, extension)
+    return (
+        making.nothing_to_do(extension, as_json=wish.request.json)
+        if isinstance(extension, Installation)
+        else making.make(wish.request, extension)
+    )
 
 
 def check_combinations(wish: Wish) -> None:
@@ -102,8 +111,9 @@ def check_combinations(wish: Wish) -> None:
     if wish.force and not wish.replace:
         raise UsageError("--force is for --replace; to install a module again: --rebuild")
     if wish.from_lock and wish.properties:
-        raise UsageError("--from-lock installs exactly what is locked: leave out --post, --verify and "
-                         "--no-build-isolation")
+        raise UsageError(
+            "--from-lock installs exactly what is locked: leave out --post, --verify and --no-build-isolation"
+        )
     if (wish.extras or wish.groups) and not wish.requirements:
         raise UsageError("--extra and --group need -r")
     if wish.from_lock and wish.changes_system:
@@ -116,8 +126,10 @@ def find_base(wish: Wish) -> Union[Installation, Container]:
     for option, words in wish.lists.items():
         # a package may be called like a container, so with a loaded module, only a version tells
         if words and not wish.module and ("/" in words[-1] or not places.loaded()) and names.named(words[-1]):
-            raise UsageError(f"no container given: after {option}, {words[-1]} is a package. Put the container first: "
-                             f"ebsif extend {words[-1]} {option} ...")
+            raise UsageError(
+                f"no container given: after {option}, {words[-1]} is a package. Put the container first: "
+                f"ebsif extend {words[-1]} {option} ..."
+            )
     found = names.find(wish.module)
     if isinstance(found, Path) and (found.parent.parent / lockfile.RECORD).is_file():
         found = places.of_directory(found.parent.parent)
@@ -133,12 +145,14 @@ def find_base(wish: Wish) -> Union[Installation, Container]:
 def require_packages(wish: Wish, found: str, extended: Optional[str] = None) -> None:
     """Raise an error if a new extension would have no packages, or if what only changes an extension was typed."""
     if wish.remove or wish.remove_apt:
-        raise ExtendingError(f"{'--remove' if wish.remove else '--remove-apt'} changes an extension" + (
-            f": leave out --name {wish.name}" if extended else
-            f", but {found} is not one (`ebsif list --mine`)"))
+        raise ExtendingError(
+            f"{'--remove' if wish.remove else '--remove-apt'} changes an extension"
+            + (f": leave out --name {wish.name}" if extended else f", but {found} is not one (`ebsif list --mine`)")
+        )
     if not any((wish.names_all, wish.add, wish.replace, wish.apt)):
-        raise UsageError("one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is "
-                         "required")
+        raise UsageError(
+            "one of the arguments -r/--requirements --from-venv --from-lock --add --replace --apt is required"
+        )
 
 
 # --- what is made
@@ -157,8 +171,13 @@ def on_container(wish: Wish, container: Container) -> Optional[Extension]:
         change.report_left_behind(installation, name, wanted)
     hiding = {name for one in installed for name in one.record.venv_versions}
     hiding |= requirements.names_in(as_parameter(container.requirements))
-    return Extension(container, name, extensions.on_top(container, wanted, name), added=wish.added,
-                     problem=problem(wish, container, wanted, hiding))
+    return Extension(
+        container,
+        name,
+        extensions.on_top(container, wanted, name),
+        added=wish.added,
+        problem=problem(wish, container, wanted, hiding),
+    )
 
 
 def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Installation, None]:
@@ -193,16 +212,24 @@ def on_installed(wish: Wish, installation: Installation) -> Union[Extension, Ins
         environment.stages = extensions.append(environment.stages, wanted, name)
     change.report_projects(environment)
     extension = Extension(
-        change.pinned(container, environment), name, change.simplest(environment.stages), environment.pins,
-        problem=problem(wish, container, environment.own, environment.packages), before=installation, known=known,
-        is_change=is_change, added=() if is_change else wish.added,
+        change.pinned(container, environment),
+        name,
+        change.simplest(environment.stages),
+        environment.pins,
+        problem=problem(wish, container, environment.own, environment.packages),
+        before=installation,
+        known=known,
+        is_change=is_change,
+        added=() if is_change else wish.added,
         date=installation.extension[1] if is_change and wish.request.rebuild and installation.extension else None,
-        keeps_all=is_change and not wish.names_all)
+        keeps_all=is_change and not wish.names_all,
+    )
     return with_newest(wish, extension, installation, there) if is_change else extension
 
 
-def changed(wish: Wish, installation: Installation, environment: Environment, container: Container,
-            name: str) -> Container:
+def changed(
+    wish: Wish, installation: Installation, environment: Environment, container: Container, name: str
+) -> Container:
     """Change the packages of an extension as was typed; return its base with the packages of the distribution."""
     base = change.base_of(installation, wish.request.names, wish.request.names.site)
     container = system.removed(container, wish.remove_apt, installation.module, base)
@@ -215,16 +242,18 @@ def changed(wish: Wish, installation: Installation, environment: Environment, co
     elif wish.add:
         change.add(environment, change.parse(wish.add), name)
     if wish.replace:
-        environment.stages[environment.inherited:] = replacing.allow(environment.own, replacing.parse(wish.replace))
-    environment.stages = extensions.append(environment.stages[:environment.inherited], extensions.with_commands(
-        environment.own, wish.properties), name)
+        environment.stages[environment.inherited :] = replacing.allow(environment.own, replacing.parse(wish.replace))
+    environment.stages = extensions.append(
+        environment.stages[: environment.inherited], extensions.with_commands(environment.own, wish.properties), name
+    )
     if wish.remove_apt and not environment.own and not environment.has_system:
         raise change.nothing_left(installation.module)
     return container
 
 
-def with_newest(wish: Wish, extension: Extension, installation: Installation,
-                there: Sequence[Installation]) -> Extension:
+def with_newest(
+    wish: Wish, extension: Extension, installation: Installation, there: Sequence[Installation]
+) -> Extension:
     """
     Return a changed extension, from which packages are lost if there is a newer one than the installation it changes.
 
@@ -234,13 +263,15 @@ def with_newest(wish: Wish, extension: Extension, installation: Installation,
     if newest.root == installation.root:
         return extension
     if not (wish.module or wish.request.date or extension.date):
+
         def typed(module: str) -> str:
             return join(["ebsif", "extend", module, *wish.request.words[1:]])
 
         raise ExtendingError(
             f"{shown(installation)} is loaded, but `{extension.name}` means {shown(newest)} now, without whose changes "
             f"the new one would be made. To change the newest: {typed(f'{extension.base.module}-{extension.name}')} "
-            f"(or, to go on from the loaded one: {typed(shown(installation))})")
+            f"(or, to go on from the loaded one: {typed(shown(installation))})"
+        )
     return dataclasses.replace(extension, keeps_all=False)
 
 
@@ -248,8 +279,11 @@ def wanted_packages(wish: Wish, container: Container) -> list:
     """Return the packages that were typed, as stages or lines, and report what can't be installed."""
     wanted = Wanted()
     if wish.from_venv or wish.requirements:
-        wanted = venv.read(wish.from_venv) if wish.from_venv else requirements.read_all(
-            wish.requirements, extensions.known_image(container), wish.extras, wish.groups)
+        wanted = (
+            venv.read(wish.from_venv)
+            if wish.from_venv
+            else requirements.read_all(wish.requirements, extensions.known_image(container), wish.extras, wish.groups)
+        )
     lines = change.joined(wanted.lines, change.parse(wish.add)) if wish.add else wanted.lines
     for text in wanted.impossible:
         output.note(text)
@@ -274,8 +308,12 @@ def is_accepted(wish: Wish, container: Container, own: dict[str, Package]) -> bo
     replacing.report(container, own, replacing.parse(wish.replace), wish.force, request.image, request.dry_run)
     if not request.installs or request.check or request.yes:
         return True
-    if confirmed("Install it?", ExtendingError("nothing was installed, because there is no terminal to ask on: to go "
-                                               f"on, {request.command_with('--yes')}")):
+    if confirmed(
+        "Install it?",
+        ExtendingError(
+            f"nothing was installed, because there is no terminal to ask on: to go on, {request.command_with('--yes')}"
+        ),
+    ):
         return True
     output.note("nothing was installed")
     return False
@@ -291,23 +329,33 @@ def repeat(wish: Wish, lock: Path) -> int:
     name = wish.name or repeating.name_in(record)
     if wish.module:
         base = names.find(wish.module)
-        container = bases.without_extension(bases.of_installation(base, names.site), base) \
-            if isinstance(base, Installation) else bases.container_of(base, names)
+        container = (
+            bases.without_extension(bases.of_installation(base, names.site), base)
+            if isinstance(base, Installation)
+            else bases.container_of(base, names)
+        )
     else:
         container = repeating.base_of(record, names.containers, names.site)
     # --check runs commands, too: it tries the installation
     if not trust.is_agreed(request, lock, record.stages, request.check or request.installs):
         return FOUND
     if repeating.has_other_image(container, record):
-        output.note(f"{container.module} has another image than {lock}: the packages in {lock} are installed in the "
-                    "same versions, except those that the image already has")
+        output.note(
+            f"{container.module} has another image than {lock}: the packages in {lock} are installed in the "
+            "same versions, except those that the image already has"
+        )
         container, stages = repeating.adapted(container, record)
         return making.make(request, Extension(container, name, change.simplest(stages)))
     text = lock.read_text(encoding="utf-8")
     extension = Extension(
-        repeating.repeated(container, record), name, stages=record.stages,
-        companions={"lock": Companion(lockfile.COPY_SUFFIX,
-                                      lambda path, again: making.write_file(path, text, again, "lock"))},
-        is_same=lambda path: repeating.is_same(path, record))
-    return making.make(request, extension,
-                       lambda extended: repeating.check(extended, record, request.more, request.image))
+        repeating.repeated(container, record),
+        name,
+        stages=record.stages,
+        companions={
+            "lock": Companion(lockfile.COPY_SUFFIX, lambda path, again: making.write_file(path, text, again, "lock"))
+        },
+        is_same=lambda path: repeating.is_same(path, record),
+    )
+    return making.make(
+        request, extension, lambda extended: repeating.check(extended, record, request.more, request.image)
+    )

@@ -19,14 +19,18 @@ def joined(container: Container, more: SystemPackages) -> Container:
     """Return a container with more packages, in one layer: one that is there gets the version that is wanted now."""
     before = system_of(container.system_packages)
     packages = before.packages + more.packages
-    return replaced(container, list(dict(zip(system_names(packages), packages)).values()),
-                    before.allow_upgrade + more.allow_upgrade)
+    return replaced(
+        container, list(dict(zip(system_names(packages), packages)).values()), before.allow_upgrade + more.allow_upgrade
+    )
 
 
 def replaced(container: Container, packages: Sequence[str], allowed: Sequence[str]) -> Container:
     """Return a container with these packages instead of its own; each counts once."""
-    return container.replace(system_packages=SystemPackages.model_construct(
-        packages=list(dict.fromkeys(packages)), allow_upgrade=list(dict.fromkeys(allowed))))
+    return container.replace(
+        system_packages=SystemPackages.model_construct(
+            packages=list(dict.fromkeys(packages)), allow_upgrade=list(dict.fromkeys(allowed))
+        )
+    )
 
 
 def added(container: Container, packages: Sequence[str], allowed: Sequence[str]) -> Container:
@@ -55,8 +59,9 @@ def removed(container: Container, names: Sequence[str], module: str, base: Optio
             raise SystemPackagesError(f"{name} belongs to the module that {module} extends: remove it there")
         if name not in there:
             raise SystemPackagesError(
-                f"{module} was made without the system package {name}{did_you_mean(name, there)}" + (
-                    f" (it was made with: {', '.join(there)})" if there else ""))
+                f"{module} was made without the system package {name}{did_you_mean(name, there)}"
+                + (f" (it was made with: {', '.join(there)})" if there else "")
+            )
     kept = [one for one in system.packages if system_names([one])[0] not in names]
     # nothing else needs the upgrade of a package of the image
     return replaced(container, kept, system.allow_upgrade if kept else [])

@@ -14,9 +14,17 @@ from ebsif.report.asking import confirmed
 
 # Properties of a stage that do more than name packages, and what an installation does with each value.
 WHAT = {
-    "modules": "loads the module", "env": "sets", "index_url": "takes packages from",
-    "extra_index_url": "takes packages from", "find_links": "takes packages from", "options": "gives pip",
-    "patches": "changes the source with", "pre": "runs", "post": "runs", "verify": "runs"}
+    "modules": "loads the module",
+    "env": "sets",
+    "index_url": "takes packages from",
+    "extra_index_url": "takes packages from",
+    "find_links": "takes packages from",
+    "options": "gives pip",
+    "patches": "changes the source with",
+    "pre": "runs",
+    "post": "runs",
+    "verify": "runs",
+}
 
 
 def is_agreed(request: Request, place: object, stages: Sequence[dict[str, Any]], runs: bool) -> bool:
@@ -31,9 +39,13 @@ def is_agreed(request: Request, place: object, stages: Sequence[dict[str, Any]],
     print(f"ebsif: besides packages, {place} has:", *(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
     if not runs or request.yes:
         return True
-    if confirmed("Do you trust whoever wrote it, and go on?", EbsifError(
+    if confirmed(
+        "Do you trust whoever wrote it, and go on?",
+        EbsifError(
             "nothing was done, because there is no terminal to ask on: if you trust whoever wrote it, "
-            f"{request.command_with('--yes')}")):
+            f"{request.command_with('--yes')}"
+        ),
+    ):
         return True
     print("ebsif: nothing was done", file=sys.stderr)
     return False

@@ -42,8 +42,9 @@ def of_size(found: int, size: int) -> Difference:
     return Difference("truncated" if found < size else "replaced", f"it has {found} bytes, not {size}")
 
 
-def difference(path: Path, size: Optional[int], sha256: Optional[str],
-               digest: Optional[Callable[[Path], str]] = None) -> Optional[Difference]:
+def difference(
+    path: Path, size: Optional[int], sha256: Optional[str], digest: Optional[Callable[[Path], str]] = None
+) -> Optional[Difference]:
     """
     Return how a file differs from an image with that size and SHA256, as far as these are known; None if it doesn't.
 

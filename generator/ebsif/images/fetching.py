@@ -27,8 +27,9 @@ def fetched(target: Path, size: int) -> Now:
     return Now(format_size(done) + (f" of {format_size(size)}" if size else ""), done, size)
 
 
-def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: int = 0,
-          sha256: Optional[str] = None) -> tuple[Path, ImageSource]:
+def fetch(
+    source: ImageSource, name: str, folder: Optional[Path] = None, size: int = 0, sha256: Optional[str] = None
+) -> tuple[Path, ImageSource]:
     """
     Fetch an image, unless it is there already; return the SIF file, and the source with its digest.
 
@@ -57,6 +58,8 @@ def fetch(source: ImageSource, name: str, folder: Optional[Path] = None, size: i
         raise FetchError(str(error).strip("'\"")) from None
     noted = noted_source(str(target))
     if not noted and sha256 != sha256_of(target):
-        raise FetchError(f"{target} exists already, and may not be the image from {source}: move it away, or "
-                         "choose another directory")
+        raise FetchError(
+            f"{target} exists already, and may not be the image from {source}: move it away, or "
+            "choose another directory"
+        )
     return target, noted or source

@@ -150,8 +150,10 @@ def inspect(path: Path, checksum: bool = True) -> Inspection:
 def check_file(path: Path) -> None:
     """Raise InspectionError if the path is not a file."""
     if path.is_dir():
-        raise InspectionError(f"{path} is a directory, not an image (a SIF file); if it is a sandbox, convert it with: "
-                              f"apptainer build image.sif {shlex.quote(str(path))}")
+        raise InspectionError(
+            f"{path} is a directory, not an image (a SIF file); if it is a sandbox, convert it with: "
+            f"apptainer build image.sif {shlex.quote(str(path))}"
+        )
     if not path.is_file():
         raise InspectionError(f"{path} is not a file" if path.exists() else f"the file {path} does not exist")
 

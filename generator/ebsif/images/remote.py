@@ -53,8 +53,11 @@ class Remote:
         entry = self.found.entry_point.get("entrypoint", "")
         # SIF files have no configuration in the registry
         is_known = bool(self.found.environment or self.found.entry_point)
-        return {name for name in names if not (name.startswith("/") and is_known) or name == entry
-                or name.startswith("/.singularity.d/")}
+        return {
+            name
+            for name in names
+            if not (name.startswith("/") and is_known) or name == entry or name.startswith("/.singularity.d/")
+        }
 
     def named(self, name: str) -> Inspection:
         """Return what is known, with a name for the SIF file."""
@@ -91,8 +94,7 @@ def look(source: ImageSource) -> Remote:
     versioned = [f"{stem}-{version}.sif" for version in (tag, found.labels.get(f"{LABEL}version")) if version]
     names = list(filter(FILE_NAME.fullmatch, [*versioned, image.sif.title if image.sif else ""]))
     # the digest comes first, so that no family takes it for a version
-    default = next((name for name in names if name in versioned),
-                   f"sha256-{digest.partition(':')[2][:12]}-{stem}.sif")
+    default = next((name for name in names if name in versioned), f"sha256-{digest.partition(':')[2][:12]}-{stem}.sif")
     return Remote(resolved, found, names, default, sum(one.size for one in image.layers))
 
 

@@ -21,8 +21,9 @@ from ebsif.report import output
 # A package: normalized name, public version (local labels like +rocm6.2 are in no advisory).
 Pin = tuple[str, str]
 
-WITHOUT_NETWORK = ("Without network access, give a bill of materials to osv-scanner or grype: "
-                   "`ebsif lock MODULE --format sbom`")
+WITHOUT_NETWORK = (
+    "Without network access, give a bill of materials to osv-scanner or grype: `ebsif lock MODULE --format sbom`"
+)
 
 
 class AuditError(EbsifError):
@@ -82,8 +83,7 @@ def pin(name: str, version: str) -> Optional[Pin]:
     return (normal_name(name), known.public) if known else None
 
 
-def vulnerabilities(records: Mapping[str, Record],
-                    advisories: Mapping[Pin, list[Advisory]]) -> Iterator[Vulnerability]:
+def vulnerabilities(records: Mapping[str, Record], advisories: Mapping[Pin, list[Advisory]]) -> Iterator[Vulnerability]:
     """Yield the vulnerabilities of each module, from its record and the advisories on packages."""
     for module, record in records.items():
         for name, version, place in python_packages(record):
@@ -96,8 +96,9 @@ def updates(found: Iterable[Vulnerability]) -> dict[str, list[str]]:
     """Return the requirements, by module, that replace packages in user software by the next versions with a fix."""
     wanted: dict[str, dict[str, Version]] = {}
     for one in found:
-        fixes = [version for version in map(version_of, one.advisory.fixed)
-                 if version and version > Version(one.version)]
+        fixes = [
+            version for version in map(version_of, one.advisory.fixed) if version and version > Version(one.version)
+        ]
         if fixes and one.place != "image":
             packages = wanted.setdefault(one.module, {})
             packages[one.package] = max(min(fixes), packages.get(one.package, min(fixes)))
@@ -122,8 +123,15 @@ def from_service(pins: Iterable[Pin], url: Optional[str] = None) -> tuple[dict[P
             if "skip_reason" in package:
                 unknown.append(key)
             elif package["vulns"]:
-                advisories[key] = [Advisory(one["id"], tuple(sorted(one["aliases"])), tuple(one["fix_versions"]),
-                                            one.get("description") or "") for one in package["vulns"]]
+                advisories[key] = [
+                    Advisory(
+                        one["id"],
+                        tuple(sorted(one["aliases"])),
+                        tuple(one["fix_versions"]),
+                        one.get("description") or "",
+                    )
+                    for one in package["vulns"]
+                ]
     return advisories, unknown
 
 
@@ -132,13 +140,24 @@ def ask(versions: Mapping[str, str], options: Sequence[str]) -> list[dict[str, A
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "requirements.txt")
         path.write_text("".join(f"{name}=={version}\n" for name, version in versions.items()), encoding="utf-8")
-        words = [sys.executable, "-m", "pip_audit", "--requirement", str(path), "--no-deps", "--disable-pip",
-                 "--format", "json", "--progress-spinner", "off", *options]
+        words = [
+            sys.executable,
+            "-m",
+            "pip_audit",
+            "--requirement",
+            str(path),
+            "--no-deps",
+            "--disable-pip",
+            "--format",
+            "json",
+            "--progress-spinner",
+            "off",
+            *options,
+        ]
         output.command(words)
         result = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     try:
         return json.loads(result.stdout)["dependencies"]
     except (ValueError, KeyError, TypeError):
         said = result.stderr.strip().splitlines()[-1:] or ["no output"]
-        raise AuditError(f"pip-audit failed, exit status {result.returncode}: {said[0]}. "
-                         f"{WITHOUT_NETWORK}") from None
+        raise AuditError(f"pip-audit failed, exit status {result.returncode}: {said[0]}. {WITHOUT_NETWORK}") from None

@@ -52,8 +52,12 @@ def facts_of_installation(installation: Installation) -> Facts:
 def facts_of_record(record: Record) -> Facts:
     """Return the facts in the record of an installation."""
     image = {"file": record.image.file, "sha256": record.image.sha256}
-    return {"image": {name: value for name, value in image.items() if value}, "mask": record.masks,
-            "local file": record.local_files, **lock.packages_by_kind(record)}
+    return {
+        "image": {name: value for name, value in image.items() if value},
+        "mask": record.masks,
+        "local file": record.local_files,
+        **lock.packages_by_kind(record),
+    }
 
 
 def facts_of_parameters(values: dict[str, Any]) -> Facts:
@@ -63,8 +67,11 @@ def facts_of_parameters(values: dict[str, Any]) -> Facts:
     required, optional = parse_binds(values.get("binds") or [])
     for kind, binds in (("required", required), ("optional", optional), ("library", values.get("library_binds") or [])):
         known["bind"].update(dict.fromkeys(binds, kind))
-    known["variable"] = {name: "unset" if value is None else str(value) for parameter in VARIABLE_PARAMETERS
-                         for name, value in (values.get(parameter) or {}).items()}
+    known["variable"] = {
+        name: "unset" if value is None else str(value)
+        for parameter in VARIABLE_PARAMETERS
+        for name, value in (values.get(parameter) or {}).items()
+    }
     known["wrapper"] = dict.fromkeys(values["wrappers"], "yes") if isinstance(values.get("wrappers"), list) else {}
     known["requirement"] = dict.fromkeys(requirements.lines_of(values.get("requirements")), "yes")
     for name in ("init", "gpu", "conda_env"):
@@ -76,8 +83,20 @@ def facts_of_parameters(values: dict[str, Any]) -> Facts:
 def parameters_of(path: Path) -> dict[str, Any]:
     """Return the parameters of an easyconfig, as read by EasyBuild."""
     read = framework.read(path)
-    names = ("name", "version", "versionsuffix", "sources", "wrappers", "requirements", "system_packages", "init",
-             "gpu", "conda_env", *BIND_PARAMETERS, *VARIABLE_PARAMETERS)
+    names = (
+        "name",
+        "version",
+        "versionsuffix",
+        "sources",
+        "wrappers",
+        "requirements",
+        "system_packages",
+        "init",
+        "gpu",
+        "conda_env",
+        *BIND_PARAMETERS,
+        *VARIABLE_PARAMETERS,
+    )
     return {name: read[name] for name in names if name in read}
 
 
@@ -103,11 +122,22 @@ def extension_of(path: Path, container: str) -> tuple[list, str, str]:
     if requirements.lock_of(values["requirements"]):
         repeated = path.parent / requirements.lock_of(values["requirements"])
         installed_lock = path.parent.parent / lockfile.RECORD
-        raise ComparingError(f"{path} repeats an installation from its lock, which another container can do, too: "
-                             + shlex.join(["ebsif", "extend", container, "--from-lock", str(
-                                 installed_lock if installed_lock.is_file() else repeated)]))
+        raise ComparingError(
+            f"{path} repeats an installation from its lock, which another container can do, too: "
+            + shlex.join(
+                [
+                    "ebsif",
+                    "extend",
+                    container,
+                    "--from-lock",
+                    str(installed_lock if installed_lock.is_file() else repeated),
+                ]
+            )
+        )
     named = newest.NAMED.search(values["versionsuffix"])
     if not named:
-        raise ComparingError(f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "
-                             "use `ebsif extend` on the newer container")
+        raise ComparingError(
+            f"{path}: the version suffix {values['versionsuffix']} does not end in a name and a date: "
+            "use `ebsif extend` on the newer container"
+        )
     return requirements.stages_or_lines(values["requirements"] or []), named["name"], named["date"]

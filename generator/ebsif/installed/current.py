@@ -47,10 +47,14 @@ def record_of(installation: Installation) -> Record:
     if before == {name: package.version for name, package in packages.items()}:
         return record
     return record.replace(
-        artifacts={name: value for name, value in record.artifacts.items()
-                   if name in packages and packages[name].version == before.get(name)},
+        artifacts={
+            name: value
+            for name, value in record.artifacts.items()
+            if name in packages and packages[name].version == before.get(name)
+        },
         stages=pinned_stages(record, packages),
-        venv_packages=[f"{packages[name].name}=={packages[name].version}" for name in sorted(packages)])
+        venv_packages=[f"{packages[name].name}=={packages[name].version}" for name in sorted(packages)],
+    )
 
 
 def pinned_stages(record: Record, packages: dict[str, Package]) -> list[dict[str, Any]]:
@@ -68,8 +72,13 @@ def pinned_stages(record: Record, packages: dict[str, Package]) -> list[dict[str
     made = requirements.split_into_stages(more)
     if made and isinstance(made[0], dict):
         # build tools, other packages, and packages built against torch
-        return [*stages, *({**stage, "name": f"{stage['name']} (pinned)",
-                            "requirements": as_lines(stage["requirements"])} for stage in made)]
+        return [
+            *stages,
+            *(
+                {**stage, "name": f"{stage['name']} (pinned)", "requirements": as_lines(stage["requirements"])}
+                for stage in made
+            ),
+        ]
     if stages and not set(stages[0]) - PLAIN and " --hash=" not in stages[0]["requirements"]:
         first, *others = stages
         return [{**first, "requirements": first["requirements"] + as_lines(more)}, *others]
@@ -90,8 +99,11 @@ def pinned(text: str, left: dict[str, Package], in_image: set[str]) -> list[str]
     line = re.sub(r"(^|\s)#.*", "", text).strip()
     if not line or line.startswith("-"):
         return [line] if line else []
-    match = re.fullmatch(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?P<extras>\[[^\]]*\])?\s*(?:[=<>!~(][^;@]*)?"
-                         r"(?P<marker>;.*)?", line)
+    match = re.fullmatch(
+        r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?P<extras>\[[^\]]*\])?\s*(?:[=<>!~(][^;@]*)?"
+        r"(?P<marker>;.*)?",
+        line,
+    )
     name = normal_name(match.group("name")) if match else requirements.name_in(line)
     what, _, hashes = line.partition(" --hash=")
     if hashes and name in left:
@@ -111,6 +123,7 @@ def pinned(text: str, left: dict[str, Package], in_image: set[str]) -> list[str]
 def taken(line: str, left: dict[str, Package]) -> Optional[Package]:
     """Return the package that was installed from the URL or path in a line, and take it out of the others."""
     where = re.sub(r"[@#].*", "", line.rpartition(" @ ")[2].removeprefix("git+")) or line
-    name = next((name for name, package in left.items()
-                 if package.line and "/" in package.line and where in package.line), None)
+    name = next(
+        (name for name, package in left.items() if package.line and "/" in package.line and where in package.line), None
+    )
     return left.pop(name) if name else None

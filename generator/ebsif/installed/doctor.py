@@ -59,8 +59,9 @@ def examine(modules: Sequence[str]) -> list[Finding]:
         *(find_easyblocks() if ERROR not in (easybuild.level, modules_tool.level) else []),
         find_program("container runtime", RUNTIMES, "load the site's module, or use another node"),
         find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
-        find_program("unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version",
-                     statuses=(0, 1)),
+        find_program(
+            "unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version", statuses=(0, 1)
+        ),
         modules_tool,
         *find_removed_module(),
         *find_user_packages(),
@@ -85,26 +86,49 @@ def find_easybuild(modules: Sequence[str]) -> Finding:
     """Return a Finding on eb: is it installed, and does it run? Wrappers of a loaded module may hide its Python."""
     # as ebsif finds it, which runs it with its own Python
     own = Path(sys.executable).with_name("eb")
-    remedy = f"run `module load {' '.join(modules)}`" if modules else \
-        "load the site's EasyBuild module, or install it with pip"
-    found = find_program("EasyBuild", ["eb", str(own)], remedy,
-                         environment=None if shutil.which("eb") else {**os.environ, "EB_PYTHON": sys.executable})
+    remedy = (
+        f"run `module load {' '.join(modules)}`"
+        if modules
+        else "load the site's EasyBuild module, or install it with pip"
+    )
+    found = find_program(
+        "EasyBuild",
+        ["eb", str(own)],
+        remedy,
+        environment=None if shutil.which("eb") else {**os.environ, "EB_PYTHON": sys.executable},
+    )
     version = re.match(r"EasyBuild (\d+)\.(\d+)", found.text)
     if version and tuple(map(int, version.groups())) < framework.OLDEST:
-        return Finding(ERROR, found.subject, f"{found.text}, is too old: load or install EasyBuild "
-                       f"{'.'.join(map(str, framework.OLDEST))} or newer")
+        return Finding(
+            ERROR,
+            found.subject,
+            f"{found.text}, is too old: load or install EasyBuild {'.'.join(map(str, framework.OLDEST))} or newer",
+        )
     if found.level == OK and not importlib.util.find_spec("easybuild.tools"):
-        return Finding(ERROR, found.subject, f"{found.text}, but {sys.executable}, which runs ebsif, can't import it: "
-                       "add its Python packages to PYTHONPATH")
+        return Finding(
+            ERROR,
+            found.subject,
+            f"{found.text}, but {sys.executable}, which runs ebsif, can't import it: "
+            "add its Python packages to PYTHONPATH",
+        )
     loaded = framework.container_modules(os.environ)
     if found.level == OK or not loaded:
         return found
-    return dataclasses.replace(found, text=f"{found.text}; the commands of {', '.join(loaded)} hide the machine's "
-                               "own: unload the module before you run eb yourself")
+    return dataclasses.replace(
+        found,
+        text=f"{found.text}; the commands of {', '.join(loaded)} hide the machine's "
+        "own: unload the module before you run eb yourself",
+    )
 
 
-def find_program(part: str, names: Sequence[str], remedy: str, version_option: str = "--version",
-                 statuses: Sequence[int] = (0,), environment: Optional[dict[str, str]] = None) -> Finding:
+def find_program(
+    part: str,
+    names: Sequence[str],
+    remedy: str,
+    version_option: str = "--version",
+    statuses: Sequence[int] = (0,),
+    environment: Optional[dict[str, str]] = None,
+) -> Finding:
     """Return a Finding on the first of some programs on PATH: does it print its version, with one of the statuses?"""
     for name in names:
         path = shutil.which(name)
@@ -129,8 +153,10 @@ def remedy_for(text: str) -> str:
         # EasyBuild names the directory of its links
         with contextlib.suppress(framework.EasyBuildFailure), contextlib.redirect_stderr(io.StringIO()):
             framework.session()
-        return (f"Correct include-easyblocks ({', '.join(framework.INCLUDED)}), or the file there; beside container*.py"
-                f" there has to be the directory easyblocks/generic/container of ebsif {VERSION}")
+        return (
+            f"Correct include-easyblocks ({', '.join(framework.INCLUDED)}), or the file there; beside container*.py"
+            f" there has to be the directory easyblocks/generic/container of ebsif {VERSION}"
+        )
     is_refused = "modules tool can not be used" in text or "configuration options" in text
     return "Correct EasyBuild's configuration" if is_refused else "Install ebsif in the Python environment of that eb"
 
@@ -146,8 +172,10 @@ def find_easyblocks() -> list[Finding]:
         return [compare_versions(part, answer.stdout), find_easyconfigs()]
     options = framework.finding_easyblocks() if "Failed to obtain class" in answer.stdout else []
     if options:
-        return [Finding(NOTE, part, f"eb finds them with {shlex.join(options)}, which ebsif adds when it runs eb"),
-                find_easyconfigs()]
+        return [
+            Finding(NOTE, part, f"eb finds them with {shlex.join(options)}, which ebsif adds when it runs eb"),
+            find_easyconfigs(),
+        ]
     errors = [line for line in answer.stdout.splitlines() if line.startswith("ERROR")] or [answer.stdout.strip()]
     # some messages of EasyBuild end without a full stop
     return [Finding(ERROR, part, f"eb --dry-run fails: {' '.join(errors).rstrip('.')}. {remedy_for(answer.stdout)}")]
@@ -163,8 +191,12 @@ def compare_versions(part: str, text: str) -> Finding:
     version = file.read_text(encoding="utf-8").strip() if is_there(file) else "0.1"
     if version == VERSION:
         return Finding(OK, part, "eb finds them")
-    return Finding(ERROR, part, f"eb finds easyblocks of ebsif {version} in {path[1]}, but this is ebsif {VERSION}: "
-                   "replace container and container*.py there with its easyblocks/generic")
+    return Finding(
+        ERROR,
+        part,
+        f"eb finds easyblocks of ebsif {version} in {path[1]}, but this is ebsif {VERSION}: "
+        "replace container and container*.py there with its easyblocks/generic",
+    )
 
 
 def find_easyconfigs() -> Finding:
@@ -186,8 +218,12 @@ def find_modules_tool() -> Finding:
         path = os.environ.get(variable)
         if path and Path(path).exists():
             return Finding(OK, "modules tool", f"{part}, {path}")
-    return Finding(ERROR, "modules tool", "neither LMOD_CMD nor MODULES_CMD is set: start a login shell, or source "
-                   "the init script of Lmod or Environment Modules")
+    return Finding(
+        ERROR,
+        "modules tool",
+        "neither LMOD_CMD nor MODULES_CMD is set: start a login shell, or source "
+        "the init script of Lmod or Environment Modules",
+    )
 
 
 def find_removed_module() -> list[Finding]:
@@ -200,8 +236,14 @@ def find_removed_module() -> list[Finding]:
         # modules tools can't unload it
         return [Finding(WARNING, "loaded module", f"{module} was removed while it was loaded: open a new shell")]
     if mounted and not is_there(Path(mounted)):
-        return [Finding(WARNING, "loaded module", f"{mounted} was removed after {module} was loaded, so no container "
-                        "starts: put it back, or unload the module and load it again to go on without it")]
+        return [
+            Finding(
+                WARNING,
+                "loaded module",
+                f"{mounted} was removed after {module} was loaded, so no container "
+                "starts: put it back, or unload the module and load it again to go on without it",
+            )
+        ]
     return []
 
 

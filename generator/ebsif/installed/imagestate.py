@@ -25,7 +25,14 @@ from ebsif.installed.places import Installation
 
 # What is known of an image, from best to worst. Verified: by its SHA256; recorded: size and time are those recorded.
 VERIFIED, RECORDED, UNKNOWN, TOUCHED, CHANGED, UNREADABLE, GONE = STATES = (
-    "verified", "as recorded", "size not recorded", "time changed", "changed", "unreadable", "gone")
+    "verified",
+    "as recorded",
+    "size not recorded",
+    "time changed",
+    "changed",
+    "unreadable",
+    "gone",
+)
 BAD = (CHANGED, UNREADABLE, GONE)
 # The SHA256 of images that were read, and whose turn it is to read one.
 DIGESTS: dict[tuple[int, int, int], str] = {}
@@ -69,12 +76,20 @@ def examine(installation: Installation, verify: bool = False) -> ImageState:
         return ImageState(kind, origin, path, size, UNREADABLE, unreadable(path))
     newer = sha256_of_owner(path)
     if newer and known.sha256 and newer != known.sha256:
-        return ImageState(kind, origin, path, size, CHANGED, f"the image {path} is another one since "
-                          f"{origin or path.parent} was installed again: install this module again, too, with "
-                          f"`{installation.rebuild}`")
+        return ImageState(
+            kind,
+            origin,
+            path,
+            size,
+            CHANGED,
+            f"the image {path} is another one since "
+            f"{origin or path.parent} was installed again: install this module again, too, with "
+            f"`{installation.rebuild}`",
+        )
     state, problem = compare(path, known, verify, is_same=bool(newer) and newer == known.sha256)
-    return ImageState(kind, origin, path, size, state,
-                      f"{problem}: {remedy(installation, kind, origin)}" if problem else None)
+    return ImageState(
+        kind, origin, path, size, state, f"{problem}: {remedy(installation, kind, origin)}" if problem else None
+    )
 
 
 def path_of(installation: Installation) -> Optional[Path]:
@@ -140,8 +155,10 @@ def compare(path: Path, known: ImageRecord, verify: bool, is_same: bool) -> tupl
     if verify and known.sha256:
         return VERIFIED, None
     if known.mtime_ns not in (None, path.stat().st_mtime_ns) and not is_same:
-        return TOUCHED, (f"the image {path} was written to or copied after the installation (`ebsif installed "
-                         "--verify` compares its content)")
+        return TOUCHED, (
+            f"the image {path} was written to or copied after the installation (`ebsif installed "
+            "--verify` compares its content)"
+        )
     return (RECORDED if known.size is not None else UNKNOWN), None
 
 
@@ -168,10 +185,12 @@ def gone(installation: Installation, kind: str, origin: Optional[str]) -> str:
         return f"the image {places[0]} is gone: {remedy(installation, kind, origin)}"
     file, easyconfig = installation.record.image.file, installation.easyconfig or "the module's easyconfig"
     # a rebuild looks in the same places
-    return (f"the image {file} isn't where the module looks for it ({', '.join(places) or 'no place is recorded'}): is "
-            "the file system mounted? If the image was removed, put it back. If it was moved, correct its directory "
-            f"in {easyconfig} (`ebsif add` with the image's new path says what to correct in a catalog), and install "
-            f"the module again with `{installation.rebuild}`")
+    return (
+        f"the image {file} isn't where the module looks for it ({', '.join(places) or 'no place is recorded'}): is "
+        "the file system mounted? If the image was removed, put it back. If it was moved, correct its directory "
+        f"in {easyconfig} (`ebsif add` with the image's new path says what to correct in a catalog), and install "
+        f"the module again with `{installation.rebuild}`"
+    )
 
 
 def remedy(installation: Installation, kind: str, origin: Optional[str]) -> str:
@@ -182,7 +201,9 @@ def remedy(installation: Installation, kind: str, origin: Optional[str]) -> str:
         source = installation.record.image.resolved or installation.root
         theirs, own = Installation(Path(source).parent, origin), installation.easyconfig
         if theirs.easyconfig and own:
-            return (f"install {origin}, which owns the image, and this module again with `{theirs.rebuild} "
-                    f"{shlex.quote(str(own))}`")
+            return (
+                f"install {origin}, which owns the image, and this module again with `{theirs.rebuild} "
+                f"{shlex.quote(str(own))}`"
+            )
         return f"install {origin} again, which owns the image, and then this module with `{installation.rebuild}`"
     return f"install the module again with `{installation.rebuild}`"

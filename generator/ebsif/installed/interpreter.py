@@ -31,13 +31,16 @@ class InterpreterError(EbsifError):
 
 def of(installation: Installation) -> Path:
     """Return the interpreter of an installation; raise InterpreterError if it has none."""
-    path = Path(os.path.abspath(installation.root / INTERPRETER))  # noqa: PTH100 links stay
+    path = Path(os.path.abspath(installation.root / INTERPRETER))
     if is_there(path):
         return path
     # all easyblocks with Python install make-venv
     has_python = is_there(installation.root / "bin/make-venv")
-    reason = f"was installed by an earlier version of ebsif: install it again with `{installation.rebuild}`" \
-        if has_python else "was installed without Python (init = 'none')"
+    reason = (
+        f"was installed by an earlier version of ebsif: install it again with `{installation.rebuild}`"
+        if has_python
+        else "was installed without Python (init = 'none')"
+    )
     raise InterpreterError(f"{installation.module} has no interpreter: it {reason}")
 
 
@@ -49,14 +52,17 @@ def environment_on(installation: Installation) -> Optional[str]:
 
 def without_date(root: Path) -> Path:
     """Return the directory of an extension without its date."""
-    return Path(os.path.abspath(root).rpartition("-")[0])  # noqa: PTH100 links stay
+    return Path(os.path.abspath(root).rpartition("-")[0])
 
 
 def extensions(undated: Path) -> list[Path]:
     """Return the installations of an extension by their path without the date, the newest one last."""
     start = f"{undated.name}-"
-    found = {path.name.removeprefix(start): path for path in undated.parent.glob("*")
-             if path.name.startswith(start) and is_there(path / RECORD)}
+    found = {
+        path.name.removeprefix(start): path
+        for path in undated.parent.glob("*")
+        if path.name.startswith(start) and is_there(path / RECORD)
+    }
     return [found[date] for date in sorted(filter(re.compile(newest.DATE).fullmatch, found), key=newest.date_key)]
 
 
@@ -73,18 +79,20 @@ def write(installation: Installation, path: Path, newest: Optional[str] = None) 
         # otherwise its target would be replaced
         path.unlink()
     own = os.environ.get("EBSIF_USER_SOFTWARE")
-    variables = {"EBSIF_USER_SOFTWARE": own and os.path.abspath(own),  # noqa: PTH100 links stay
-                 "EBSIF_VENV": environment_on(installation)}
+    variables = {"EBSIF_USER_SOFTWARE": own and os.path.abspath(own), "EBSIF_VENV": environment_on(installation)}
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if value]
-    start = starting_newest(without_date(installation.root)) if newest else \
-        f"exec {shlex.quote(str(interpreter))} \"$@\"\n"
+    start = (
+        starting_newest(without_date(installation.root)) if newest else f'exec {shlex.quote(str(interpreter))} "$@"\n'
+    )
     write_commands(path, newest or installation.module, "".join(lines) + start)
 
 
 def starting_newest(undated: Path) -> str:
     """Return the commands that start the interpreter of the newest extension of a name; see `extensions` (V-07)."""
-    return newest.find_newest(shlex.quote(str(undated)), RECORD) + \
-        f'exec "${{ebsif_newest:?the module was removed}}/{INTERPRETER}" "$@"\n'
+    return (
+        newest.find_newest(shlex.quote(str(undated)), RECORD)
+        + f'exec "${{ebsif_newest:?the module was removed}}/{INTERPRETER}" "$@"\n'
+    )
 
 
 def write_commands(path: Path, module: str, text: str) -> None:
@@ -101,8 +109,11 @@ def require_replaceable(path: Path) -> None:
         lines = file.read(LARGEST).split("\n", 3)
     is_ours = len(lines) == 4 and lines[1].endswith(WRITTEN)
     if not is_ours or lines[2] != f"{SEAL}{digest(lines[3])}":
-        what = "was edited since `ebsif interpreter` wrote it" if is_ours else \
-            "exists, and was not created by `ebsif interpreter`"
+        what = (
+            "was edited since `ebsif interpreter` wrote it"
+            if is_ours
+            else "exists, and was not created by `ebsif interpreter`"
+        )
         raise InterpreterError(f"{path} {what}: choose another name, or remove it")
 
 

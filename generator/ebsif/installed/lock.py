@@ -25,8 +25,11 @@ def read(place: Union[str, Path]) -> Record:
     try:
         return Record.read(str(path))
     except FileNotFoundError:
-        raise LockError(f"{place} does not exist: give the lock of a module, or its installation" if path == Path(place)
-                        else f"{place}: not an installation of a container module ({path} does not exist)") from None
+        raise LockError(
+            f"{place} does not exist: give the lock of a module, or its installation"
+            if path == Path(place)
+            else f"{place}: not an installation of a container module ({path} does not exist)"
+        ) from None
     except PermissionError as error:
         raise ClosedLockError(f"{path}: can't be read: {error.strerror}") from error
     except OSError as error:
@@ -56,8 +59,11 @@ class Change:
 
 def differences(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
     """Return the differences between two dictionaries, ordered by name."""
-    return [Change(kind, name, before.get(name), after.get(name))
-            for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
+    return [
+        Change(kind, name, before.get(name), after.get(name))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
 
 
 def packages_by_kind(record: Record) -> dict[str, dict[str, str]]:

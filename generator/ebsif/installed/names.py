@@ -89,8 +89,9 @@ class Names:
                     return here[0]
         found = spelled_alike(text, [(spellings(one.module, text), one) for one in self.installations])
         if "/" in text and not found:
-            found = spelled_alike(text, [
-                (spellings(name, text), one) for one in self.installations for name in places.aliases(one)])
+            found = spelled_alike(
+                text, [(spellings(name, text), one) for one in self.installations for name in places.aliases(one)]
+            )
         if "/" in text and not found:
             found = self.extensions(text)
         if len(set(map(shown, found))) > 1:
@@ -104,10 +105,14 @@ class Names:
         Raise NamingError if there are several names that differ from it, and from each other, in upper and lower case.
         """
         end = f"-{plain(text).rpartition('/')[2]}-"
-        of_name = [one for one in self.installations
-                   if end in f"-{plain(one.module).replace('/', '-')}" and one.extension]
-        named = [({name, *spellings(f"{one.base}-{name}", text), *spellings(beside(one, name), text)}, one)
-                 for one in of_name for name, _ in [one.extension or ("", "")]]
+        of_name = [
+            one for one in self.installations if end in f"-{plain(one.module).replace('/', '-')}" and one.extension
+        ]
+        named = [
+            ({name, *spellings(f"{one.base}-{name}", text), *spellings(beside(one, name), text)}, one)
+            for one in of_name
+            for name, _ in [one.extension or ("", "")]
+        ]
         found = self.newest_first(spelled_alike(text, named))
         of_software: dict[tuple, list[Installation]] = {}
         for one in found:
@@ -127,19 +132,27 @@ class Names:
         """Return the earlier extensions with the name and the base of this one, beside it and of the same account."""
         if not module.extension:
             raise NamingError(f"{shown(module)} is no extension, so there are no earlier ones of it")
-        return [one for one in places.everything()
-                if one.base == module.base and one.extension and one.extension[0] == module.extension[0]
-                and places.is_same(one.root.parent, module.root.parent)
-                and one.root.stat().st_uid == module.root.stat().st_uid
-                and places.age(one) < places.age(module)]
+        return [
+            one
+            for one in places.everything()
+            if one.base == module.base
+            and one.extension
+            and one.extension[0] == module.extension[0]
+            and places.is_same(one.root.parent, module.root.parent)
+            and one.root.stat().st_uid == module.root.stat().st_uid
+            and places.age(one) < places.age(module)
+        ]
 
     def named(self, text: str) -> list[Union[Container, Installation]]:
         """Return what a name stands for, installed modules first; extensions not by the name of their base."""
         catalogue = list(selection.named(self.recorded))
         for number, is_named in enumerate(selection.ways(text)):
             installed = self.newest_first(
-                module for module in self.installations if any(map(is_named, typed(module.module)))
-                and (number == 0 or not (module.base and any(map(is_named, typed(module.base))))))
+                module
+                for module in self.installations
+                if any(map(is_named, typed(module.module)))
+                and (number == 0 or not (module.base and any(map(is_named, typed(module.base)))))
+            )
             containers = dict.fromkeys(one for name, one in catalogue if is_named(plain(name)))
             if not number and not (installed or containers) and not self.is_software(text):
                 installed = self.extensions(text)
@@ -149,6 +162,7 @@ class Names:
 
     def newest_first(self, modules: Iterable[Installation]) -> list[Installation]:
         """Return installations by software, each with its newest version first; their records may know the dates."""
+
         def age(module: Installation) -> tuple:
             record = self.record_of(module)
             return places.age(module, record.date or "" if record else "")
@@ -157,8 +171,7 @@ class Names:
 
     def is_software(self, text: str) -> bool:
         """Return whether a text is spelled like the name of a software, which an extension may have, too."""
-        return text in {*(one.name for one in self.recorded),
-                        *(places.software(one) for one in self.installations)}
+        return text in {*(one.name for one in self.recorded), *(places.software(one) for one in self.installations)}
 
     def find(self, text: Optional[str]) -> Found:
         """Return what has a name, or the loaded module; raise an EbsifError, which lists the candidates."""
@@ -175,8 +188,10 @@ class Names:
             raise selection.UnknownName(f"{missing}{error}{also}") from None
         if container.name.lower() == str(text).lower():
             number = sum(one.name == container.name and not one.archived for one in self.containers)
-            self.say_once(f"'{text}' is {container.module_or_version} of the catalog" + (
-                f", which has {number} versions (`ebsif list {container.name}`)" if number > 1 else ""))
+            self.say_once(
+                f"'{text}' is {container.module_or_version} of the catalog"
+                + (f", which has {number} versions (`ebsif list {container.name}`)" if number > 1 else "")
+            )
         return container
 
     def require_known_version(self, text: str) -> None:
@@ -184,8 +199,11 @@ class Names:
         name, _, version = text.partition("/")
         there = [one for one in self.installations if places.software(one).lower() == name.lower()]
         if there and not any(one.name.lower() == name.lower() for one in self.containers):
-            raise selection.UnknownName(selection.no_version(
-                version, name, (shown(one).rpartition("/")[2] for one in self.newest_first(there)), "installed"))
+            raise selection.UnknownName(
+                selection.no_version(
+                    version, name, (shown(one).rpartition("/")[2] for one in self.newest_first(there)), "installed"
+                )
+            )
 
     def say_once(self, text: str) -> None:
         """Say what a name stands for, which a command may ask for several times."""
@@ -234,7 +252,8 @@ class Names:
     def exact(self, module: Optional[str]) -> Union[Container, Installation, None]:
         """Return what is called exactly like a module, installed or in the catalog; None if there is nothing."""
         return (self.installed_as(module) if module else None) or next(
-            (one for one in self.recorded if one.module_or_version == module), None)
+            (one for one in self.recorded if one.module_or_version == module), None
+        )
 
     def installed_or_file(self, text: Optional[str]) -> Union[Installation, Path]:
         """Return the installation or file with a name; see `find`. What only the catalog has is an error."""
@@ -248,14 +267,18 @@ class Names:
         wanted = str(text)
         records = self.named(selection.with_version(wanted))
         if records:
-            raise NamingError(f"{records[0].module} is in the catalog, but not installed here (to install it: "
-                              f"`ebsif install {records[0].module}`)")
+            raise NamingError(
+                f"{records[0].module} is in the catalog, but not installed here (to install it: "
+                f"`ebsif install {records[0].module}`)"
+            )
         if wanted.endswith(SUFFIXES):
             raise NamingError(f"the file {wanted} does not exist, and no module of that name is installed here")
         own = [one.extension[0] for one in self.installations if one.extension]
         also = selection.did_you_mean(wanted, [*map(shown, self.installations), *own])
-        raise NamingError(f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
-                          "and below EasyBuild's prefix: `module use` adds a directory)")
+        raise NamingError(
+            f"no container module '{text}' is installed here{also} (modules are searched on MODULEPATH "
+            "and below EasyBuild's prefix: `module use` adds a directory)"
+        )
 
     def installation(self, text: Optional[str]) -> Installation:
         """Return the installation with a name; see `find`. Raise NamingError if it is not installed, or a file."""
@@ -300,9 +323,11 @@ class Names:
         images = [path for _, path in thing.image_places]
         image = next((path for path in images if is_there(path)), None)
         if not image:
-            raise NamingError(f"the image of {thing.module} is not on this machine (searched: "
-                              f"{', '.join(str(path.parent) for path in images) or 'no directory is known'}): give the "
-                              "path of the file")
+            raise NamingError(
+                f"the image of {thing.module} is not on this machine (searched: "
+                f"{', '.join(str(path.parent) for path in images) or 'no directory is known'}): give the "
+                "path of the file"
+            )
         return image
 
     def module(self, text: Optional[str]) -> str:
@@ -328,8 +353,9 @@ def spellings(module: str, text: str) -> set[str]:
 
 def spelled_alike(text: str, named: Sequence[tuple[set[str], Installation]]) -> list[Installation]:
     """Return the installations, given with their names, that have a name; in other upper or lower case if none has."""
-    return [one for names, one in named if text in names] or \
-        [one for names, one in named if plain(text) in map(plain, names)]
+    return [one for names, one in named if text in names] or [
+        one for names, one in named if plain(text) in map(plain, names)
+    ]
 
 
 def typed(module: str) -> set[str]:

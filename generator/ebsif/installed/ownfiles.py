@@ -30,8 +30,10 @@ def report_left_behind(installation: Installation) -> None:
     found = of(installation)
     if found:
         more = f" and {len(found) - MOST} more" if found[MOST:] else ""
-        output.note(f"{shown(installation)} has files that were added or changed by hand, which are not taken along: "
-                    f"{', '.join(found[:MOST])}{more}")
+        output.note(
+            f"{shown(installation)} has files that were added or changed by hand, which are not taken along: "
+            f"{', '.join(found[:MOST])}{more}"
+        )
 
 
 def of(installation: Installation) -> list[str]:
@@ -42,8 +44,11 @@ def of(installation: Installation) -> list[str]:
     directory is named instead of all files in it.
     """
     files, place = UserSoftware(str(installation.root)), current.user_software(installation)
-    found = [name for name in files.own_scripts() if not name.endswith(".pyc")] \
-        if installation.record.has("scripts") else []
+    found = (
+        [name for name in files.own_scripts() if not name.endswith(".pyc")]
+        if installation.record.has("scripts")
+        else []
+    )
     is_as_installed = place and place == installation.root / "user-software.squashfs" and files.is_file_as_recorded()
     if place and installation.record.has_user_software and not is_as_installed:
         # what reads the packages says why
@@ -68,8 +73,15 @@ def listed(place: Path) -> Iterator[tuple[str, str]]:
                 if path.is_symlink() or not path.is_dir():
                     yield str(path.relative_to(place)), time_of(path.lstat().st_mtime)
         return
-    done = subprocess.run([str(shutil.which("unsquashfs")), "-lln", place], env={**os.environ, "TZ": "UTC"}, text=True,
-                          errors="replace", capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(
+        [str(shutil.which("unsquashfs")), "-lln", place],
+        env={**os.environ, "TZ": "UTC"},
+        text=True,
+        errors="replace",
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     for match in filter(None, map(LISTED.fullmatch, done.stdout.splitlines())):
         yield match.group("path"), match.group("time")
 
@@ -104,6 +116,9 @@ def is_by_hand(path: str, time: str, installed_by_pip: dict[str, str]) -> bool:
 def joined(paths: Collection[str], everything: Iterable[str]) -> list[str]:
     """Return paths, with a directory in place of its files if nothing else is in it."""
     mixed = {str(parent) for path in everything if path not in paths for parent in PurePosixPath(path).parents} | {"."}
-    return list(dict.fromkeys(
-        next((str(parent) for parent in reversed(PurePosixPath(path).parents) if str(parent) not in mixed), path)
-        for path in sorted(paths)))
+    return list(
+        dict.fromkeys(
+            next((str(parent) for parent in reversed(PurePosixPath(path).parents) if str(parent) not in mixed), path)
+            for path in sorted(paths)
+        )
+    )

@@ -86,8 +86,9 @@ class Installation:
     @property
     def easyconfig(self) -> Optional[Path]:
         """EasyBuild's copy of the easyconfig in the installation; None if this account can't read it."""
-        return next((path for path in sorted(self.kept.glob("*.eb")) if os.access(path, os.R_OK) and is_text(path)),
-                    None)
+        return next(
+            (path for path in sorted(self.kept.glob("*.eb")) if os.access(path, os.R_OK) and is_text(path)), None
+        )
 
     @property
     def kept(self) -> Path:
@@ -97,8 +98,14 @@ class Installation:
     @property
     def lack(self) -> str:
         """Why there is no easyconfig, and what to do."""
-        closed = next((path for path in (self.kept, *sorted(self.kept.glob("*.eb"))) if is_there(path) and
-                       not os.access(path, os.R_OK)), None)
+        closed = next(
+            (
+                path
+                for path in (self.kept, *sorted(self.kept.glob("*.eb")))
+                if is_there(path) and not os.access(path, os.R_OK)
+            ),
+            None,
+        )
         if closed:
             return f"the easyconfig in {self.kept} can't be read: {files.how_to_get_access(closed)}"
         return f"{self.kept} has no copy of the easyconfig, which EasyBuild puts there"
@@ -181,8 +188,11 @@ def short(installation: Installation) -> str:
 def is_hidden_by(installation: Installation, name: str) -> bool:
     """Return whether another directory of modules has a name, so that the modules tool may load that one."""
     software, _, version = name.rpartition("/")
-    folders = [str(use / software) for use in directories_of_modules()
-               if installation.use and not is_same(use, installation.use)]
+    folders = [
+        str(use / software)
+        for use in directories_of_modules()
+        if installation.use and not is_same(use, installation.use)
+    ]
     return any(version in modulerc.aliases_in(folder) or modulerc.file_of(folder, version) for folder in folders)
 
 
@@ -198,9 +208,15 @@ def word(installation: Installation, others: Optional[Iterable[Installation]] = 
     if not installation.extension or alone != installation.extension[0]:
         return shown_module(name)
     others = known(directories_of_modules()) if others is None else others
-    are_alike = any(alone.lower() == software(one).lower() or (
-        one.extension and one.extension[0].lower() == alone.lower()
-        and (software(one), one.extension[0]) != (software(installation), alone)) for one in others)
+    are_alike = any(
+        alone.lower() == software(one).lower()
+        or (
+            one.extension
+            and one.extension[0].lower() == alone.lower()
+            and (software(one), one.extension[0]) != (software(installation), alone)
+        )
+        for one in others
+    )
     return name if are_alike else alone
 
 
@@ -238,13 +254,15 @@ def age(installation: Installation, date: str = "") -> tuple:
     return newest.module_key(version, date), newest.natural(version), name, newest.date_key(own_date)
 
 
-def newest_first(installations: Iterable[Installation],
-                 key: Callable[[Installation], tuple] = age) -> list[Installation]:
+def newest_first(
+    installations: Iterable[Installation], key: Callable[[Installation], tuple] = age
+) -> list[Installation]:
     """Return installations by software, each with its newest version first; the key is as that of `age`."""
     return sorted(sorted(installations, key=key, reverse=True), key=lambda one: shown(one).rpartition("/")[0].lower())
 
 
 # --- single installations
+
 
 def of_directory(root: Path) -> Installation:
     """Return the installation in a directory; raise LockError if there is none."""
@@ -262,8 +280,10 @@ def loaded() -> Optional[Installation]:
 
 # --- module files
 
-def module_files(directory: Path, name: Optional[str] = None, only_complete: bool = True,
-                 closed: Optional[list[OSError]] = None) -> Iterator[Installation]:
+
+def module_files(
+    directory: Path, name: Optional[str] = None, only_complete: bool = True, closed: Optional[list[OSError]] = None
+) -> Iterator[Installation]:
     """
     Yield the installations with a module file in a directory of modules; with a name, only that module.
 
@@ -278,7 +298,7 @@ def module_files(directory: Path, name: Optional[str] = None, only_complete: boo
         paths = paths_below(directory, closed)
     for path in paths:
         # the earlier name of a module that was hidden later, or its name below EasyBuild's module class
-        if os.path.islink(path):  # noqa: PTH114 also in a closed directory
+        if os.path.islink(path):
             target, tree = Path(os.path.realpath(path)), os.path.realpath(directory)
             if target.is_relative_to(tree):
                 path = directory / target.relative_to(tree)
@@ -347,13 +367,16 @@ def with_module_files(installations: Iterable[Installation]) -> list[Installatio
 
     def found(installation: Installation) -> Iterator[Installation]:
         prefixes = list(installation.root.absolute().parents)[2:3]
-        for directory in dict.fromkeys([*(prefix / MODULES for prefix in prefixes), *directories_of_modules(),
-                                        framework.prefix()[1]]):
+        for directory in dict.fromkeys(
+            [*(prefix / MODULES for prefix in prefixes), *directories_of_modules(), framework.prefix()[1]]
+        ):
             yield from known([directory], installation.module)
             yield from all_in(directory)
 
-    return [one if one.file else next((other for other in found(one) if is_same(one.root, other.root)), one)
-            for one in installations]
+    return [
+        one if one.file else next((other for other in found(one) if is_same(one.root, other.root)), one)
+        for one in installations
+    ]
 
 
 def is_same(root: Path, other: Path) -> bool:
@@ -362,6 +385,7 @@ def is_same(root: Path, other: Path) -> bool:
 
 
 # --- all installations
+
 
 def installations(named: Sequence[str] = ()) -> tuple[list[Installation], list[Finding]]:
     """
@@ -410,8 +434,10 @@ class Search:
             self.add_directory(Path(text))
             return
         if len(parts) < 2:
-            raise UsageError(f"{text or repr(text)} is not a directory: give a prefix of EasyBuild, a directory of "
-                             "modules, or an installation")
+            raise UsageError(
+                f"{text or repr(text)} is not a directory: give a prefix of EasyBuild, a directory of "
+                "modules, or an installation"
+            )
         for part in parts:
             if files.is_directory(part):
                 self.add_directory(Path(part))
@@ -516,22 +542,33 @@ def without_record(installation: Installation) -> Finding:
     except PermissionError:
         return unreadable(root)
     except OSError:
-        return Finding(ERROR, installation.module, f"its installation {root} is gone: remove the module file, or "
-                       "install it again with eb", file)
+        return Finding(
+            ERROR,
+            installation.module,
+            f"its installation {root} is gone: remove the module file, or install it again with eb",
+            file,
+        )
     if is_closed(root):
         return unreadable(root)
     if lock := easybuild_lock(root):
         return Finding(WARNING, installation.module, locked(shown(installation), lock), file)
     if is_there(root / Path(lockfile.RECORD).parent):
-        return Finding(ERROR, installation.module, f"its installation has no {root / lockfile.RECORD}: install it "
-                       "again with eb --rebuild", file)
+        return Finding(
+            ERROR,
+            installation.module,
+            f"its installation has no {root / lockfile.RECORD}: install it again with eb --rebuild",
+            file,
+        )
     return Finding(NOTE, installation.module, "not installed with ebsif, so nothing is known about it", file)
 
 
 def easybuild_lock(root: Path) -> Optional[Path]:
     """Return EasyBuild's lock on an installation directory, perhaps of another prefix; None if there is none."""
-    locks = (folder / ".locks" / (str(path).replace("/", "_") + ".lock")
-             for path in (root.absolute(), Path(os.path.realpath(root))) for folder in path.parents)
+    locks = (
+        folder / ".locks" / (str(path).replace("/", "_") + ".lock")
+        for path in (root.absolute(), Path(os.path.realpath(root)))
+        for folder in path.parents
+    )
     return next(filter(is_there, locks), None)
 
 

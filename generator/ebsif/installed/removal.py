@@ -44,8 +44,12 @@ class Removal:
     kept: list[str] = field(default_factory=list)
 
 
-def plan(installation: Installation, kernels: Iterable[Path] = (), users: Sequence[Installation] = (),
-         earlier: Sequence[Installation] = ()) -> Removal:
+def plan(
+    installation: Installation,
+    kernels: Iterable[Path] = (),
+    users: Sequence[Installation] = (),
+    earlier: Sequence[Installation] = (),
+) -> Removal:
     """
     Return what belongs to an installation, with the directories of `kernels` that start in it.
 
@@ -60,17 +64,25 @@ def plan(installation: Installation, kernels: Iterable[Path] = (), users: Sequen
         name = installation.module.rpartition("/")[0]
         raise RemovalError(f"{shown(installation)} is loaded: unload it first (module unload {name})")
     if installation.damage:
-        raise RemovalError(f"{installation.damage}. Without it, modules that use the image can't be found: "
-                           f"{installation.repair}, and then remove it")
+        raise RemovalError(
+            f"{installation.damage}. Without it, modules that use the image can't be found: "
+            f"{installation.repair}, and then remove it"
+        )
     root = Path(os.path.realpath(installation.root))
     require_owner(installation, root)
     if lock := places.easybuild_lock(installation.root):
         raise RemovalError(places.locked(shown(installation), lock))
     link = [installation.root] if installation.root.is_symlink() else []
-    beside = sorted(path for path in root.parent.iterdir()
-                    if path.name.startswith(root.name) and BESIDE.fullmatch(path.name[len(root.name) :]))
-    removal = Removal(installation, heirs(installation, users, earlier),
-                      [*paths_of_module(installation), *link, root, *beside, *kernels])
+    beside = sorted(
+        path
+        for path in root.parent.iterdir()
+        if path.name.startswith(root.name) and BESIDE.fullmatch(path.name[len(root.name) :])
+    )
+    removal = Removal(
+        installation,
+        heirs(installation, users, earlier),
+        [*paths_of_module(installation), *link, root, *beside, *kernels],
+    )
     add_easyconfig(removal)
     for path in removal.paths:
         check_removable(path)
@@ -81,9 +93,11 @@ def plan(installation: Installation, kernels: Iterable[Path] = (), users: Sequen
     # last, so that we don't ask to remove dependents in vain
     needing = users_of(root, users)
     if needing:
-        raise RemovalError(f"{shown(installation)} has the image that these modules use: "
-                           f"{', '.join(needing)}; remove those first, or install them with `image = 'own'` "
-                           "(eb --rebuild)")
+        raise RemovalError(
+            f"{shown(installation)} has the image that these modules use: "
+            f"{', '.join(needing)}; remove those first, or install them with `image = 'own'` "
+            "(eb --rebuild)"
+        )
     return removal
 
 
@@ -95,8 +109,7 @@ def possible_users(directories: Sequence[str]) -> list[Installation]:
         installations += more
         problems += gaps
         if not more:
-            output.note(f"{directory} has no container modules: is it a prefix of EasyBuild or a directory of "
-                        "modules?")
+            output.note(f"{directory} has no container modules: is it a prefix of EasyBuild or a directory of modules?")
     closed = list(dict.fromkeys(problem.path for problem in problems if places.is_gap(problem)))
     if closed:
         output.note(f"{', '.join(closed)} can't be read: if a module there uses the image, it will stop working")
@@ -119,8 +132,11 @@ def paths_of_module(installation: Installation) -> Iterator[Path]:
     if not (file and use):
         return
     yield file
-    yield from sorted(path for path in file.parent.glob(f".{file.name}.*")
-                      if path.name[len(file.name) + 2 :] in ("unfinished", "replaced"))
+    yield from sorted(
+        path
+        for path in file.parent.glob(f".{file.name}.*")
+        if path.name[len(file.name) + 2 :] in ("unfinished", "replaced")
+    )
     # its earlier name, if it was hidden after the installation
     earlier = sorted(path for path in file.parent.iterdir() if path.is_symlink() and path.readlink() == Path(file.name))
     yield from earlier
@@ -131,8 +147,9 @@ def paths_of_module(installation: Installation) -> Iterator[Path]:
                 yield link
 
 
-def heirs(installation: Installation, staying: Sequence[Installation],
-          earlier: Sequence[Installation]) -> dict[str, str]:
+def heirs(
+    installation: Installation, staying: Sequence[Installation], earlier: Sequence[Installation]
+) -> dict[str, str]:
     """
     Return the modules that get the aliases of one that is removed, by alias: the newest one whose easyconfig has it.
 
@@ -141,9 +158,14 @@ def heirs(installation: Installation, staying: Sequence[Installation],
     found = {}
     for name in places.aliases(installation):
         alias = name.rpartition("/")[2]
-        beside = [one for one in staying if one.file and installation.file
-                  and places.is_same(one.file.parent, installation.file.parent)
-                  and alias in modulerc.aliases_of(str(one.root))]
+        beside = [
+            one
+            for one in staying
+            if one.file
+            and installation.file
+            and places.is_same(one.file.parent, installation.file.parent)
+            and alias in modulerc.aliases_of(str(one.root))
+        ]
         if not beside and name == f"{installation.base}-{(installation.extension or [''])[0]}":
             beside = list(earlier)
         if beside:
@@ -197,8 +219,9 @@ def add_easyconfig(removal: Removal) -> None:
     """Add the easyconfig that was installed, and the files it names, if `ebsif` wrote it and it is unchanged."""
     recorded, copy = removal.installation.record.easyconfig, removal.installation.easyconfig
     path = Path(recorded) if recorded else None
-    if not (path and copy and path.is_file()) or \
-            Path(os.path.realpath(path)).is_relative_to(os.path.realpath(removal.installation.root)):
+    if not (path and copy and path.is_file()) or Path(os.path.realpath(path)).is_relative_to(
+        os.path.realpath(removal.installation.root)
+    ):
         # the copy is removed with the installation
         return
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -213,9 +236,12 @@ def add_easyconfig(removal: Removal) -> None:
         return
     removal.paths.append(path)
     # as `ebsif extend --from-lock` and `ebsif pull` call them; others may be anybody's
-    removal.paths += [file for suffix in (lockfile.COPY_SUFFIX, ".squashfs")
-                      for file in [path.with_name(f"{path.stem}{suffix}")]
-                      if file.is_file() and f"'{file.name}'" in text]
+    removal.paths += [
+        file
+        for suffix in (lockfile.COPY_SUFFIX, ".squashfs")
+        for file in [path.with_name(f"{path.stem}{suffix}")]
+        if file.is_file() and f"'{file.name}'" in text
+    ]
 
 
 def require_owner(installation: Installation, root: Path) -> None:
@@ -226,8 +252,10 @@ def require_owner(installation: Installation, root: Path) -> None:
     """
     account = installation.file.lstat().st_uid if installation.file else root.stat().st_uid
     if account not in (0, root.stat().st_uid):
-        raise RemovalError(f"{installation.file} belongs to {files.owner(account)}, but {root}, which it names, to "
-                           f"{files.owner(root.stat().st_uid)}; nothing was removed")
+        raise RemovalError(
+            f"{installation.file} belongs to {files.owner(account)}, but {root}, which it names, to "
+            f"{files.owner(root.stat().st_uid)}; nothing was removed"
+        )
 
 
 def check_removable(path: Path) -> None:
@@ -276,8 +304,10 @@ def remove_lines(path: Path, removal: Removal) -> None:
             elif text == "":
                 path.unlink()
     except OSError:
-        output.note(f"the lines for {removal.installation.module} are left in {path}, which can't be changed: "
-                    f"{files.how_to_get_access(path)}")
+        output.note(
+            f"the lines for {removal.installation.module} are left in {path}, which can't be changed: "
+            f"{files.how_to_get_access(path)}"
+        )
 
 
 def delete(path: Path) -> bool:
@@ -286,7 +316,7 @@ def delete(path: Path) -> bool:
         for folder, _, _ in os.walk(path):
             if not os.access(folder, os.W_OK | os.X_OK):
                 with contextlib.suppress(OSError):
-                    os.chmod(folder, 0o700)  # noqa: PTH101
+                    os.chmod(folder, 0o700)
         shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):

@@ -51,11 +51,22 @@ class Report:
         """The fields, for JSON."""
         image, software, installation = self.image, self.software, self.installation
         return {
-            "module": self.module, "hidden": "/." in installation.module, "root": str(installation.root),
-            "file": str(installation.file) if installation.file else None, "base": installation.base,
+            "module": self.module,
+            "hidden": "/." in installation.module,
+            "root": str(installation.root),
+            "file": str(installation.file) if installation.file else None,
+            "base": installation.base,
             "size": self.size,
-            "image": {"kind": image.kind, "origin": image.origin, "path": str(image.path) if image.path else None,
-                      "size": image.size, "state": image.state, "used_by": sorted(self.users)} if image else None,
+            "image": {
+                "kind": image.kind,
+                "origin": image.origin,
+                "path": str(image.path) if image.path else None,
+                "size": image.size,
+                "state": image.state,
+                "used_by": sorted(self.users),
+            }
+            if image
+            else None,
             "user_software": {"state": software.state, "changed": software.is_changed} if software else None,
             "findings": [one.data for one in self.findings],
         }
@@ -73,13 +84,17 @@ class Match:
     packages: list[Package]
 
 
-def reports(installations: Sequence[Installation], verify: bool = False,
-            catalogue: "Optional[Catalogue]" = None) -> tuple[list[Report], int]:
+def reports(
+    installations: Sequence[Installation], verify: bool = False, catalogue: "Optional[Catalogue]" = None
+) -> tuple[list[Report], int]:
     """Return a report on each installation, compared with a catalog if one is given, and the bytes on disk of all."""
     made: list[Report] = []
     with Steps() as steps:
-        steps.begin("examining installations", important=False,
-                    watch=lambda: Now(f"{len(made)} of {len(installations)}", len(made), len(installations)))
+        steps.begin(
+            "examining installations",
+            important=False,
+            watch=lambda: Now(f"{len(made)} of {len(installations)}", len(made), len(installations)),
+        )
         if verify:
             # it has a progress of its own
             steps.end()
@@ -108,18 +123,37 @@ def examine(installation: Installation, verify: bool) -> Report:
     was_packed = any(name.endswith(".squashfs") for name in installation.record.user_software)
     pack = f"`{installation.load} && make-squashfs && rm -r {shlex.quote(f'{installation.root}/user-software')}`"
     if state == softwarestate.GONE:
-        report.findings.append(Finding(ERROR, module, "its user software is gone: install the module again with "
-                                       f"`{installation.rebuild}`, unless all its users have their own "
-                                       "(EBSIF_USER_SOFTWARE)"))
+        report.findings.append(
+            Finding(
+                ERROR,
+                module,
+                "its user software is gone: install the module again with "
+                f"`{installation.rebuild}`, unless all its users have their own "
+                "(EBSIF_USER_SOFTWARE)",
+            )
+        )
     elif state == softwarestate.BOTH:
-        report.findings.append(Finding(WARNING, module, f"it uses {installation.root}/user-software.squashfs, so "
-                                       "changes in the directory user-software beside it have no effect: remove the "
-                                       f"directory, or remove the file and pack the directory with {pack}"))
+        report.findings.append(
+            Finding(
+                WARNING,
+                module,
+                f"it uses {installation.root}/user-software.squashfs, so "
+                "changes in the directory user-software beside it have no effect: remove the "
+                f"directory, or remove the file and pack the directory with {pack}",
+            )
+        )
     elif state == softwarestate.UNPACKED and was_packed:
-        report.findings.append(Finding(WARNING, module, "its user software was packed in one file, and is a directory "
-                                       f"now, which is slow on a shared file system: pack it with {pack}"))
-    report.findings += filter(None, (softwarestate.layer(installation, verify),
-                                     softwarestate.change(installation, report.software)))
+        report.findings.append(
+            Finding(
+                WARNING,
+                module,
+                "its user software was packed in one file, and is a directory "
+                f"now, which is slow on a shared file system: pack it with {pack}",
+            )
+        )
+    report.findings += filter(
+        None, (softwarestate.layer(installation, verify), softwarestate.change(installation, report.software))
+    )
     report.findings += misplaced_aliases(installation)
     return report
 
@@ -138,8 +172,10 @@ def misplaced_aliases(installation: Installation) -> Iterator[Finding]:
         # of extensions with a name, the newest one has it
         if owner == installation.module or modulerc.version_meant(folder, version, alias) != version:
             continue
-        text = f"its easyconfig has the alias {alias}, but the modules tool loads {owner or 'nothing'} by " \
+        text = (
+            f"its easyconfig has the alias {alias}, but the modules tool loads {owner or 'nothing'} by "
             f"{software}/{alias}: "
+        )
         if not other or modulerc.date_in(modulerc.without_dot(owner), alias):
             yield Finding(WARNING, installation.module, f"{text}run {again}")
         elif modulerc.without_dot(version) not in modulerc.aliases_of(modulerc.root_of(other) or ""):
@@ -182,11 +218,20 @@ def satisfying(requirement: "Requirement", packages: Sequence[Package]) -> list[
 def packages_of(installation: Installation, findings: list[Finding]) -> list[Package]:
     """Return the packages of an installation; add a finding if some are unknown."""
     if not installation.record.is_complete:
-        findings.append(Finding(WARNING, installation.module, "not all packages of its image are known, because an "
-                                "earlier version of ebsif installed it: install it again with "
-                                f"`{installation.rebuild}`"))
-    in_image = [(package.name, place_of(package), software_version(package.kind, package.version))
-                for package in installation.record.packages if package.place != lockfile.IN_USER_SOFTWARE]
+        findings.append(
+            Finding(
+                WARNING,
+                installation.module,
+                "not all packages of its image are known, because an "
+                "earlier version of ebsif installed it: install it again with "
+                f"`{installation.rebuild}`",
+            )
+        )
+    in_image = [
+        (package.name, place_of(package), software_version(package.kind, package.version))
+        for package in installation.record.packages
+        if package.place != lockfile.IN_USER_SOFTWARE
+    ]
     own = softwarestate.packages(installation, softwarestate.examine(installation))
     return list(dict.fromkeys([*in_image, *((name, "user software", version) for name, version in own.items())]))
 
@@ -201,6 +246,7 @@ def place_of(package: Any) -> str:
 
 
 # --- disk space, in which files that installations share by hard links count once
+
 
 def sizes(roots: Iterable[Path]) -> tuple[list[int], int]:
     """Return the bytes on disk in each directory, and in all of them together."""
@@ -219,7 +265,7 @@ def size_of(root: Path) -> int:
     for folder, _, entries in os.walk(root):
         for entry in entries:
             try:
-                status = os.lstat(os.path.join(folder, entry))  # noqa: PTH118 hundreds of thousands of files
+                status = os.lstat(os.path.join(folder, entry))
             except OSError:  # removed in this moment
                 continue
             count = names.setdefault((status.st_dev, status.st_ino), [status.st_nlink, status.st_blocks * 512])
@@ -233,7 +279,7 @@ def files_in(root: Path) -> dict[tuple[int, int], int]:
     for folder, _, names in os.walk(root):
         for name in [".", *names]:
             try:
-                status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 hundreds of thousands of files
+                status = os.lstat(os.path.join(folder, name))
             except OSError:  # removed in this moment
                 continue
             inside[status.st_dev, status.st_ino] = status.st_blocks * 512
@@ -241,6 +287,7 @@ def files_in(root: Path) -> dict[tuple[int, int], int]:
 
 
 # --- comparison with the catalog
+
 
 class Catalogue:
     """The catalog of a site, for comparing installations with it."""
@@ -264,14 +311,21 @@ class Catalogue:
         container, what = self.containers.get(name), f"its base {base}" if base else "it"
         if not container:
             gone = not base and rendered_for(installation) == self.site
-            yield Finding(WARNING if gone else NOTE, module, (
-                f"the catalog of {self.site} has no valid record of it anymore: put the record back or correct it "
-                "(`ebsif check`), or remove the module"
-                if gone else f"{what} is not in the catalog of {self.site}"))
+            yield Finding(
+                WARNING if gone else NOTE,
+                module,
+                (
+                    f"the catalog of {self.site} has no valid record of it anymore: put the record back or correct it "
+                    "(`ebsif check`), or remove the module"
+                    if gone
+                    else f"{what} is not in the catalog of {self.site}"
+                ),
+            )
             return
         if container.archive_message:
-            yield Finding(NOTE, module, f"{what} is archived: {container.archive_message}" if base else
-                          container.archive_message)
+            yield Finding(
+                NOTE, module, f"{what} is archived: {container.archive_message}" if base else container.archive_message
+            )
         if not base and rendered_for(installation) == self.site:
             yield from self.check_easyconfig(installation, container)
 
@@ -286,10 +340,13 @@ class Catalogue:
         found = literals(path.read_text(encoding="utf-8", errors="replace")) if path else {}
         differing = sorted(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
         if differing:
-            yield Finding(WARNING, installation.module,
-                          f"its easyconfig is out of date: it differs from the catalog in {', '.join(differing)}; "
-                          f"run `{shlex.join(['ebsif', 'render', *self.options])}`, then `eb --rebuild "
-                          f"{for_eb(container, self.output)}`")
+            yield Finding(
+                WARNING,
+                installation.module,
+                f"its easyconfig is out of date: it differs from the catalog in {', '.join(differing)}; "
+                f"run `{shlex.join(['ebsif', 'render', *self.options])}`, then `eb --rebuild "
+                f"{for_eb(container, self.output)}`",
+            )
 
     def never_installed(self, installations: Iterable[Installation]) -> list[str]:
         """Return the modules in the catalog that are not installed, without archived ones."""
@@ -308,6 +365,7 @@ def rendered_for(installation: Installation) -> Optional[str]:
 
 
 # --- one's own modules
+
 
 @dataclass(frozen=True)
 class Row:
@@ -332,14 +390,28 @@ def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row
     """Return the container modules of this account, newest first; if parts of names are given, only matching ones."""
     there = places.everything()
     words = {shown(one): places.word(one, there) for one in there}
-    mine = sorted((one for one in there if one.root.stat().st_uid == os.getuid()),
-                  key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime, reverse=True)
+    mine = sorted(
+        (one for one in there if one.root.stat().st_uid == os.getuid()),
+        key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime,
+        reverse=True,
+    )
     catalogue = {container.module_or_version: container for container in containers}
     with working("adding up sizes"):
-        return [Row(shown(one), words[shown(one)], one.base, words.get(one.base or "", one.base), size_of(one.root),
-                    one.date.isoformat(), state_of(one, catalogue), str(one.root), one.load)
-                for one in mine
-                if not names or any(selection.matching(name, [(one.module, one)]) for name in names)]
+        return [
+            Row(
+                shown(one),
+                words[shown(one)],
+                one.base,
+                words.get(one.base or "", one.base),
+                size_of(one.root),
+                one.date.isoformat(),
+                state_of(one, catalogue),
+                str(one.root),
+                one.load,
+            )
+            for one in mine
+            if not names or any(selection.matching(name, [(one.module, one)]) for name in names)
+        ]
 
 
 def state_of(installation: Installation, catalogue: dict[str, Container]) -> list[str]:

@@ -46,8 +46,10 @@ def inside(installation: Installation, command: Sequence[str]) -> list[str]:
     """Return the words that run a command in the container of an installation, as if its module were loaded here."""
     start, runs = installation.root / "bin/with-module", installation.root / "share/ebsif/run.bash"
     if not (is_there(start) and is_there(runs)):
-        raise ModuleError(f"{installation.module} was installed by an earlier version of ebsif: install it again with "
-                          f"`{installation.rebuild}`")
+        raise ModuleError(
+            f"{installation.module} was installed by an earlier version of ebsif: install it again with "
+            f"`{installation.rebuild}`"
+        )
     # not a `bash` of the module, which runs in the container
     return [str(start), "/bin/bash", "-p", str(runs), *command]
 
@@ -60,12 +62,15 @@ def is_available(module: str, *loaded: str) -> Optional[bool]:
 def check_modules_tool() -> None:
     """Raise ModuleError if there is no modules tool."""
     if not modulestool.command():
-        raise ModuleError("no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
-                          "source the init script of Lmod or Environment Modules")
+        raise ModuleError(
+            "no modules tool found (neither LMOD_CMD nor MODULES_CMD is set): start a login shell, or "
+            "source the init script of Lmod or Environment Modules"
+        )
 
 
-def environments(module: str, directory: Optional[Path], without: Collection[str] = ()
-                 ) -> tuple[dict[str, str], dict[str, str]]:
+def environments(
+    module: str, directory: Optional[Path], without: Collection[str] = ()
+) -> tuple[dict[str, str], dict[str, str]]:
     """
     Return the environments of a shell without (even if it is loaded here) and with a module.
 

@@ -29,13 +29,18 @@ def bill_of_materials(record: Record, seconds: float) -> str:
     """
     image, packages = record.image, record.packages
     debs = {name: {"sha256": digest} for name, digest in record.system_layer.debs.items()}
-    in_image = [package_component(one, debs if one.place == IN_LAYER else {}, record.system) for one in packages
-                if one.place != IN_USER_SOFTWARE]
-    in_venv = [package_component(one, record.artifacts, record.system) for one in packages
-               if one.place == IN_USER_SOFTWARE]
+    in_image = [
+        package_component(one, debs if one.place == IN_LAYER else {}, record.system)
+        for one in packages
+        if one.place != IN_USER_SOFTWARE
+    ]
+    in_venv = [
+        package_component(one, record.artifacts, record.system) for one in packages if one.place == IN_USER_SOFTWARE
+    ]
     about = component("application", record.module.get("name", image.file), "module", version=record.full_version)
-    container = component("container", image.file, "image", hashes=sha256_hashes(image.sha256),
-                          properties=image_properties(image))
+    container = component(
+        "container", image.file, "image", hashes=sha256_hashes(image.sha256), properties=image_properties(image)
+    )
     content = {
         "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
         "bomFormat": "CycloneDX",
@@ -43,13 +48,16 @@ def bill_of_materials(record: Record, seconds: float) -> str:
         "version": 1,
         "metadata": {
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)),
-            "tools": {"components": [drop_empty({
-                "type": "application", "name": "ebsif", "version": record.versions.get("ebsif")})]},
+            "tools": {
+                "components": [
+                    drop_empty({"type": "application", "name": "ebsif", "version": record.versions.get("ebsif")})
+                ]
+            },
             "component": about,
         },
         "components": [container, *in_image, *in_venv],
-        "dependencies": [dependency_entry(about, [container, *in_venv]), dependency_entry(container, in_image)] + [
-            dependency_entry(one, []) for one in in_image + in_venv],
+        "dependencies": [dependency_entry(about, [container, *in_venv]), dependency_entry(container, in_image)]
+        + [dependency_entry(one, []) for one in in_image + in_venv],
     }
     content["serialNumber"] = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content, sort_keys=True))}"
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
@@ -62,11 +70,15 @@ def package_component(package: Package, artifacts: dict[str, dict[str, str]], sy
     # Python packages came first
     reference = place if kind == "pypi" else f"{place}:{kind}"
     return component(
-        "library", name, f"{reference}:{name}@{version}", version=version,
+        "library",
+        name,
+        f"{reference}:{name}@{version}",
+        version=version,
         purl=package_url(kind, name, version, system),
         properties=[{"name": "ebsif:place", "value": place}],
         # of the wheel or source distribution, not of the installed files
-        hashes=sha256_hashes(artifact["sha256"]) if artifact else None)
+        hashes=sha256_hashes(artifact["sha256"]) if artifact else None,
+    )
 
 
 def package_url(kind: str, name: str, version: str, system: dict[str, Any]) -> str:

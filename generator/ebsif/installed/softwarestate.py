@@ -58,13 +58,20 @@ def change(installation: Installation, state: Optional[SoftwareState]) -> Option
     if not state or not state.is_changed or state.state == GONE:
         return None
     if state.is_damaged:
-        return Finding(ERROR, installation.module, "its user-software.squashfs is damaged: it has the size and time of "
-                       f"the installation, but not its SHA256: install the module again with `{installation.rebuild}`")
+        return Finding(
+            ERROR,
+            installation.module,
+            "its user-software.squashfs is damaged: it has the size and time of "
+            f"the installation, but not its SHA256: install the module again with `{installation.rebuild}`",
+        )
     try:
         differences = lock.differences("package", installation.record.venv_versions, packages(installation, state))
     except EbsifError as error:
-        return Finding(ERROR, installation.module, f"its user software can't be read: {error}; install the module "
-                       f"again with `{installation.rebuild}`")
+        return Finding(
+            ERROR,
+            installation.module,
+            f"its user software can't be read: {error}; install the module again with `{installation.rebuild}`",
+        )
     told = f": {', '.join(map(describe, differences))}" if differences else ", but has the same packages"
     return Finding(NOTE, installation.module, f"its user software was changed after the installation{told}")
 
@@ -81,8 +88,13 @@ def layer(installation: Installation, verify: bool = False) -> Optional[Finding]
         problem = "is damaged: it isn't what was installed"
     elif record.image != installation.record.image.sha256:
         problem = "was made for another image"
-    return Finding(ERROR, installation.module, f"its {LAYER} {problem}: install the module again with "
-                   f"`{installation.rebuild}`") if problem else None
+    return (
+        Finding(
+            ERROR, installation.module, f"its {LAYER} {problem}: install the module again with `{installation.rebuild}`"
+        )
+        if problem
+        else None
+    )
 
 
 def describe(one: lock.Change) -> str:

@@ -37,8 +37,15 @@ ON_EACH_NODE = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.c
 STARTERS = ("srun", "mpirun", "mpiexec", *RUNTIMES, *LAUNCHERS[1:])
 
 # Options of accelerate that choose how it distributes a program.
-ACCELERATE_KINDS = ("--config_file", "--cpu", "--multi_gpu", "--tpu", "--use_deepspeed", "--use_fsdp",
-                    "--use_megatron_lm")
+ACCELERATE_KINDS = (
+    "--config_file",
+    "--cpu",
+    "--multi_gpu",
+    "--tpu",
+    "--use_deepspeed",
+    "--use_fsdp",
+    "--use_megatron_lm",
+)
 
 # Fields of a request that count for an installation.
 OF_INSTALLATION = ("name", "account", "partition", "time", "cpus_per_task", "memory", "scheduler")
@@ -115,12 +122,12 @@ class Request:
 def parse_data(text: str) -> Data:
     """Return the data that PATH or PATH:/TARGET names; raise UsageError if no container can have the target."""
     parts = re.fullmatch(r"(.+):(/[^:]*)", text, re.DOTALL)
-    if os.path.exists(text) or not (parts or ":/" in text):  # noqa: PTH110 may be in an unsearchable directory
+    if os.path.exists(text) or not (parts or ":/" in text):
         return Data(text)
     if not parts:
         raise UsageError(f"--data {text}: should be PATH or PATH:/TARGET, without options of the runtime")
     # the job may start elsewhere; two slashes at the beginning would stay
-    source, target = os.path.abspath(parts[1]), os.path.normpath(f"/{parts[2].lstrip('/')}")  # noqa: PTH100 links stay
+    source, target = os.path.abspath(parts[1]), os.path.normpath(f"/{parts[2].lstrip('/')}")
     if target == "/" or not target.isprintable() or bind_problem(target, templates=False):
         raise UsageError(f"--data {text}: {parts[2]} can't be a directory in the container: write FILE:/data")
     if is_in_any(target, MODULE_DIRECTORIES):
@@ -132,8 +139,9 @@ def parse_data(text: str) -> Data:
     return Data(source, target)
 
 
-def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Optional[Path] = None,
-           file: str = "FILE") -> str:
+def script(
+    request: Request, site: Site, catalogues: Sequence[str] = (), use: Optional[Path] = None, file: str = "FILE"
+) -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
 
@@ -149,14 +157,28 @@ def script(request: Request, site: Site, catalogues: Sequence[str] = (), use: Op
     # in a comment of the script, a line break would begin a command
     name = shlex.quote(file) if file.isprintable() else "FILE"
     return render(
-        "job", site, request, partition_name, use=use and str(use), tasks=tasks, gpus=gpus, time=time,
-        cpus=request.cpus_per_task or partition.cpus_per_task, memory=request.memory or partition.memory,
-        masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks], qos=partition.qos, seconds=seconds(time),
-        arguments=arguments(request, site, catalogues), comment=comment(request, gpus),
-        program=program(request, site, tasks), file=program_file(request.command) or "",
-        stage=request.stage or site.stage, submit=f"{' '.join(scheduler_of(site).submit)} {name}",
+        "job",
+        site,
+        request,
+        partition_name,
+        use=use and str(use),
+        tasks=tasks,
+        gpus=gpus,
+        time=time,
+        cpus=request.cpus_per_task or partition.cpus_per_task,
+        memory=request.memory or partition.memory,
+        masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks],
+        qos=partition.qos,
+        seconds=seconds(time),
+        arguments=arguments(request, site, catalogues),
+        comment=comment(request, gpus),
+        program=program(request, site, tasks),
+        file=program_file(request.command) or "",
+        stage=request.stage or site.stage,
+        submit=f"{' '.join(scheduler_of(site).submit)} {name}",
         then="requeue" if request.requeue else "next" if request.segments > 1 else "end",
-        timer=timer(request, site, seconds(time)), options="--remove-caches " if site.caches.remove else "",
+        timer=timer(request, site, seconds(time)),
+        options="--remove-caches " if site.caches.remove else "",
     )
 
 
@@ -170,13 +192,16 @@ def check(request: Request, site: Site, tasks: int, gpus: int, time: str) -> Non
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
     scheduler = scheduler_of(site)
     if request.signal and 0 < scheduler.signals_within < request.signal:
-        raise JobError(f"--signal {request.signal}: {scheduler.submit[0]} sends a signal at most "
-                       f"{scheduler.signals_within} seconds before the end of a job")
+        raise JobError(
+            f"--signal {request.signal}: {scheduler.submit[0]} sends a signal at most "
+            f"{scheduler.signals_within} seconds before the end of a job"
+        )
     sources: dict[str, str] = {}
     for item in request.data:
         if item.target and item.target in sources:
-            raise JobError(f"--data has {sources[item.target]} and {item.source} at {item.target}: give each another "
-                           "target")
+            raise JobError(
+                f"--data has {sources[item.target]} and {item.source} at {item.target}: give each another target"
+            )
         sources.update({item.target: item.source} if item.target else {})
 
 
@@ -257,9 +282,18 @@ def install_script(easyconfig: str, options: list[str], request: Request, site: 
     partition_name, partition = site.scheduler.partition(request.partition or install.partition)
     time = request.time or install.time
     return render(
-        "install", site, request, partition_name, cpus=request.cpus_per_task or install.cpus,
-        memory=request.memory or install.memory, qos=partition.qos, time=time, seconds=seconds(time),
-        modules=install.modules, easyconfig=easyconfig, options=options,
+        "install",
+        site,
+        request,
+        partition_name,
+        cpus=request.cpus_per_task or install.cpus,
+        memory=request.memory or install.memory,
+        qos=partition.qos,
+        time=time,
+        seconds=seconds(time),
+        modules=install.modules,
+        easyconfig=easyconfig,
+        options=options,
     )
 
 
@@ -273,8 +307,10 @@ def python_program(words: Sequence[str]) -> tuple[str, ...]:
             raise JobError(f"add what {name} should run: train.py, or -m MODULE")
     elif name in STARTERS:
         advice = f"; to use {name}, add --launcher {name}" if name in LAUNCHERS else ""
-        raise JobError("the batch script starts the container, the ranks and python itself: give only the program, "
-                       f"without '{name}'{advice}")
+        raise JobError(
+            "the batch script starts the container, the ranks and python itself: give only the program, "
+            f"without '{name}'{advice}"
+        )
     return tuple(words)
 
 
@@ -295,8 +331,10 @@ def program_file(command: Iterable[str]) -> Optional[str]:
         elif not word.startswith("-"):
             # which of a launcher's options have a value is not known here
             if before.startswith("--") and "=" not in before and before not in NO_PYTHON and not word.endswith(".py"):
-                raise JobError(f"'{before} {word}': is {word} the program (whose name then has to end in .py), or the "
-                               f"value of {before}? If it is the value, write {before}={word}")
+                raise JobError(
+                    f"'{before} {word}': is {word} the program (whose name then has to end in .py), or the "
+                    f"value of {before}? If it is the value, write {before}={word}"
+                )
             return word
         before = word
     return None
@@ -352,8 +390,15 @@ def render(template: str, site: Site, request: Request, partition: Optional[str]
         if not options.startswith("-") or not options.isprintable():
             raise JobError(f"--scheduler '{options}': give options of {' '.join(scheduler.submit)}, in one line")
     text = environment("ebsif.jobs").get_template(f"{site.scheduler.kind}/{template}.sh.j2")
-    return text.render(site=site, scheduler=site.scheduler, request=request, header=header, umask=umask(),
-                       directives=[*site.scheduler.options, *request.scheduler], **values)
+    return text.render(
+        site=site,
+        scheduler=site.scheduler,
+        request=request,
+        header=header,
+        umask=umask(),
+        directives=[*site.scheduler.options, *request.scheduler],
+        **values,
+    )
 
 
 def umask() -> str:
@@ -378,8 +423,9 @@ def submit(scheduler: Scheduler, text: str, segments: int = 1, silent: bool = Fa
         output.command(words)
         try:
             # arguments of the program that aren't UTF-8 reach it as they are
-            result = subprocess.run(words, input=text, stdout=subprocess.PIPE, encoding="utf-8",
-                                    errors="surrogateescape", check=False)
+            result = subprocess.run(
+                words, input=text, stdout=subprocess.PIPE, encoding="utf-8", errors="surrogateescape", check=False
+            )
         except FileNotFoundError:
             raise JobError(f"{words[0]} is not on PATH: submit on a login node") from None
         print(result.stdout, end="", flush=True, file=sys.stderr if silent else sys.stdout)
@@ -387,8 +433,11 @@ def submit(scheduler: Scheduler, text: str, segments: int = 1, silent: bool = Fa
         if result.returncode or (segments > 1 and not submitted):
             queued = f"; those before it are in the queue, to remove them: {shlex.join([*scheduler.cancel, *jobs])}"
             which = f"segment {number + 1} of {segments}" if segments > 1 else "the job"
-            why = f"was not submitted: {words[0]} ended with status {result.returncode}" if result.returncode else \
-                f"may be in the queue, but {words[0]} has printed no ID of it, so no other job can follow it"
+            why = (
+                f"was not submitted: {words[0]} ended with status {result.returncode}"
+                if result.returncode
+                else f"may be in the queue, but {words[0]} has printed no ID of it, so no other job can follow it"
+            )
             raise JobError(f"{which} {why}{queued if jobs else ''}")
         jobs.append(submitted[1] if submitted else "")
     return jobs

@@ -17,8 +17,20 @@ from ebsif.errors import EbsifError
 from ebsif.migrate.imported import Imported, shortened
 
 # Fields that only records have; others can come from the family.
-OF_RECORD = ("version", "date", "hash", "variant", "label", "file", "suffix", "components", "definition_files",
-             "requirements", "sha256", "archived")
+OF_RECORD = (
+    "version",
+    "date",
+    "hash",
+    "variant",
+    "label",
+    "file",
+    "suffix",
+    "components",
+    "definition_files",
+    "requirements",
+    "sha256",
+    "archived",
+)
 
 # A word of a file name or suffix, and its value: -rocm-6.2.4, -pytorch-v2.7.1, -dockerhash-0a1b2c3
 WORD = re.compile(r"([A-Za-z]+)-(v?)([0-9][\w.+]*?|(?<=hash-)[0-9a-f]+)(?=-|\.s(?:if|img)\Z|\Z)")
@@ -40,8 +52,9 @@ class File:
         """Return whether this file is valid; invalid fields are left to the user."""
         records = [{"family": self.name.lower(), **record} for record in self.records]
         try:
-            CatalogueFile.model_validate({"name": self.name, "families": {self.name.lower(): self.family},
-                                          "containers": records})
+            CatalogueFile.model_validate(
+                {"name": self.name, "families": {self.name.lower(): self.family}, "containers": records}
+            )
         except ValidationError as error:
             problems = {(*problem["loc"], None, None)[:3]: problem["msg"] for problem in error.errors()}
             for (kind, place, field), reason in problems.items():
@@ -75,8 +88,16 @@ class File:
 
 def usual_values(name: str, site: Site) -> dict[str, Any]:
     """Return the values that every container of a site has unless its record says something else."""
-    return {"init": INIT_IMAGE, "venv": False, "conda_root": CONDA_ROOT, "conda_env": name.lower(),
-            "venv_name": name.lower(), "moduleclass": site.moduleclass, "gpu": site.gpu, "gpu_option": site.gpu_option}
+    return {
+        "init": INIT_IMAGE,
+        "venv": False,
+        "conda_root": CONDA_ROOT,
+        "conda_env": name.lower(),
+        "venv_name": name.lower(),
+        "moduleclass": site.moduleclass,
+        "gpu": site.gpu,
+        "gpu_option": site.gpu_option,
+    }
 
 
 def ordered(record: dict[str, Any]) -> dict[str, Any]:
@@ -87,17 +108,27 @@ def ordered(record: dict[str, Any]) -> dict[str, Any]:
 
 def with_templates(result: Imported, usual: dict[str, Any]) -> dict[str, Any]:
     """Return a record without usual values, with placeholders in its names and the fields that these stand for."""
-    record = {key: value for key, value in result.record.items()
-              if value not in ({}, [], None) and (key not in usual or value != usual[key])}
-    fields = {**record.get("components", {}), **{key: record[key] for key in ("version", "date", "python")
-                                                 if key in record}}
+    record = {
+        key: value
+        for key, value in result.record.items()
+        if value not in ({}, [], None) and (key not in usual or value != usual[key])
+    }
+    fields = {
+        **record.get("components", {}),
+        **{key: record[key] for key in ("version", "date", "python") if key in record},
+    }
     day = re.search(r"(?<![0-9])20[0-9]{6}\Z", result.suffix)
     if day:
         fields.setdefault("date", day.group())
     record["file"], record["suffix"] = template(record["file"], fields), template(result.suffix, fields)
     named = {key for key, _ in PLACEHOLDER.findall(record["file"] + record["suffix"])}
-    record.update({key: fields.pop(key) for key in ("version", "date", "hash", "python")
-                   if key in fields and (key in named or key in record)})
+    record.update(
+        {
+            key: fields.pop(key)
+            for key in ("version", "date", "hash", "python")
+            if key in fields and (key in named or key in record)
+        }
+    )
     components = {key: value for key, value in fields.items() if key in named or key in record.get("components", {})}
     if components:
         record["components"] = components
@@ -108,6 +139,7 @@ def with_templates(result: Imported, usual: dict[str, Any]) -> dict[str, Any]:
 
 def template(name: str, fields: dict[str, str]) -> str:
     """Return a file name or suffix with placeholders; fields that it names are added to `fields`."""
+
     def with_placeholder(match: re.Match) -> str:
         word, mark, value = match.groups()
         key = "hash" if word in ("dockerhash", "hash") else word.lower()
@@ -129,12 +161,14 @@ def take_common(records: list[dict[str, Any]]) -> dict[str, Any]:
             if record[key] == family[key]:
                 del record[key]
     # what names one of these would be wrong for the next container of the family
-    versions = {version for record in records for version in (
-        record["version"], *record.get("components", {}).values())}
+    versions = {
+        version for record in records for version in (record["version"], *record.get("components", {}).values())
+    }
     for key in [key for key in records[0] if key not in OF_RECORD]:
         value = records[0][key]
         named = any(version in str(value) for version in versions) or (
-            key == "description" and re.search(r"(?<!\w)v?[0-9]+(\.[0-9]+)+", value))
+            key == "description" and re.search(r"(?<!\w)v?[0-9]+(\.[0-9]+)+", value)
+        )
         if not named and all(record.get(key) == value for record in records):
             family[key] = value
             for record in records:

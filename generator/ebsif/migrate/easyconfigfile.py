@@ -15,11 +15,17 @@ from ebsif.migrate.imported import shortened
 
 # Types of parameters, and of their items.
 TYPES: dict[str, tuple[Any, Any]] = {
-    **dict.fromkeys(("modluafooter", "homepage", "description", "versionsuffix", "name", "version", "moduleclass",
-                     "usage"), (str, str)),
-    "modextravars": (dict, str), "files_to_copy": (list, (str, list, tuple)), "postinstallcmds": (list, str),
-    "sanity_check_paths": (dict, str), "sanity_check_commands": (list, object),
-    "skipsteps": (list, str)}
+    **dict.fromkeys(
+        ("modluafooter", "homepage", "description", "versionsuffix", "name", "version", "moduleclass", "usage"),
+        (str, str),
+    ),
+    "modextravars": (dict, str),
+    "files_to_copy": (list, (str, list, tuple)),
+    "postinstallcmds": (list, str),
+    "sanity_check_paths": (dict, str),
+    "sanity_check_commands": (list, object),
+    "skipsteps": (list, str),
+}
 
 
 class ImportingError(EbsifError):
@@ -38,8 +44,13 @@ class Source:
             warnings.simplefilter("ignore")
             tree = ast.parse(self.text)
         self.first_statement = tree.body[0].lineno
-        self.assigned = {target.id: node for node in tree.body if isinstance(node, ast.Assign)
-                         for target in node.targets if isinstance(target, ast.Name)}
+        self.assigned = {
+            target.id: node
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
         names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
         self.used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
@@ -54,15 +65,21 @@ class Source:
     def having(self, text: str, otherwise: int) -> int:
         """Return the first line containing a text, comments, quotes and escapes aside, or another line."""
         wanted = bare(text)
-        lines = (number for number, line in enumerate(self.lines, 1)
-                 if wanted and wanted in bare(line) and not line.lstrip().startswith("#"))
+        lines = (
+            number
+            for number, line in enumerate(self.lines, 1)
+            if wanted and wanted in bare(line) and not line.lstrip().startswith("#")
+        )
         return next(lines, otherwise)
 
     def comments(self) -> list[tuple[int, str]]:
         """Return the comments with their lines, except rulers; those within strings belong to the scripts there."""
         tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
-        return [(token.start[0], token.string.lstrip("# ").rstrip()) for token in tokens
-                if token.type == tokenize.COMMENT and re.search(r"\w", token.string)]
+        return [
+            (token.start[0], token.string.lstrip("# ").rstrip())
+            for token in tokens
+            if token.type == tokenize.COMMENT and re.search(r"\w", token.string)
+        ]
 
 
 def bare(text: str) -> str:
@@ -80,8 +97,10 @@ def parsed(path: Path) -> dict[str, Any]:
     except framework.EasyBuildFailure as error:
         raise ImportingError(str(error)) from None
     if values.get("easyblock") in ("ContainerInstall", "ContainerVenv"):
-        raise ImportingError(f"{path}: this easyconfig uses {values['easyblock']} already: install it with eb, or "
-                             "write its record by hand; only recipes of shell commands are imported")
+        raise ImportingError(
+            f"{path}: this easyconfig uses {values['easyblock']} already: install it with eb, or "
+            "write its record by hand; only recipes of shell commands are imported"
+        )
     missing = [name for name in ("name", "version", "sources") if not values.get(name)]
     if missing:
         raise ImportingError(f"{path}: {', '.join(missing)} is missing: this is not the easyconfig of a container")

@@ -62,8 +62,9 @@ class Imported:
         """Leave fields with credentials to the user; neither record nor report contains them (G-09)."""
         for name, value in list(self.record.items()):
             table = value if isinstance(value, dict) else self.record
-            for key in [key for key in (list(value) if table is value else [name])
-                        if Credentials.find({key: table[key]})]:
+            for key in [
+                key for key in (list(value) if table is value else [name]) if Credentials.find({key: table[key]})
+            ]:
                 del table[key]
                 self.leave(1, f"{key}: a credential is written out. {REMEDY}")
         for name in ("recognized", "data", "head"):
@@ -79,14 +80,14 @@ def shortened(value: object, length: int = 160) -> str:
     Credentials are masked first, because part of a credential would not be recognized (G-09).
     """
     text = escape(" ".join(Credentials.mask(value).split()))
-    return text if len(text) <= length else f"{text[:length - 3].rstrip()}..."
+    return text if len(text) <= length else f"{text[: length - 3].rstrip()}..."
 
 
 def inside(path: str) -> str:
     """Return a path relative to the installation directory; others begin with '/' or './'."""
     if not path.startswith(INSTALLATION):
         return path if path.startswith("/") else f"./{path}"
-    return path[len(INSTALLATION):].strip("/").removeprefix("./")
+    return path[len(INSTALLATION) :].strip("/").removeprefix("./")
 
 
 def is_data(value: object) -> bool:

@@ -18,8 +18,10 @@ BINDS = re.compile(r"(SINGULARITY|APPTAINER)_BIND(PATH)?")
 PREFIX = re.compile(r"(SINGULARITY|APPTAINER)ENV_")
 
 # Commands that activate an environment that is now always active; scripts can still run them.
-ACTIVATING = re.compile(r"true|:|\$WITH_CONDA|(source|\.) (/runscripts/init-conda-venv"
-                        r"|/user-software/venv/[^/\s]+/bin/activate|(?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+))")
+ACTIVATING = re.compile(
+    r"true|:|\$WITH_CONDA|(source|\.) (/runscripts/init-conda-venv"
+    r"|/user-software/venv/[^/\s]+/bin/activate|(?P<root>/\S+)/bin/activate (?P<env>[\w.+-]+))"
+)
 
 # Lua: a string in quotes, a string in long brackets, and a call with strings that takes one line.
 STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
@@ -65,7 +67,8 @@ class ModuleSettings:
         elif inner != name and self.read_activation(inner, unescaped(value), line):
             self.result.recognized.append(message)
         elif self.site.network_env.get(name) == value or (
-                inner != name and self.site.container_env.get(inner) == unescaped(value)):
+            inner != name and self.site.container_env.get(inner) == unescaped(value)
+        ):
             self.result.recognized.append(f"{message}, which is the site's")
         elif "%(" in value:
             self.result.leave(line, f"{message}: a record can't name the installation (parameters: modluafooter can)")
@@ -78,8 +81,13 @@ class ModuleSettings:
         """Return the variables that our module sets itself."""
         suffix = self.values["name"].upper()
         image, scripts = f"{INSTALLATION}/{self.record['file']}", f"{INSTALLATION}/runscripts"
-        return {"SIF": image, f"SIF{suffix}": image, "RUNSCRIPTS": scripts, f"RUNSCRIPTS{suffix}": scripts,
-                "CONTAINERROOT": INSTALLATION}
+        return {
+            "SIF": image,
+            f"SIF{suffix}": image,
+            "RUNSCRIPTS": scripts,
+            f"RUNSCRIPTS{suffix}": scripts,
+            "CONTAINERROOT": INSTALLATION,
+        }
 
     def put_variable(self, field: str, name: str, value: str, line: int, message: str) -> None:
         """Put a variable into a field of the record, or leave it to the user if modules can't set it."""
@@ -156,8 +164,11 @@ class ModuleSettings:
         if re.sub(r"(?m)^\s*--(?!\[).*$", "", "\n".join(kept)).strip():
             self.result.put("parameters", "modluafooter", text, f"modluafooter, unchanged: {shortened(text)}")
             return text
-        self.result.comments += [(self.source.having(line, self.source.of("modluafooter")), line.strip("- "))
-                                 for line in text.splitlines() if re.search(r"\w", line)]
+        self.result.comments += [
+            (self.source.having(line, self.source.of("modluafooter")), line.strip("- "))
+            for line in text.splitlines()
+            if re.search(r"\w", line)
+        ]
         return ""
 
     def read_call(self, name: str, arguments: list[str], line: int) -> bool:

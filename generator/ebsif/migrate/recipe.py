@@ -26,29 +26,78 @@ from ebsif.migrate.shellcommands import ShellCommands
 
 # Parameters without relevance for a container if they have one of these values; None: any value.
 NOT_NEEDED: dict[str, Any] = {
-    "easyblock": ("MakeCp", "Tarball", "Binary", "PackedBinary"), "skip": (True,),
-    **dict.fromkeys(("start_dir", "unpack_options", "buildininstalldir"))}
+    "easyblock": ("MakeCp", "Tarball", "Binary", "PackedBinary"),
+    "skip": (True,),
+    **dict.fromkeys(("start_dir", "unpack_options", "buildininstalldir")),
+}
 
 # Parameters that have readers of their own.
-READ = ("name", "version", "versionsuffix", "homepage", "description", "toolchain", "sources", "files_to_copy",
-        "checksums", "moduleclass", "modextravars", "modluafooter", "postinstallcmds", "sanity_check_paths",
-        "sanity_check_commands", "usage")
+READ = (
+    "name",
+    "version",
+    "versionsuffix",
+    "homepage",
+    "description",
+    "toolchain",
+    "sources",
+    "files_to_copy",
+    "checksums",
+    "moduleclass",
+    "modextravars",
+    "modluafooter",
+    "postinstallcmds",
+    "sanity_check_paths",
+    "sanity_check_commands",
+    "usage",
+)
 
 # EasyBuild parameters with the same meaning in our easyblocks: records keep them unchanged.
 CARRIED = (
-    "whatis", "docurls", "docpaths", "examples", "citing", "site_contacts", "upstream_contacts", "software_license",
-    "software_license_urls", "hidden", "deprecated", "group", "source_urls", "download_instructions", "dependencies",
-    "hiddendependencies", "osdependencies", "allow_system_deps", "modextrapaths", "modaliases",
-    "modloadmsg", "modunloadmsg", "modtclfooter", "moddependpaths", "module_depends_on", "moduleforceunload",
-    "moduleloadnoconflict", "recursive_module_unload", "build_info_msg", "postinstallmsgs", "unwanted_env_vars",
-    "enhance_sanity_check")
+    "whatis",
+    "docurls",
+    "docpaths",
+    "examples",
+    "citing",
+    "site_contacts",
+    "upstream_contacts",
+    "software_license",
+    "software_license_urls",
+    "hidden",
+    "deprecated",
+    "group",
+    "source_urls",
+    "download_instructions",
+    "dependencies",
+    "hiddendependencies",
+    "osdependencies",
+    "allow_system_deps",
+    "modextrapaths",
+    "modaliases",
+    "modloadmsg",
+    "modunloadmsg",
+    "modtclfooter",
+    "moddependpaths",
+    "module_depends_on",
+    "moduleforceunload",
+    "moduleloadnoconflict",
+    "recursive_module_unload",
+    "build_info_msg",
+    "postinstallmsgs",
+    "unwanted_env_vars",
+    "enhance_sanity_check",
+)
 
 # Texts with more lines usually describe scripts and variables of the recipe, which the help of our modules does.
 PARAGRAPH = 10
 
 # Names of components in easyconfigs, and the names of their packages.
-COMPONENTS = {"flashattention": "flash-attn", "flash-attention": "flash-attn", "pytorch": "torch",
-              "opencv": "opencv-python", "ray-core": "ray"}
+COMPONENTS = {
+    "flashattention": "flash-attn",
+    "flash-attention": "flash-attn",
+    "pytorch": "torch",
+    "opencv": "opencv-python",
+    "ray-core": "ray",
+}
 
 
 def read(path: Path, site: Site) -> Imported:
@@ -72,6 +121,7 @@ def read(path: Path, site: Site) -> Imported:
 
 # --- sources
 
+
 def read_sources(values: dict[str, Any], result: Imported, source: Source) -> None:
     """Read the image, definition files, other copied files, and the checksum."""
     names = [Path(name).name for name in framework.source_names(values["sources"])]
@@ -87,16 +137,20 @@ def read_sources(values: dict[str, Any], result: Imported, source: Source) -> No
     places = copied_files(values, result, source)
     usual = {image: ""}
     for name in names:
-        if name != image and name.endswith((".docker", ".def")) and places.get(name, "share/docker-defs") == \
-                "share/docker-defs":
+        if (
+            name != image
+            and name.endswith((".docker", ".def"))
+            and places.get(name, "share/docker-defs") == "share/docker-defs"
+        ):
             usual[name] = "share/docker-defs"
             result.append("definition_files", name, f"definition file {name}")
         elif name != image:
             result.leave(source.having(name, line), f"sources: {name}, which is neither an image nor a definition file")
     for name, place in places.items():
         if place != usual.get(name):
-            result.leave(source.of("files_to_copy"),
-                         f"files_to_copy: {name}, copied to {place or 'the installation directory'}")
+            result.leave(
+                source.of("files_to_copy"), f"files_to_copy: {name}, copied to {place or 'the installation directory'}"
+            )
     for item in values["sources"]:
         for key in sorted(set(item) - {"filename", "extract_cmd", "name"}) if isinstance(item, dict) else []:
             result.leave(line, f"sources: {key} = {shortened(item[key])}")
@@ -132,6 +186,7 @@ def read_checksums(values: dict[str, Any], result: Imported, source: Source, ind
 
 
 # --- parameters and variables
+
 
 def read_components(values: dict[str, Any], result: Imported, source: Source) -> None:
     """Read versions of components, date and Python from variables such as local_c_rocm_version."""
@@ -174,8 +229,10 @@ def read_texts(values: dict[str, Any], result: Imported, source: Source) -> None
         if name == "homepage" and not text:
             result.leave(1, "there is no homepage, and EasyBuild wants one")
         elif name in ("description", "usage") and placeholder:
-            result.leave(source.having(placeholder.group(), source.of(name)),
-                         f"parameter {name}: {placeholder.group()} would be a placeholder in a record")
+            result.leave(
+                source.having(placeholder.group(), source.of(name)),
+                f"parameter {name}: {placeholder.group()} would be a placeholder in a record",
+            )
         elif name == "homepage" and "\n" in text:
             result.leave(source.of(name), f"parameter {name} = {shortened(text)}")
         elif text:

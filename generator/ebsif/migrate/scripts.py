@@ -7,8 +7,11 @@ from typing import Optional
 from ebsif.catalogue.site import Site
 
 RUN = r"(exec )?(singularity|apptainer)( exec| shell| run)?( --nv| --rocm)?"
-ACTIVATE = (r"(eval )?\$WITH_CONDA(_VENV)?", r"(source|\.) /runscripts/init-conda-venv",
-            r"(source|\.) /\S+/bin/activate( [\w.+-]+)?")
+ACTIVATE = (
+    r"(eval )?\$WITH_CONDA(_VENV)?",
+    r"(source|\.) /runscripts/init-conda-venv",
+    r"(source|\.) /\S+/bin/activate( [\w.+-]+)?",
+)
 PYTHON = (*ACTIVATE, r"(exec )?python3? \$@")
 LIST_PACKAGES = (r"pip3? list", rf"{RUN} \$SIF pip3? list")
 
@@ -19,23 +22,36 @@ OURS = {
     "bin/container-run": (r"(singularity|apptainer) run \$SIF \$@",),
     "bin/container-runtime": (r"(singularity|apptainer) \$@",),
     "wrapper": (r"\w+=\$\(basename \$0\)", rf"{RUN} \$SIF (\$\w+|[\w.+-]+) \$@"),
-    "bin/make-squashfs": (r"cd %\(installdir\)s", r"mksquashfs user-software user-software\.squashfs( -[a-z].*)?",
-                          r"grep -v \w+"),
+    "bin/make-squashfs": (
+        r"cd %\(installdir\)s",
+        r"mksquashfs user-software user-software\.squashfs( -[a-z].*)?",
+        r"grep -v \w+",
+    ),
     "bin/unmake-squashfs": (r"cd %\(installdir\)s", r"unsquashfs -d (\./)?user-software user-software\.squashfs"),
-    "bin/list-packages": LIST_PACKAGES, "runscripts/list-packages": LIST_PACKAGES,
-    "runscripts/init-conda-venv": ACTIVATE, "runscripts/conda-python-simple": PYTHON,
+    "bin/list-packages": LIST_PACKAGES,
+    "runscripts/list-packages": LIST_PACKAGES,
+    "runscripts/init-conda-venv": ACTIVATE,
+    "runscripts/conda-python-simple": PYTHON,
     "runscripts/conda-python-distributed": (
-        *PYTHON, r"rocm-smi|nvidia-smi", r"sleep [0-9]+", r"(rm -rf|mkdir -p) \$MIOPEN_USER_DB_PATH",
+        *PYTHON,
+        r"rocm-smi|nvidia-smi",
+        r"sleep [0-9]+",
+        r"(rm -rf|mkdir -p) \$MIOPEN_USER_DB_PATH",
         r"export (MIOPEN_USER_DB_PATH|MIOPEN_CUSTOM_CACHE_DIR|MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=.*",
-        r"export (ROCR_VISIBLE_DEVICES|RANK|LOCAL_RANK)=\$SLURM_(LOCALID|PROCID)"),
+        r"export (ROCR_VISIBLE_DEVICES|RANK|LOCAL_RANK)=\$SLURM_(LOCALID|PROCID)",
+    ),
     "runscripts/get-master": (),
 }
 OLD_NAMES = {"runscripts/python-conda-simple": "runscripts/conda-python-simple"}
 
 # Scripts with arbitrary names, known by the command that starts the container.
-KINDS = {"bin/container-runtime": r'"\$@"', "bin/container-run": r'run "?\$SIF"? "\$@"',
-         "bin/container-exec": r'exec "?\$SIF"? "\$@"', "bin/start-shell": r'(shell "?\$SIF"?|exec "?\$SIF"? bash)\b',
-         "wrapper": r'exec "?\$SIF"? \S+ "\$@"'}
+KINDS = {
+    "bin/container-runtime": r'"\$@"',
+    "bin/container-run": r'run "?\$SIF"? "\$@"',
+    "bin/container-exec": r'exec "?\$SIF"? "\$@"',
+    "bin/start-shell": r'(shell "?\$SIF"?|exec "?\$SIF"? bash)\b',
+    "wrapper": r'exec "?\$SIF"? \S+ "\$@"',
+}
 
 # Tests and messages, which any script may have; words before a command.
 HARMLESS = ("[", "[[", "echo", "printf", "set", "exit", "fi", "done", "esac", "true", ":")
@@ -50,8 +66,10 @@ def in_place_of(name: str, text: str) -> Optional[str]:
         return "requirements"
     if re.fullmatch(r"bin/[\w.+-]+", name):
         text = re.sub(r" --(nv|rocm)\b", "", image_named(text))
-        return next((kind for kind, call in KINDS.items()
-                     if re.search(rf"(?m)^[^#\n]*\b(singularity|apptainer) {call}", text)), None)
+        return next(
+            (kind for kind, call in KINDS.items() if re.search(rf"(?m)^[^#\n]*\b(singularity|apptainer) {call}", text)),
+            None,
+        )
     return None
 
 
@@ -68,8 +86,12 @@ def strange_commands(ours: str, text: str, site: Site) -> list[str]:
         commands = commands_of(image_named(text))
     except ValueError as error:
         return [f"all of it, which can't be read: {error}"]
-    return [command for command in commands if not any(re.fullmatch(known, command) for known in OURS[ours])
-            and not (ours == "runscripts/conda-python-distributed" and is_of_network(command, site))]
+    return [
+        command
+        for command in commands
+        if not any(re.fullmatch(known, command) for known in OURS[ours])
+        and not (ours == "runscripts/conda-python-distributed" and is_of_network(command, site))
+    ]
 
 
 def commands_of(text: str) -> list[str]:
@@ -84,8 +106,11 @@ def commands_of(text: str) -> list[str]:
             commands.append([])
         elif commands[-1] or token not in KEYWORDS:
             commands[-1].append(token)
-    return [" ".join(words) for words in commands
-            if words and (words[0] not in HARMLESS or any(not word.strip("<>") for word in words if word))]
+    return [
+        " ".join(words)
+        for words in commands
+        if words and (words[0] not in HARMLESS or any(not word.strip("<>") for word in words if word))
+    ]
 
 
 def is_of_network(command: str, site: Site) -> bool:

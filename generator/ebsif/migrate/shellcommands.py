@@ -26,12 +26,19 @@ MODES = r"(a|u|ug)?[+-]r?x|a\+r|0?755"
 COMPOUND = ("if", "for", "while", "until", "case", "select", "function", "{", "[[", "!", "time", "coproc", "eval")
 
 # A file written by a here-document.
-HERE = re.compile(r"cat\s*(?P<mode>>{1,2})\s*(?P<file>[^\s<>]+)\s*<<-?\s*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)"
-                  r"[ \t]*\n(?P<text>.*?)^(?P=end)[ \t]*(?=\n|\Z)", re.DOTALL | re.MULTILINE)
+HERE = re.compile(
+    r"cat\s*(?P<mode>>{1,2})\s*(?P<file>[^\s<>]+)\s*<<-?\s*(?P<quote>[\"']?)(?P<end>\w+)(?P=quote)"
+    r"[ \t]*\n(?P<text>.*?)^(?P=end)[ \t]*(?=\n|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
 
 # Options of pip that a stage has fields for: lists, a value, switches; options that stay, and options without effect.
-PIP_LISTS = {"--extra-index-url": "extra_index_url", "-f": "find_links", "--find-links": "find_links",
-             "--no-binary": "no_binary"}
+PIP_LISTS = {
+    "--extra-index-url": "extra_index_url",
+    "-f": "find_links",
+    "--find-links": "find_links",
+    "--no-binary": "no_binary",
+}
 PIP_VALUES = {"-i": "index_url", "--index-url": "index_url"}
 PIP_SWITCHES = {"--no-build-isolation": "no_build_isolation", "--no-deps": "no_deps"}
 PIP_OTHERS = ("--no-cache-dir", "--pre", "-U", "--upgrade", "-v", "--verbose", "--prefer-binary", "--use-pep517")
@@ -107,7 +114,8 @@ class ShellCommands:
             return all(path in DIRECTORIES for path in paths)
         if program == "chmod":
             return bool(re.fullmatch(MODES, arguments[0] if arguments else "")) and all(
-                inside(path) in self.written for path in arguments[1:])
+                inside(path) in self.written for path in arguments[1:]
+            )
         if program == "rm":
             return paths == ["user-software"]
         return program == "make-squashfs" and not arguments
@@ -121,7 +129,7 @@ class ShellCommands:
         self.result.data.append(f"wrapper {name}")
 
     def read_container(self, words: list[str], environment: dict[str, str]) -> None:
-        """Read what `singularity exec` is called with. Raise NotUnderstood if our easyblocks have no equivalent."""
+        """Read what `singularity exec` is called with. Raise NotUnderstood where there is no equivalent."""
         while words and words[0].startswith("-"):
             option, equals, value = words[0].partition("=")
             words = words[1:]
@@ -167,17 +175,20 @@ class ShellCommands:
             raise NotUnderstood(program)
 
     def read_venv(self, arguments: list[str]) -> None:
-        """Read `python -m venv`. Raise NotUnderstood for options that ours doesn't have, and for a second venv."""
+        """Read `python -m venv`. Raise NotUnderstood for unknown options and a second venv."""
         names = paths_in(arguments)
         options = {word for word in arguments if word not in names}
         name = names[0].rsplit("/", 1)[-1] if len(names) == 1 else ""
-        if not name or options - {"--system-site-packages", "--clear"} or (
-                self.record.get("venv") and self.record["venv_name"] != name):
+        if (
+            not name
+            or options - {"--system-site-packages", "--clear"}
+            or (self.record.get("venv") and self.record["venv_name"] != name)
+        ):
             raise NotUnderstood("venv")
         self.record.update(venv=True, venv_name=name)
 
     def stage_of(self, words: list[str], environment: dict[str, str]) -> dict[str, Any]:
-        """Return the stage for the arguments of `pip install`. Raise NotUnderstood if a stage can't express them."""
+        """Return the stage for the arguments of `pip install`. Raise NotUnderstood if it can't."""
         stage: dict[str, Any] = {}
         lines: list[str] = []
         words = list(words)
@@ -201,8 +212,11 @@ class ShellCommands:
             elif option not in PIP_IGNORED:
                 raise NotUnderstood(option)
         # what depends on variables of a shell, or on the directory in which pip runs
-        if not lines or "$" in "".join([*lines, *environment.values()]) or any(
-                re.match(r"\.{1,2}(/|\[|$)", line) for line in lines):
+        if (
+            not lines
+            or "$" in "".join([*lines, *environment.values()])
+            or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines)
+        ):
             raise NotUnderstood("pip")
         return {"requirements": lines, **stage, **({"env": dict(environment)} if environment else {})}
 
@@ -271,8 +285,9 @@ class ShellCommands:
             several = isinstance(command, list) and all(isinstance(word, str) for word in command)
             text = " ".join(command) if several else command
             if not isinstance(text, str):
-                self.result.leave(self.source.of("sanity_check_commands"),
-                                  f"sanity_check_commands: {shortened(command)}")
+                self.result.leave(
+                    self.source.of("sanity_check_commands"), f"sanity_check_commands: {shortened(command)}"
+                )
             elif re.fullmatch(r"\s*(echo [^;]*;)?\s*bash -n [\w%()/.-]+\s*", text):
                 self.result.recognized.append(f"sanity check {text}")
             else:

@@ -23,8 +23,9 @@ WHEEL = re.compile(r"[^\s@]*/([A-Za-z0-9_.]+)-[^/\s]*\.whl\b")
 # --- files
 
 
-def read_all(paths: Sequence[Path], image: Optional[Image] = None, extras: Sequence[str] = (),
-             groups: Sequence[str] = ()) -> Wanted:
+def read_all(
+    paths: Sequence[Path], image: Optional[Image] = None, extras: Sequence[str] = (), groups: Sequence[str] = ()
+) -> Wanted:
     """
     Return the requirements in several files together, as `pip install -r ONE -r OTHER` does; see `read`.
 
@@ -32,8 +33,10 @@ def read_all(paths: Sequence[Path], image: Optional[Image] = None, extras: Seque
     """
     for path in paths if len(paths) > 1 else ():
         if is_lock(path):
-            raise RequirementsError(f"{path} locks everything that is installed, so it can't be combined with other "
-                                    "files: lock all of them together, or give it alone")
+            raise RequirementsError(
+                f"{path} locks everything that is installed, so it can't be combined with other "
+                "files: lock all of them together, or give it alone"
+            )
     first, *others = (read(path, image, extras, groups) for path in paths)
     lines, impossible = list(first.lines), list(first.impossible)
     for wanted in others:
@@ -62,8 +65,10 @@ def read(path: Path, image: Optional[Image] = None, extras: Sequence[str] = (), 
     if wrong is not None:
         raise RequirementsError(f"{path}: the requirement '{escape(wrong)}' has a control character")
     if not wanted.lines:
-        raise RequirementsError(f"{path} names no Python package that pip could install"
-                                + "".join(f"\n  {text}" for text in wanted.impossible))
+        raise RequirementsError(
+            f"{path} names no Python package that pip could install"
+            + "".join(f"\n  {text}" for text in wanted.impossible)
+        )
     return wanted
 
 
@@ -78,12 +83,15 @@ def read_format(path: Path, image: Image, extras: Sequence[str], groups: Sequenc
     if path.suffix == ".lock" or path.name == "Pipfile":
         raise RequirementsError(
             f"{path} can't be read (only {FORMATS}): let the tool that wrote it export a requirements.txt with hashes, "
-            "such as 'poetry export -o requirements.txt' or 'pipenv requirements --hash >requirements.txt'")
+            "such as 'poetry export -o requirements.txt' or 'pipenv requirements --hash >requirements.txt'"
+        )
     if path.suffix == ".json":
         raise RequirementsError(f"{path} can't be read (only {FORMATS}): if `ebsif lock` wrote it, use --from-lock")
     if extras or groups:
-        raise RequirementsError(f"{path} has no extras or dependency groups: --extra and --group are for "
-                                "pyproject.toml, uv.lock and pylock.toml")
+        raise RequirementsError(
+            f"{path} has no extras or dependency groups: --extra and --group are for "
+            "pyproject.toml, uv.lock and pylock.toml"
+        )
     if path.suffix in (".yml", ".yaml"):
         return condafile.read(path, image)
     return Wanted(requirementstxt.lines_of(path, ()))
@@ -101,7 +109,8 @@ def split_into_stages(lines: list[str]) -> Union[list[str], list[dict]]:
     tools = [name for name in BUILD_TOOLS if name not in names]
     first: list[dict[str, Any]] = [{"name": "requirements", "requirements": [*options, *others]}] if others else []
     return [
-        *([{"name": "build tools", "requirements": tools}] if tools else []), *first,
+        *([{"name": "build tools", "requirements": tools}] if tools else []),
+        *first,
         {"name": "built against torch", "requirements": [*options, *needy], "no_build_isolation": True},
     ]
 

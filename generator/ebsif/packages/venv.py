@@ -62,8 +62,9 @@ def read(path: Path) -> Wanted:
                 wanted.lines += [package.line] if package.line else []
                 wanted.impossible += [f"{package.name} {package.version}: {package.said}"] if package.said else []
     if not wanted.lines:
-        raise RequirementsError(f"{path} contains no package that pip can install"
-                                + "".join(f"\n  {text}" for text in wanted.impossible))
+        raise RequirementsError(
+            f"{path} contains no package that pip can install" + "".join(f"\n  {text}" for text in wanted.impossible)
+        )
     return wanted
 
 
@@ -81,8 +82,14 @@ def opened(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ebsif-environment-") as work:
         folder = Path(work, "environment")
         patterns = [f"{packages}/*{suffix}" for packages in PACKAGES for suffix in METADATA]
-        done = subprocess.run([program, "-no-xattrs", "-no-progress", "-d", folder, path, *patterns], text=True,
-                              capture_output=True, errors="replace", stdin=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            [program, "-no-xattrs", "-no-progress", "-d", folder, path, *patterns],
+            text=True,
+            capture_output=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
             raise RequirementsError(f"{path} can't be read as a SquashFS file: {said[-1]}")
@@ -92,16 +99,21 @@ def opened(path: Path) -> Iterator[Path]:
 def site_packages(folder: Path, path: Path) -> Path:
     """Return the directory of packages of the environment in a folder; raise RequirementsError unless there is one."""
     # of an environment that was upgraded, the newest Python
-    places = {place.parents[2]: place for pattern in PACKAGES
-              for place in sorted(folder.glob(pattern), key=lambda one: natural_key(str(one)))}
+    places = {
+        place.parents[2]: place
+        for pattern in PACKAGES
+        for place in sorted(folder.glob(pattern), key=lambda one: natural_key(str(one)))
+    }
     # user software of a module: its venv, whatever else somebody has put there
     roots = [root for root in places if root.parent == folder / "venv"] or list(places)
     if not roots:
         raise RequirementsError(f"{path} contains no Python environment (lib/python3.*/site-packages)")
     if len(roots) > 1:
         listed = ", ".join(sorted(str(root.relative_to(folder)) for root in roots))
-        raise RequirementsError(f"{path} contains several environments ({listed}): use the directory of one (unpack a "
-                                "SquashFS file with unsquashfs)")
+        raise RequirementsError(
+            f"{path} contains several environments ({listed}): use the directory of one (unpack a "
+            "SquashFS file with unsquashfs)"
+        )
     return places[roots[0]]
 
 
@@ -117,8 +129,16 @@ def package_in(folder: Path) -> Optional[Package]:
 
     metadata = HeaderParser().parsestr(text_of(folder / "METADATA") or text_of(folder / "PKG-INFO") or text_of(folder))
     name, version = metadata["Name"], metadata["Version"]
-    return Package(name, version, *requirement(name, version, text_of(folder / "direct_url.json")),
-                   tuple(metadata.get_all("Requires-Dist", []))) if name and version else None
+    return (
+        Package(
+            name,
+            version,
+            *requirement(name, version, text_of(folder / "direct_url.json")),
+            tuple(metadata.get_all("Requires-Dist", [])),
+        )
+        if name and version
+        else None
+    )
 
 
 def directory_of(package: Package) -> Optional[Path]:

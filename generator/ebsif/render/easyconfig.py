@@ -29,8 +29,16 @@ HEADER = "# Rendered by ebsif from the catalog of the site {site}: change it the
 
 # Values that the easyblocks have without the parameter; empty values are left out anyway.
 DEFAULT_VALUES = {
-    "image": "own", "init": "image", "gpu_option": True, "scheduler": "slurm", "lustre_striping": list(STRIPING),
-    "one_container": "refuse", "listed_packages": "user_software", "wrappers_load": False, "node_caches": list(NODE)}
+    "image": "own",
+    "init": "image",
+    "gpu_option": True,
+    "scheduler": "slurm",
+    "lustre_striping": list(STRIPING),
+    "one_container": "refuse",
+    "listed_packages": "user_software",
+    "wrappers_load": False,
+    "node_caches": list(NODE),
+}
 
 
 # The download instructions for an image in directories of the site; the easyblock adds the searched directories.
@@ -50,6 +58,7 @@ COMMAND_ENDS = re.compile(r";(?: then| do| else)? (?!then |do |else |\})")
 CHAINS = re.compile(r"&& |\|\| ")
 # elsewhere not within https://
 BLANKS = re.compile(r"[ ,]|:(?!//)")
+
 
 class AsItIs(str):
     """A string whose EasyBuild templates are kept."""
@@ -85,18 +94,38 @@ def parameter_groups(container: Container) -> list[dict[str, Any]]:
         {**of_node(container), "network_env": container.with_site("network_env"), **caches_of(container)},
         {**binds_of(container), "library_binds": container.all_binds.libraries, "masked_paths": container.masked_paths},
         of_module(container),
-        {"wrappers": wrappers(container), "wrappers_load": container.wrappers and container.site.wrappers_load,
-         "script_names": container.script_names},
-        {"system_packages": system_of(container.system_packages).parameter,
-         "requirements": as_parameter(container.requirements)},
-        {"support_level": container.support or container.site.support,
-         "warnings": merge.unique(container.warnings, filter(None, [driver_problem(container)])),
-         **hiding, **as_it_is({name: value for name, value in container.parameters.items()
-                               if name not in ("download_instructions", *hiding)}),
-         "aliases": container.aliases, "moduleclass": container.moduleclass or container.site.moduleclass},
+        {
+            "wrappers": wrappers(container),
+            "wrappers_load": container.wrappers and container.site.wrappers_load,
+            "script_names": container.script_names,
+        },
+        {
+            "system_packages": system_of(container.system_packages).parameter,
+            "requirements": as_parameter(container.requirements),
+        },
+        {
+            "support_level": container.support or container.site.support,
+            "warnings": merge.unique(container.warnings, filter(None, [driver_problem(container)])),
+            **hiding,
+            **as_it_is(
+                {
+                    name: value
+                    for name, value in container.parameters.items()
+                    if name not in ("download_instructions", *hiding)
+                }
+            ),
+            "aliases": container.aliases,
+            "moduleclass": container.moduleclass or container.site.moduleclass,
+        },
     ]
-    groups = [{name: value for name, value in group.items() if value not in (None, "", [], {})
-               and (name in container.parameters or value != DEFAULT_VALUES.get(name))} for group in groups]
+    groups = [
+        {
+            name: value
+            for name, value in group.items()
+            if value not in (None, "", [], {}) and (name in container.parameters or value != DEFAULT_VALUES.get(name))
+        }
+        for group in groups
+    ]
     return [group for group in groups if group]
 
 
@@ -104,36 +133,57 @@ def of_image(container: Container) -> dict[str, Any]:
     """Return the parameters of the image: what it is, and where it is."""
     images = container.images or container.site.images
     return {
-        "sources": [container.file_name], "checksums": [container.sha256] if container.sha256 else None,
-        "image_source": container.source, "signature_keys": signature_keys(container),
-        "download_instructions": instructions(container), "definition_files": container.definition_files,
-        "image": container.image_kind, "image_root": image_root(images) if images.directories else None,
-        "image_dirs": [container.fill(directory.path) for directory in images.directories]}
+        "sources": [container.file_name],
+        "checksums": [container.sha256] if container.sha256 else None,
+        "image_source": container.source,
+        "signature_keys": signature_keys(container),
+        "download_instructions": instructions(container),
+        "definition_files": container.definition_files,
+        "image": container.image_kind,
+        "image_root": image_root(images) if images.directories else None,
+        "image_dirs": [container.fill(directory.path) for directory in images.directories],
+    }
 
 
 def of_python(container: Container) -> dict[str, Any]:
     """Return the parameters of the image's Python and its packages."""
     is_named = container.venv and container.venv_name != container.name.lower()
-    return {"init": container.init, "conda_env": conda_env(container), "entry_point": container.entry_point,
-            "venv_name": container.venv_name if is_named else None,
-            "keep_packages": keep_packages(container) if container.venv else [],
-            "image_packages": {**python_of(container), **image_packages(container)}}
+    return {
+        "init": container.init,
+        "conda_env": conda_env(container),
+        "entry_point": container.entry_point,
+        "venv_name": container.venv_name if is_named else None,
+        "keep_packages": keep_packages(container) if container.venv else [],
+        "image_packages": {**python_of(container), **image_packages(container)},
+    }
 
 
 def of_node(container: Container) -> dict[str, Any]:
     """Return the parameters of the nodes: GPUs, scheduler, file system."""
     site, gpu = container.site, container.gpu_kind
-    of_gpu = {"gpu": gpu, "gpu_option": container.uses_gpu_option,
-              "gpu_visibility": container.gpu_visibility or site.gpu_visibility,
-              "gpu_mpi_library": site.gpu_mpi_library} if gpu != "none" else {}
+    of_gpu = (
+        {
+            "gpu": gpu,
+            "gpu_option": container.uses_gpu_option,
+            "gpu_visibility": container.gpu_visibility or site.gpu_visibility,
+            "gpu_mpi_library": site.gpu_mpi_library,
+        }
+        if gpu != "none"
+        else {}
+    )
     return {**of_gpu, "scheduler": site.scheduler.kind, "lustre_striping": site.lustre_striping}
 
 
 def of_module(container: Container) -> dict[str, Any]:
     """Return the parameters of the module: variables, conflicts, what it lists."""
-    return {"container_env": container.with_site("container_env"), "modextravars": module_variables(container),
-            "own_modules": container.own_modules, "conflicts": container.with_site("conflicts"),
-            "one_container": container.site.one_container, "listed_packages": container.site.listed_packages}
+    return {
+        "container_env": container.with_site("container_env"),
+        "modextravars": module_variables(container),
+        "own_modules": container.own_modules,
+        "conflicts": container.with_site("conflicts"),
+        "one_container": container.site.one_container,
+        "listed_packages": container.site.listed_packages,
+    }
 
 
 def description(container: Container) -> str:
@@ -149,14 +199,18 @@ def description(container: Container) -> str:
     if len(f'description = """{first}') >= WIDTH or max(map(len, others), default=0) > WIDTH:
         text = textwrap.fill(text, WIDTH - 20, break_long_words=False, break_on_hyphens=False)
     named.update(map(normal_name, image_packages(container)))
-    inside = ", ".join(f"{USUAL_NAMES.get(name, name)} {version}" for name, version in container.components.items()
-                       if name not in named and normal_name(name) not in named)
+    inside = ", ".join(
+        f"{USUAL_NAMES.get(name, name)} {version}"
+        for name, version in container.components.items()
+        if name not in named and normal_name(name) not in named
+    )
     # EasyBuild copies the description into the module's `whatis`, which `module keyword` searches
     heading = "Also in the image" if image_packages(container) else "In the image"
     for title, items in ((heading, inside), ("Keywords", ", ".join(container.keywords))):
         if items:
-            text += "\n" + textwrap.fill(f"{title}: {items}.", WIDTH - len('"""'), break_long_words=False,
-                                         break_on_hyphens=False)
+            text += "\n" + textwrap.fill(
+                f"{title}: {items}.", WIDTH - len('"""'), break_long_words=False, break_on_hyphens=False
+            )
     return text
 
 
@@ -227,8 +281,7 @@ def caches_of(container: Container) -> dict[str, Any]:
     variables = {**(site.variables if has_python else {}), **container.caches}
     if not has_python and not variables:
         return {}
-    return {"node_caches": site.node, "project_caches": site.project,
-            "cache_variables": variables}
+    return {"node_caches": site.node, "project_caches": site.project, "cache_variables": variables}
 
 
 def bind_lines(binds: Binds) -> list[str]:
@@ -238,8 +291,10 @@ def bind_lines(binds: Binds) -> list[str]:
 
 def module_variables(container: Container) -> dict[str, Any]:
     """Return the module's variables as EasyBuild's parameter, in which it doesn't escape the $ of Statements."""
-    return {name: {"value": str(value), "resolve_env_vars": False} if isinstance(value, Statements) else value
-            for name, value in container.variables.items()}
+    return {
+        name: {"value": str(value), "resolve_env_vars": False} if isinstance(value, Statements) else value
+        for name, value in container.variables.items()
+    }
 
 
 def archive(container: Container) -> dict[str, Any]:
@@ -272,8 +327,9 @@ def is_entry(name: str, value: Any) -> bool:
     """Return whether a value has an entry of this name: a key, or an item or line that begins with it."""
     if isinstance(value, str):
         return any(re.match(rf"\??{re.escape(name)}(?![\w.-])", line) for line in value.splitlines())
-    return isinstance(value, (list, dict)) and any(is_entry(name, item) for item in (
-        [*value, *value.values()] if isinstance(value, dict) else value))
+    return isinstance(value, (list, dict)) and any(
+        is_entry(name, item) for item in ([*value, *value.values()] if isinstance(value, dict) else value)
+    )
 
 
 def driver_problem(container: Container) -> Optional[str]:
@@ -283,8 +339,10 @@ def driver_problem(container: Container) -> Optional[str]:
         return None
     if container.site.supports_rocm(rocm):
         return None
-    return (f"the GPU driver of {container.site.title} supports ROCm {supported[0]} to {supported[1]}; ROCm {rocm} of "
-            "the image may fail or give wrong results")
+    return (
+        f"the GPU driver of {container.site.title} supports ROCm {supported[0]} to {supported[1]}; ROCm {rocm} of "
+        "the image may fail or give wrong results"
+    )
 
 
 def moving_problem(container: Container) -> Optional[str]:
@@ -292,8 +350,10 @@ def moving_problem(container: Container) -> Optional[str]:
     image = container.moving_image()
     if not image:
         return None
-    return (f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): use the "
-            "file in a stable directory, or set 'moving: true'")
+    return (
+        f"the image is only in a directory whose links move, {image} (now {os.path.realpath(image)}): use the "
+        "file in a stable directory, or set 'moving: true'"
+    )
 
 
 def in_numbers(version: str) -> tuple[int, ...]:
@@ -306,8 +366,7 @@ def render(container: Container, header: Optional[str] = None) -> str:
     """Return the text of an easyconfig below a header. Raise CatalogueError if it would have a credential (G-09)."""
     groups = parameter_groups(container)
     if not container.homepage:
-        raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild "
-                                     "requires it")
+        raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild requires it")
     secrets = [text for values in (*groups, container.site.why, container.why) for text in Credentials.find(values)]
     if secrets:
         raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
@@ -317,9 +376,18 @@ def render(container: Container, header: Optional[str] = None) -> str:
     comments = {name: [line for text in some for line in comment_lines(text)] for name, some in texts.items()}
     prefix = container.site.doc_prefix
     doc = f"{prefix} {container.fill(container.doc)}" if prefix and container.doc else None
-    return environment("ebsif.render").get_template("easyconfig.eb.j2").render(
-        groups=groups, doc=doc, literal=literal, comment=comment, comments=comments,
-        header=header or HEADER.format(site=container.site.name))
+    return (
+        environment("ebsif.render")
+        .get_template("easyconfig.eb.j2")
+        .render(
+            groups=groups,
+            doc=doc,
+            literal=literal,
+            comment=comment,
+            comments=comments,
+            header=header or HEADER.format(site=container.site.name),
+        )
+    )
 
 
 def comment(text: str) -> str:
@@ -347,8 +415,10 @@ def literal(value: Any, indent: int = 0, used: int = 0) -> str:
         return flat
     inner = " " * (indent + 4)
     if isinstance(value, dict):
-        items = [f"{literal_in_a_line(key)}: {literal(item, indent + 4, indent + len(literal_in_a_line(key)) + 6)}"
-                 for key, item in value.items()]
+        items = [
+            f"{literal_in_a_line(key)}: {literal(item, indent + 4, indent + len(literal_in_a_line(key)) + 6)}"
+            for key, item in value.items()
+        ]
         opening, closing = "{", "}"
     else:
         items = [literal(item, indent + 4, indent + 4) for item in value]
@@ -366,11 +436,14 @@ def literal(value: Any, indent: int = 0, used: int = 0) -> str:
 def are_short(value: Union[list, dict], items: list[str]) -> list[bool]:
     """Return which items of a list or table, as code, can stand beside others: words and short values can."""
     if isinstance(value, dict):
-        return [not isinstance(item, (list, dict)) and "\n" not in code and len(code) <= SHORT
-                for item, code in zip(value.values(), items)]
+        return [
+            not isinstance(item, (list, dict)) and "\n" not in code and len(code) <= SHORT
+            for item, code in zip(value.values(), items)
+        ]
     # sentences and commands have lines of their own
-    is_words = not any(isinstance(item, (list, dict)) or " " in str(item) or "\n" in code
-                       for item, code in zip(value, items))
+    is_words = not any(
+        isinstance(item, (list, dict)) or " " in str(item) or "\n" in code for item, code in zip(value, items)
+    )
     return [is_words] * len(items)
 
 
@@ -401,8 +474,16 @@ def parts_of(text: str, width: int) -> list[str]:
         while len(repr(part)) > width + 4:
             part = part[:-1]
         if len(part) < len(text):
-            ends = next(filter(None, ([found.end() for found in pattern.finditer(text[: len(part) + 2])
-                                       if found.end() <= len(part)] for pattern in (CHAINS, BLANKS))), [len(part)])
+            ends = next(
+                filter(
+                    None,
+                    (
+                        [found.end() for found in pattern.finditer(text[: len(part) + 2]) if found.end() <= len(part)]
+                        for pattern in (CHAINS, BLANKS)
+                    ),
+                ),
+                [len(part)],
+            )
             part = part[: max(ends)]
         parts.append(part)
         text = text[len(part) :]

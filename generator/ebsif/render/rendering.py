@@ -108,8 +108,9 @@ def render(container: Container, output: Path) -> Rendered:
     return Rendered(container, path, easyconfig.render(container), read(path), moved_from)
 
 
-def render_all(containers: Iterable[Container], output: Path,
-               others: Iterable[Container]) -> tuple[list[Rendered], list[str]]:
+def render_all(
+    containers: Iterable[Container], output: Path, others: Iterable[Container]
+) -> tuple[list[Rendered], list[str]]:
     """Render containers, of which `others` are all of the site; also return why some can't be, with file and line."""
     later = duplicates(others)
     same = {**{first: one for one, first in later.items()}, **later}
@@ -118,8 +119,9 @@ def render_all(containers: Iterable[Container], output: Path,
     for container in containers:
         try:
             if container in same:
-                raise CatalogueError(f"{container.module} is also the module of {same[container].place}: give one of "
-                                     "them a 'label'")
+                raise CatalogueError(
+                    f"{container.module} is also the module of {same[container].place}: give one of them a 'label'"
+                )
             done.append(render(container, output))
         except CatalogueError as error:
             problems.append(f"{container.place}: {str(error).removeprefix(f'{container.place}: ')}")
@@ -145,16 +147,21 @@ def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
             if not before or written.get(str(path.relative_to(output))) not in (None, files.digest(path)):
                 found[one.path] = Refusal(path, "was written or edited by a person", "move the change to the catalog")
             elif now and before[1] != now[1]:
-                found[one.path] = Refusal(path, f"is the easyconfig of the site {before[1]}", "choose another "
-                                          "directory with -o, in which {site} stands for the site")
+                found[one.path] = Refusal(
+                    path,
+                    f"is the easyconfig of the site {before[1]}",
+                    "choose another directory with -o, in which {site} stands for the site",
+                )
     return found
 
 
 def require_replaceable(one: Rendered, output: Path) -> None:
     """Raise OverwriteError if an easyconfig must not be replaced; see `refused`."""
     for refusal in refused([one], output).values():
-        raise files.OverwriteError(f"{refusal.path} {refusal.reason}: rename or remove it, or choose another directory "
-                                   "with -o, and run this command again")
+        raise files.OverwriteError(
+            f"{refusal.path} {refusal.reason}: rename or remove it, or choose another directory "
+            "with -o, and run this command again"
+        )
 
 
 def write(done: Iterable[Rendered], output: Path, kept: Collection[Path] = ()) -> None:

@@ -54,9 +54,13 @@ class Finding:
     @property
     def data(self) -> dict[str, Union[str, int, None]]:
         """The fields, for JSON; null where there is no file or line."""
-        return {"level": self.level, "subject": self.subject or None,
-                "text": f"{self.text}:\n{self.record}" if self.record else self.text,
-                "path": self.path or None, "line": self.line or None if self.path else None}
+        return {
+            "level": self.level,
+            "subject": self.subject or None,
+            "text": f"{self.text}:\n{self.record}" if self.record else self.text,
+            "path": self.path or None,
+            "line": self.line or None if self.path else None,
+        }
 
 
 def escape(text: str, more: str = "") -> str:

@@ -45,8 +45,12 @@ def print_diff(path: Path, before: Optional[str], after: str) -> None:
     # only few commands need it
     import difflib
 
-    lines = difflib.unified_diff((before or "").splitlines(keepends=True), after.splitlines(keepends=True),
-                                 "/dev/null" if before is None else str(path), str(path))
+    lines = difflib.unified_diff(
+        (before or "").splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        "/dev/null" if before is None else str(path),
+        str(path),
+    )
     sys.stdout.writelines(lines)
 
 
@@ -64,8 +68,14 @@ def print_wrapped(text: object, indent: str = "", level: str = "") -> None:
     `level` is a word of the text that has its color: error, warning, note, ok.
     """
     whole = colors.COMMAND.sub(lambda found: found.group().replace(" ", "\0"), escape(text))
-    lines = textwrap.fill(whole, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ",
-                          break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.fill(
+        whole,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     print_colored(lines.replace("\0", " "), level)
 
 

@@ -111,8 +111,9 @@ class Steps:
             threading.Thread(target=self.show_current, daemon=True).start()
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], _: Optional[BaseException],
-                 __: Optional[TracebackType]) -> None:
+    def __exit__(
+        self, kind: Optional[type[BaseException]], _: Optional[BaseException], __: Optional[TracebackType]
+    ) -> None:
         """End the current step."""
         self.ended.set()
         if kind and self.step and self.step.is_shown:

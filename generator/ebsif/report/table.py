@@ -14,8 +14,9 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
     if sys.stdout.isatty() and sum(widths) + 2 * len(widths) > (shutil.get_terminal_size().columns or 80):
         for name, *cells in rows:
             print(colors.paint(name, "name", sys.stdout))
-            output.print_wrapped(", ".join(f"{heading} {cell}" for heading, cell in zip(headings[1:], cells) if cell),
-                                 "    ")
+            output.print_wrapped(
+                ", ".join(f"{heading} {cell}" for heading, cell in zip(headings[1:], cells) if cell), "    "
+            )
         return
     for row in [headings, *rows]:
         name, *cells = (cell.ljust(width) for cell, width in zip(row, widths))

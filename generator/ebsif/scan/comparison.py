@@ -88,13 +88,15 @@ class Comparison:
     def say_unadded(self, error: Exception, subject: str = "", path: str = "") -> None:
         """Say why an image can't be added; a record that has to be completed by hand is shown as it is in a file."""
         text, record = (error.message, error.record) if isinstance(error, AddingError) else (str(error), "")
-        self.findings.append(Finding(WARNING, subject, f"is not in the catalog, and can't be added: {text}", path, 0,
-                                     record))
+        self.findings.append(
+            Finding(WARNING, subject, f"is not in the catalog, and can't be added: {text}", path, 0, record)
+        )
 
     def say_of(self, level: str, container: Container, text: str) -> None:
         """Add a finding on a record."""
-        self.findings.append(Finding(level, container.module_or_version, text, str(container.path),
-                                     container.line_of()))
+        self.findings.append(
+            Finding(level, container.module_or_version, text, str(container.path), container.line_of())
+        )
 
     def compare(self, survey: Survey) -> None:
         """Compare the catalog with the images in directories."""
@@ -116,9 +118,12 @@ class Comparison:
     def propose(self, path: Path) -> None:
         """Propose the record of an image; if that is impossible, say why."""
         if not fits(self.documents, path.name):
-            self.say(WARNING, "is not in the catalog, and no family has images with such names: start one "
-                     f"with `ebsif add {shlex.quote(str(path))} --name NAME`, or add the name to 'ignored' of 'images'",
-                     path)
+            self.say(
+                WARNING,
+                "is not in the catalog, and no family has images with such names: start one "
+                f"with `ebsif add {shlex.quote(str(path))} --name NAME`, or add the name to 'ignored' of 'images'",
+                path,
+            )
             return
         try:
             found = inspected(path)
@@ -142,8 +147,10 @@ class Comparison:
         if name in self.known:
             raise AddingError(f"{self.known[name][0].module} has an image of that name, {name}")
         if not fits(self.documents, name):
-            raise AddingError(f"no family has images with such names: `ebsif add {shlex.quote(str(found.source))}` "
-                              "fetches it, to look into it; or add the name to 'ignored' of 'images'")
+            raise AddingError(
+                f"no family has images with such names: `ebsif add {shlex.quote(str(found.source))}` "
+                "fetches it, to look into it; or add the name to 'ignored' of 'images'"
+            )
         proposal = adding.propose(found.named(name), self.documents, programs=found.programs)
         entry = complete(proposal, name, self.settings, self.profile, self.containers, found.programs)
         self.add(entry, name)
@@ -175,8 +182,12 @@ class Comparison:
             return True
         differs = of_size(size, container.size)
         signed = "; if it was only signed, correct 'sha256' and 'size'" if differs.how == "replaced" else ""
-        self.say_of(WARNING, container, f"its image {place} was {differs.how}: {differs.figures}. Put the right one "
-                    f"there, or give the other one a name of its own{signed}")
+        self.say_of(
+            WARNING,
+            container,
+            f"its image {place} was {differs.how}: {differs.figures}. Put the right one "
+            f"there, or give the other one a name of its own{signed}",
+        )
         return False
 
     def check_sum(self, container: Container, place: object, stated: Optional[Stated]) -> None:
@@ -185,8 +196,12 @@ class Comparison:
         if stated and not recorded:
             self.say_of(NOTE, container, f"the record has no SHA256; {stated.place} states {stated.sha256}")
         elif stated and stated.sha256 != recorded:
-            self.say_of(WARNING, container, f"{stated.place} states another SHA256 for its image than the record, "
-                        f"{stated.sha256}: if {place} was replaced, give the other one a name of its own")
+            self.say_of(
+                WARNING,
+                container,
+                f"{stated.place} states another SHA256 for its image than the record, "
+                f"{stated.sha256}: if {place} was replaced, give the other one a name of its own",
+            )
 
     def name_link(self, link: Path) -> None:
         """Say what a link stands for, and that it may change (R-12)."""
@@ -199,8 +214,7 @@ class Comparison:
         sha256 = next((one.sha256 for one in records if one.sha256), stated and stated.sha256)
         digest = f"SHA256 {sha256}" if sha256 else "its SHA256 is not recorded"
         module = f", of {records[0].module}" if records else ", which is not in the catalog"
-        self.say(NOTE, f"is a link to {target}{module} ({digest}). The link can change, so records use the file",
-                 link)
+        self.say(NOTE, f"is a link to {target}{module} ({digest}). The link can change, so records use the file", link)
 
 
 def target_of(link: Path) -> Path:
@@ -226,8 +240,10 @@ def check_place(entry: Entry, path: Path) -> None:
     places = [place for stability, place in entry.container.image_places if stability != "moving"]
     if not any(is_there(place) for place in places):
         listed = ", ".join(str(place.parent) for place in places) or "none"
-        raise AddingError(f"it would be looked for in other directories ({listed}): put it there, or add "
-                          f"{path.parent} to the directories of 'images'")
+        raise AddingError(
+            f"it would be looked for in other directories ({listed}): put it there, or add "
+            f"{path.parent} to the directories of 'images'"
+        )
 
 
 def where_gone(container: Container, places: list[Path], survey: Survey) -> str:
@@ -236,8 +252,10 @@ def where_gone(container: Container, places: list[Path], survey: Survey) -> str:
     where = ", ".join(str(place.parent) for place in places)
     found = next((path for path in [*survey.images, *below(survey.looked_in)] if path.name == name), None)
     if found:
-        return (f"its image {name} was moved from {where} to {found.parent}: add that directory to 'images' of "
-                "the profile or of the family, or move it back")
+        return (
+            f"its image {name} was moved from {where} to {found.parent}: add that directory to 'images' of "
+            "the profile or of the family, or move it back"
+        )
     return f"its image {name} is no longer in {where}: bring it back, or archive the record ('archived')"
 
 
@@ -257,11 +275,16 @@ def below(folders: Iterable[Path]) -> Iterator[Path]:
 
 # --- files beside an image; the LUMI AI Factory publishes NAME.md with the output of sha256sum, and NAME.json
 
+
 def stated_beside(image: Path) -> Optional[Stated]:
     """Return the SHA256 of an image that a file beside it states; None if none does, or if two disagree."""
     names = (f"{image.stem}.md", f"{image.name}.sha256", f"{image.stem}.sha256", "SHA256SUMS", "sha256sum.txt")
-    found = [Stated(digest, file) for file in map(image.with_name, names) for digest, name in SUM.findall(text_of(file))
-             if PurePath(name).name == image.name]
+    found = [
+        Stated(digest, file)
+        for file in map(image.with_name, names)
+        for digest, name in SUM.findall(text_of(file))
+        if PurePath(name).name == image.name
+    ]
     return found[0] if len({one.sha256 for one in found}) == 1 else None
 
 

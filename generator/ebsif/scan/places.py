@@ -49,15 +49,22 @@ class Survey:
 
 def images_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Images]:
     """Return where a site and the families in its catalog have images."""
-    found = [profile.images, *(document.family_values(family)["images"] for document in documents
-                               for family in document.families)]
+    found = [
+        profile.images,
+        *(document.family_values(family)["images"] for document in documents for family in document.families),
+    ]
     return [one for one in found if one]
 
 
 def places_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Place]:
     """Return the directories with images of a site and of the families in its catalog, each once."""
-    return list(dict.fromkeys(Place(str(Path(one.root or "/") / directory.path), directory.stability)
-                              for one in images_of(profile, documents) for directory in one.directories))
+    return list(
+        dict.fromkeys(
+            Place(str(Path(one.root or "/") / directory.path), directory.stability)
+            for one in images_of(profile, documents)
+            for directory in one.directories
+        )
+    )
 
 
 def survey(places: Iterable[Place], is_image: Callable[[str], bool]) -> Survey:
@@ -67,8 +74,9 @@ def survey(places: Iterable[Place], is_image: Callable[[str], bool]) -> Survey:
         above, folders = expanded(place.template, found)
         for folder in above:
             # links to the newest release are beside the releases
-            found.links += [Path(entry.path) for entry in entries(folder, found)
-                            if entry.is_symlink() and is_image(entry.name)]
+            found.links += [
+                Path(entry.path) for entry in entries(folder, found) if entry.is_symlink() and is_image(entry.name)
+            ]
         for folder in folders:
             for entry in entries(folder, found):
                 if not is_image(entry.name):
@@ -76,8 +84,12 @@ def survey(places: Iterable[Place], is_image: Callable[[str], bool]) -> Survey:
                 if entry.is_symlink():
                     found.links.append(Path(entry.path))
                 elif entry.is_file() and place.stability == "moving":
-                    found.say(NOTE, Path(entry.path), "was skipped: a plain file in a directory of links that change. "
-                              "If it stays, move it to another directory")
+                    found.say(
+                        NOTE,
+                        Path(entry.path),
+                        "was skipped: a plain file in a directory of links that change. "
+                        "If it stays, move it to another directory",
+                    )
                 elif entry.is_file():
                     found.images.append(Path(entry.path))
     for paths in (found.images, found.links):
@@ -96,8 +108,12 @@ def expanded(template: str, found: Survey) -> tuple[list[Path], list[Path]]:
             continue
         above += folders
         # a link to a directory would show the same images twice
-        folders = [Path(entry.path) for folder in folders for entry in entries(folder, found)
-                   if entry.is_dir(follow_symlinks=False) and read_fields(part, entry.name) is not None]
+        folders = [
+            Path(entry.path)
+            for folder in folders
+            for entry in entries(folder, found)
+            if entry.is_dir(follow_symlinks=False) and read_fields(part, entry.name) is not None
+        ]
     return above, folders
 
 
@@ -114,8 +130,9 @@ def entries(folder: Path, found: Survey) -> list["os.DirEntry[str]"]:
         return []
     except OSError as error:
         found.unreadable.add(folder)
-        found.say(WARNING, folder, f"can't be read ({error.strerror}), so its images are unknown: "
-                  f"{how_to_get_access(folder)}")
+        found.say(
+            WARNING, folder, f"can't be read ({error.strerror}), so its images are unknown: {how_to_get_access(folder)}"
+        )
         return []
     found.looked_in.add(folder)
     return content

@@ -55,8 +55,13 @@ def name_of(found: Remote, documents: Iterable[CatalogueFile]) -> str:
     return next((name for name in found.names if fits(documents, name)), found.default)
 
 
-def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optional[Path] = None,
-            whole: bool = False, named: bool = True) -> Sourced:
+def sourced(
+    source: ImageSource,
+    documents: list[CatalogueFile],
+    folder: Optional[Path] = None,
+    whole: bool = False,
+    named: bool = True,
+) -> Sourced:
     """
     Return what is known of an image; fetch it if it is wanted whole, or what a registry or layout tells is too little.
 
@@ -69,8 +74,7 @@ def sourced(source: ImageSource, documents: list[CatalogueFile], folder: Optiona
     if known and is_of_family and not whole:
         return Sourced(known.source, known.named(name), known.programs)
     if not (named or is_of_family or source.repository):
-        raise AddingError(f"no family of the catalog has images named like {name}: start one with "
-                          "--name NAME")
+        raise AddingError(f"no family of the catalog has images named like {name}: start one with --name NAME")
     return fetched(known.source if known else source, name, folder, known)
 
 
@@ -109,5 +113,7 @@ def is_copy(found: Inspection, containers: Iterable[Container]) -> Optional[str]
     same = next((one for one in containers if same_image(one, found)), None)
     if same is None:
         return None
-    return (f"is a copy of {same.file_name}, the image of {same.module} ({same.place}): the new record makes a second "
-            "module of it")
+    return (
+        f"is a copy of {same.file_name}, the image of {same.module} ({same.place}): the new record makes a second "
+        "module of it"
+    )

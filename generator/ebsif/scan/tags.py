@@ -40,8 +40,10 @@ def repositories(comparison: Comparison) -> Repositories:
 def compare(comparison: Comparison, known: Repositories) -> None:
     """Compare the catalog with repositories; user and password in variables are only for a single registry."""
     if len({place.host for place in known}) > 1 and drop_variables():
-        output.note("several registries are asked: user and password in variables (DOCKER_PASSWORD ...) are sent to "
-                    "none of them, only logins of `apptainer registry login` are used")
+        output.note(
+            "several registries are asked: user and password in variables (DOCKER_PASSWORD ...) are sent to "
+            "none of them, only logins of `apptainer registry login` are used"
+        )
     for place, records in known.items():
         try:
             repository = open_repository(place)
@@ -69,11 +71,18 @@ def check_records(comparison: Comparison, records: Records, repository: Reposito
         try:
             repository.resolve(source.digest)
         except MissingError as error:
-            comparison.say_of(WARNING, container, f"its image can't be fetched from {source} any longer: {error}. "
-                              "Bring it back, write another 'source', or archive the record ('archived')")
+            comparison.say_of(
+                WARNING,
+                container,
+                f"its image can't be fetched from {source} any longer: {error}. "
+                "Bring it back, write another 'source', or archive the record ('archived')",
+            )
         except (EbsifError, OSError) as error:
-            comparison.say_of(WARNING, container, f"it is unknown whether its image is still at {source}, which could "
-                              f"not be asked: {error}")
+            comparison.say_of(
+                WARNING,
+                container,
+                f"it is unknown whether its image is still at {source}, which could not be asked: {error}",
+            )
 
 
 def check_tags(comparison: Comparison, records: Records, repository: Repository, tags: list[str]) -> None:
@@ -82,8 +91,11 @@ def check_tags(comparison: Comparison, records: Records, repository: Repository,
     by_tag = {source.tag: (container, source) for container, source in records if source.tag}
     done = 0
     with Steps() as steps:
-        steps.begin(f"tags of {repository.reference.repository}", important=False,
-                    watch=lambda: Now(f"{done} of {len(tags)}", done, len(tags)))
+        steps.begin(
+            f"tags of {repository.reference.repository}",
+            important=False,
+            watch=lambda: Now(f"{done} of {len(tags)}", done, len(tags)),
+        )
         # version tags are resolved before aliases
         for tag in sorted(tags, key=lambda tag: not any(map(str.isdigit, tag))):
             done += 1
@@ -95,17 +107,26 @@ def check_tags(comparison: Comparison, records: Records, repository: Repository,
                 continue
             container, source = by_tag.get(tag, (None, None))
             if container and source and source.digest not in (None, digest):
-                comparison.say_of(WARNING, container, f"the tag of {source} is another image by now, {digest}: the "
-                                  "record and its module stay with the earlier one")
+                comparison.say_of(
+                    WARNING,
+                    container,
+                    f"the tag of {source} is another image by now, {digest}: the "
+                    "record and its module stay with the earlier one",
+                )
             elif digest not in by_digest:
                 proposed = propose(comparison, place, digest)
                 if proposed:
                     by_digest[digest] = proposed
             elif not container:
                 # R-12
-                comparison.findings.append(Finding(
-                    NOTE, str(place), f"is {digest} today, the image of {by_digest[digest].module}. A tag can change, "
-                    "so records use the digest"))
+                comparison.findings.append(
+                    Finding(
+                        NOTE,
+                        str(place),
+                        f"is {digest} today, the image of {by_digest[digest].module}. A tag can change, "
+                        "so records use the digest",
+                    )
+                )
 
 
 def propose(comparison: Comparison, place: ImageSource, digest: str) -> Optional[Container]:

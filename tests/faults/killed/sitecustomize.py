@@ -12,8 +12,18 @@ import sys
 import threading
 import time
 
-CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.symlink", "os.utime",
-           "os.truncate", "os.chown"}
+CHANGES = {
+    "os.rename",
+    "os.remove",
+    "os.mkdir",
+    "os.rmdir",
+    "os.chmod",
+    "os.link",
+    "os.symlink",
+    "os.utime",
+    "os.truncate",
+    "os.chown",
+}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 IN_A_PROGRAM = 0.25  # seconds
 

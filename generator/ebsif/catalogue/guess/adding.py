@@ -59,17 +59,26 @@ class Image:
             return version, review
         answer = self.ask(f"Version of {software}" + (f" ({review})" if review else ""), version)
         if not (answer or version):
-            raise AddingError(f"the version of {software} is in neither labels, packages nor name of {self.file_name}: "
-                              "add --version VERSION")
+            raise AddingError(
+                f"the version of {software} is in neither labels, packages nor name of {self.file_name}: "
+                "add --version VERSION"
+            )
         try:
             return (is_version_part(answer), None) if answer else (version or "", review)
         except ValueError as error:
             raise AddingError(f"version: '{escape(answer or '')}' {error}") from None
 
 
-def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[str] = None, family: Optional[str] = None,
-            version: Optional[str] = None, programs: Programs = set, ask: Ask = lambda *_: None,
-            own: Optional[Container[str]] = None) -> Proposal:
+def propose(
+    found: Inspection,
+    documents: list[CatalogueFile],
+    name: Optional[str] = None,
+    family: Optional[str] = None,
+    version: Optional[str] = None,
+    programs: Programs = set,
+    ask: Ask = lambda *_: None,
+    own: Optional[Container[str]] = None,
+) -> Proposal:
     """
     Return the record for an image. Raise AddingError if it has neither a family nor a name, or no version.
 
@@ -78,18 +87,25 @@ def propose(found: Inspection, documents: list[CatalogueFile], name: Optional[st
     """
     image = Image(found, version, programs, ask)
     check_file_name(image.file_name)
-    candidates = [candidate for document in documents if name in (None, document.name)
-                  for candidate in candidates_in(document, image, family, bool(name))]
+    candidates = [
+        candidate
+        for document in documents
+        if name in (None, document.name)
+        for candidate in candidates_in(document, image, family, bool(name))
+    ]
     if candidates:
         return propose_for_family(image, best_of(candidates))
     if family:
-        raise AddingError(f"no family '{family}' has images named like {image.file_name}: choose another one, or leave "
-                          "it out and give a --name")
+        raise AddingError(
+            f"no family '{family}' has images named like {image.file_name}: choose another one, or leave "
+            "it out and give a --name"
+        )
     guess = name or guess_name(image.file_name, [document.name for document in documents])
     name = name or ask("Name of the software (no family of the catalog has images with such a name)", guess) or guess
     if not name:
-        raise AddingError(f"no family of the catalog has images named like {image.file_name}: start one with "
-                          "--name NAME")
+        raise AddingError(
+            f"no family of the catalog has images named like {image.file_name}: start one with --name NAME"
+        )
     same_name = next((document for document in documents if document.name == name and document.containers), None)
     if same_name and (own is None or name in own):
         return propose_for_software(image, same_name)
@@ -102,15 +118,17 @@ def guess_name(file_name: str, known: Iterable[str]) -> Optional[str]:
     words = re.match(r"[A-Za-z]+(?:[-_][A-Za-z]+)*", file_name.partition(".")[0])
     # the longest beginning that is a name
     parts = re.split(r"[-_]", words[0]) if words else []
-    begins = [words[0][:len("-".join(parts[:number]))] for number in range(len(parts), 0, -1)] if words else []
+    begins = [words[0][: len("-".join(parts[:number]))] for number in range(len(parts), 0, -1)] if words else []
     return next((spelled[one.lower()] for one in begins if one.lower() in spelled), parts[0] if parts else None)
 
 
 def check_file_name(name: str) -> None:
     """Raise AddingError if a file can't have its name in the catalog."""
     if PLACEHOLDER.search(name) or CONTROL.search(name):
-        raise AddingError(f"'{escape(name)}' can't be the name of an image in the catalog, which takes words in "
-                          "braces for placeholders, and lines without control characters: give the file another name")
+        raise AddingError(
+            f"'{escape(name)}' can't be the name of an image in the catalog, which takes words in "
+            "braces for placeholders, and lines without control characters: give the file another name"
+        )
 
 
 def propose_for_family(image: Image, candidate: Candidate) -> Proposal:
@@ -134,8 +152,7 @@ def propose_for_family(image: Image, candidate: Candidate) -> Proposal:
     return Proposal(candidate.document.name, candidate.family, values, reviews)
 
 
-def take_version(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
-                 reviews: Fields) -> None:
+def take_version(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
     """Set the version: from the user, the file name, a component, or the image."""
     name, package = candidate.document.name, candidate.defaults["package"]
     in_name = fields.pop("version", None)
@@ -153,12 +170,20 @@ def take_version(image: Image, candidate: Candidate, fields: Fields, values: dic
 
 def version_of_component(document: CatalogueFile, fields: Fields) -> Optional[str]:
     """Return the component that is the version in all records of a file, if there is one."""
-    return next((value for name, value in fields.items() if document.containers and all(
-        document.values_of(record)["components"].get(name) == record.version for record in document.containers)), None)
+    return next(
+        (
+            value
+            for name, value in fields.items()
+            if document.containers
+            and all(
+                document.values_of(record)["components"].get(name) == record.version for record in document.containers
+            )
+        ),
+        None,
+    )
 
 
-def take_date(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
-              reviews: Fields) -> None:
+def take_date(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
     """Set the date: from the file name, or the file's modification date if the family needs one."""
     if "date" in fields:
         values["date"] = fields.pop("date")
@@ -169,8 +194,7 @@ def take_date(image: Image, candidate: Candidate, fields: Fields, values: dict[s
             reviews["date"] = "today" if image.found.source else "the day the file was written"
 
 
-def take_python(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any],
-                reviews: Fields) -> None:
+def take_python(image: Image, candidate: Candidate, fields: Fields, values: dict[str, Any], reviews: Fields) -> None:
     """Set the version of Python if it differs from the family's."""
     in_name, inside = fields.pop("python", None), image.python
     python = in_name or inside
@@ -280,8 +304,10 @@ def python_of(image: Image, name: str, reviews: Fields) -> dict[str, Any]:
 
 def texts_of(found: Inspection, name: str, reviews: Fields) -> Fields:
     """Return homepage and description from an image's labels; placeholders where it has none."""
-    homepage = next((text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name)))
-                     and re.match("https?://", text)), None)
+    homepage = next(
+        (text for name in HOMEPAGE_LABELS if (text := line_of(found.labels.get(name))) and re.match("https?://", text)),
+        None,
+    )
     if not homepage:
         reviews["homepage"] = "a placeholder, because the image has none: enter an address"
     description = line_of(found.labels.get("org.opencontainers.image.description"))

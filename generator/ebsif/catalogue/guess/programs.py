@@ -26,6 +26,10 @@ def compare_programs(proposal: Proposal, container: Container, programs: Program
 def missing_programs(container: Container, programs: Programs) -> set[str]:
     """Return the wrappers of a container whose programs its image lacks."""
     wanted = container.wrappers if isinstance(container.wrappers, list) else []
-    asked = [name for name in map(container.fill, wanted) if not (container.venv and OF_A_VENV.fullmatch(name))
-             and f"runscripts/{name}" not in ContainerSpec.PYTHON_SCRIPTS]
+    asked = [
+        name
+        for name in map(container.fill, wanted)
+        if not (container.venv and OF_A_VENV.fullmatch(name))
+        and f"runscripts/{name}" not in ContainerSpec.PYTHON_SCRIPTS
+    ]
     return set(asked) - programs(asked) if asked else set()

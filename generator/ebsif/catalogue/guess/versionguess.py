@@ -16,14 +16,16 @@ VERSION_LABELS = ("org.opencontainers.image.version", "org.label-schema.version"
 # In a file name, a version after one of these belongs to other software.
 OTHER_SOFTWARE = re.compile(
     r"(?:py|python|cp|conda|rocm|cuda|cu|cudnn|ubuntu|debian|rocky|sles|sp|gcc|glibc|mpich|ompi|openmpi|libfabric)v?",
-    re.IGNORECASE)
+    re.IGNORECASE,
+)
 
 # A version: two or more numbers, and an optional suffix.
 VERSION = r"\d+(?:\.\d+)+(?:\.?(?:a|b|rc|post|dev)\d+)?"
 
 # A version in a label, which may be followed by anything.
 LABEL = re.compile(
-    r"v?(\d+(?:\.\d+)+(?:[.-]?(?:a|b|alpha|beta|rc|post|dev)\.?\d+)?)(?:\+[\w.]+)?(?![\w.])(.*)", re.DOTALL)
+    r"v?(\d+(?:\.\d+)+(?:[.-]?(?:a|b|alpha|beta|rc|post|dev)\.?\d+)?)(?:\+[\w.]+)?(?![\w.])(.*)", re.DOTALL
+)
 
 
 def packages_of(found: Inspection) -> dict[str, str]:
@@ -38,8 +40,9 @@ def packages_named(name: str, package: Optional[str] = None) -> list[str]:
     return [normal_name(package)] if package else PACKAGES.get(name, [name])
 
 
-def guess_version(found: Inspection, names: list[str], file_name: str,
-                  software: str) -> tuple[Optional[str], Optional[str]]:
+def guess_version(
+    found: Inspection, names: list[str], file_name: str, software: str
+) -> tuple[Optional[str], Optional[str]]:
     """Return the likely version of the software in an image, and what to review about it."""
     packages = {**versions_by_name({"pypi": found.listed.get("pypi", {})}), **packages_of(found)}
     said = versions_in_labels(found)

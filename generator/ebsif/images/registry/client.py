@@ -63,13 +63,20 @@ class RegistryRepository(Repository):
         super().__init__(reference)
         self.host, self.name = str(reference.host), str(reference.repository)
         self.url = f"{'http' if is_loopback(self.host) else 'https'}://" + (
-            "registry-1.docker.io" if self.host == DOCKER_HUB else self.host)
+            "registry-1.docker.io" if self.host == DOCKER_HUB else self.host
+        )
         self.login = login_for(self.host)
         # headers by what they allow
         self.authorizations: dict[str, str] = {}
 
-    def ask(self, method: str, path: str, actions: str = "pull", headers: Optional[Mapping[str, str]] = None,
-            data: Union[bytes, Watched, None] = None) -> HTTPResponse:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        actions: str = "pull",
+        headers: Optional[Mapping[str, str]] = None,
+        data: Union[bytes, Watched, None] = None,
+    ) -> HTTPResponse:
         """
         Send a request about the repository (a path in it, or a URL), for some actions, and return the answer.
 
@@ -217,13 +224,15 @@ class RegistryRepository(Repository):
                 place = urljoin(answer.geturl(), answer.headers.get("Location") or "")
             url = f"{place}{'&' if urlsplit(place).query else '?'}digest={blob.digest}"
             headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
-            self.ask("PUT", url, WRITE, headers,
-                     content if isinstance(content, bytes) else Watched(content, progress)).close()
+            self.ask(
+                "PUT", url, WRITE, headers, content if isinstance(content, bytes) else Watched(content, progress)
+            ).close()
 
     def put_manifest(self, descriptor: Descriptor, text: bytes, tag: Optional[str]) -> None:
         """Put a manifest there, and let a tag name it."""
-        with self.ask("PUT", f"manifests/{tag or descriptor.digest}", WRITE, {"Content-Type": descriptor.media_type},
-                      text) as answer:
+        with self.ask(
+            "PUT", f"manifests/{tag or descriptor.digest}", WRITE, {"Content-Type": descriptor.media_type}, text
+        ) as answer:
             stored = answer.headers.get("Docker-Content-Digest") or descriptor.digest
         if stored != descriptor.digest:
             raise ContentError(f"{self.reference}: the registry has stored another manifest ({output.escape(stored)})")

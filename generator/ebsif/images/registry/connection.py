@@ -46,8 +46,9 @@ class MissingError(TransferError):
 class SameHost(HTTPRedirectHandler):
     """Follows redirects, unless they give up encryption; credentials go to the same host only."""
 
-    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-                         ) -> Optional[Request]:
+    def redirect_request(
+        self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Optional[Request]:
         """Return the next request. Raise TransferError if it isn't to be sent."""
         try:
             check_next(newurl, req.full_url)
@@ -80,8 +81,10 @@ def check_next(url: str, earlier: str) -> None:
     allowed = ("https",) if earlier.startswith("https:") else ("http", "https")
     if urlsplit(url).scheme not in allowed:
         # what comes after the question mark may be a credential
-        raise TransferError(f"{urlsplit(earlier).netloc} refers to {url.partition('?')[0]}, and only "
-                            f"{' or '.join(f'{name}://' for name in allowed)} is followed from there")
+        raise TransferError(
+            f"{urlsplit(earlier).netloc} refers to {url.partition('?')[0]}, and only "
+            f"{' or '.join(f'{name}://' for name in allowed)} is followed from there"
+        )
 
 
 def open_url(request: Request, host: Optional[str] = None) -> HTTPResponse:
@@ -95,13 +98,17 @@ def open_url(request: Request, host: Optional[str] = None) -> HTTPResponse:
         error.close()
         kind = MissingError if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE) else TransferError
         is_own = error.code == HTTPStatus.UNAUTHORIZED and place_of(error.geturl() or "") == place_of(url)
-        raise kind(f"{host or server} answers {error.code} ({error.reason})", error.code,
-                   error.headers.get("WWW-Authenticate") or "" if is_own else "") from None
+        raise kind(
+            f"{host or server} answers {error.code} ({error.reason})",
+            error.code,
+            error.headers.get("WWW-Authenticate") or "" if is_own else "",
+        ) from None
     except BROKEN as error:
         reason = getattr(error, "reason", None) or error
         proxy = f" through the proxy {request.host}" if request.host != server else ""
         words = ERRORS.get(getattr(reason, "errno", None) or 0) or (
-            f"{getattr(reason, 'strerror', None) or reason}. Check its name, and the network and proxy of this node")
+            f"{getattr(reason, 'strerror', None) or reason}. Check its name, and the network and proxy of this node"
+        )
         raise TransferError(f"no connection to {host or server}{proxy}: {words}") from None
 
 
@@ -119,7 +126,7 @@ def content_of(answer: HTTPResponse, most: int) -> bytes:
         raise TransferError(f"the connection was cut: {error}") from None
     size = size_of(answer)
     if len(content) > most:
-        raise TransferError(f"it has more than {most // 10 ** 6} MB")
+        raise TransferError(f"it has more than {most // 10**6} MB")
     if len(content) < (size or 0):
         raise TransferError(f"the connection was cut after {len(content)} of {size} bytes")
     return content

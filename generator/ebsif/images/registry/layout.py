@@ -52,17 +52,24 @@ class Layout(Repository):
         """Return the text of a manifest; without a tag the only one, or that for this machine."""
         entries = self.entries()
         # what has lost its tag to another one, or belongs to an image, is meant only by its digest
-        named = [one for one in entries if wanted in (one.digest, one.annotations.get(TAGGED))] if wanted else \
-            [one for one in entries if TAGGED in one.annotations] or entries
+        named = (
+            [one for one in entries if wanted in (one.digest, one.annotations.get(TAGGED))]
+            if wanted
+            else [one for one in entries if TAGGED in one.annotations] or entries
+        )
         if not named and wanted and ":" in wanted:
             # a manifest that another index names
             named = [Descriptor("", wanted, 0)]
-        chosen = named[0] if len({one.digest for one in named}) == 1 else for_this_machine(
-            one for one in named if one.platform)
+        chosen = (
+            named[0]
+            if len({one.digest for one in named}) == 1
+            else for_this_machine(one for one in named if one.platform)
+        )
         if not chosen:
             problem = f"no manifest with the tag {wanted}" if wanted else "several manifests: choose a tag"
-            raise ContentError(f"{self.folder} has {problem if entries else 'no manifest'} "
-                               f"(tags: {', '.join(self.tags()) or 'none'})")
+            raise ContentError(
+                f"{self.folder} has {problem if entries else 'no manifest'} (tags: {', '.join(self.tags()) or 'none'})"
+            )
         try:
             text = self.path_of(chosen.digest).read_bytes()
         except FileNotFoundError:

@@ -23,8 +23,9 @@ TOKEN_USER = "<token>"
 HELPER_SECONDS = 30
 
 # User and password for one call of the runtime: for any registry, because they name none.
-VARIABLES = tuple((f"{prefix}DOCKER_USERNAME", f"{prefix}DOCKER_PASSWORD")
-                  for prefix in ("APPTAINER_", "SINGULARITY_", ""))
+VARIABLES = tuple(
+    (f"{prefix}DOCKER_USERNAME", f"{prefix}DOCKER_PASSWORD") for prefix in ("APPTAINER_", "SINGULARITY_", "")
+)
 
 
 class Login(NamedTuple):
@@ -61,10 +62,13 @@ def login_files() -> list[Path]:
             return [Path(os.environ[name])]
     own, home = os.environ.get("APPTAINER_CONFIGDIR"), files.home()
     docker = Path(os.environ.get("DOCKER_CONFIG") or home / ".docker")
-    return [Path(own or home / ".apptainer") / "docker-config.json",
-            Path(os.environ.get("SINGULARITY_CONFIGDIR") or home / ".singularity") / "docker-config.json",
-            # Apptainer writes this one in its directory if that is named, and has no docker-config.json
-            *([Path(own) / "config.json"] if own else []), docker / "config.json"]
+    return [
+        Path(own or home / ".apptainer") / "docker-config.json",
+        Path(os.environ.get("SINGULARITY_CONFIGDIR") or home / ".singularity") / "docker-config.json",
+        # Apptainer writes this one in its directory if that is named, and has no docker-config.json
+        *([Path(own) / "config.json"] if own else []),
+        docker / "config.json",
+    ]
 
 
 def login_in(path: Path, host: str) -> Optional[Login]:
@@ -100,8 +104,9 @@ def login_of_entry(entry: Any) -> Optional[Login]:
         user, _, password = base64.b64decode(entry.get("auth") or "").decode().partition(":")
     except ValueError:
         return None
-    login = Login(user or entry.get("username"), password.rstrip("\0") or entry.get("password"),
-                  entry.get("identitytoken"))
+    login = Login(
+        user or entry.get("username"), password.rstrip("\0") or entry.get("password"), entry.get("identitytoken")
+    )
     return login if login.token or (login.user and login.password) else None
 
 
@@ -109,8 +114,14 @@ def login_of_helper(name: str, host: str) -> Optional[Login]:
     """Return the credentials that a program of Docker's protocol keeps, None if it has none."""
     try:
         # not by EasyBuild, which writes what programs print to files
-        done = subprocess.run([f"docker-credential-{name}", "get"], input=host.encode(), stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, timeout=HELPER_SECONDS, check=True)
+        done = subprocess.run(
+            [f"docker-credential-{name}", "get"],
+            input=host.encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=HELPER_SECONDS,
+            check=True,
+        )
         answer = as_table(json.loads(done.stdout.decode()))
     except (OSError, subprocess.SubprocessError, ValueError):
         return None

@@ -51,8 +51,14 @@ class Descriptor:
         value = value if isinstance(value, dict) else {}
         digest, size = value.get("digest"), value.get("size")
         annotations, machine = (value.get(key) or {} for key in ("annotations", "platform"))
-        if not (isinstance(digest, str) and DIGEST.fullmatch(digest) and isinstance(size, int) and size >= 0
-                and isinstance(annotations, dict) and isinstance(machine, dict)):
+        if not (
+            isinstance(digest, str)
+            and DIGEST.fullmatch(digest)
+            and isinstance(size, int)
+            and size >= 0
+            and isinstance(annotations, dict)
+            and isinstance(machine, dict)
+        ):
             raise ContentError(f"{where}: a part of the manifest has no valid digest or size")
         return cls(str(value.get("mediaType", "")), digest, size, texts(annotations), machine)
 
@@ -64,14 +70,20 @@ class Descriptor:
     @property
     def fits_this_machine(self) -> bool:
         """Whether an index names it for Linux and the architecture of this machine, or for no platform."""
-        return self.platform.get("os", "linux") == "linux" and \
-            self.platform.get("architecture", THIS_MACHINE) == THIS_MACHINE
+        return (
+            self.platform.get("os", "linux") == "linux"
+            and self.platform.get("architecture", THIS_MACHINE) == THIS_MACHINE
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return it as part of a manifest."""
-        return {"mediaType": self.media_type, "digest": self.digest, "size": self.size,
-                **({"annotations": dict(self.annotations)} if self.annotations else {}),
-                **({"platform": dict(self.platform)} if self.platform else {})}
+        return {
+            "mediaType": self.media_type,
+            "digest": self.digest,
+            "size": self.size,
+            **({"annotations": dict(self.annotations)} if self.annotations else {}),
+            **({"platform": dict(self.platform)} if self.platform else {}),
+        }
 
     def hash(self) -> Any:
         """Return what computes such a digest."""

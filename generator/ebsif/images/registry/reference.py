@@ -25,7 +25,7 @@ def open_repository(name: Union[str, ImageSource]) -> Repository:
 
 
 def parse(text: str) -> ImageSource:
-    """Return what a text names in a registry or an OCI layout directory. Raise InvalidReference with what is wrong."""
+    """Return what a text names in a registry or an OCI layout; raise InvalidReference with what is wrong."""
     if not text.startswith((*(f"{kind}://" for kind in IN_REGISTRY), f"{OCI}:")):
         raise InvalidReference(f"{Credentials.mask(text)}: should be {FORMS}")
     return parse_source(text)

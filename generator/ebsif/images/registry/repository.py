@@ -128,8 +128,9 @@ def write(chunks: Iterable[bytes], path: Path, progress: Progress = nothing) -> 
                 progress(file.tell())
         new.replace(path)
     except OSError as error:
-        raise ContentError(f"{path} can't be written ({error.strerror}): make room, or choose another "
-                           "directory") from None
+        raise ContentError(
+            f"{path} can't be written ({error.strerror}): make room, or choose another directory"
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             new.unlink()

@@ -21,14 +21,27 @@ from ebsif.report.steps import Now, Steps
 # Each stage needs what the earlier ones have checked.
 ON_DISK: Sequence[Sequence[Callable]] = ((files.state,), (files.module_file,), (files.binds, files.wheels))
 IN_CONTAINER: Sequence[Sequence[Callable]] = (
-    (running.load,), (running.start,),
-    (running.imports, running.replaced, hardware.driver, hardware.provider, hardware.plugin, hardware.mpi,
-     hardware.mpi_backend))
+    (running.load,),
+    (running.start,),
+    (
+        running.imports,
+        running.replaced,
+        hardware.driver,
+        hardware.provider,
+        hardware.plugin,
+        hardware.mpi,
+        hardware.mpi_backend,
+    ),
+)
 WORKERS = 8  # at most: each is a container, which may import torch
 
 
-def examine(installations: Sequence[Installation], site: Optional[Site] = None, verify: bool = False,
-            node: Optional[Machine] = None) -> list[Finding]:
+def examine(
+    installations: Sequence[Installation],
+    site: Optional[Site] = None,
+    verify: bool = False,
+    node: Optional[Machine] = None,
+) -> list[Finding]:
     """Return the findings on this node and on modules; `verify` compares the SHA256 of images and user software."""
     node = node or Machine()
     with contextlib.suppress(framework.EasyBuildFailure):
@@ -49,8 +62,11 @@ def examine(installations: Sequence[Installation], site: Optional[Site] = None, 
         return findings
 
     with Steps() as steps:
-        steps.begin("checking modules", important=False,
-                    watch=lambda: Now(f"{len(done)} of {len(subjects)}", len(done), len(subjects)))
+        steps.begin(
+            "checking modules",
+            important=False,
+            watch=lambda: Now(f"{len(done)} of {len(subjects)}", len(done), len(subjects)),
+        )
         for findings in processes.in_threads(check, subjects, min(WORKERS, len(os.sched_getaffinity(0)))):
             found += findings
     return found

@@ -14,8 +14,18 @@ from ebsif.installed.health.subject import Subject
 from ebsif.report.findings import Finding
 
 # Where a moved library may be now.
-LIBRARY_FOLDERS = ("/usr/lib64", "/usr/lib", "/lib64", "/usr/local/lib", "/usr/local/lib64", "/usr/lib/*-linux-gnu",
-                   "/opt/*/lib", "/opt/*/lib64", "/opt/*/*/*/lib64", "/opt/*/*/lib64")
+LIBRARY_FOLDERS = (
+    "/usr/lib64",
+    "/usr/lib",
+    "/lib64",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/lib/*-linux-gnu",
+    "/opt/*/lib",
+    "/opt/*/lib64",
+    "/opt/*/*/*/lib64",
+    "/opt/*/*/lib64",
+)
 GPU_SOFTWARE = {"rocm": "ROCm", "cuda": "CUDA", "cu": "CUDA"}
 
 
@@ -28,9 +38,11 @@ def state(one: Subject) -> Iterator[Finding]:
 def module_file(one: Subject) -> Iterator[Finding]:
     """Is there a module file?"""
     if not one.installation.file:
-        yield one.error(f"{one.installation.root} has no module file in the directories that were searched: write it "
-                        f"with `{one.rebuild.replace('--rebuild', '--module-only --force')}`, or remove the "
-                        "installation")
+        yield one.error(
+            f"{one.installation.root} has no module file in the directories that were searched: write it "
+            f"with `{one.rebuild.replace('--rebuild', '--module-only --force')}`, or remove the "
+            "installation"
+        )
 
 
 def binds(one: Subject) -> Iterator[Finding]:
@@ -40,20 +52,22 @@ def binds(one: Subject) -> Iterator[Finding]:
             now = elsewhere(source)
             where = f" (there is {now} now)" if now else ""
             # login nodes may lack directories that other nodes have; without a library, programs don't start
-            say = one.error if ".so" in os.path.basename(source) else one.warning  # noqa: PTH119
-            yield say(f"{source} was bound when the module was installed, and is gone{where}: put it back, or mount "
-                      "its file system. If it has moved for good, correct the bind in the site's profile, write the "
-                      f"easyconfig with `ebsif render`, and install it with `eb --rebuild {one.easyconfig}`")
+            say = one.error if ".so" in os.path.basename(source) else one.warning
+            yield say(
+                f"{source} was bound when the module was installed, and is gone{where}: put it back, or mount "
+                "its file system. If it has moved for good, correct the bind in the site's profile, write the "
+                f"easyconfig with `ebsif render`, and install it with `eb --rebuild {one.easyconfig}`"
+            )
 
 
 def elsewhere(source: str) -> str:
     """Return where a library may be now: the same file name, or another version beside it; '' if unknown."""
-    name = os.path.basename(source)  # noqa: PTH119
+    name = os.path.basename(source)
     if ".so" not in name:
         return ""
     stem = glob.escape(name.split(".so")[0])
-    same = [path for folder in LIBRARY_FOLDERS for path in glob.glob(f"{folder}/{glob.escape(name)}")]  # noqa: PTH207
-    beside = glob.glob(f"{glob.escape(os.path.dirname(source))}/**/{stem}.so*", recursive=True)  # noqa: PTH207, PTH120
+    same = [path for folder in LIBRARY_FOLDERS for path in glob.glob(f"{folder}/{glob.escape(name)}")]
+    beside = glob.glob(f"{glob.escape(os.path.dirname(source))}/**/{stem}.so*", recursive=True)
     return next(iter([*same, *sorted(beside)]), "")
 
 
@@ -69,8 +83,9 @@ def wheels(one: Subject) -> Iterator[Finding]:
             few = ", ".join(f"{name} {packages[name]}" for name in wrong[:3])
             several = f"{few} and {len(wrong) - 3} more" if len(wrong) > 3 else few
             remedy = without(one, wrong, kind) if place == "user software" else f"use an image that is built for {kind}"
-            yield one.warning(f"the container is for {kind}, but {place} has packages for {GPU_SOFTWARE[other]} "
-                              f"({several}): {remedy}")
+            yield one.warning(
+                f"the container is for {kind}, but {place} has packages for {GPU_SOFTWARE[other]} ({several}): {remedy}"
+            )
 
 
 def without(one: Subject, names: Sequence[str], kind: str) -> str:

@@ -38,15 +38,19 @@ def driver(one: Subject) -> Iterator[Finding]:
     if kind == "rocm" and version:
         oldest, newest, whose = rocm_range(one)
         if oldest and not is_between(version, oldest, newest):
-            yield one.error(f"its ROCm {version} is not supported by {whose}, which supports {oldest} to {newest}: "
-                            "install a module with one of these (`ebsif list`), move extensions to it with `ebsif "
-                            f"upgrade`, and remove this module with `ebsif remove {one.module}`")
+            yield one.error(
+                f"its ROCm {version} is not supported by {whose}, which supports {oldest} to {newest}: "
+                "install a module with one of these (`ebsif list`), move extensions to it with `ebsif "
+                f"upgrade`, and remove this module with `ebsif remove {one.module}`"
+            )
     elif kind == "cuda" and version and one.machine.cuda_driver:
         driver_version = one.machine.cuda_driver
         needed = OLDEST_CUDA_DRIVER.get(major(version))
         if needed and major(driver_version) < needed:
-            yield one.error(f"its CUDA {version} needs driver {needed} or newer, and this node has {driver_version}: "
-                            "use an image with an older CUDA, or another node")
+            yield one.error(
+                f"its CUDA {version} needs driver {needed} or newer, and this node has {driver_version}: "
+                "use an image with an older CUDA, or another node"
+            )
 
 
 def gpu_version(one: Subject) -> str:
@@ -84,11 +88,17 @@ def provider(one: Subject) -> Iterator[Finding]:
         # an image without libfabric doesn't use Slingshot by it
         is_used = what != library if library.startswith("libfabric") else found.get("libfabric.so.1")
         if found.get(library) is False and is_used:
-            remedy = (f"add the host's {what} to `binds` in the site's profile, write the easyconfig with `ebsif "
-                      f"render`, and install it with `eb --rebuild {one.easyconfig}`") if what else \
-                "use an image with a newer distribution, or a library that was built for this one"
-            yield one.error(f"libfabric can't use Slingshot, and jobs on several nodes use TCP or fail, because {why}: "
-                            f"{remedy}")
+            remedy = (
+                (
+                    f"add the host's {what} to `binds` in the site's profile, write the easyconfig with `ebsif "
+                    f"render`, and install it with `eb --rebuild {one.easyconfig}`"
+                )
+                if what
+                else "use an image with a newer distribution, or a library that was built for this one"
+            )
+            yield one.error(
+                f"libfabric can't use Slingshot, and jobs on several nodes use TCP or fail, because {why}: {remedy}"
+            )
             return
 
 
@@ -116,14 +126,18 @@ def plugin(one: Subject) -> Iterator[Finding]:
         return
     if not plugins and not one.environment.get("NCCL_NET_PLUGIN"):
         own = stock_nccl(one) if one.gpu == "cuda" else ""
-        yield one.warning(f"{own or library} has no plugin for Slingshot, so it uses TCP between nodes, which is slow: "
-                          f"use an image with aws-ofi-{library.lower()}, or build it in the container")
+        yield one.warning(
+            f"{own or library} has no plugin for Slingshot, so it uses TCP between nodes, which is slow: "
+            f"use an image with aws-ofi-{library.lower()}, or build it in the container"
+        )
     fabric = one.python.get("fabric", {})
     for path, needed in sorted(one.python.get("needed", {}).items()):
         # lists of two numbers
         if fabric.get("interface") and needed > fabric["interface"]:
-            yield one.error(f"the plugin {path} needs a newer libfabric than {fabric['version']}, which the container "
-                            "uses now: use an image whose plugin was built for that version, or bind a newer libfabric")
+            yield one.error(
+                f"the plugin {path} needs a newer libfabric than {fabric['version']}, which the container "
+                "uses now: use an image whose plugin was built for that version, or bind a newer libfabric"
+            )
 
 
 def has_library(one: Subject, library: str) -> bool:
@@ -139,8 +153,12 @@ def stock_nccl(one: Subject) -> str:
     """Return the name of an NCCL that comes as a package of pip or Conda, without a plugin; '' if there is none."""
     packages = {**one.image_packages, **one.user_packages}
     stock = [f"{name} {version}" for name, version in packages.items() if name.startswith(("nvidia-nccl-cu", "nccl"))]
-    conda = [f"{name} {version} (Conda)" for lines in one.record.conda_packages.values()
-             for name, version in lockfile.versions_in(lines).items() if name == "nccl"]
+    conda = [
+        f"{name} {version} (Conda)"
+        for lines in one.record.conda_packages.values()
+        for name, version in lockfile.versions_in(lines).items()
+        if name == "nccl"
+    ]
     return next(iter([*stock, *conda]), "")
 
 
@@ -148,17 +166,21 @@ def mpi(one: Subject) -> Iterator[Finding]:
     """Does mpi4py use an MPI that the MPI of a Cray can replace? (S002-19)"""
     library = one.python.get("mpi") or ""
     if library and one.has_fabric and OPENMPI_LIBRARY.search(library) and not MPICH_LIBRARY.search(library):
-        yield one.warning(f"mpi4py uses {library}, which an MPI with the ABI of MPICH, such as Cray's, can't replace, "
-                          "so it doesn't use Slingshot: build mpi4py in the container with an MPI that has this ABI "
-                          "(`MPICC`)")
+        yield one.warning(
+            f"mpi4py uses {library}, which an MPI with the ABI of MPICH, such as Cray's, can't replace, "
+            "so it doesn't use Slingshot: build mpi4py in the container with an MPI that has this ABI "
+            "(`MPICC`)"
+        )
 
 
 def mpi_backend(one: Subject) -> Iterator[Finding]:
     """Does torch.distributed have the MPI backend? (S003-03, S004-13)"""
     torch = one.python.get("torch")
     if torch and torch.get("mpi") is False:
-        yield one.note("torch.distributed: MPI backend not available. Only a torch that was built against an MPI has "
-                       "it; RCCL, NCCL and gloo don't need it")
+        yield one.note(
+            "torch.distributed: MPI backend not available. Only a torch that was built against an MPI has "
+            "it; RCCL, NCCL and gloo don't need it"
+        )
 
 
 # --- what an image could use, before it is installed
@@ -166,8 +188,12 @@ def mpi_backend(one: Subject) -> Iterator[Finding]:
 
 def examine_image(inspection: Inspection, site: Site, containers: Sequence[Container]) -> list[Finding]:
     """Return the findings on what an image can use of a site's network (S001-14)."""
-    return [origin(inspection, site, containers), image_provider(inspection, site), image_mpi(inspection),
-            *image_plugin(inspection, site)]
+    return [
+        origin(inspection, site, containers),
+        image_provider(inspection, site),
+        image_mpi(inspection),
+        *image_plugin(inspection, site),
+    ]
 
 
 def origin(inspection: Inspection, site: Site, containers: Sequence[Container]) -> Finding:
@@ -175,8 +201,12 @@ def origin(inspection: Inspection, site: Site, containers: Sequence[Container]) 
     modules = [one.module for one in containers if one.file_name == Path(inspection.resolved).name]
     if modules:
         return Finding(OK, "image", f"in the catalog of {site.name}: {', '.join(modules)}")
-    return Finding(NOTE, "image", f"not in the catalog of {site.name}: an image that is fast on one machine may be "
-                   "slow on another, so run a benchmark on two nodes first")
+    return Finding(
+        NOTE,
+        "image",
+        f"not in the catalog of {site.name}: an image that is fast on one machine may be "
+        "slow on another, so run a benchmark on two nodes first",
+    )
 
 
 def image_provider(inspection: Inspection, site: Site) -> Finding:
@@ -203,13 +233,20 @@ def image_mpi(inspection: Inspection) -> Finding:
     mpich = next((path for name, path in libraries.items() if MPICH_FILE.fullmatch(name)), None)
     openmpi = next((path for name, path in libraries.items() if OPENMPI_FILE.fullmatch(name)), None)
     if mpich and openmpi:
-        return Finding(NOTE, "MPI", f"two in the image, {mpich} (ABI of MPICH) and {openmpi} (Open MPI): make sure "
-                       "that programs use one of them")
+        return Finding(
+            NOTE,
+            "MPI",
+            f"two in the image, {mpich} (ABI of MPICH) and {openmpi} (Open MPI): make sure "
+            "that programs use one of them",
+        )
     if mpich:
         return Finding(OK, "MPI", f"ABI of MPICH, {mpich}: Cray MPICH and others with that ABI can replace it")
     if openmpi:
-        return Finding(NOTE, "MPI", f"Open MPI, {openmpi}: an MPI with the ABI of MPICH can't replace it, and it needs "
-                       "a launcher with PMIx")
+        return Finding(
+            NOTE,
+            "MPI",
+            f"Open MPI, {openmpi}: an MPI with the ABI of MPICH can't replace it, and it needs a launcher with PMIx",
+        )
     return Finding(NOTE, "MPI", "none in the image")
 
 
@@ -219,8 +256,11 @@ def image_plugin(inspection: Inspection, site: Site) -> Iterator[Finding]:
     if library and inspection.plugins:
         yield Finding(OK, f"{library} plugin", inspection.plugins[0])
     elif library:
-        yield Finding(NOTE, f"{library} plugin", f"none in the image: {library} uses TCP between nodes, unless the "
-                      "site binds a plugin")
+        yield Finding(
+            NOTE,
+            f"{library} plugin",
+            f"none in the image: {library} uses TCP between nodes, unless the site binds a plugin",
+        )
 
 
 def libraries_named(inspection: Inspection, prefix: str) -> list[str]:

@@ -101,8 +101,11 @@ def runtime(found: dict[str, Optional[str]], recorded: set[str]) -> Iterator[Fin
     """Yield a Finding on the runtime: does it run, and is it the one with which the modules were installed?"""
     subject = "container runtime"
     if not found:
-        yield Finding(ERROR, subject, "neither apptainer nor singularity is on PATH: load the site's module for one of "
-                      "them, or use another node")
+        yield Finding(
+            ERROR,
+            subject,
+            "neither apptainer nor singularity is on PATH: load the site's module for one of them, or use another node",
+        )
         return
     (path, version), *others = found.items()
     folder = Path(path).parent
@@ -111,12 +114,23 @@ def runtime(found: dict[str, Optional[str]], recorded: set[str]) -> Iterator[Fin
     right = next(((other, name) for other, name in others if name in recorded), None)
     if version is None:
         better = next(iter(others), None)
-        yield Finding(ERROR, subject, f"{path} doesn't run" + (
-            f", and modules use it instead of {better[0]} ({better[1]}): take {folder} off PATH" if better else
-            ": repair it, or load the site's module for the runtime"))
+        yield Finding(
+            ERROR,
+            subject,
+            f"{path} doesn't run"
+            + (
+                f", and modules use it instead of {better[0]} ({better[1]}): take {folder} off PATH"
+                if better
+                else ": repair it, or load the site's module for the runtime"
+            ),
+        )
     elif recorded and version not in recorded and right:
-        yield Finding(ERROR, subject, f"modules use {path} ({version}) instead of {right[0]} ({right[1]}), with which "
-                      f"they were installed: take {folder} off PATH")
+        yield Finding(
+            ERROR,
+            subject,
+            f"modules use {path} ({version}) instead of {right[0]} ({right[1]}), with which "
+            f"they were installed: take {folder} off PATH",
+        )
     else:
         yield Finding(OK, subject, f"{version}, {path}")
 
@@ -127,18 +141,30 @@ def mounting(path: str) -> Iterator[Finding]:
         return
     folders = f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}:{library_folder(path)}/bin"
     if not any(shutil.which(name, path=folders) for name in SQUASHFUSE):
-        yield Finding(ERROR, "squashfuse", "not found, so the runtime unpacks the whole image at each start, and can't "
-                      "mount packed user software: install the package squashfuse, or use a node that has it")
+        yield Finding(
+            ERROR,
+            "squashfuse",
+            "not found, so the runtime unpacks the whole image at each start, and can't "
+            "mount packed user software: install the package squashfuse, or use a node that has it",
+        )
     elif not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        yield Finding(ERROR, "FUSE", "you can't use /dev/fuse, which squashfuse needs to mount images: load the kernel "
-                      "module fuse, and let users read and write the device")
+        yield Finding(
+            ERROR,
+            "FUSE",
+            "you can't use /dev/fuse, which squashfuse needs to mount images: load the kernel "
+            "module fuse, and let users read and write the device",
+        )
     else:
         yield Finding(OK, "squashfuse", "found, with /dev/fuse")
     limit = Path("/proc/sys/user/max_user_namespaces")
     allowed = Path("/proc/sys/kernel/unprivileged_userns_clone")
     if any(one.exists() and one.read_text().strip() == "0" for one in (limit, allowed)):
-        yield Finding(ERROR, "user namespaces", "switched off, and the runtime isn't installed setuid: set "
-                      "user.max_user_namespaces with sysctl, or install the setuid package of the runtime")
+        yield Finding(
+            ERROR,
+            "user namespaces",
+            "switched off, and the runtime isn't installed setuid: set "
+            "user.max_user_namespaces with sysctl, or install the setuid package of the runtime",
+        )
 
 
 def is_setuid(path: str) -> bool:
@@ -150,7 +176,7 @@ def library_folder(path: str) -> str:
     """Return the directory with the runtime's own programs."""
     found = re.search(r"^LIBEXECDIR=(.+)$", ask(path, "buildcfg"), re.MULTILINE)
     names = [found.group(1)] if found else []
-    return next((f"{one}/{name}" for one in names for name in RUNTIMES if os.path.isdir(f"{one}/{name}")), "/nowhere")  # noqa: PTH112
+    return next((f"{one}/{name}" for one in names for name in RUNTIMES if os.path.isdir(f"{one}/{name}")), "/nowhere")
 
 
 def unseen(machine: Machine) -> Iterator[Finding]:
@@ -165,7 +191,8 @@ def unseen(machine: Machine) -> Iterator[Finding]:
     elif machine.has(INFINIBAND):
         yield Finding(OK, "network", "InfiniBand")
     else:
-        yield Finding(NOTE, "network", "this node has neither Slingshot nor InfiniBand, so libfabric's providers for "
-                      "them were not checked")
-
-
+        yield Finding(
+            NOTE,
+            "network",
+            "this node has neither Slingshot nor InfiniBand, so libfabric's providers for them were not checked",
+        )

@@ -34,14 +34,21 @@ def examine(findings: Sequence[Finding], installations: Sequence[Installation]) 
         # the step runs this on each node, and all of them would do the same
         return
     if number == 1:
-        how = "To check whether two nodes can communicate: `salloc --nodes=2 ebsif doctor --installed`" \
-            if shutil.which("srun") else "Whether nodes can communicate is only checked in Slurm jobs"
+        how = (
+            "To check whether two nodes can communicate: `salloc --nodes=2 ebsif doctor --installed`"
+            if shutil.which("srun")
+            else "Whether nodes can communicate is only checked in Slurm jobs"
+        )
         yield Finding(NOTE, "nodes", f"only this node was checked. {how}")
     elif broken - {shown(one) for one in installations}:
         yield Finding(NOTE, "nodes", "communication was not checked: fix the errors of this node first")
     else:
-        yield Finding(NOTE, "nodes", "besides communication, only this node was checked. To check all of them: "
-                      "`srun --ntasks-per-node=1 --label ebsif doctor --installed`")
+        yield Finding(
+            NOTE,
+            "nodes",
+            "besides communication, only this node was checked. To check all of them: "
+            "`srun --ntasks-per-node=1 --label ebsif doctor --installed`",
+        )
         working = [one for one in installations if shown(one) not in broken]
         with Steps() as steps:
             for index, installation in enumerate(working):
@@ -59,35 +66,61 @@ def communication(installation: Installation, number: int) -> Iterator[Finding]:
     try:
         alone = all_reduce(subject, 1)
         if alone.returncode:
-            yield subject.error(f"two ranks on one node can't communicate: {running.last_line(alone.stderr)}. Try the "
-                                f"module's Python on that node: `{subject.load} && start-shell`")
+            yield subject.error(
+                f"two ranks on one node can't communicate: {running.last_line(alone.stderr)}. Try the "
+                f"module's Python on that node: `{subject.load} && start-shell`"
+            )
             return
         together = all_reduce(subject, number)
     except processes.NoAnswer as error:
         yield subject.error(f"ranks can't communicate: {error}")
         return
     if together.returncode:
-        yield subject.error(f"one node works, but {number} nodes don't: {running.last_line(together.stderr)}. So the "
-                            "container works; check the network between the nodes: are libfabric, its provider and "
-                            "the plugin of RCCL or NCCL the ones that it was built for, and are the site's network "
-                            "settings right (network_env in its profile)?")
+        yield subject.error(
+            f"one node works, but {number} nodes don't: {running.last_line(together.stderr)}. So the "
+            "container works; check the network between the nodes: are libfabric, its provider and "
+            "the plugin of RCCL or NCCL the ones that it was built for, and are the site's network "
+            "settings right (network_env in its profile)?"
+        )
     elif subject.gpu and " with gloo" in together.stdout:
-        yield subject.note(f"{PLUGIN[subject.gpu]} was not tested between the nodes, because not every rank had a GPU "
-                           "of its own: use a job with a GPU on each node")
+        yield subject.note(
+            f"{PLUGIN[subject.gpu]} was not tested between the nodes, because not every rank had a GPU "
+            "of its own: use a job with a GPU on each node"
+        )
 
 
 def all_reduce(subject: Subject, nodes: int) -> "subprocess.CompletedProcess[str]":
     """Run an all-reduce on nodes of the job, with at least two ranks."""
     program = (PROGRAMS / "allreduce.py").read_text(encoding="utf-8")
-    words = ["srun", f"--nodes={nodes}", f"--ntasks={max(nodes, 2)}", "--overlap", "--overcommit",
-             "--kill-on-bad-exit=0", "timeout", str(ALL_REDUCE),
-             *subject.command("/runscripts/conda-python-distributed", "-c", program)]
+    words = [
+        "srun",
+        f"--nodes={nodes}",
+        f"--ntasks={max(nodes, 2)}",
+        "--overlap",
+        "--overcommit",
+        "--kill-on-bad-exit=0",
+        "timeout",
+        str(ALL_REDUCE),
+        *subject.command("/runscripts/conda-python-distributed", "-c", program),
+    ]
     output.command(words)
     return processes.run(words, ALL_REDUCE + LAUNCH, name="srun", environment=outside_of_steps(subject.environment))
 
 
 def outside_of_steps(variables: Mapping[str, str]) -> dict[str, str]:
     """Return variables with which srun starts a step of its own, not one within that of this process."""
-    return {name: value for name, value in variables.items()
-            if not name.startswith(("SLURM_STEP_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE",
-                                    "SLURM_NNODES", "SLURM_CPU_BIND", "SLURM_DISTRIBUTION"))}
+    return {
+        name: value
+        for name, value in variables.items()
+        if not name.startswith(
+            (
+                "SLURM_STEP_",
+                "SLURM_NTASKS",
+                "SLURM_NPROCS",
+                "SLURM_TASKS_PER_NODE",
+                "SLURM_NNODES",
+                "SLURM_CPU_BIND",
+                "SLURM_DISTRIBUTION",
+            )
+        )
+    }

@@ -138,21 +138,32 @@ class Subject:
     def command(self, *words: str) -> list[str]:
         """Return the command line that runs a program in the container, as the module's wrappers do."""
         program = self.installation.root / "bin/container-exec"
-        return [str(program), *words] if program.exists() else \
-            [str(self.installation.root / "bin/start-shell"), "-c", 'exec "$0" "$@"', *words]
+        return (
+            [str(program), *words]
+            if program.exists()
+            else [str(self.installation.root / "bin/start-shell"), "-c", 'exec "$0" "$@"', *words]
+        )
 
     def run(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run a program in the container, with a text as input; return CompletedProcess."""
-        return processes.run(self.command(*words), LONGEST, text, name="the container", environment=self.environment,
-                             cwd="/")
+        return processes.run(
+            self.command(*words), LONGEST, text, name="the container", environment=self.environment, cwd="/"
+        )
 
     def read_image(self) -> subprocess.CompletedProcess[str]:
         """Start the container once and read the image; return the CompletedProcess."""
         script = "look() {\n" + PROBE.read_text(encoding="utf-8") + PYTHON_AFTER
         packages = {"image_packages": self.record.image_packages, "venv_packages": self.record.venv_packages}
         programs = (read_program(IMPORTS), read_program("installed-packages.py"))
-        result = self.run("sh", "-c", script, "sh", json.dumps(packages), *programs,
-                          text=(PROGRAMS / "inside.py").read_text(encoding="utf-8"))
+        result = self.run(
+            "sh",
+            "-c",
+            script,
+            "sh",
+            json.dumps(packages),
+            *programs,
+            text=(PROGRAMS / "inside.py").read_text(encoding="utf-8"),
+        )
         for line in result.stdout.splitlines():
             name, tab, value = line.partition("\t")
             if name == "python" and tab:

@@ -25,18 +25,31 @@ TABLE = "conda-names.txt.gz"
 # What the table doesn't know, or where the packages on PyPI have another name than their metadata
 EXCEPTIONS = {
     # wheels on PyPI
-    "cmake": "cmake", "faiss": "faiss-cpu", "faiss-cpu": "faiss-cpu", "msgpack-python": "msgpack", "ninja": "ninja",
+    "cmake": "cmake",
+    "faiss": "faiss-cpu",
+    "faiss-cpu": "faiss-cpu",
+    "msgpack-python": "msgpack",
+    "ninja": "ninja",
     # several packages of Conda for one of pip
-    "opencv": "opencv-python", "py-opencv": "opencv-python", "pytorch-gpu": "torch", "ray-core": "ray",
-    "ray-default": "ray", "tensorflow-gpu": "tensorflow", "pillow-simd": "pillow",
+    "opencv": "opencv-python",
+    "py-opencv": "opencv-python",
+    "pytorch-gpu": "torch",
+    "ray-core": "ray",
+    "ray-default": "ray",
+    "tensorflow-gpu": "tensorflow",
+    "pillow-simd": "pillow",
     # only for Conda's solver
-    "pytorch-cuda": None, "pytorch-mutex": None, "cpuonly": None,
+    "pytorch-cuda": None,
+    "pytorch-mutex": None,
+    "cpuonly": None,
 }
 
 # Why packages are not installed, or not in the version of the file.
 IN_IMAGE = "the versions in the image are used: %s"
-NOT_FOR_PIP = ("not known as Python packages; if pip knows them, add them to the pip section, and if the image's "
-               "distribution has them, add them with --apt: %s")
+NOT_FOR_PIP = (
+    "not known as Python packages; if pip knows them, add them to the pip section, and if the image's "
+    "distribution has them, add them with --apt: %s"
+)
 NO_VERSIONS = "versions that pip can't express; add the packages to the pip section: %s"
 
 
@@ -49,8 +62,11 @@ def read(path: Path, image: Image) -> Wanted:
     conda, pip = [], []
     for item in texts(content.get("dependencies") or [], path, "dependencies", more=dict):
         if isinstance(item, dict):
-            pip += [line for text in texts(item.get("pip") or [], path, "pip")
-                    for line in lines_for(text, str(path), path.parent, ())]
+            pip += [
+                line
+                for text in texts(item.get("pip") or [], path, "pip")
+                for line in lines_for(text, str(path), path.parent, ())
+            ]
             continue
         package = PACKAGE.fullmatch(item.strip())
         if not package:
@@ -66,8 +82,9 @@ def read(path: Path, image: Image) -> Wanted:
     messages = [reason % ", ".join(left[reason]) for reason in (IN_IMAGE, NOT_FOR_PIP, NO_VERSIONS) if reason in left]
     if content.get("variables"):
         names = content["variables"] if isinstance(content["variables"], dict) else ["of another form"]
-        messages.append(f"variables are not set: {', '.join(map(str, names))} (easyconfigs have the parameter "
-                        "'container_env')")
+        messages.append(
+            f"variables are not set: {', '.join(map(str, names))} (easyconfigs have the parameter 'container_env')"
+        )
     return Wanted(conda + pip, [f"{path}: {text}" for text in messages])
 
 
@@ -78,7 +95,8 @@ def check_python(path: Path, item: str, versions: Optional[str], image: Image) -
     if not image.has_python(versions):
         raise RequirementsError(
             f"{path} asks for {item}, but the image has Python {image.python}: choose a container with that Python "
-            f"(ebsif list --has 'python{versions}'), or change or remove that line")
+            f"(ebsif list --has 'python{versions}'), or change or remove that line"
+        )
 
 
 def as_requirement(item: str, name: str, versions: Optional[str], image: Image) -> tuple[str, str, str]:

@@ -36,8 +36,16 @@ HEXADECIMAL = re.compile(r"[0-9a-fA-F]+\Z")
 # for uv, which only reads the file
 SECONDS = 300
 # only what was named: neither the project itself nor the groups that uv installs by default; nothing is looked up
-UV_EXPORT = ("export", "--frozen", "--offline", "--quiet", "--no-emit-project", "--no-default-groups", "--format",
-             "pylock.toml")
+UV_EXPORT = (
+    "export",
+    "--frozen",
+    "--offline",
+    "--quiet",
+    "--no-emit-project",
+    "--no-default-groups",
+    "--format",
+    "pylock.toml",
+)
 
 
 def is_pylock(path: Path) -> bool:
@@ -59,14 +67,22 @@ def read_uv(path: Path, image: Image, extras: Sequence[str], groups: Sequence[st
     Packages of the image need nothing that it lacks, so what only they need is left out, unless another version is
     locked.
     """
-    chosen = [word for option, names in (("--extra", extras), ("--group", groups)) for name in names
-              for word in (option, name)]
+    chosen = [
+        word
+        for option, names in (("--extra", extras), ("--group", groups))
+        for name in names
+        for word in (option, name)
+    ]
     packages = packages_in(path, exported(path, chosen), image)
-    there = [package.name for package in packages
-             if is_same(str(package.version or ""), image.packages.get(package.name))]
+    there = [
+        package.name for package in packages if is_same(str(package.version or ""), image.packages.get(package.name))
+    ]
     pruned = [word for name in there for word in ("--prune", name)]
-    needed = {package.name for package in packages_in(path, exported(path, [*chosen, *pruned]), image)} if there else {
-        package.name for package in packages}
+    needed = (
+        {package.name for package in packages_in(path, exported(path, [*chosen, *pruned]), image)}
+        if there
+        else {package.name for package in packages}
+    )
     return wanted_of(path, [package for package in packages if package.name in {*needed, *there}], image)
 
 
@@ -74,9 +90,11 @@ def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
     """Return a uv.lock as the content of a pylock.toml; raise RequirementsError if uv can't."""
     program = shutil.which("uv")
     if not program:
-        raise RequirementsError(f"{path} needs uv, which is not on PATH: install it for yourself (`python3 -m pip "
-                                "install --user uv`, and add ~/.local/bin to PATH), or write a requirements.txt where "
-                                "it is (`uv export -o requirements.txt`)")
+        raise RequirementsError(
+            f"{path} needs uv, which is not on PATH: install it for yourself (`python3 -m pip "
+            "install --user uv`, and add ~/.local/bin to PATH), or write a requirements.txt where "
+            "it is (`uv export -o requirements.txt`)"
+        )
     # paths in its output are relative to the directory where uv works
     done = processes.run([program, *UV_EXPORT, *options, "--directory", path.absolute().parent], SECONDS, name="uv")
     if done.returncode:
@@ -84,12 +102,14 @@ def exported(path: Path, options: Sequence[str]) -> dict[str, Any]:
     try:
         return tomllib.loads(done.stdout)
     except tomllib.TOMLDecodeError as error:
-        raise RequirementsError(f"{path} can't be read by this uv, which writes no pylock.toml ({error}): update "
-                                "uv") from None
+        raise RequirementsError(
+            f"{path} can't be read by this uv, which writes no pylock.toml ({error}): update uv"
+        ) from None
 
 
-def packages_in(path: Path, values: dict[str, Any], image: Image, extras: Sequence[str] = (),
-                groups: Sequence[str] = ()) -> "list[Package]":
+def packages_in(
+    path: Path, values: dict[str, Any], image: Image, extras: Sequence[str] = (), groups: Sequence[str] = ()
+) -> "list[Package]":
     """Return the packages in the content of a pylock.toml that an image needs."""
     from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 
@@ -97,17 +117,20 @@ def packages_in(path: Path, values: dict[str, Any], image: Image, extras: Sequen
         content = Pylock.from_dict(values)
     except (PylockValidationError, PylockUnsupportedVersionError) as error:
         raise RequirementsError(f"{path} is not a valid lock file: {error}") from None
-    for kind, names, known in (("extra", extras, content.extras),
-                               ("dependency group", groups, content.dependency_groups)):
+    for kind, names, known in (
+        ("extra", extras, content.extras),
+        ("dependency group", groups, content.dependency_groups),
+    ):
         for name in names:
             if normal_name(name) not in map(normal_name, known or []):
                 raise unknown(path, kind, name, known or [])
     check_python(path, content.requires_python, image)
     if content.environments and not any(image.applies(path, marker) for marker in content.environments):
-        raise RequirementsError(f"{path} is locked for other environments: "
-                                f"{'; '.join(map(str, content.environments))}")
-    chosen = (frozenset(map(normal_name, extras)),
-              frozenset(map(normal_name, [*groups, *(content.default_groups or [])])))
+        raise RequirementsError(f"{path} is locked for other environments: {'; '.join(map(str, content.environments))}")
+    chosen = (
+        frozenset(map(normal_name, extras)),
+        frozenset(map(normal_name, [*groups, *(content.default_groups or [])])),
+    )
     packages = [package for package in content.packages if image.applies(path, package.marker, *chosen)]
     for package in packages:
         check_python(path, package.requires_python, image)
@@ -137,8 +160,11 @@ class Locked:
     def add(self, package: "Package") -> None:
         """Add a package, or the reason why it is left out."""
         if package.vcs:
-            self.leave_out(package, f"it comes from a repository ({package.vcs.url or package.vcs.path}, commit "
-                           f"{package.vcs.commit_id}), which has no hash: install it in a stage of its own")
+            self.leave_out(
+                package,
+                f"it comes from a repository ({package.vcs.url or package.vcs.path}, commit "
+                f"{package.vcs.commit_id}), which has no hash: install it in a stage of its own",
+            )
         elif package.directory:
             self.leave_out(package, f"it is the directory {package.directory.path}: build a wheel of it")
         elif package.archive:
@@ -157,12 +183,21 @@ class Locked:
     def add_line(self, package: "Package", files: Any, url: str = "") -> None:
         """Add the requirement for a package with the hashes of its files, by name; `url` if it is in no index."""
         name, version = package.name, str(package.version or "")
-        hashes = sorted({f"{kind}:{value}" for file, found in files.items() if self.is_for_image(file)
-                         for kind, value in found.items() if kind in ALGORITHMS and HEXADECIMAL.match(value)})
+        hashes = sorted(
+            {
+                f"{kind}:{value}"
+                for file, found in files.items()
+                if self.is_for_image(file)
+                for kind, value in found.items()
+                if kind in ALGORITHMS and HEXADECIMAL.match(value)
+            }
+        )
         if not hashes:
             # with hashes for some packages, pip wants them for all
-            raise RequirementsError(f"{self.path} has no file of {name} {version} for this image with a hash that pip "
-                                    f"can check ({', '.join(ALGORITHMS)}): lock it again, from an index with hashes")
+            raise RequirementsError(
+                f"{self.path} has no file of {name} {version} for this image with a hash that pip "
+                f"can check ({', '.join(ALGORITHMS)}): lock it again, from an index with hashes"
+            )
         if re.search(r"\s", url):
             # options of pip could follow
             raise RequirementsError(f"{self.path}: the URL of {name} has a blank: '{escape(url)}'")
@@ -171,8 +206,9 @@ class Locked:
             url = ""
         line = " ".join([f"{name} @ {url}" if url else f"{name}=={version}", *(f"--hash={one}" for one in hashes)])
         if self.lines.setdefault(name, line) != line:
-            raise RequirementsError(f"{self.path} has several versions of {name} for this image: lock it for one "
-                                    "environment")
+            raise RequirementsError(
+                f"{self.path} has several versions of {name} for this image: lock it for one environment"
+            )
 
     def is_for_image(self, file: str) -> bool:
         """Return whether a file may be installed in the image: most of the wheels in a lock file are for others."""
@@ -187,8 +223,14 @@ class Locked:
         minor = int(self.image.python.split(".")[1]) if self.image.python else None
         return any(
             (tag.platform == "any" or re.match("(many)?linux", tag.platform))
-            and (minor is None or not tag.interpreter.startswith("cp") or tag.interpreter == f"cp3{minor}"
-                 or (tag.abi == "abi3" and int(tag.interpreter[3:] or 0) <= minor)) for tag in tags)
+            and (
+                minor is None
+                or not tag.interpreter.startswith("cp")
+                or tag.interpreter == f"cp3{minor}"
+                or (tag.abi == "abi3" and int(tag.interpreter[3:] or 0) <= minor)
+            )
+            for tag in tags
+        )
 
     def is_in_image(self, name: str, version: str) -> bool:
         """
@@ -241,12 +283,16 @@ class Locked:
             raise RequirementsError(
                 other_versions(self.path, [(f"{name} {version}", there) for name, version, there in found])
                 + lock_again((name, there) for name, _, there in found)
-                + containers_with([f"{name}=={version}" for name, version, _ in found]))
+                + containers_with([f"{name}=={version}" for name, version, _ in found])
+            )
         messages = self.messages
         if self.unused_indexes:
-            messages = [*messages, f"{self.path}: pip searches the index that it is configured for, not "
-                        f"{', '.join(self.unused_indexes)} (to add an index, declare it in {self.project} as "
-                        "[[tool.uv.index]])"]
+            messages = [
+                *messages,
+                f"{self.path}: pip searches the index that it is configured for, not "
+                f"{', '.join(self.unused_indexes)} (to add an index, declare it in {self.project} as "
+                "[[tool.uv.index]])",
+            ]
         return Wanted([*self.places, *(self.lines[name] for name in sorted(self.lines))], messages)
 
 
@@ -255,7 +301,8 @@ def is_same(version: str, there: Optional[str]) -> bool:
     from packaging.specifiers import SpecifierSet
 
     return bool(version and there) and (
-        there == version or SpecifierSet(f"=={version}").contains(str(there), prereleases=True))
+        there == version or SpecifierSet(f"=={version}").contains(str(there), prereleases=True)
+    )
 
 
 def without_credentials(url: str) -> str:

@@ -20,12 +20,16 @@ def read(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str])
         project, tool = content.get("project", {}), content.get("tool", {})
         check_kind(path, project, tool)
         check_python(path, project.get("requires-python"), image)
-        optional = {normal_name(name): texts(lines, path, f"optional-dependencies.{name}")
-                    for name, lines in project.get("optional-dependencies", {}).items()}
+        optional = {
+            normal_name(name): texts(lines, path, f"optional-dependencies.{name}")
+            for name, lines in project.get("optional-dependencies", {}).items()
+        }
         own = normal_name(str(project.get("name", "")))
-        lines = [*texts(project.get("dependencies", []), path, "dependencies"),
-                 *lines_of_groups(path, content.get("dependency-groups", {}), groups),
-                 *(f"{own}[{extra}]" for extra in known_extras(path, optional, extras))]
+        lines = [
+            *texts(project.get("dependencies", []), path, "dependencies"),
+            *lines_of_groups(path, content.get("dependency-groups", {}), groups),
+            *(f"{own}[{extra}]" for extra in known_extras(path, optional, extras)),
+        ]
         if not lines and (optional or content.get("dependency-groups")):
             raise nothing_chosen(path, project.get("optional-dependencies", {}), content.get("dependency-groups", {}))
         expanded = [line for text in lines for line in expand(path, text, own, optional, ())]
@@ -37,8 +41,10 @@ def read(path: Path, image: Image, extras: Sequence[str], groups: Sequence[str])
 def nothing_chosen(path: Path, extras: Iterable[str], groups: Iterable[str]) -> RequirementsError:
     """Return the error for a project that needs nothing without its extras and dependency groups, which it names."""
     chosen = [("--extra", name) for name in sorted(extras)] + [("--group", name) for name in sorted(groups)]
-    return RequirementsError(f"{path} names no Python package outside of its extras and dependency groups. Choose of "
-                             "these:" + "".join(remedies.line(*one) for one in chosen))
+    return RequirementsError(
+        f"{path} names no Python package outside of its extras and dependency groups. Choose of "
+        "these:" + "".join(remedies.line(*one) for one in chosen)
+    )
 
 
 def check_kind(path: Path, project: dict[str, Any], tool: dict[str, Any]) -> None:
@@ -46,10 +52,12 @@ def check_kind(path: Path, project: dict[str, Any], tool: dict[str, Any]) -> Non
     if "dependencies" in tool.get("poetry", {}) and "dependencies" not in project:
         raise RequirementsError(
             f"{path}: its dependencies are in Poetry's own table (tool.poetry.dependencies), which only Poetry reads: "
-            "write them to a requirements.txt with 'poetry export -o requirements.txt'")
+            "write them to a requirements.txt with 'poetry export -o requirements.txt'"
+        )
     if "dependencies" in texts(project.get("dynamic", []), path, "dynamic"):
-        raise RequirementsError(f"{path}: its dependencies are dynamic (computed by the build): list them in a "
-                                "requirements.txt")
+        raise RequirementsError(
+            f"{path}: its dependencies are dynamic (computed by the build): list them in a requirements.txt"
+        )
 
 
 def known_extras(path: Path, optional: dict[str, list[str]], extras: Iterable[str]) -> list[str]:
@@ -90,8 +98,13 @@ def expand(path: Path, line: str, project: str, optional: dict[str, list[str]], 
     if normal_name(requirement.name) != project:
         return [line]
     names = known_extras(path, optional, sorted(requirement.extras))
-    return [with_marker(expanded, requirement.marker) for name in names if name not in outer for text in optional[name]
-            for expanded in expand(path, text, project, optional, (*outer, name))]
+    return [
+        with_marker(expanded, requirement.marker)
+        for name in names
+        if name not in outer
+        for text in optional[name]
+        for expanded in expand(path, text, project, optional, (*outer, name))
+    ]
 
 
 def with_marker(line: str, marker: "Optional[Marker]") -> str:
@@ -116,11 +129,15 @@ def without_sources(path: Path, lines: Iterable[str], sources: dict[str, Any]) -
         kind = next((key for key in ("git", "path", "url", "workspace") if any(key in table for table in tables)), None)
         if kind:
             # an index may have another package of that name
-            wanted.impossible.append(f"{path}: {line} is not installed, because it comes from a {kind} source of uv "
-                                     "(tool.uv.sources): write its location into a requirements.txt")
+            wanted.impossible.append(
+                f"{path}: {line} is not installed, because it comes from a {kind} source of uv "
+                "(tool.uv.sources): write its location into a requirements.txt"
+            )
             continue
         if tables:
-            wanted.impossible.append(f"{path}: {line} comes from the index that pip uses, not from that in "
-                                     "tool.uv.sources: add an index with --extra-index-url in a requirements.txt")
+            wanted.impossible.append(
+                f"{path}: {line} comes from the index that pip uses, not from that in "
+                "tool.uv.sources: add an index with --extra-index-url in a requirements.txt"
+            )
         wanted.lines.append(line)
     return wanted

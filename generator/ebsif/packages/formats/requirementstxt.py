@@ -21,11 +21,14 @@ BLANK = r"\s+(?![\[;\s-])"
 # A line that pip takes for a file or directory: because of its beginning, a slash, or its suffix.
 LOCAL = re.compile(
     rf"(?P<path>\.(?:[^\s;\[]|{BLANK})*|(?:[^/\s;\[@:]|{BLANK})+/(?:[^\s;\[@:]|{BLANK})*|"
-    rf"(?:[^\s;\[@:/]|{BLANK})+\.(?:whl|zip|tar\.\w+))(?P<rest>[\[;\s].*)?")
+    rf"(?:[^\s;\[@:/]|{BLANK})+\.(?:whl|zip|tar\.\w+))(?P<rest>[\[;\s].*)?"
+)
 # Options with a file, a directory or a URL.
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
-WITH_PLACE = re.compile(r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-links|editable))"
-                        r"(?:\s*=\s*|\s+|(?<=^-[rcfe]))(?P<place>.+)")
+WITH_PLACE = re.compile(
+    r"(?P<option>-[rcfe]|--(?:requirement|constraint|find-links|editable))"
+    r"(?:\s*=\s*|\s+|(?<=^-[rcfe]))(?P<place>.+)"
+)
 # Between the options of a line, outside of quotation marks.
 BETWEEN = re.compile(r"""\s+(?=--?[a-z](?:[^'"]|'[^']*'|"[^"]*")*\Z)""")
 # A variable in the name of a package: at the start of a line that is neither an option nor a URL.
@@ -100,8 +103,10 @@ def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> l
         if name == "r":
             return lines_of(resolve(folder / place, where), outer)
         if name == "e" and not re.match(r"\w+\+\w+://", place):
-            raise RequirementsError(f"{where}: '{bare}' would break the module as soon as the directory is removed: "
-                                    "install a copy (without -e), or use make-venv during development")
+            raise RequirementsError(
+                f"{where}: '{bare}' would break the module as soon as the directory is removed: "
+                "install a copy (without -e), or use make-venv during development"
+            )
         if "://" in place or place.startswith("/"):
             return [bare]
         return [f"{option.group('option')} {shlex.quote(str(resolve(folder / place, where)))}"]
@@ -111,8 +116,9 @@ def lines_for(line: str, where: str, folder: Path, outer: tuple[Path, ...]) -> l
         return [(path.as_uri() if " " in str(path) else str(path)) + (local.group("rest") or "")]
     if VARIABLE_IN_NAME.match(written):
         # so somebody else's file could send a password to its index
-        raise RequirementsError(f"{where}: '{written}' has a variable in the name of a package: write its value "
-                                "instead")
+        raise RequirementsError(
+            f"{where}: '{written}' has a variable in the name of a package: write its value instead"
+        )
     # variables may be set where it is installed
     if not written.startswith("-") and "/" not in written and not VARIABLE.search(written) and not parsed(written):
         raise not_a_requirement(written, where)

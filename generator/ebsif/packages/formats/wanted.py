@@ -52,12 +52,26 @@ class Image:
     def marker_environments(self) -> list[dict[str, str]]:
         """The values of environment markers in the image, for the first and last release that its Python may be."""
         known = self.python and self.python.count(".") > 1
-        pythons = [self.python] if known else [f"{minor}.{patch}" for minor in (
-            [self.python] if self.python else PYTHONS) for patch in (0, LAST_PATCH)]
-        return [{"python_version": ".".join(version.split(".")[:2]), "python_full_version": version,
-                 "implementation_version": version, "implementation_name": "cpython",
-                 "platform_python_implementation": "CPython", "sys_platform": "linux", "platform_system": "Linux",
-                 "os_name": "posix"} for version in map(str, pythons)]
+        pythons = (
+            [self.python]
+            if known
+            else [
+                f"{minor}.{patch}" for minor in ([self.python] if self.python else PYTHONS) for patch in (0, LAST_PATCH)
+            ]
+        )
+        return [
+            {
+                "python_version": ".".join(version.split(".")[:2]),
+                "python_full_version": version,
+                "implementation_version": version,
+                "implementation_name": "cpython",
+                "platform_python_implementation": "CPython",
+                "sys_platform": "linux",
+                "platform_system": "Linux",
+                "os_name": "posix",
+            }
+            for version in map(str, pythons)
+        ]
 
     def has_python(self, versions: str) -> bool:
         """Return whether its Python may satisfy a version specification of pip; patch releases are compatible."""
@@ -66,8 +80,13 @@ class Image:
         asked, minor = SpecifierSet(versions), ".".join((self.python or "").split(".")[:2])
         return not self.python or any(asked.contains(f"{minor}.{patch}") for patch in range(LAST_PATCH + 1))
 
-    def applies(self, path: Path, marker: "Optional[Marker]", extras: frozenset[str] = frozenset(),
-                groups: frozenset[str] = frozenset()) -> bool:
+    def applies(
+        self,
+        path: Path,
+        marker: "Optional[Marker]",
+        extras: frozenset[str] = frozenset(),
+        groups: frozenset[str] = frozenset(),
+    ) -> bool:
         """
         Return whether an environment marker in a lock file is true in the image.
 
@@ -76,11 +95,15 @@ class Image:
         """
         if marker is None:
             return True
-        results = {marker.evaluate({**values, "extras": extras, "dependency_groups": groups}, context="lock_file")
-                   for values in self.marker_environments}
+        results = {
+            marker.evaluate({**values, "extras": extras, "dependency_groups": groups}, context="lock_file")
+            for values in self.marker_environments
+        }
         if len(results) > 1 and not self.python:
-            raise RequirementsError(f"{path}: '{marker}' depends on the Python of the image, whose version is not "
-                                    "known: extend a container of the catalog, or use a requirements.txt")
+            raise RequirementsError(
+                f"{path}: '{marker}' depends on the Python of the image, whose version is not "
+                "known: extend a container of the catalog, or use a requirements.txt"
+            )
         return any(results)
 
 
@@ -103,7 +126,8 @@ def check_python(path: Path, asked: Any, image: Image) -> None:
     if not fits:
         raise RequirementsError(
             f"{path} requires Python {asked}, but the image has Python {image.python}: choose a container with "
-            f"another Python (ebsif list --has 'python{asked}'), or change 'requires-python'")
+            f"another Python (ebsif list --has 'python{asked}'), or change 'requires-python'"
+        )
 
 
 def other_versions(source: object, conflicts: Iterable[tuple[str, str]]) -> str:
@@ -116,8 +140,10 @@ def lock_again(there: Iterable[tuple[str, str]]) -> str:
     """Return how to lock packages again in the versions of the image, by name."""
     # indexes don't have the image's builds (+rocm), but those with the same version fit
     pins = ", ".join(f'"{name}=={version.partition("+")[0]}"' for name, version in there)
-    return (f"Lock it again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), "
-            "or choose a container that has the locked versions:\n    ")
+    return (
+        f"Lock it again with the versions of the image (with uv: constraint-dependencies = [{pins}] in [tool.uv]), "
+        "or choose a container that has the locked versions:\n    "
+    )
 
 
 def texts(value: Any, path: Path, name: str, more: Any = str) -> list:

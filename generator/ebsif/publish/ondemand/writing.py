@@ -27,8 +27,9 @@ class OnDemandError(EbsifError):
     """Files for Open OnDemand can't be written; the message says why and what to do."""
 
 
-def write_app(installation: Installation, site: Site, cluster: Optional[str], place: Path,
-              overwrite: bool = False) -> None:
+def write_app(
+    installation: Installation, site: Site, cluster: Optional[str], place: Path, overwrite: bool = False
+) -> None:
     """Write an interactive app; raise OnDemandError if module or scheduler don't support it."""
     check_jupyterlab(installation)
     if not installation.module.isprintable():
@@ -38,10 +39,16 @@ def write_app(installation: Installation, site: Site, cluster: Optional[str], pl
     templates = our_templates()
     if f"schedulers/{kind}.rb.j2" not in templates.list_templates():
         raise OnDemandError(f"Open OnDemand has no support for the scheduler of {site.name}, {kind}")
-    values = {**form_values(site), "cluster": cluster or site.name, "kind": kind, "module": installation.module,
-              "native_options": [word for line in site.scheduler.options for word in shlex.split(line)],
-              "modules": site.scheduler.modules, "interpreter": str(interpreter.of(installation)),
-              "title": f"JupyterLab ({shown_module(installation.module)})"}
+    values = {
+        **form_values(site),
+        "cluster": cluster or site.name,
+        "kind": kind,
+        "module": installation.module,
+        "native_options": [word for line in site.scheduler.options for word in shlex.split(line)],
+        "modules": site.scheduler.modules,
+        "interpreter": str(interpreter.of(installation)),
+        "title": f"JupyterLab ({shown_module(installation.module)})",
+    }
     names = templates.list_templates(filter_func=lambda name: name.startswith("app/"))
     texts = {name: templates.get_template(name).render(values) for name in names}
     with files.filled(place, "ood", overwrite) as made:
@@ -61,11 +68,24 @@ def form_values(site: Site) -> dict[str, Any]:
     groups = scheduler.account.groups
     form = ["account"] if groups else ["bc_account"] if scheduler.account.required else []
     form += ["bc_queue"] if scheduler.partitions else []
-    form += ["cpus", *(["gpus"] if any(one.gpus for one in scheduler.partitions.values()) else []), "bc_num_hours",
-             "directory", "user_software"]
-    return {"groups": groups, "required": scheduler.account.required, "nodes": nodes, "default": default, "form": form,
-            "options": {name: option_data(one, "gpus" in form) for name, one in scheduler.partitions.items()},
-            "cpus": chosen.cpus_per_task, "gpus": min(1, chosen.gpus), "hours": hours(scheduler.time)}
+    form += [
+        "cpus",
+        *(["gpus"] if any(one.gpus for one in scheduler.partitions.values()) else []),
+        "bc_num_hours",
+        "directory",
+        "user_software",
+    ]
+    return {
+        "groups": groups,
+        "required": scheduler.account.required,
+        "nodes": nodes,
+        "default": default,
+        "form": form,
+        "options": {name: option_data(one, "gpus" in form) for name, one in scheduler.partitions.items()},
+        "cpus": chosen.cpus_per_task,
+        "gpus": min(1, chosen.gpus),
+        "hours": hours(scheduler.time),
+    }
 
 
 def default_partition(site: Site) -> tuple[Optional[str], Partition]:
@@ -76,8 +96,13 @@ def default_partition(site: Site) -> tuple[Optional[str], Partition]:
 
 def node_data(partition: Partition) -> dict[str, Any]:
     """Return what a node of a partition has; memory in MB."""
-    return {"cpus": partition.tasks * partition.cpus_per_task, "gpus": partition.gpus, "memory": megabytes(partition),
-            "exclusive": partition.exclusive, "qos": partition.qos}
+    return {
+        "cpus": partition.tasks * partition.cpus_per_task,
+        "gpus": partition.gpus,
+        "memory": megabytes(partition),
+        "exclusive": partition.exclusive,
+        "qos": partition.qos,
+    }
 
 
 def option_data(partition: Partition, with_gpus: bool) -> dict[str, Any]:
@@ -109,7 +134,8 @@ def check_jupyterlab(installation: Installation) -> None:
     if "jupyterlab" not in {*record.image_versions, *record.venv_versions}:
         raise OnDemandError(
             f"{installation.module} has no JupyterLab, neither in the image nor in user software; add it with:\n"
-            f"  {places.adding(installation, 'jupyterlab')}")
+            f"  {places.adding(installation, 'jupyterlab')}"
+        )
 
 
 def our_templates() -> "Environment":
@@ -122,5 +148,6 @@ def our_templates() -> "Environment":
         # in a tag of such a template
         ruby=lambda text: "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("%>", "%%>") + "'",
         # JSON is YAML
-        yaml=json.dumps)
+        yaml=json.dumps,
+    )
     return templates

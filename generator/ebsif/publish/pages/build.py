@@ -26,12 +26,20 @@ from ebsif.render import easyconfig
 ACCOUNT = "your_account"
 
 # How a page calls the packages of each kind, in its order.
-HEADINGS = {"image package": "Python packages", "package": "User software", "Conda package": "Conda packages",
-            "system package": "System packages"}
+HEADINGS = {
+    "image package": "Python packages",
+    "package": "User software",
+    "Conda package": "Conda packages",
+    "system package": "System packages",
+}
 
 
-def build(sites: list[tuple[Site, list[Container]]], directory: Path,
-          records: Optional[Mapping[str, Record]] = None, overwrite: bool = False) -> None:
+def build(
+    sites: list[tuple[Site, list[Container]]],
+    directory: Path,
+    records: Optional[Mapping[str, Record]] = None,
+    overwrite: bool = False,
+) -> None:
     """Build the pages of sites in a directory; files that this function has not written are only lost on request."""
     with files.filled(directory, "docs", overwrite) as made:
         write_pages([(site, pages(containers, records)) for site, containers in sites], made)
@@ -40,8 +48,11 @@ def build(sites: list[tuple[Site, list[Container]]], directory: Path,
 def records_of(containers: Iterable[Container]) -> dict[str, Record]:
     """Return the records of the installed modules that have the images of containers, by module."""
     names = {one.module: one.file_name for one in containers}
-    return {one.module: one.record for one in places.known(places.directories_of_modules())
-            if one.module in names and not one.damage and one.record.image.file == names[one.module]}
+    return {
+        one.module: one.record
+        for one in places.known(places.directories_of_modules())
+        if one.module in names and not one.damage and one.record.image.file == names[one.module]
+    }
 
 
 def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
@@ -49,23 +60,44 @@ def write_pages(sites: list[tuple[Site, list[Page]]], directory: Path) -> None:
     layout.copy_static(directory)
     everything = [page for _, some in sites for page in some]
     names = [site.title for site, _ in sites]
-    common = {"brand": "Containers on " + " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names),
-              "version": version()}
-    layout.write(directory, "index.html", "index.html", title=common["brand"], links=[], inside_of=inside_of,
-                 aliases=json.dumps(aliases(everything), sort_keys=True), example=example(everything),
-                 gpus=json.dumps({site.name: {"title": site.title, "kind": site.gpu} for site, _ in sites}),
-                 suggestions=suggestions(everything), sites=[(site, *grouped(some)) for site, some in sites], **common)
+    common = {
+        "brand": "Containers on " + " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names),
+        "version": version(),
+    }
+    layout.write(
+        directory,
+        "index.html",
+        "index.html",
+        title=common["brand"],
+        links=[],
+        inside_of=inside_of,
+        aliases=json.dumps(aliases(everything), sort_keys=True),
+        example=example(everything),
+        gpus=json.dumps({site.name: {"title": site.title, "kind": site.gpu} for site, _ in sites}),
+        suggestions=suggestions(everything),
+        sites=[(site, *grouped(some)) for site, some in sites],
+        **common,
+    )
     for _, some in sites:
         for page, near in zip(some, neighbors(some)):
             title = f"{page.short_name} {page.date}".strip()
-            layout.write(directory, page.address, "container.html", title=title,
-                         links=[("All containers", "index.html")], **values_of(page), **near, **common)
+            layout.write(
+                directory,
+                page.address,
+                "container.html",
+                title=title,
+                links=[("All containers", "index.html")],
+                **values_of(page),
+                **near,
+                **common,
+            )
 
 
 def newest_first(some: list[Page]) -> list[Page]:
     """Return pages in the order of their containers, newest first."""
-    order = {container: number for number, container in enumerate(
-        selection.newest_first(page.container for page in some))}
+    order = {
+        container: number for number, container in enumerate(selection.newest_first(page.container for page in some))
+    }
     return sorted(some, key=lambda page: order[page.container])
 
 
@@ -88,8 +120,10 @@ def inside_of(page: Page) -> str:
 
 def aliases(some: list[Page]) -> dict[str, str]:
     """Return the packages of software with other names, which containers of another name have, too."""
-    return {**selection.OTHER_NAMES, **{page.alias: normal_name(page.container.package) for page in some
-                                        if page.alias and page.container.package}}
+    return {
+        **selection.OTHER_NAMES,
+        **{page.alias: normal_name(page.container.package) for page in some if page.alias and page.container.package},
+    }
 
 
 def example(some: list[Page]) -> list[str]:
@@ -107,8 +141,11 @@ def suggestions(some: list[Page]) -> list[str]:
     written: dict[str, str] = {}
     number: dict[str, int] = {}
     for page in current:
-        packages = [name for name in map(normal_name, page.container.python_packages or [])
-                    if name in page.contents and name not in page.labels]
+        packages = [
+            name
+            for name in map(normal_name, page.container.python_packages or [])
+            if name in page.contents and name not in page.labels
+        ]
         # of ROCm and Python, each container has some version: people look for the newest
         texts = [badge.label for part in (page.columns[0], page.columns[-1]) for badge in part]
         texts += [f"{badge.label} {badge.version}" for part in page.columns[1:-1] for badge in part if badge.version]
@@ -143,9 +180,14 @@ def neighbors(some: list[Page]) -> list[dict[str, Any]]:
         return next(iter(newest_first(current)), None)
 
     # the message of an archived container may recommend a container of another name
-    return [{"previous": by_container.get(page.before) if page.before else None, "instead": instead(page),
-             "newest": newest(page) if page.container.replacement in (None, page.container.name) else None}
-            for page in some]
+    return [
+        {
+            "previous": by_container.get(page.before) if page.before else None,
+            "instead": instead(page),
+            "newest": newest(page) if page.container.replacement in (None, page.container.name) else None,
+        }
+        for page in some
+    ]
 
 
 def values_of(page: Page) -> dict[str, Any]:
@@ -153,11 +195,17 @@ def values_of(page: Page) -> dict[str, Any]:
     container = page.container
     parameters = easyconfig.parameters(container)
     return {
-        "page": page, "container": container, "parameters": parameters, "facts": facts(page),
-        "script": job_script(container), "account": ACCOUNT if container.site.scheduler.account.required else None,
+        "page": page,
+        "container": container,
+        "parameters": parameters,
+        "facts": facts(page),
+        "script": job_script(container),
+        "account": ACCOUNT if container.site.scheduler.account.required else None,
         "usage": paragraphs(parameters.get("usage") or ""),
-        "inside": [("Main components", page.components), *((heading, page.packages.get(kind, {}))
-                                                           for kind, heading in HEADINGS.items())],
+        "inside": [
+            ("Main components", page.components),
+            *((heading, page.packages.get(kind, {})) for kind, heading in HEADINGS.items()),
+        ],
         "requirements": requirements(container),
     }
 
@@ -171,16 +219,25 @@ def facts(page: Page) -> list[tuple[str, Optional[str]]]:
         rule = f"{container.site.title} accepts only images with a trusted signature."
         signature = f"{signature} {rule}" if signature else rule
     built = f"built from {', '.join(container.definition_files)}" if container.definition_files else None
-    return [("History", container.history), ("Homepage", container.homepage),
-            ("License", page.license), ("Image", container.file_name), ("Size", format_size(size) if size else None),
-            ("SHA256", container.sha256 or page.image.sha256), ("Signature", signature),
-            ("Source", page.source or built)]
+    return [
+        ("History", container.history),
+        ("Homepage", container.homepage),
+        ("License", page.license),
+        ("Image", container.file_name),
+        ("Size", format_size(size) if size else None),
+        ("SHA256", container.sha256 or page.image.sha256),
+        ("Signature", signature),
+        ("Source", page.source or built),
+    ]
 
 
 def paragraphs(text: str) -> list[tuple[bool, str]]:
     """Return the paragraphs of a text, each with whether it has indented lines, such as commands."""
-    return [(bool(re.search("^ ", part, re.MULTILINE)), textwrap.dedent(part))
-            for part in re.split(r"\n\s*\n", text.strip("\n")) if part]
+    return [
+        (bool(re.search("^ ", part, re.MULTILINE)), textwrap.dedent(part))
+        for part in re.split(r"\n\s*\n", text.strip("\n"))
+        if part
+    ]
 
 
 def requirements(container: Container) -> str:
@@ -191,8 +248,11 @@ def requirements(container: Container) -> str:
     texts = [requirement_text(stage.get("requirements")).strip() for stage in stages]
     if not container.stages:
         return "\n".join(texts)
-    return "\n\n".join(f"# stage {stage.get('name', number)}\n{text}"
-                       for number, (stage, text) in enumerate(zip(stages, texts), 1) if text)
+    return "\n\n".join(
+        f"# stage {stage.get('name', number)}\n{text}"
+        for number, (stage, text) in enumerate(zip(stages, texts), 1)
+        if text
+    )
 
 
 def job_script(container: Container) -> str:

@@ -14,8 +14,16 @@ from ebsif.catalogue.container import Container
 from ebsif.installed import lock
 
 # Components that decide which container to choose, and how they are written, unless the site says it.
-DEFAULT_BADGES = {"torch": "torch", "tensorflow": "TensorFlow", "jax": "jax", "rocm": "ROCm", "cuda": "CUDA",
-                  "python": "Python", "vllm": "vLLM", "flash-attn": "flash-attention"}
+DEFAULT_BADGES = {
+    "torch": "torch",
+    "tensorflow": "TensorFlow",
+    "jax": "jax",
+    "rocm": "ROCm",
+    "cuda": "CUDA",
+    "python": "Python",
+    "vllm": "vLLM",
+    "flash-attn": "flash-attention",
+}
 
 # The components with columns of their own: frameworks, software of the GPU, Python.
 COLUMNS = (("torch", "tensorflow", "jax"), ("rocm", "cuda"), ("python",))
@@ -101,29 +109,45 @@ class Page:
         The software itself is in the heading, and a word such as full is no version.
         """
         listed = {normal_name(name) for kind in self.packages.values() for name in kind}
-        return {name: version for name, version in selection.components_of(self.container).items()
-                if name != normal_name(self.container.name) and name not in listed and re.search(r"\d", version)}
+        return {
+            name: version
+            for name, version in selection.components_of(self.container).items()
+            if name != normal_name(self.container.name) and name not in listed and re.search(r"\d", version)
+        }
 
     @property
     def badges(self) -> list[Badge]:
         """The badges; a build of a certain day has this day in place of a version."""
-        return [Badge(name, label, as_day(self.contents[name]))
-                for name, label in self.labels.items() if name in self.contents]
+        return [
+            Badge(name, label, as_day(self.contents[name]))
+            for name, label in self.labels.items()
+            if name in self.contents
+        ]
 
     @property
     def columns(self) -> list[list[Badge]]:
         """The badges of each column, and at last the others."""
         own = {name: number for number, names in enumerate(COLUMNS) for name in names}
-        return [[one for one in self.badges if own.get(one.name, len(COLUMNS)) == number]
-                for number in range(len(COLUMNS) + 1)]
+        return [
+            [one for one in self.badges if own.get(one.name, len(COLUMNS)) == number]
+            for number in range(len(COLUMNS) + 1)
+        ]
 
     @property
     def words(self) -> str:
         """What the free text of the filter searches, besides the contents."""
         container = self.container
-        texts = [container.module, self.short_name, container.site.name, self.date, container.file_name,
-                 container.fill(container.description or ""), container.history or "", *container.keywords,
-                 *(badge.label for badge in self.badges)]
+        texts = [
+            container.module,
+            self.short_name,
+            container.site.name,
+            self.date,
+            container.file_name,
+            container.fill(container.description or ""),
+            container.history or "",
+            *container.keywords,
+            *(badge.label for badge in self.badges),
+        ]
         return " ".join(" ".join(texts).lower().split())
 
     @property
@@ -187,18 +211,29 @@ def pages(containers: Iterable[Container], records: Optional[Mapping[str, Record
         earlier[container] = next(iter(alike or others), None)
         before.append(container)
     short = {one: text for some in named.values() for one, text in short_names(some).items()}
-    return [Page(one, earlier[one], records.get(one.module), changes(earlier[one], one, records), short[one],
-                 one.default and not one.archived) for one in known]
+    return [
+        Page(
+            one,
+            earlier[one],
+            records.get(one.module),
+            changes(earlier[one], one, records),
+            short[one],
+            one.default and not one.archived,
+        )
+        for one in known
+    ]
 
 
-def changes(earlier: Optional[Container], container: Container,
-            records: Mapping[str, Record]) -> list[lock.Change]:
+def changes(earlier: Optional[Container], container: Container, records: Mapping[str, Record]) -> list[lock.Change]:
     """Return the differences between two containers: of all packages if both are installed."""
     if not earlier:
         return []
     before, after = records.get(earlier.module), records.get(container.module)
-    components = [one for one in lock.differences("component", *map(selection.components_of, (earlier, container)))
-                  if one.name != alias(container)]
+    components = [
+        one
+        for one in lock.differences("component", *map(selection.components_of, (earlier, container)))
+        if one.name != alias(container)
+    ]
     if not (before and after):
         return components
     packages = lock.package_changes(before, after)
@@ -210,8 +245,10 @@ def short_names(containers: Iterable[Container]) -> dict[Container, str]:
     """Return name, version, and the parts of the suffix that others of the name lack, except versions and date."""
     parts = {one: suffix_parts(one) for one in containers}
     common = set.intersection(*map(set, parts.values()))
-    return {one: " ".join([one.name, one.version, *(part for part in own if part not in common)])
-            for one, own in parts.items()}
+    return {
+        one: " ".join([one.name, one.version, *(part for part in own if part not in common)])
+        for one, own in parts.items()
+    }
 
 
 def kind_of(container: Container) -> list[str]:

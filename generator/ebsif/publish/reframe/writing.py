@@ -24,12 +24,14 @@ class ReframeError(EbsifError):
     """Checks can't be written; the message says why and what to do."""
 
 
-def write(site: Site, containers: Sequence[Container], partitions: Sequence[str], place: Path,
-          overwrite: bool = False) -> int:
+def write(
+    site: Site, containers: Sequence[Container], partitions: Sequence[str], place: Path, overwrite: bool = False
+) -> int:
     """Write checks of containers that aren't archived, by default for the site's partition; return their number."""
     if site.scheduler.kind not in LAUNCHERS:
-        raise ReframeError(f"{site.name} uses {site.scheduler.kind}, but the checks only support "
-                           f"{' and '.join(LAUNCHERS)}")
+        raise ReframeError(
+            f"{site.name} uses {site.scheduler.kind}, but the checks only support {' and '.join(LAUNCHERS)}"
+        )
     modules = {one.module: module_data(one) for one in containers if not one.archived}
     if not modules:
         raise ReframeError(f"no container to check in the catalog of {site.name}: archived ones are left out")
@@ -48,16 +50,24 @@ def module_data(one: Container) -> dict[str, Any]:
     wrappers = one.wrappers
     names = [wrappers] if isinstance(wrappers, str) else list(wrappers or [])
     wrapper = next((name for name in ("python", "python3") if name in names), "python" if "all" in names else "")
-    return {"image": re.escape(one.file_name), "python": one.init != INIT_NONE, "wrapper": wrapper,
-            "venv": one.venv is not False and one.init != INIT_NONE}
+    return {
+        "image": re.escape(one.file_name),
+        "python": one.init != INIT_NONE,
+        "wrapper": wrapper,
+        "venv": one.venv is not False and one.init != INIT_NONE,
+    }
 
 
 def site_data(site: Site, partitions: Sequence[Optional[str]]) -> dict[str, Any]:
     """Return what ReFrame's configuration and the checks need to know of a site."""
     scheduler = site.scheduler
     return {
-        "name": site.name, "description": site.description, "scheduler": scheduler.kind,
-        "launcher": LAUNCHERS[scheduler.kind], "launch_options": scheduler.launch_options, "modules": scheduler.modules,
+        "name": site.name,
+        "description": site.description,
+        "scheduler": scheduler.kind,
+        "launcher": LAUNCHERS[scheduler.kind],
+        "launch_options": scheduler.launch_options,
+        "modules": scheduler.modules,
         "account_variables": scheduler.account.variables,
         "partitions": [partition_data(scheduler, *scheduler.partition(name)) for name in partitions],
     }
@@ -70,8 +80,13 @@ def partition_data(scheduler: Scheduler, name: Optional[str], partition: Partiti
     if slurm:
         access += [f"--qos={partition.qos}"] if partition.qos else []
         access += [f"--mem={partition.memory}"] if partition.memory else []
-    return {"name": re.sub(r"[^A-Za-z0-9_-]", "_", name or "default"), "access": [*access, *scheduler.options],
-            "tasks": partition.tasks, "cpus": partition.cpus_per_task, "gpus": partition.gpus}
+    return {
+        "name": re.sub(r"[^A-Za-z0-9_-]", "_", name or "default"),
+        "access": [*access, *scheduler.options],
+        "tasks": partition.tasks,
+        "cpus": partition.cpus_per_task,
+        "gpus": partition.gpus,
+    }
 
 
 def is_available() -> bool:

@@ -3,6 +3,7 @@
 Run it with conda-python-distributed. Prints with what, the sum and, with torch, the bandwidth; exit status 1 if it is
 wrong.
 """
+
 import os
 import socket
 import sys

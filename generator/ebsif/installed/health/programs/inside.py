@@ -4,6 +4,7 @@ Usage: python - RECORD IMPORTS [LISTING [PLUGIN]...], where IMPORTS and LISTING 
 programs that import and list packages. RECORD is JSON with the packages in the record of an installation; for "-", the
 record is standard input, and versions are compared with it. The last line of standard output is JSON.
 """
+
 import ctypes
 import json
 import re
@@ -26,8 +27,11 @@ def look_at_torch():
         return None
     if not hasattr(torch, "version"):
         return None
-    found = {"version": torch.__version__, "cuda": getattr(torch.version, "cuda", None),
-             "hip": getattr(torch.version, "hip", None)}
+    found = {
+        "version": torch.__version__,
+        "cuda": getattr(torch.version, "cuda", None),
+        "hip": getattr(torch.version, "hip", None),
+    }
     try:
         found["mpi"] = bool(torch.distributed.is_available() and torch.distributed.is_mpi_available())
         found["devices"] = torch.cuda.device_count()
@@ -42,8 +46,10 @@ def look_at_mpi():
     """Return what the MPI of mpi4py calls itself, without starting it."""
     try:
         import mpi4py
+
         mpi4py.rc.initialize = False
         from mpi4py import MPI
+
         return MPI.Get_library_version().strip("\0 \n").split("\n")[0]
     except KeyboardInterrupt:
         raise
@@ -61,7 +67,7 @@ def look_at_fabric():
             if name.startswith("libfabric"):
                 library.fi_version.restype = ctypes.c_uint32
                 number = library.fi_version()
-                found["version"] = "%d.%d" % (number >> 16, number & 0xffff)
+                found["version"] = "%d.%d" % (number >> 16, number & 0xFFFF)
                 with open("/proc/self/maps") as lines:
                     paths = {line.split(None, 5)[5].strip() for line in lines if "/libfabric.so" in line}
                 found["interface"] = max(interfaces(paths).values(), default=None)
@@ -94,8 +100,13 @@ def interfaces(paths):
 
 def look_around():
     """Return what there is for communication, in the process that has imported the packages."""
-    return {"torch": look_at_torch(), "mpi": look_at_mpi(), "fabric": look_at_fabric(),
-            "communication": loaded_libraries(), "needed": interfaces(sys.argv[4:])}
+    return {
+        "torch": look_at_torch(),
+        "mpi": look_at_mpi(),
+        "fabric": look_at_fabric(),
+        "communication": loaded_libraries(),
+        "needed": interfaces(sys.argv[4:]),
+    }
 
 
 def versions_in(record, key):
@@ -112,9 +123,11 @@ def differences(recorded):
     for one in imports["metadata"].distributions():
         # of several, Python imports the first one in its path
         present.setdefault(imports["normal_name"](one.metadata["Name"] or ""), one.version)
-    return ["%s is %s, not %s" % (name, present.get(name, "missing"), version)
-            for name, version in sorted(recorded.items())
-            if present.get(name) != version and not (version == "unknown" and name in present)]
+    return [
+        "%s is %s, not %s" % (name, present.get(name, "missing"), version)
+        for name, version in sorted(recorded.items())
+        if present.get(name) != version and not (version == "unknown" and name in present)
+    ]
 
 
 imports = {}  # type: dict

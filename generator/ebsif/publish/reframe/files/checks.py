@@ -37,9 +37,11 @@ class ModuleCheck(rfm.RunOnlyRegressionTest):
         if extras["gpus"] and DATA["site"]["scheduler"] == "slurm":
             self.job.options = [f"--gpus-per-node={extras['gpus']}"]
         self.prerun_cmds = [LOAD % name for name in DATA["site"]["modules"]]
-        self.prerun_cmds += [LOAD % self.module,
-                             f'[ -n "$CONTAINERROOT" ] || {{ echo "wrong: {self.module} can\'t be loaded"; exit 1; }}',
-                             "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK"]
+        self.prerun_cmds += [
+            LOAD % self.module,
+            f'[ -n "$CONTAINERROOT" ] || {{ echo "wrong: {self.module} can\'t be loaded"; exit 1; }}',
+            "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
+        ]
         # without it, the ranks that still work would wait for one that has failed
         slurm = ["--kill-on-bad-exit=1"] if DATA["site"]["scheduler"] == "slurm" else []
         self.job.launcher.options = [*DATA["site"]["launch_options"], *slurm]
@@ -76,8 +78,15 @@ class Packages(ModuleCheck):
     @run_before("run")
     def command(self):
         """Give the record to the program of `ebsif doctor` in the container."""
-        self.in_container("python3", "-c", '"$(cat inside.py)"', "-", '"$(cat ebsif_imports.py)"', "<",
-                          "$CONTAINERROOT/share/ebsif/lock.json")
+        self.in_container(
+            "python3",
+            "-c",
+            '"$(cat inside.py)"',
+            "-",
+            '"$(cat ebsif_imports.py)"',
+            "<",
+            "$CONTAINERROOT/share/ebsif/lock.json",
+        )
 
     def problems(self):
         """The program names what it finds; without a GPU, packages that need one can't be imported."""
@@ -169,5 +178,8 @@ class AllReduce(ModuleCheck):
     def bandwidth(self):
         """Report the bandwidth, if GPUs communicated; what is good depends on the site (`reference`)."""
         if self.current_partition.extras["gpus"] and self.said(r" with (nccl): .* GB/s$"):
-            self.perf_variables = {"bandwidth": sn.make_performance_function(
-                sn.min(sn.extractall(r", (\S+) GB/s$", self.stdout, 1, float)), "GB/s")}
+            self.perf_variables = {
+                "bandwidth": sn.make_performance_function(
+                    sn.min(sn.extractall(r", (\S+) GB/s$", self.stdout, 1, float)), "GB/s"
+                )
+            }

@@ -30,22 +30,27 @@ def access(partition):
 
 
 site_configuration = {
-    "systems": [{
-        "name": SITE["name"],
-        "descr": SITE["description"],
-        "hostnames": [".*"],
-        # the checks load modules themselves
-        "modules_system": "nomod",
-        "partitions": [{
-            "name": one["name"],
-            "scheduler": scheduler(),
-            "launcher": SITE["launcher"],
-            "access": access(one),
-            "environs": ["builtin"],
-            "max_jobs": 8,
-            "extras": {"tasks": one["tasks"], "cpus": one["cpus"], "gpus": one["gpus"]},
-        } for one in SITE["partitions"]],
-    }],
+    "systems": [
+        {
+            "name": SITE["name"],
+            "descr": SITE["description"],
+            "hostnames": [".*"],
+            # the checks load modules themselves
+            "modules_system": "nomod",
+            "partitions": [
+                {
+                    "name": one["name"],
+                    "scheduler": scheduler(),
+                    "launcher": SITE["launcher"],
+                    "access": access(one),
+                    "environs": ["builtin"],
+                    "max_jobs": 8,
+                    "extras": {"tasks": one["tasks"], "cpus": one["cpus"], "gpus": one["gpus"]},
+                }
+                for one in SITE["partitions"]
+            ],
+        }
+    ],
     # so that the modules tool is there in jobs that don't get the caller's environment
     "general": [{"use_login_shell": True}],
 }

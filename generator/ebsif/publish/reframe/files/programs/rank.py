@@ -1,4 +1,5 @@
 """Say which rank this is, and which GPU it uses: the only one that it sees, or that of its local rank."""
+
 import os
 
 visible = os.environ.get("ROCR_VISIBLE_DEVICES") or os.environ.get("CUDA_VISIBLE_DEVICES") or ""
