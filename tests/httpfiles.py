@@ -124,7 +124,7 @@ def serve_files():
                 return self.answer(404)
             return self.answer(200, files.content[self.path])
 
-        do_HEAD = do_GET
+        do_HEAD = do_GET  # noqa: N815 (name given by http.server)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

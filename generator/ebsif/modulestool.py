@@ -21,7 +21,7 @@ def command(environment: Mapping[str, str] = os.environ) -> str:
 def run(
     script: str, *modules: str, environment: Optional[Mapping[str, str]] = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script with the modules tool for modules; raise NoAnswer if that takes longer than LONGEST seconds."""
+    """Run a script with the modules tool for modules; raise NoAnswerError if that takes longer than LONGEST seconds."""
     program = command(environment or os.environ)
     return processes.run(
         ["/bin/bash", "--noprofile", "--norc", SCRIPTS / script, program, *modules],

@@ -29,7 +29,7 @@ _change = threading.Lock()
 _ending = False
 
 
-class NoAnswer(EbsifError):
+class NoAnswerError(EbsifError):
     """A program took longer than its limit; the message names it."""
 
 
@@ -49,7 +49,7 @@ def run(
     Run a program in a session of its own, with a text as its input; return both outputs as text.
 
     After `limit` seconds, or if it prints more than a program of others should (MOST_WRITTEN), end it with all that it
-    has started, and raise NoAnswer, which calls it `name`.
+    has started, and raise NoAnswerError, which calls it `name`.
     """
     with _change:
         stop_if_ending()
@@ -66,9 +66,11 @@ def run(
     try:
         outputs = communicate(process, None if text is None else os.fsencode(text), limit)
     except subprocess.TimeoutExpired:
-        raise NoAnswer(f"{name or ' '.join(map(str, words))} doesn't answer within {limit:g} seconds") from None
+        raise NoAnswerError(f"{name or ' '.join(map(str, words))} doesn't answer within {limit:g} seconds") from None
     except OverflowError:
-        raise NoAnswer(f"{name or ' '.join(map(str, words))} prints more than {MOST_WRITTEN // 1024**2} MB") from None
+        raise NoAnswerError(
+            f"{name or ' '.join(map(str, words))} prints more than {MOST_WRITTEN // 1024**2} MB"
+        ) from None
     finally:
         if process.returncode is None:
             end([process])

@@ -61,7 +61,7 @@ class StepError(EbsifError):
     """A step failed; the message is what its command has printed last."""
 
 
-class NotPossible(EbsifError):
+class ImpossibleError(EbsifError):
     """A step can't be tried on this machine; the message is the reason."""
 
 
@@ -151,7 +151,7 @@ class SelfTest:
                 start, result = time.monotonic(), OK
                 try:
                     text = step()
-                except NotPossible as error:
+                except ImpossibleError as error:
                     result, text = NOT_HERE, str(error)
                 except (EbsifError, OSError) as error:
                     result, text = FAILED, str(error)
@@ -161,7 +161,7 @@ class SelfTest:
 
     @property
     def steps(self) -> dict[str, Callable[[], str]]:
-        """The steps by name; each returns what to say about it, or raises StepError or NotPossible."""
+        """The steps by name; each returns what to say about it, or raises StepError or ImpossibleError."""
         return {
             "machine": self.examine,
             "record": self.add,
@@ -218,13 +218,13 @@ class SelfTest:
         """Start two ranks on a node, in a job."""
         program = self.scheduler.submit[0]
         if not shutil.which(program):
-            raise NotPossible(f"there is no scheduler ({program} is not on PATH)")
+            raise ImpossibleError(f"there is no scheduler ({program} is not on PATH)")
         self.require_answer()
         if not any(word.startswith("--account") for word in self.of_job):
             try:
                 job.account(None, self.profile)
             except job.JobError as error:
-                raise NotPossible(f"{error}, after -- (ebsif selftest IMAGE -- --account NAME)") from None
+                raise ImpossibleError(f"{error}, after -- (ebsif selftest IMAGE -- --account NAME)") from None
         said = self.ebsif(
             "job",
             self.installed[-1],
@@ -260,14 +260,14 @@ class SelfTest:
         return f"{self.scheduler.kind}: both ranks have started"
 
     def require_answer(self) -> None:
-        """Raise NotPossible without an answer of the scheduler: many machines that have its commands have none."""
+        """Raise ImpossibleError without an answer of the scheduler: many machines that have its commands have none."""
         words = self.scheduler.answers
         try:
             asked = self.run_logged(words, limit=GRACE)
-        except processes.NoAnswer as error:
-            raise NotPossible(f"the scheduler doesn't answer: {error}") from None
+        except processes.NoAnswerError as error:
+            raise ImpossibleError(f"the scheduler doesn't answer: {error}") from None
         if asked.returncode:
-            raise NotPossible(f"the scheduler doesn't answer: {shlex.join(words)} says: {last_message(asked)}")
+            raise ImpossibleError(f"the scheduler doesn't answer: {shlex.join(words)} says: {last_message(asked)}")
 
     def end_ranks(self) -> str:
         """End the job, or a process that is started without one: SIGTERM reaches the program in the container."""
@@ -351,7 +351,7 @@ class SelfTest:
     def run_logged(
         self, words: Sequence[object], environment: Optional[dict[str, str]] = None, limit: float = LONGEST
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command, and log what it prints; raise NoAnswer after a time limit."""
+        """Run a command, and log what it prints; raise NoAnswerError after a time limit."""
         done = processes.run(
             list(map(str, words)), limit, environment=environment or self.environment, cwd=str(self.work)
         )
@@ -365,10 +365,10 @@ class SelfTest:
         return next((name for name in reversed(RUNTIMES) if shutil.which(name)), RUNTIMES[0])
 
     def make_squashfs(self) -> str:
-        """Return the program that packs user software; raise NotPossible if the module has none."""
+        """Return the program that packs user software; raise ImpossibleError if the module has none."""
         program = f"{self.loaded['CONTAINERROOT']}/bin/make-squashfs"
         if not Path(program).exists():
-            raise NotPossible("the module has no user software: the Python of the image has no pip or venv")
+            raise ImpossibleError("the module has no user software: the Python of the image has no pip or venv")
         return program
 
     def python_with(self, module: str, code: str) -> str:
@@ -382,11 +382,11 @@ class SelfTest:
         return self.command([self.runtime, "exec", self.loaded["SIF"], "python", "-c", code], self.loaded).strip()
 
     def wait_in_queue(self) -> None:
-        """Wait until the job isn't in the queue any more; raise NotPossible after a time limit."""
+        """Wait until the job isn't in the queue any more; raise ImpossibleError after a time limit."""
         end = time.monotonic() + QUEUE
         while re.search(self.scheduler.queued, self.ask_scheduler(self.scheduler.state).stdout):
             if time.monotonic() > end:
-                raise NotPossible(
+                raise ImpossibleError(
                     f"the job was still in the queue after {QUEUE} seconds; options of `ebsif job`, such "
                     "as --partition debug, follow --"
                 )

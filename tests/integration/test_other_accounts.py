@@ -24,7 +24,7 @@ from easybuild.easyblocks.generic.container.install import write_whole
 from easybuild.easyblocks.generic.container.record.lockfile import RECORD
 from easybuild.easyblocks.generic.container.usersoftware import share_files
 from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.container.written import Unfit, read_written, write_seen
+from easybuild.easyblocks.generic.container.written import UnfitError, read_written, write_seen
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.run import RunShellCmdError
 from ebsif import files
@@ -248,7 +248,7 @@ def test_a_program_that_still_runs_when_its_container_has_ended(tmp_path, is_dir
     # this ends the exchange of files
     writes = [lambda: write_seen(str(file), "made", str(work))]
     for use in looks * 300 + writes * 100:
-        with contextlib.suppress(Unfit, EasyBuildError, OSError):
+        with contextlib.suppress(UnfitError, EasyBuildError, OSError):
             use()
     program.kill()
     program.join()

@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.install import read_program, sh_comm
 from easybuild.easyblocks.generic.container.masks import Masks
 from easybuild.easyblocks.generic.container.probe import read, read_inventory, read_labels
 from easybuild.easyblocks.generic.container.record.lockfile import Package, Record
-from easybuild.easyblocks.generic.container.written import Unfit, write_seen
+from easybuild.easyblocks.generic.container.written import UnfitError, write_seen
 
 STATUS = """\
 Package: libc6
@@ -225,7 +225,7 @@ def test_files_that_a_hostile_image_has_replaced(tmp_path, name):
     folder.mkdir(parents=True)
     (folder / name).symlink_to(tmp_path / "private")
     for _ in range(2):
-        with pytest.raises(Unfit, match="A program in the container has put something else") as error:
+        with pytest.raises(UnfitError, match="A program in the container has put something else") as error:
             read(str(folder), name)
         assert "TOPSECRET" not in str(error.value)
         (folder / name).unlink()
@@ -233,14 +233,14 @@ def test_files_that_a_hostile_image_has_replaced(tmp_path, name):
     (folder / name).unlink()
     with (folder / name).open("w") as file:
         file.truncate(300 * 1024**2)
-    with pytest.raises(Unfit, match="something else"):
+    with pytest.raises(UnfitError, match="something else"):
         read(str(folder), name)
     # the whole folder may be a link, too
     shutil.rmtree(folder)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / name).write_text("{}")
     folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Unfit, match="something else"):
+    with pytest.raises(UnfitError, match="something else"):
         read(str(folder), name)
 
 
@@ -251,7 +251,7 @@ def test_files_that_are_written_where_a_package_has_put_links(tmp_path):
     (private / "list.py").write_text("mine")
     (tmp_path / "work/stages").mkdir(parents=True)
     (tmp_path / "work/stages/one").symlink_to(private)
-    with pytest.raises(Unfit, match="something else"):
+    with pytest.raises(UnfitError, match="something else"):
         write_seen(str(tmp_path / "work/stages/one/list.py"), "text", str(tmp_path / "work"))
     (tmp_path / "work/stages/list.py").symlink_to(private / "list.py")
     write_seen(str(tmp_path / "work/stages/list.py"), "text", str(tmp_path / "work"))
@@ -265,6 +265,6 @@ def test_masks_that_a_package_has_replaced(tmp_path):
     (tmp_path / "work").mkdir()
     (tmp_path / "root/share/ebsif").mkdir(parents=True)
     (tmp_path / "work/masks.squashfs").symlink_to(tmp_path / "private")
-    with pytest.raises(Unfit, match="something else"):
+    with pytest.raises(UnfitError, match="something else"):
         Masks(["/opt/x"]).install(str(tmp_path / "work"), str(tmp_path / "root"))
     assert list((tmp_path / "root/share/ebsif").iterdir()) == []

@@ -48,7 +48,7 @@ def test_programs_of_an_image_that_never_end(tmp_path, monkeypatch, prints, expe
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(inspection, "SECONDS", 5)
     monkeypatch.setattr(processes, "MOST_WRITTEN", 10**6)
-    with pytest.raises(processes.NoAnswer, match=f"apptainer --silent exec --cleanenv {expected}"):
+    with pytest.raises(processes.NoAnswerError, match=f"apptainer --silent exec --cleanenv {expected}"):
         inspection.run_in_image(inspection.Inspection(path="x.sif", resolved="/x.sif", size=1), "sh")
 
 

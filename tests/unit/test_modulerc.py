@@ -24,11 +24,11 @@ class Software:
         self.end = ".lua" if syntax == "Lua" else ""
 
     @property
-    def SYNTAX(self):
+    def SYNTAX(self):  # noqa: N802 (name given by EasyBuild)
         return self.syntax
 
     @property
-    def DOT_MODULERC(self):
+    def DOT_MODULERC(self):  # noqa: N802
         return f".modulerc{self.end}"
 
     def modulerc(self, version):

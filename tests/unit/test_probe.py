@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.probe import ImageProbe, wanted_libr
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.runtime import STOPPED
 from easybuild.easyblocks.generic.container.venv import Venv
-from easybuild.easyblocks.generic.container.written import MOST_WRITTEN, Unfit
+from easybuild.easyblocks.generic.container.written import MOST_WRITTEN, UnfitError
 from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES, description
 
@@ -180,7 +180,7 @@ def test_what_a_hostile_image_says_about_masks(printed):
     if printed == "mask\n":
         Masks(["/x"]).find(container)
         return
-    with pytest.raises((EasyBuildError, Unfit), match=r"can't be|isn't in"):
+    with pytest.raises((EasyBuildError, UnfitError), match=r"can't be|isn't in"):
         Masks(["/x"]).find(container)
 
 
@@ -229,4 +229,4 @@ def test_errors_that_control_terminals():
         raise EasyBuildError("one\n\ttwo \x1b]0;PWNED\x07")
     assert error.value.msg == "one\n\ttwo \\x1b]0;PWNED\\x07"
     with pytest.raises(EasyBuildError, match="a pipe"), plain_errors():
-        raise Unfit("a pipe")
+        raise UnfitError("a pipe")

@@ -57,7 +57,7 @@ def is_gone(number):
 def test_a_limit(tmp_path, monkeypatch):
     """I-04: after its time limit, a program is ended with all that it has started, even if it ignores SIGTERM."""
     monkeypatch.setattr(processes, "GRACE", 1)
-    with pytest.raises(processes.NoAnswer, match=r"the program doesn't answer within 0.5 seconds"):
+    with pytest.raises(processes.NoAnswerError, match=r"the program doesn't answer within 0.5 seconds"):
         processes.run(["sh", "-c", f"trap '' TERM; {HANGS}", tmp_path / "numbers"], 0.5, name="the program")
     assert all(is_gone(number) for number in numbers(tmp_path / "numbers", 2))
 
@@ -66,7 +66,7 @@ def test_output_without_end(monkeypatch):
     """P-06, security 8: a program that prints without end is ended, and doesn't fill the memory."""
     monkeypatch.setattr(processes, "MOST_WRITTEN", 10**6)
     for stream in (1, 2):
-        with pytest.raises(processes.NoAnswer, match="the program prints more than 0 MB"):
+        with pytest.raises(processes.NoAnswerError, match="the program prints more than 0 MB"):
             processes.run(["sh", "-c", f"yes >&{stream}"], 60, name="the program")
 
 
@@ -123,7 +123,7 @@ def test_an_interruption_at_the_beginning(tmp_path):
     def start(script):
         try:
             processes.run(["sh", "-c", script, tmp_path / "numbers"], 10)
-        except processes.NoAnswer as error:
+        except processes.NoAnswerError as error:
             late.append(error)
 
     with pytest.raises(KeyboardInterrupt):

@@ -7,7 +7,7 @@ import pytest
 from ebsif import selftest
 from ebsif.catalogue.settings import read_settings
 from ebsif.cli import main
-from ebsif.selftest import EXTENSION, MODULE, NotPossible, StepError
+from ebsif.selftest import EXTENSION, MODULE, ImpossibleError, StepError
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def scheduler(tmp_path, monkeypatch):
 def test_a_site_whose_jobs_need_an_account(scheduler, trial, monkeypatch):
     """A-05: without an account, no job is possible, and the line to type is shown; with one, it is submitted."""
     monkeypatch.setattr(trial, "profile", read_settings("lumi", ()).site())
-    with pytest.raises(NotPossible, match="site lumi need an account: .* -- --account NAME"):
+    with pytest.raises(ImpossibleError, match="site lumi need an account: .* -- --account NAME"):
         trial.start_ranks()
     monkeypatch.setattr(trial, "of_job", ("--account", "mine"))
     monkeypatch.setattr(trial, "ebsif", lambda *_: "Submitted batch job 7\n")
-    with pytest.raises(NotPossible, match="still in the queue"):
+    with pytest.raises(ImpossibleError, match="still in the queue"):
         trial.start_ranks()
 
 

@@ -11,7 +11,7 @@ from ebsif import selftest
 from ebsif.catalogue import site
 from ebsif.catalogue.settings import Settings
 from ebsif.commands import selftest as command
-from ebsif.processes import NoAnswer
+from ebsif.processes import NoAnswerError
 
 # what the schedulers print for a job in the queue, and for one that runs
 STATES = {"slurm": ("PENDING", "RUNNING"), "pbs": ("    job_state = Q", "    job_state = R"), "flux": ("SCHED", "RUN")}
@@ -68,7 +68,7 @@ def test_a_job_that_does_not_go_on(make_test, kind, runs):
     """A-05: a job that stays in the queue, and one that hangs, which has no output yet with PBS, differ; both end."""
     made, programs = make_test(kind)
     cancelled = with_job(made, programs, kind, f"echo '{STATES[kind][runs]}'")
-    error = selftest.StepError if runs else selftest.NotPossible
+    error = selftest.StepError if runs else selftest.ImpossibleError
     with pytest.raises(error) as caught:
         made.start_ranks()
     wanted = (
@@ -86,7 +86,7 @@ def test_a_scheduler_that_does_not_answer(make_test):
     """A-05: the step fails after a time limit, and the job is cancelled."""
     made, programs = make_test("pbs")
     cancelled = with_job(made, programs, "pbs", "sleep 60")
-    with pytest.raises(NoAnswer, match=r"^qstat -f 4711.server doesn't answer within 0.3 seconds"):
+    with pytest.raises(NoAnswerError, match=r"^qstat -f 4711.server doesn't answer within 0.3 seconds"):
         made.start_ranks()
     assert cancelled.read_text() == "4711.server\n"
 
@@ -96,10 +96,14 @@ def test_a_machine_outside_of_the_cluster(make_test):
     made, programs = make_test()
     for name in ("sbatch", "sinfo"):
         write_program(programs / name, f"echo '{name}: error: Unable to contact slurm controller' >&2; exit 1")
-    with pytest.raises(selftest.NotPossible, match="^the scheduler doesn't answer: sinfo says: sinfo: error: Unable"):
+    with pytest.raises(
+        selftest.ImpossibleError, match="^the scheduler doesn't answer: sinfo says: sinfo: error: Unable"
+    ):
         made.start_ranks()
     write_program(programs / "sinfo", "sleep 60")
-    with pytest.raises(selftest.NotPossible, match=r"^the scheduler doesn't answer: sinfo doesn't answer within 0.3"):
+    with pytest.raises(
+        selftest.ImpossibleError, match=r"^the scheduler doesn't answer: sinfo doesn't answer within 0.3"
+    ):
         made.start_ranks()
 
 

@@ -24,6 +24,7 @@ def check(*command):
 def test_ruff():
     """Python style, also of programs without the suffix .py, which pre-commit checks."""
     check(BIN / "ruff", "check", ".")
+    check(BIN / "ruff", "format", "--check", ".")
     checked = subprocess.run(
         [BIN / "ruff", "check", "--show-files", "."], cwd=CHECKOUT, capture_output=True, text=True, check=True
     ).stdout.splitlines()

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from easybuild.easyblocks.generic.container import written
-from easybuild.easyblocks.generic.container.written import Unfit
+from easybuild.easyblocks.generic.container.written import UnfitError
 
 CODE = [
     '"',
@@ -88,9 +88,9 @@ def test_files(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     for path in (tmp_path / "pipe", tmp_path / "zero", tmp_path):
-        with pytest.raises(Unfit, match="is not a regular file"):
+        with pytest.raises(UnfitError, match="is not a regular file"):
             written.read_regular(str(path), links=True)
     with file.open("w") as big:
         big.truncate(300 * 1024**2)
-    with pytest.raises(Unfit, match="is larger than 256 MB"):
+    with pytest.raises(UnfitError, match="is larger than 256 MB"):
         written.read_regular(str(file))

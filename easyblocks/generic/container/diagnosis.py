@@ -49,8 +49,8 @@ def allows(versions: str, version: str) -> Optional[bool]:
     """Return whether a specification of pip allows a version; None if nothing here can tell."""
     for name in ('packaging.specifiers', 'pip._vendor.packaging.specifiers', 'setuptools.extern.packaging.specifiers'):
         try:
-            SpecifierSet = importlib.import_module(name).SpecifierSet
-            return bool(SpecifierSet(versions).contains(version, prereleases=True))
+            specifiers = importlib.import_module(name).SpecifierSet(versions)
+            return bool(specifiers.contains(version, prereleases=True))
         except (ImportError, AttributeError):
             continue
         except ValueError:

@@ -21,7 +21,7 @@ from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.version import VERSION
 
 from .texts import ERRORS, plain_error
-from .written import Unfit, printable
+from .written import UnfitError, printable
 
 
 class AnyExit:
@@ -69,13 +69,13 @@ def exit_status(code: int) -> Iterator[None]:
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """
-    Replace errno codes by plain text in messages, also in EasyBuild's; eb also stops for what is Unfit.
+    Replace errno codes by plain text in messages, also in EasyBuild's; eb also stops for an UnfitError.
 
     Messages may have texts of images and packages, which do nothing to a terminal then.
     """
     try:
         yield
-    except Unfit as err:
+    except UnfitError as err:
         raise EasyBuildError("%s", err)
     except EasyBuildError as err:
         err.msg = printable(plain_error(err.msg))

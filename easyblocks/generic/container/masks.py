@@ -22,7 +22,7 @@ from .copying import copy_hashed
 from .install import lines_after, sh_command
 from .runtime import Container
 from .texts import MODULE_DIRECTORIES, is_in_any
-from .written import Unfit, escape, open_written, path_problem
+from .written import UnfitError, escape, open_written, path_problem
 
 # The overlay with the masks, in an installation.
 MASKS = os.path.join('share', 'ebsif', 'masks.squashfs')
@@ -95,7 +95,7 @@ class Masks:
         for line in lines_after('folder', result.output):
             mode, _, path = line.partition(' ')
             if path_problem(path) or not re.match(r'[0-7]{3,4}\Z', mode):
-                raise Unfit("The image has a directory that can't be in an overlay: %s" % escape(line))
+                raise UnfitError("The image has a directory that can't be in an overlay: %s" % escape(line))
             self.folders[path] = mode
         for line in lines_after('mask', result.output):
             number, _, path = line.partition(' ')
@@ -103,7 +103,8 @@ class Masks:
             if problem:
                 raise EasyBuildError("Easyconfig parameter 'masked_paths': '%s' %s", path, problem)
             if not re.match(r'[0-9]+\Z', number) or int(number) >= len(patterns):
-                raise Unfit("The image has found a file for a pattern that isn't in 'masked_paths': %s" % escape(line))
+                raise UnfitError("The image has found a file for a pattern that isn't in 'masked_paths': %s"
+                                 % escape(line))
             if path not in self.found[patterns[int(number)]]:
                 self.found[patterns[int(number)]].append(path)
         nothing = [pattern for pattern in patterns if not self.found[pattern]]

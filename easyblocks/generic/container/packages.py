@@ -14,7 +14,7 @@ from typing import Any, Callable, Collection, Dict, Iterable, List, NamedTuple, 
 from easybuild.tools.build_log import EasyBuildError
 
 from .texts import normal_name
-from .written import Unfit, escape, is_for_pip, is_package
+from .written import UnfitError, escape, is_for_pip, is_package
 
 USER_SOFTWARE = '/user-software'
 
@@ -84,11 +84,11 @@ class Packages(Dict[str, Tuple[str, str, str]]):
 
     @staticmethod
     def read(text: str) -> Description:
-        """Return the output of share/ebsif/installed-packages.py; Unfit if something else was printed."""
+        """Return the output of share/ebsif/installed-packages.py; UnfitError if something else was printed."""
         try:
             seen = ast.literal_eval(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
-            raise Unfit("something else was printed than a description of Python: %s" % shortened(text))
+            raise UnfitError("something else was printed than a description of Python: %s" % shortened(text))
         return checked_description(seen)
 
     @classmethod
@@ -98,7 +98,7 @@ class Packages(Dict[str, Tuple[str, str, str]]):
 
     @classmethod
     def from_listing(cls, seen: object) -> 'Packages':
-        """Return the packages in what that program has found; Unfit if it is something else."""
+        """Return the packages in what that program has found; UnfitError if it is something else."""
         described = checked_description(seen)
         packages = cls()
         packages.python_path = described['environment']['PYTHONPATH']
@@ -222,17 +222,17 @@ class Packages(Dict[str, Tuple[str, str, str]]):
 
 
 def checked_description(seen: object) -> Description:
-    """Return what installed-packages.py has printed if its values have the right types; Unfit otherwise."""
+    """Return what installed-packages.py has printed if its values have the right types; UnfitError otherwise."""
     def is_list(values: Iterable[object], *kinds: type) -> bool:
         return all(isinstance(one, (list, tuple)) and list(map(type, one)) == list(kinds) for one in values)
 
     if not isinstance(seen, dict) or any(not isinstance(seen.get(key), kind) for key, kind in DESCRIPTION.items()):
-        raise Unfit("something else was printed than a description of Python: %s" % shortened(repr(seen)))
+        raise UnfitError("something else was printed than a description of Python: %s" % shortened(repr(seen)))
     texts = [seen[key] for key, kind in DESCRIPTION.items() if kind is str] + seen['missing']
     texts += [seen['environment'].get('PYTHONPATH')] + list(seen['environment'].values())
     if not all(isinstance(text, str) and text.isprintable() for text in texts) or \
             not is_list(seen['packages'], str, str, str) or not is_list(seen['needs'], str, str, str, bool, bool):
-        raise Unfit("the description of Python has something that isn't text of one line")
+        raise UnfitError("the description of Python has something that isn't text of one line")
     return seen
 
 

@@ -25,7 +25,7 @@ from .parameters import CONDA_ENVIRONMENT, IF_NEWER
 from .runtime import STOPPED, Container, bind_source, bind_target, named_variables
 from .tables import CONDA_ROOT, CONSTRAINT_VARIABLES
 from .texts import value_problem, variable_problem
-from .written import Unfit, escape, is_package, path_problem, read_written
+from .written import UnfitError, escape, is_package, path_problem, read_written
 
 # what the runtime says
 NO_SHELL = re.compile(r'FATAL: .*\bsh"?: (?:executable file not found|no such file)', re.IGNORECASE)
@@ -70,7 +70,7 @@ class ImageProbe:
         self.errors = errors.strip().splitlines()
         try:
             self.python = Packages.read(self.listing) if self.listing else {}
-        except Unfit as err:
+        except UnfitError as err:
             self.listing, self.python, self.errors = '', {}, [str(err)]
         # the part of the record on the packages of the system and of Conda
         self.inventory: Inventory = {}

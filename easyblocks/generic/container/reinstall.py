@@ -34,7 +34,7 @@ STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBu
 
 # The mixin uses attributes of EasyBlock. EasyBuild would list it as an easyblock if it were derived from that.
 if TYPE_CHECKING:
-    from easybuild.framework.easyblock import EasyBlock as MIXIN
+    from easybuild.framework.easyblock import EasyBlock as MIXIN  # noqa: N814 (a base class, one of two)
 else:
     MIXIN = object
 

@@ -18,7 +18,7 @@ from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple, Union
 from urllib.parse import unquote
 
 from .texts import normal_name
-from .written import Unfit, read_regular
+from .written import UnfitError, read_regular
 
 # Packages that import torch while they are built. There are hardly any wheels of them that match an image's torch.
 NEEDS_TORCH = ('apex', 'causal-conv1d', 'deepspeed', 'flash-attn', 'grouped-gemm', 'mamba-ssm', 'pytorch3d',
@@ -159,7 +159,7 @@ def text_of(path: str) -> str:
     """Return the text of an included file of requirements, '' if it can't be read: pip says so."""
     try:
         return read_regular(path, MOST_REQUIREMENTS, links=True).decode('utf-8', 'replace')
-    except (OSError, Unfit):
+    except (OSError, UnfitError):
         return ''
 
 

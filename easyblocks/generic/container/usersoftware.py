@@ -24,7 +24,7 @@ from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 
 from .image.installed import InstalledImage
 from .runtime import run_program
-from .written import Unfit, read_regular
+from .written import UnfitError, read_regular
 from .written import is_package
 
 DIRECTORY = 'user-software'
@@ -215,7 +215,7 @@ def recipe_lines(path: str) -> List[str]:
     """Return the lines of an easyconfig or a script, as the script has them; none if it can't be read."""
     try:
         text = read_regular(path, MOST_TEXT, links=True).decode('utf-8', 'replace')
-    except (OSError, Unfit):
+    except (OSError, UnfitError):
         return []
     # what Python, its f-strings and the shell need
     for written, meant in (('\\', ''), ('{{', '{'), ('}}', '}'), ('%%', '%')):

@@ -8,7 +8,7 @@
 The door for what others wrote: an image, a wheel, an artifact, a lock, a directory that others may change.
 
 Here is what a name, a version, a path and a file of theirs may be, before it becomes code of a module, a path, a
-command, a file, or text on a terminal. What doesn't fit is refused (Unfit), or left out and named.
+command, a file, or text on a terminal. What doesn't fit is refused (UnfitError), or left out and named.
 
 Doesn't import EasyBuild, so that commands can use it too: importing EasyBuild takes longer than running them.
 """
@@ -19,11 +19,11 @@ from contextlib import suppress
 from typing import BinaryIO, Optional
 
 
-class Unfit(ValueError):
+class UnfitError(ValueError):
     """Something that others wrote can't be used; the message says what it is, and what to do."""
 
 
-class ReplacedError(Unfit):
+class ReplacedError(UnfitError):
     """A program in the container has put something else in the place of a file that it and eb use."""
 
     def __init__(self, path: str) -> None:
@@ -112,7 +112,7 @@ ANY_SIZE = float('inf')
 
 def open_regular(path: str, most: float = MOST_WRITTEN, links: bool = False) -> BinaryIO:
     """
-    Open a file that others may have put there; Unfit if it isn't a regular file of at most ``most`` bytes.
+    Open a file that others may have put there; UnfitError if it isn't a regular file of at most ``most`` bytes.
 
     What counts is what was opened: the name may get another file at any time. A pipe or a device has no end, and
     opening it doesn't wait. ``links``: whether a link is followed. OSError: it can't be opened, or it is a link.
@@ -122,10 +122,10 @@ def open_regular(path: str, most: float = MOST_WRITTEN, links: bool = False) -> 
     try:
         status = os.fstat(number)
         if not stat.S_ISREG(status.st_mode):
-            raise Unfit("%s is not a regular file" % escape(path))
+            raise UnfitError("%s is not a regular file" % escape(path))
         if status.st_size > most:
-            raise Unfit("%s is larger than %d MB" % (escape(path), most // 1024 ** 2))
-    except Unfit:
+            raise UnfitError("%s is larger than %d MB" % (escape(path), most // 1024 ** 2))
+    except UnfitError:
         os.close(number)
         raise
     return os.fdopen(number, 'rb')
@@ -147,12 +147,12 @@ def open_written(path: str, folder: str, most: float = MOST_WRITTEN) -> BinaryIO
     """
     Open a file that programs in a container write to a folder that they see, for the host to read it.
 
-    One of them may still run. A link out of the folder would lead to files of the installing account (P-03): Unfit
+    One of them may still run. A link out of the folder would lead to files of the installing account (P-03): UnfitError
     refuses it, anything but a regular file, and files of more than ``most`` bytes. OSError: there is none.
     """
     try:
         file = open_regular(path, most, links=True)
-    except Unfit:
+    except UnfitError:
         raise ReplacedError(path)
     if not is_in(folder, file.fileno()):
         file.close()

@@ -18,7 +18,7 @@ class AddingError(EbsifError):
         self.message, self.record = message, record
 
 
-class OtherImage(AddingError):
+class OtherImageError(AddingError):
     """The catalog has another image of the same name."""
 
     status = FOUND

@@ -25,7 +25,7 @@ OTHER_NAMES = {"pytorch": "torch", "flash-attention": "flash-attn"}
 SNAPSHOT = re.compile(r"20\d{6}")
 
 
-class UnknownName(CatalogueError):
+class UnknownNameError(CatalogueError):
     """No container has this name; the message lists the known ones."""
 
 
@@ -215,7 +215,7 @@ def named(containers: Iterable[Container]) -> Iterator[tuple[str, Container]]:
 
 
 def find(containers: Iterable[Container], wanted: str) -> list[Container]:
-    """Return the containers that a name stands for, newest first. Raise UnknownName if there is none (S004-11)."""
+    """Return the containers that a name stands for, newest first. Raise UnknownNameError if there is none (S004-11)."""
     containers = list(containers)
     matches = matching(wanted, named(containers))
     if matches:
@@ -225,10 +225,10 @@ def find(containers: Iterable[Container], wanted: str) -> list[Container]:
         one.module_or_version.partition("/")[2] for one in newest_first(containers) if one.name.lower() == name.lower()
     ]
     if versions:
-        raise UnknownName(no_version(version, name, versions, "known"))
+        raise UnknownNameError(no_version(version, name, versions, "known"))
     known = sorted({one.name for one in containers})
     # a path has no name
-    raise UnknownName(
+    raise UnknownNameError(
         f"there is no container '{name or wanted}' (known: {', '.join(known) or 'none'}){did_you_mean(name, known)}"
     )
 

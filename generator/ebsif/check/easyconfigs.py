@@ -89,12 +89,12 @@ def differences(container: Container, text: str) -> Iterator[str]:
                         yield f"EasyBuild has no parameter {name} (see 'parameters')"
                 elif read[name] != value:
                     yield f"{reading}: {name} is {read[name]!r}, and should be {value!r}"
-        except framework.EasyBuildFailure as error:
+        except framework.EbError as error:
             yield f"{reading}: {str(error).removeprefix(f'{path}: ')}"
             return
         try:
             framework.check_parameters(read)
-        except framework.EasyBuildFailure as error:
+        except framework.EbError as error:
             yield str(error)
 
 

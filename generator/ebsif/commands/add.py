@@ -27,7 +27,7 @@ from ebsif.catalogue import writing
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.entry import complete
 from ebsif.catalogue.guess import adding
-from ebsif.catalogue.proposal import AddingError, OtherImage
+from ebsif.catalogue.proposal import AddingError, OtherImageError
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.selection import natural_key
 from ebsif.catalogue.settings import Settings
@@ -179,13 +179,13 @@ def identified(path: Path, known: list[Container]) -> inspection.Inspection:
 
 
 def check_known(known: list[Container], found: inspection.Inspection) -> None:
-    """Say that an image is in the catalog already; raise OtherImage if it isn't that of the records."""
+    """Say that an image is in the catalog already; raise OtherImageError if it isn't that of the records."""
     wrong = next((one for one in known if same_image(one, found) is False), None)
     if wrong:
         differs = "" if found.source else f" has the SHA256 {wrong.sha256}, this file has {found.sha256}"
         begin = "If" if found.source else "Give this one another name; or, if"
         fields = as_yaml(adding.identity_of(found), 4)
-        raise OtherImage(
+        raise OtherImageError(
             f"{wrong.file_name} is in the catalog already, and is another image there: {wrong.module} "
             f"in {wrong.place}{differs}. {begin} it replaces the earlier one, correct these "
             "fields of the record, run `ebsif render`, and install the module again",

@@ -267,7 +267,7 @@ def fill_wheelhouse(options: Namespace, wish: Wish) -> int:
         raise UsageError("--wheelhouse collects the wheels of an easyconfig as it is: leave out the other options")
     try:
         easyconfig = names_of(options).easyconfig(options.module)
-    except selection.UnknownName:
+    except selection.UnknownNameError:
         if not options.module.endswith(".eb"):
             raise
         # eb may find it

@@ -237,7 +237,7 @@ def module_name(names: Names, name: Optional[str], profile: Site, needed: bool) 
     unknown = None
     try:
         module = names.module(name)
-    except selection.UnknownName as error:
+    except selection.UnknownNameError as error:
         module, unknown = name or "", error
     there = names.installed_as(module)
     if there:

@@ -39,7 +39,7 @@ TOOL: dict[str, str] = {}
 OTHER_TOOL = {"EASYBUILD_MODULES_TOOL": "EnvironmentModules", "EASYBUILD_MODULE_SYNTAX": "Tcl"}
 
 
-class EasyBuildFailure(EbsifError):
+class EbError(EbsifError):
     """EasyBuild is missing or failed; the message includes its own."""
 
 
@@ -128,7 +128,7 @@ def started(
     Yield a running eb with additional variables, and wait for its end even if it is interrupted: it cleans up.
 
     It runs in an empty directory, because eb searches the current one, which may be large (S002-52); so arguments need
-    full paths. Raise EasyBuildFailure if eb is not found.
+    full paths. Raise EbError if eb is not found.
     """
     environment = clean_environment()
     command = [program(environment), *map(str, arguments)]
@@ -155,10 +155,10 @@ def started(
 
 
 def program(environment: Mapping[str, str]) -> str:
-    """Return the path of eb: the one on PATH, else the one installed with this command; else raise EasyBuildFailure."""
+    """Return the path of eb: the one on PATH, else the one installed with this command; else raise EbError."""
     path = shutil.which("eb", path=environment.get("PATH")) or shutil.which("eb", path=Path(sys.executable).parent)
     if not path:
-        raise EasyBuildFailure("eb is not on PATH: load the site's EasyBuild module, or install easybuild with pip")
+        raise EbError("eb is not on PATH: load the site's EasyBuild module, or install easybuild with pip")
     return path
 
 
@@ -216,14 +216,14 @@ def session(arguments: tuple[str, ...] = ()) -> None:
 
     Only the first call counts. Easyblocks that the configuration includes stay out: no command needs them, they may
     fail in this Python, and ours may be there in another version. EasyBuild changes the directory for temporary files
-    of the whole process; this is undone. Raise EasyBuildFailure if EasyBuild refuses its configuration.
+    of the whole process; this is undone. Raise EbError if EasyBuild refuses its configuration.
     """
     from easybuild.tools import config, version
 
     if is_configured():
         return
     if tuple(version.VERSION.version[:2]) < OLDEST:
-        raise EasyBuildFailure(
+        raise EbError(
             f"ebsif needs EasyBuild {'.'.join(map(str, OLDEST))} or newer, and this is "
             f"{this_easybuild()}: load or install a newer EasyBuild"
         )
@@ -240,7 +240,7 @@ def session(arguments: tuple[str, ...] = ()) -> None:
         cause = error.__context__ if isinstance(error, TypeError) and error.__context__ else error
         text = " ".join(str(cause).split()).strip("'\"")
         text = printed.getvalue().strip() if isinstance(error, SystemExit) else text
-        raise EasyBuildFailure(f"EasyBuild refuses its configuration: {text} ({this_easybuild()})") from None
+        raise EbError(f"EasyBuild refuses its configuration: {text} ({this_easybuild()})") from None
     finally:
         tempfile.tempdir = before
         os.environ.clear()
@@ -283,7 +283,7 @@ def this_easybuild() -> str:
 
 
 def read(path: Union[str, Path]) -> "EasyConfig":
-    """Return an easyconfig as EasyBuild reads it; raise EasyBuildFailure if it can't."""
+    """Return an easyconfig as EasyBuild reads it; raise EbError if it can't."""
     from easybuild.framework.easyconfig.easyconfig import EasyConfig
     from easybuild.tools.build_log import EasyBuildError
 
@@ -293,18 +293,18 @@ def read(path: Union[str, Path]) -> "EasyConfig":
         try:
             return EasyConfig(str(path))
         except EasyBuildError as error:
-            raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+            raise EbError(f"{path}: {str(error).strip(chr(39))}") from None
         except UnicodeDecodeError:
-            raise EasyBuildFailure(f"{path}{NO_TEXT}") from None
+            raise EbError(f"{path}{NO_TEXT}") from None
 
 
 def written_values(path: Path) -> dict[str, Any]:
-    """Return what is written in an easyconfig, without EasyBuild's defaults; raise EasyBuildFailure if it can't."""
+    """Return what is written in an easyconfig, without EasyBuild's defaults; raise EbError if it can't."""
     from easybuild.framework.easyconfig.parser import EasyConfigParser
     from easybuild.tools.build_log import EasyBuildError
 
     if not path.is_file():
-        raise EasyBuildFailure(f"the file {path} does not exist")
+        raise EbError(f"the file {path} does not exist")
     session()
     try:
         with warnings.catch_warnings():
@@ -312,15 +312,15 @@ def written_values(path: Path) -> dict[str, Any]:
             warnings.simplefilter("ignore")
             return EasyConfigParser(str(path)).get_config_dict()
     except EasyBuildError as error:
-        raise EasyBuildFailure(f"{path}: {str(error).strip(chr(39))}") from None
+        raise EbError(f"{path}: {str(error).strip(chr(39))}") from None
     except UnicodeDecodeError:
-        raise EasyBuildFailure(f"{path}{NO_TEXT}") from None
+        raise EbError(f"{path}{NO_TEXT}") from None
     except (AttributeError, TypeError) as error:  # of a parameter whose type EasyBuild takes for granted
-        raise EasyBuildFailure(f"{path}: EasyBuild can't read it: {error}") from None
+        raise EbError(f"{path}: EasyBuild can't read it: {error}") from None
 
 
 def check_parameters(easyconfig: "EasyConfig") -> None:
-    """Let the easyblock of an easyconfig check its parameters, as before an installation; raise EasyBuildFailure."""
+    """Let the easyblock of an easyconfig check its parameters, as before an installation; raise EbError."""
     from easybuild.framework.easyconfig.easyconfig import get_easyblock_class
     from easybuild.tools.build_log import EasyBuildError
 
@@ -331,7 +331,7 @@ def check_parameters(easyconfig: "EasyConfig") -> None:
         try:
             get_easyblock_class(easyconfig["easyblock"])(easyconfig, logfile=os.devnull)
         except EasyBuildError as error:
-            raise EasyBuildFailure(str(error).strip("'\"")) from None
+            raise EbError(str(error).strip("'\"")) from None
         finally:
             tempfile.tempdir = before
 

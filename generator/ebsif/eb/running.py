@@ -105,7 +105,7 @@ def install(arguments: Sequence[Union[str, Path]], **variables: str) -> Result:
     """
     Run eb and show its steps; with --verbose, show its output instead.
 
-    Arguments need full paths, those of the user last; `variables` are added to the environment. Raise EasyBuildFailure
+    Arguments need full paths, those of the user last; `variables` are added to the environment. Raise EbError
     if eb is not found.
     """
     # in its own lines, as they come, with details; options of the user come later and win

@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.record.lockfile import LayerRecord, versions_in
 from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name, system_names
-from easybuild.easyblocks.generic.container.written import Unfit, read_written
+from easybuild.easyblocks.generic.container.written import UnfitError, read_written
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import as_parameter
@@ -135,7 +135,7 @@ def written(folder: str, name: str, where: str = "stages/*/") -> list[str]:
     """
     try:
         return [read_written(str(path), folder) for path in Path(folder).glob(f"build/**/{where}{name}")]
-    except Unfit as error:
+    except UnfitError as error:
         raise ExtendingError(str(error)) from None
 
 

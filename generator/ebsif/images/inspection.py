@@ -288,11 +288,11 @@ def programs(found: Inspection, names: Collection[str]) -> set[str]:
 def python_in(result: Done) -> Optional[Python]:
     """Return what the Python probe has printed; None if it did not run."""
     from easybuild.easyblocks.generic.container.packages import Packages
-    from easybuild.easyblocks.generic.container.written import Unfit
+    from easybuild.easyblocks.generic.container.written import UnfitError
 
     try:
         printed, packages = Packages.read(result.stdout), Packages.from_output(result.stdout)
-    except Unfit:
+    except UnfitError:
         return None
     known = {one.name: printed[one.name] for one in fields(Python) if one.name in printed}
     return Python(**{**known, "packages": {name: version for name, version, _ in packages.values()}})

@@ -135,7 +135,7 @@ def find_program(
         if path:
             try:
                 answer = processes.run([path, version_option], LONGEST, environment=environment)
-            except processes.NoAnswer as error:
+            except processes.NoAnswerError as error:
                 return Finding(ERROR, part, f"{error}: is its file system slow, or gone?")
             said = (answer.stdout + answer.stderr).strip().splitlines()[:1]
             if said and answer.returncode in statuses:
@@ -151,7 +151,7 @@ def remedy_for(text: str) -> str:
         return "Run this as the user who installs software"
     if "Failed to import easyblock" in text or "glob pattern" in text:
         # EasyBuild names the directory of its links
-        with contextlib.suppress(framework.EasyBuildFailure), contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.suppress(framework.EbError), contextlib.redirect_stderr(io.StringIO()):
             framework.session()
         return (
             f"Correct include-easyblocks ({', '.join(framework.INCLUDED)}), or the file there; beside container*.py"

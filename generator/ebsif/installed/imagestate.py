@@ -120,7 +120,7 @@ def central_places(installation: Installation) -> Iterator[Union[str, Path]]:
         # this takes longer: nobody asks unless the image is nowhere else
         values: Any = framework.read(path) if path else {}
         directories = values["image_dirs"] or []
-    except (framework.EasyBuildFailure, KeyError):
+    except (framework.EbError, KeyError):
         yield from filter(None, (known.source, known.resolved))
         return
     variable, root = root_parts(values["image_root"]) if directories else ("", "")

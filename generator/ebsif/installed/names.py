@@ -180,12 +180,12 @@ class Names:
             return here
         try:
             container = selection.find_one(self.containers, str(text))
-        except selection.UnknownName as error:
+        except selection.UnknownNameError as error:
             self.require_known_version(str(text))
             own = {module.extension[0] for module in self.installations if module.extension}
             also = "" if "did you mean" in str(error) else selection.did_you_mean(str(text), own)
             missing = f"the file {text} does not exist, and " if str(text).endswith(SUFFIXES) else ""
-            raise selection.UnknownName(f"{missing}{error}{also}") from None
+            raise selection.UnknownNameError(f"{missing}{error}{also}") from None
         if container.name.lower() == str(text).lower():
             number = sum(one.name == container.name and not one.archived for one in self.containers)
             self.say_once(
@@ -195,11 +195,11 @@ class Names:
         return container
 
     def require_known_version(self, text: str) -> None:
-        """Raise UnknownName if a name is that of a software which is installed, but not in the catalog."""
+        """Raise UnknownNameError if a name is that of a software which is installed, but not in the catalog."""
         name, _, version = text.partition("/")
         there = [one for one in self.installations if places.software(one).lower() == name.lower()]
         if there and not any(one.name.lower() == name.lower() for one in self.containers):
-            raise selection.UnknownName(
+            raise selection.UnknownNameError(
                 selection.no_version(
                     version, name, (shown(one).rpartition("/")[2] for one in self.newest_first(there)), "installed"
                 )

@@ -94,7 +94,7 @@ def parsed(path: Path) -> dict[str, Any]:
         raise ImportingError(f"{path} is not an easyconfig: its name doesn't end in .eb")
     try:
         values = framework.written_values(path)
-    except framework.EasyBuildFailure as error:
+    except framework.EbError as error:
         raise ImportingError(str(error)) from None
     if values.get("easyblock") in ("ContainerInstall", "ContainerVenv"):
         raise ImportingError(

@@ -45,7 +45,7 @@ PIP_OTHERS = ("--no-cache-dir", "--pre", "-U", "--upgrade", "-v", "--verbose", "
 PIP_IGNORED = ("--disable-pip-version-check", "-q", "--quiet", "--no-input")
 
 
-class NotUnderstood(ValueError):
+class UnknownCommandError(ValueError):
     """A command has no equivalent in our easyblocks."""
 
 
@@ -74,7 +74,7 @@ class ShellCommands:
                 self.record.clear()
                 self.record.update(before[0])
                 self.stages, self.result.data = before[1:]
-                reason = "" if isinstance(error, NotUnderstood) else f" ({error})"
+                reason = "" if isinstance(error, UnknownCommandError) else f" ({error})"
                 self.result.leave(line, f"postinstallcmds: {shortened(rest)}{reason}")
             else:
                 if rest.strip():
@@ -90,7 +90,7 @@ class ShellCommands:
             self.read_words(words, environment)
 
     def read_words(self, words: list[str], exported: dict[str, str]) -> None:
-        """Read a simple command; an `export` adds to the variables. Raise NotUnderstood if it is unknown."""
+        """Read a simple command; an `export` adds to the variables. Raise UnknownCommandError if it is unknown."""
         environment, text = dict(exported), " ".join(words)
         while words and re.match(r"[A-Za-z_]\w*=", words[0]):
             name, _, value = words[0].partition("=")
@@ -105,7 +105,7 @@ class ShellCommands:
         elif program == "export" and arguments and all("=" in word for word in arguments):
             exported.update((name, value) for name, _, value in (word.partition("=") for word in arguments))
         elif not (program in PASSING or take_activation(text, self.record) or self.is_file_command(program, arguments)):
-            raise NotUnderstood(text)
+            raise UnknownCommandError(text)
 
     def is_file_command(self, program: str, arguments: list[str]) -> bool:
         """Return whether a command only creates, changes or removes files that our easyblocks manage."""
@@ -121,15 +121,15 @@ class ShellCommands:
         return program == "make-squashfs" and not arguments
 
     def read_link(self, paths: list[str]) -> None:
-        """Read a link to a wrapper, which becomes another wrapper. Raise NotUnderstood for other links."""
+        """Read a link to a wrapper, which becomes another wrapper. Raise UnknownCommandError for other links."""
         target, name = [re.sub(r"\A(\./|bin/)+", "", inside(path)) for path in paths] if len(paths) == 2 else ("", "")
         if target not in (self.record.get("wrappers") or []) or not re.fullmatch(r"[\w.+-]+", name):
-            raise NotUnderstood("ln")
+            raise UnknownCommandError("ln")
         self.record["wrappers"] = [*self.record["wrappers"], name]
         self.result.data.append(f"wrapper {name}")
 
     def read_container(self, words: list[str], environment: dict[str, str]) -> None:
-        """Read what `singularity exec` is called with. Raise NotUnderstood where there is no equivalent."""
+        """Read what `singularity exec` is called with. Raise UnknownCommandError where there is no equivalent."""
         while words and words[0].startswith("-"):
             option, equals, value = words[0].partition("=")
             words = words[1:]
@@ -139,7 +139,7 @@ class ShellCommands:
             if not equals:
                 value, words = "".join(words[:1]), words[1:]
             if option not in ("--bind", "-B") or not all(map(self.is_known_bind, value.split(","))):
-                raise NotUnderstood(option)
+                raise UnknownCommandError(option)
         command = words[1:]
         if len(command) == 3 and command[0] in ("bash", "sh") and re.fullmatch("-l?c", command[1]):
             self.read_line(command[2], dict(environment))
@@ -161,21 +161,21 @@ class ShellCommands:
         return bind in (*binds.required, *binds.optional, *self.record.get("binds", [])) or bool(OWN_BINDS.match(bind))
 
     def read_python(self, program: str, arguments: list[str], environment: dict[str, str]) -> None:
-        """Read `pip install`, or Python with `-m pip` or `-m venv`. Raise NotUnderstood for anything else."""
+        """Read `pip install`, or Python with `-m pip` or `-m venv`. Raise UnknownCommandError for anything else."""
         if program.startswith("python"):
             if arguments[:2] == ["-m", "venv"]:
                 self.read_venv(arguments[2:])
                 return
             if arguments[:2] != ["-m", "pip"]:
-                raise NotUnderstood(program)
+                raise UnknownCommandError(program)
             arguments = arguments[2:]
         if arguments[:1] == ["install"]:
             self.stages.append(self.stage_of(arguments[1:], environment))
         elif arguments[:1] not in (["list"], ["freeze"], ["check"], ["--version"]):
-            raise NotUnderstood(program)
+            raise UnknownCommandError(program)
 
     def read_venv(self, arguments: list[str]) -> None:
-        """Read `python -m venv`. Raise NotUnderstood for unknown options and a second venv."""
+        """Read `python -m venv`. Raise UnknownCommandError for unknown options and a second venv."""
         names = paths_in(arguments)
         options = {word for word in arguments if word not in names}
         name = names[0].rsplit("/", 1)[-1] if len(names) == 1 else ""
@@ -184,11 +184,11 @@ class ShellCommands:
             or options - {"--system-site-packages", "--clear"}
             or (self.record.get("venv") and self.record["venv_name"] != name)
         ):
-            raise NotUnderstood("venv")
+            raise UnknownCommandError("venv")
         self.record.update(venv=True, venv_name=name)
 
     def stage_of(self, words: list[str], environment: dict[str, str]) -> dict[str, Any]:
-        """Return the stage for the arguments of `pip install`. Raise NotUnderstood if it can't."""
+        """Return the stage for the arguments of `pip install`. Raise UnknownCommandError if it can't."""
         stage: dict[str, Any] = {}
         lines: list[str] = []
         words = list(words)
@@ -210,22 +210,22 @@ class ShellCommands:
             elif option in PIP_OTHERS:
                 stage.setdefault("options", []).append(option)
             elif option not in PIP_IGNORED:
-                raise NotUnderstood(option)
+                raise UnknownCommandError(option)
         # what depends on variables of a shell, or on the directory in which pip runs
         if (
             not lines
             or "$" in "".join([*lines, *environment.values()])
             or any(re.match(r"\.{1,2}(/|\[|$)", line) for line in lines)
         ):
-            raise NotUnderstood("pip")
+            raise UnknownCommandError("pip")
         return {"requirements": lines, **stage, **({"env": dict(environment)} if environment else {})}
 
     def lines_of(self, name: str) -> list[str]:
-        """Return the requirements in a file that a command has written. Raise NotUnderstood for other files."""
+        """Return the requirements in a file that a command has written. Raise UnknownCommandError for other files."""
         last = name.rsplit("/", 1)[-1]
         text = next((text for path, text in self.written.items() if path.rsplit("/", 1)[-1] == last), None)
         if text is None:
-            raise NotUnderstood(name)
+            raise UnknownCommandError(name)
         return [line.strip() for line in text.splitlines() if line.strip()]
 
     def settle_requirements(self) -> None:

@@ -14,7 +14,7 @@ import os
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union, get_type_hints
 
 from ..texts import normal_name, system_names
-from ..written import Unfit, read_regular
+from ..written import UnfitError, read_regular
 
 # Relative to the installation directory; only complete installations have one.
 RECORD = os.path.join('share', 'ebsif', 'lock.json')
@@ -197,7 +197,7 @@ class Record(Fields):
         """Return the record in a file; raise OSError if it can't be read, RecordError if it is none."""
         try:
             return cls.parse(read_regular(path, MOST, links=True))
-        except Unfit as err:
+        except UnfitError as err:
             raise RecordError("can't be read as a lock: %s" % err)
 
     @property

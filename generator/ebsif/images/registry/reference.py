@@ -14,7 +14,7 @@ from ebsif.images.registry.repository import Repository
 FORMS = "oras://HOST/PATH:TAG or oci:DIRECTORY:TAG"
 
 
-class InvalidReference(EbsifError):
+class ReferenceTextError(EbsifError):
     """A name can't be understood; the message says what it should look like."""
 
 
@@ -25,9 +25,9 @@ def open_repository(name: Union[str, ImageSource]) -> Repository:
 
 
 def parse(text: str) -> ImageSource:
-    """Return what a text names in a registry or an OCI layout; raise InvalidReference with what is wrong."""
+    """Return what a text names in a registry or an OCI layout; raise ReferenceTextError with what is wrong."""
     if not text.startswith((*(f"{kind}://" for kind in IN_REGISTRY), f"{OCI}:")):
-        raise InvalidReference(f"{Credentials.mask(text)}: should be {FORMS}")
+        raise ReferenceTextError(f"{Credentials.mask(text)}: should be {FORMS}")
     return parse_source(text)
 
 
@@ -35,10 +35,10 @@ def parse_source(text: str) -> ImageSource:
     """
     Return what a text names, in any place; files and directories may be relative to the current one.
 
-    Raise InvalidReference, with what is wrong, if it is not the source of an image.
+    Raise ReferenceTextError, with what is wrong, if it is not the source of an image.
     """
     kind, _, rest = text.partition(":")
     try:
         return ImageSource.parse(f"{kind}:{files.expanded(rest).absolute()}" if kind == OCI and rest else text)
     except ValueError as error:
-        raise InvalidReference(f"{Credentials.mask(text)} {error}") from None
+        raise ReferenceTextError(f"{Credentials.mask(text)} {error}") from None

@@ -44,7 +44,7 @@ def examine(
 ) -> list[Finding]:
     """Return the findings on this node and on modules; `verify` compares the SHA256 of images and user software."""
     node = node or Machine()
-    with contextlib.suppress(framework.EasyBuildFailure):
+    with contextlib.suppress(framework.EbError):
         # before there are threads, which read easyconfigs of modules with central images
         framework.session()
     found = list(machine.examine(node, recorded_runtimes(installations)))

@@ -92,7 +92,7 @@ def ask(path: str, question: str) -> str:
     """Return what a runtime answers, '' if it fails or doesn't answer."""
     try:
         result = processes.run([path, question], LONGEST)
-    except (OSError, processes.NoAnswer):
+    except (OSError, processes.NoAnswerError):
         return ""
     return "" if result.returncode else result.stdout.strip()
 

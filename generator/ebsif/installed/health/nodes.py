@@ -72,7 +72,7 @@ def communication(installation: Installation, number: int) -> Iterator[Finding]:
             )
             return
         together = all_reduce(subject, number)
-    except processes.NoAnswer as error:
+    except processes.NoAnswerError as error:
         yield subject.error(f"ranks can't communicate: {error}")
         return
     if together.returncode:

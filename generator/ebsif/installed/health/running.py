@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.usersoftware import USER_SOFTWARE_VA
 
 from ebsif.installed import places, runtimecommand
 from ebsif.installed.health.subject import Subject
-from ebsif.processes import NoAnswer
+from ebsif.processes import NoAnswerError
 from ebsif.remedies import completed
 from ebsif.report.findings import Finding
 
@@ -48,7 +48,7 @@ def start(one: Subject) -> Iterator[Finding]:
     """Does the container start?"""
     try:
         result = one.read_image()
-    except NoAnswer as error:
+    except NoAnswerError as error:
         yield one.error(
             f"{error}: look at the file system of {one.environment.get('SIF')}. To try it yourself: "
             f"`{one.load} && start-shell`"

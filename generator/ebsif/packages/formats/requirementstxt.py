@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from easybuild.easyblocks.generic.container.written import Unfit, escape, read_regular
+from easybuild.easyblocks.generic.container.written import UnfitError, escape, read_regular
 
 from ebsif.packages.formats.wanted import RequirementsError
 
@@ -48,7 +48,7 @@ def lines_of(path: Path, outer: tuple[Path, ...]) -> list[str]:
         # PowerShell writes it so, and pip reads it
         is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         text = content.decode("utf-16" if is_wide else "utf-8-sig")
-    except (UnicodeDecodeError, Unfit) as error:
+    except (UnicodeDecodeError, UnfitError) as error:
         raise RequirementsError(f"{path} can't be read: {error}") from None
     lines = []
     for number, line in logical_lines(text):

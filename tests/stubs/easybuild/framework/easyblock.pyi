@@ -10,7 +10,7 @@ INSTALL_STEP: str
 MODULE_STEP: str
 POSTPROC_STEP: str
 
-class StopException(Exception): ...
+class StopException(Exception): ...  # noqa: N818 (name given by EasyBuild)
 
 class EasyBlock:
     # EasyBuild sets those of directories before the first step that needs them

@@ -67,7 +67,7 @@ def relations(there):
         versions.setdefault(normal_name(name), []).append(metadata.get('Version') or 'unknown')
     compiled = sorted(name for name in first if is_compiled(first[name][2]))
     try:
-        Requirement = importlib.import_module('pip._vendor.packaging.requirements').Requirement
+        requirements = importlib.import_module('pip._vendor.packaging.requirements')
     except ImportError:
         return compiled, []
     needs = []
@@ -76,7 +76,7 @@ def relations(there):
             on = normal_name(re.match(r'[\w.-]*', line).group())
             # packages of Linux distributions may have any text there
             try:
-                wanted = Requirement(line) if on in first else None
+                wanted = requirements.Requirement(line) if on in first else None
                 if wanted and (not wanted.marker or wanted.marker.evaluate({'extra': ''})):
                     fits = [wanted.specifier.contains(found, prereleases=True) for found in versions[on]]
                     needs.append([name, on, str(wanted.specifier), fits[0], all(fits[1:])])
