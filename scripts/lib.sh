@@ -119,6 +119,11 @@ find_lmod() {
     return 1
 }
 
+# project_metadata: print the part of pyproject.toml with metadata and dependencies: the settings of tools come after it.
+project_metadata() {
+    sed '/^\[tool/,$d' "${here:?}/../pyproject.toml"
+}
+
 # digest PATH...: print a short digest of the content of files and directories.
 digest() {
     find "$@" -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16

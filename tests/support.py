@@ -17,6 +17,11 @@ from pathlib import Path
 from eb_command import run_eb
 from ebsif_command import run_ebsif
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 EASYBLOCKS = CHECKOUT / "easyblocks"
 CONTAINER_FILES = EASYBLOCKS / "generic/container/files"
@@ -32,6 +37,11 @@ def tracked(*patterns):
         check=True,
     ).stdout
     return [CHECKOUT / name for name in output.split("\0") if name and (CHECKOUT / name).is_file()]
+
+
+def project():
+    """Return the metadata of the project, the table in pyproject.toml (dict)."""
+    return tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 
 
 def blocks(name, language="bash"):

@@ -15,7 +15,7 @@ import pytest
 from parts import unpack_easybuild
 from support import EASYBLOCKS
 
-OLDEST = "5.1.0"  # as in setup.cfg
+OLDEST = "5.1.0"  # as in pyproject.toml
 NEWEST = version("easybuild-framework")
 
 PROBE = """

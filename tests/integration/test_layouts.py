@@ -65,7 +65,7 @@ def test_the_source_distribution_is_complete(release):
         there = {one.name.partition("/")[2] for one in files if one.isfile()}
     wanted = {str(path.relative_to(CHECKOUT)) for path in tracked()}
     assert not {name for name in wanted - there if not name.startswith(".")}
-    assert {name for name in there - wanted if ".egg-info/" not in name} == {"PKG-INFO"}
+    assert {name for name in there - wanted if ".egg-info/" not in name} == {"PKG-INFO", "setup.cfg"}
 
 
 def pip(command, *arguments, python=sys.executable):
@@ -199,7 +199,7 @@ def test_the_working_copy_runs_after_make_check(tmp_path, release, easybuild_whe
             "bash",
             "-c",
             """touch .venv/dependencies-$(
-        { "$(scripts/find-python)" -VV; cat setup.cfg; } | sha256sum | cut -c1-16)""",
+        . scripts/lib.sh; { "$(scripts/find-python)" -VV; project_metadata; } | sha256sum | cut -c1-16)""",
         ],
         cwd=checkout,
     )

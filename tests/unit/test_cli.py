@@ -1,7 +1,6 @@
 """The command line: help, usage errors, doctor."""
 
 import argparse
-import configparser
 import contextlib
 import json
 import os
@@ -545,11 +544,8 @@ def test_doctor_names_the_remedy_if_eb_fails(monkeypatch, said, remedy):
 
 def test_a_new_software_touches_data_only():
     """House 2.14: neither packaging nor code names the directories of software or sites."""
-    packaging = configparser.ConfigParser()
-    packaging.read(CHECKOUT / "setup.cfg")
-    words = set(
-        re.split(r"[\s/.]+", packaging["options"]["packages"] + " ".join(packaging["options.package_data"].values()))
-    )
+    files = ("setup.py", "pyproject.toml", "MANIFEST.in")
+    words = set(re.findall(r"\w+", " ".join((CHECKOUT / name).read_text() for name in files)))
     software = {path.name for path in (CHECKOUT / "easyconfigs").glob("?/*")}
     places = {path.parent.name for path in (CHECKOUT / "generator/ebsif/catalogue/sites").glob("*/site.yaml")}
     assert software and places and not words & (software | places)

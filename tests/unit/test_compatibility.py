@@ -1,21 +1,16 @@
 """The compatibility table, its record, and the versions that the project allows."""
 
-import configparser
 import re
 import sys
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from support import CHECKOUT, CONTAINER_FILES
+from support import CHECKOUT, CONTAINER_FILES, project
 
 sys.path.insert(0, str(CHECKOUT / "tests/versions"))
 
 import record
-
-OPTIONS = configparser.ConfigParser()
-OPTIONS.read(CHECKOUT / "setup.cfg")
-OPTIONS = OPTIONS["options"]
 
 
 def versions(part, step="install"):
@@ -43,13 +38,13 @@ def test_a_version_that_fails_is_shown_as_such():
     assert record.tried_version({"version": "1.0", "steps": steps}) == "1.0 (fails: install; without commands)"
 
 
-def test_versions_are_those_that_setup_allows():
-    """W-05: the oldest versions that were tried are the lower bounds of setup.cfg, and all others are allowed."""
-    required = {one.name: one.specifier for one in map(Requirement, OPTIONS["install_requires"].strip().splitlines())}
+def test_versions_are_those_that_the_project_allows():
+    """W-05: the oldest versions that were tried are the lower bounds of pyproject.toml, and all others are allowed."""
+    required = {one.name: one.specifier for one in map(Requirement, project()["dependencies"])}
     for name in ("easybuild-framework", "easybuild-easyblocks"):
         assert bound(required[name]) == versions("EasyBuild")[0]
     assert all(version in required["easybuild-framework"] for version in versions("EasyBuild"))
-    pythons = SpecifierSet(OPTIONS["python_requires"])
+    pythons = SpecifierSet(project()["requires-python"])
     assert bound(pythons) == versions("Python", "commands")[0]
     assert [str(version) for version in versions("Python") if version in pythons] == [
         str(version) for version in versions("Python", "commands")

@@ -163,7 +163,7 @@ def test_the_project_has_no_files_of_experiments():
         "generator",
         "pyproject.toml",
         "scripts",
-        "setup.cfg",
+        "setup.py",
         "tests",
     }
 

@@ -47,6 +47,6 @@ def test_nothing_depends_on_it():
     for path in [
         *(CHECKOUT / "easyblocks").rglob("*.py"),
         *(CHECKOUT / "generator").rglob("*.py"),
-        CHECKOUT / "setup.cfg",
+        CHECKOUT / "pyproject.toml",
     ]:
         assert not re.search(r"ContainerImage\b|containerimage\b", path.read_text()), path

@@ -5,7 +5,6 @@ rows that can't be tried here (a Python that isn't on this machine) stay as they
 """
 
 import argparse
-import configparser
 import datetime
 import os
 import re
@@ -21,7 +20,7 @@ import record  # noqa: E402 in the same directory
 from packaging.requirements import Requirement  # noqa: E402
 from packaging.version import Version  # noqa: E402
 from parts import part, unpack_easybuild  # noqa: E402
-from support import CHECKOUT, CONTAINER_FILES, ModulesTool, Site, tracked  # noqa: E402
+from support import CHECKOUT, CONTAINER_FILES, ModulesTool, Site, project, tracked  # noqa: E402
 from trial import Trial  # noqa: E402
 
 # The command ebsif needs a newer Python than the easyblocks.
@@ -30,10 +29,8 @@ PYTHONS = (*EASYBLOCKS_ONLY, "3.9", "3.10", "3.11", "3.12", "3.13")
 
 
 def easybuild_versions():
-    """Return the releases of EasyBuild in the package index that setup.cfg allows, oldest first (list of str)."""
-    settings = configparser.ConfigParser()
-    settings.read(CHECKOUT / "setup.cfg")
-    required = [Requirement(line) for line in settings["options"]["install_requires"].split("\n") if line]
+    """Return the releases of EasyBuild in the package index that pyproject.toml allows, oldest first (list of str)."""
+    required = map(Requirement, project()["dependencies"])
     (allowed,) = (one.specifier for one in required if one.name == "easybuild-framework")
     said = said_by(sys.executable, "-m", "pip", "index", "versions", "easybuild-framework")
     known = re.search(r"^Available versions: (.*)", said, re.MULTILINE).group(1).split(", ")

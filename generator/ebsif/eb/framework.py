@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # One thread at a time reads easyconfigs.
 READING = threading.Lock()
-OLDEST = (5, 1)  # as in setup.cfg
+OLDEST = (5, 1)  # as in pyproject.toml
 # what is wrong with an easyconfig that EasyBuild can't read, perhaps because of a name in a comment
 NO_TEXT = ": the file is not encoded in UTF-8: save it as UTF-8"
 
