@@ -43,8 +43,9 @@ image: ## build the example image unless it is cached, and print its path
 lint: ## check the style of Python, shell and easyconfigs
 	@scripts/test tests/unit/test_style.py
 
-release: ## build source distribution, wheel and easyconfig of the last commit in dist/
+release: ## build source distribution, wheel and easyconfig of the last commit in dist/, then test; publishes nothing
 	@scripts/build-release
+	@scripts/test
 
 clean: ## remove everything that demo and test created here (not system packages, not the cached images)
 	rm -rf .venv .demo build generator/*.egg-info

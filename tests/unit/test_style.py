@@ -151,12 +151,16 @@ def test_the_project_has_no_files_of_experiments():
     names = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     assert {name.partition("/")[0] for name in names.splitlines() if not name.startswith(".")} == {
         "CHANGELOG.md",
+        "CITATION.cff",
+        "CODE_OF_CONDUCT.md",
         "CONTRIBUTING.md",
         "LICENSE",
+        "MAINTAINERS.md",
         "MANIFEST.in",
         "Makefile",
         "README.md",
         "SECURITY.md",
+        "codemeta.json",
         "docs",
         "easyblocks",
         "easyconfigs",

@@ -1,0 +1,99 @@
+"""The metadata of the project: pyproject.toml, and the files for citation that repeat a part of it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from support import CHECKOUT, CONTAINER_FILES, project, tracked
+
+VERSION_FILE = CONTAINER_FILES / "VERSION"
+VERSION = VERSION_FILE.read_text().strip()
+WORKFLOWS = sorted((CHECKOUT / ".github/workflows").glob("*.yml"))
+# What jobs may write; others only read the repository.
+RIGHTS = {
+    "build": {"id-token", "attestations"},
+    "index": {"id-token"},
+    "page": {"contents"},
+    "deploy": {"pages", "id-token"},
+}
+CITATION = yaml.safe_load((CHECKOUT / "CITATION.cff").read_text())
+CODEMETA = json.loads((CHECKOUT / "codemeta.json").read_text())
+CHANGES = (CHECKOUT / "CHANGELOG.md").read_text()
+
+
+def test_files_for_citation_agree_with_the_project():
+    """Issue 63: CITATION.cff and codemeta.json repeat what pyproject.toml and the file VERSION have."""
+    about = project()
+    assert about["dynamic"] == ["version"]
+    assert CITATION["version"] == CODEMETA["version"] == VERSION
+    assert CITATION["abstract"] == CODEMETA["description"] == about["description"]
+    assert CITATION["keywords"] == CODEMETA["keywords"] == about["keywords"]
+    assert CITATION["authors"] == about["authors"]
+    assert [one["name"] for one in CODEMETA["author"]] == [one["name"] for one in about["authors"]]
+    assert CITATION["license"] == about["license"]
+    assert CODEMETA["license"].endswith(f"/{about['license']}")
+    needed = [f"Python{about['requires-python']}", *about["dependencies"]]
+    assert list(map(Requirement, CODEMETA["softwareRequirements"])) == list(map(Requirement, needed))
+    repository = about["urls"].get("Repository")
+    assert CITATION.get("repository-code") == CODEMETA.get("codeRepository") == repository
+
+
+def test_the_release_has_a_day():
+    """Issue 63: each section of the list of changes has the day of its release, except for the next one."""
+    headings = re.findall(r"^## (.*)", CHANGES, re.MULTILINE)
+    days = dict(re.fullmatch(r"([\d.]+) \((unreleased|\d{4}-\d\d-\d\d)\)", heading).groups() for heading in headings)
+    assert "unreleased" not in list(days.values())[1:]
+    assert str(CITATION["date-released"]) == CODEMETA["dateModified"] == days[VERSION]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_run_what_is_there_with_few_rights(path):
+    """Issue 63: actions by their digest, commands of this repository, and rights to publish only where it's done."""
+    content = yaml.safe_load(path.read_text())
+    assert content["permissions"] == {"contents": "read"}
+    for name, job in content["jobs"].items():
+        writes = {right for right, value in job.get("permissions", {}).items() if value == "write"}
+        assert writes in (set(), RIGHTS.get(name)), name
+        steps = job.get("steps", [{"uses": job["uses"]}] if "uses" in job else [])
+        for used in (step["uses"] for step in steps if "uses" in step):
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", used) or (CHECKOUT / used).is_file(), used
+        for command in (step["run"] for step in steps if "run" in step):
+            subprocess.run(["bash", "-n", "-c", command], check=True)
+            for script in re.findall(r"\bscripts/[\w-]+", command):
+                assert (CHECKOUT / script).is_file(), script
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("echo >new", "there are changes that are not committed"),
+        ("sed -i 's/^## 0.*/## 0/' CHANGELOG.md && git commit -qam x", "CHANGELOG.md has no section '## "),
+        ("git tag v$(cat $VERSION) && git commit -q --allow-empty -m x", " is another commit: change "),
+        ("git tag v$(cat $VERSION)", "add the line 'Repository = \"https://example.org/ebsif\"' to [project.urls]"),
+    ],
+    ids=["uncommitted", "changes", "tag", "repository"],
+)
+def test_a_release_that_lacks_something_is_refused(tmp_path, change, said):
+    """Issue 63: before anything is built, with the remedy."""
+    for path in tracked("CHANGELOG.md", "pyproject.toml", "scripts/build-release", "scripts/lib.sh", str(VERSION_FILE)):
+        target = tmp_path / path.relative_to(CHECKOUT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    # setting everything up is the next step
+    (tmp_path / "scripts/setup-venv").write_text("#!/bin/sh\necho not refused >&2\nexit 1\n")
+    who = "git config user.name x && git config user.email x@example.org"
+    script = f"git init -q . && {who} && git add . && git commit -qm 1 && {change} && exec scripts/build-release"
+    done = subprocess.run(
+        ["bash", "-ec", f"{script} --repository https://example.org/ebsif"],
+        cwd=tmp_path,
+        env={**os.environ, "VERSION": str(VERSION_FILE.relative_to(CHECKOUT))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and said in done.stderr and "not refused" not in done.stderr, done.stderr
