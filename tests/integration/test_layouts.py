@@ -198,8 +198,8 @@ def test_the_working_copy_runs_after_make_check(tmp_path, release, easybuild_whe
         [
             "bash",
             "-c",
-            """touch .venv/dependencies-$(
-        . scripts/lib.sh; { "$(scripts/find-python)" -VV; project_metadata; } | sha256sum | cut -c1-16)""",
+            """here=scripts; . scripts/lib.sh; touch .venv/dependencies-$(
+        { "$(scripts/find-python)" -VV; project_metadata; } | sha256sum | cut -c1-16)""",
         ],
         cwd=checkout,
     )
