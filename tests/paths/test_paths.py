@@ -232,7 +232,7 @@ def test_an_administrator(lumi, wheels, base_image, pytorch_image, small_image, 
     assert "with /opt/miniconda3/" in said
     records = (site.prefix / "sites/local/containers/PyTorch.yaml").read_text()
     # admin D12: the project's records stay in the project's file; a second time, nothing changes
-    assert records.startswith("name: PyTorch\nextends: true\ncontainers:\n  - family: example\n")
+    assert records.partition("\n")[2].startswith("name: PyTorch\nextends: true\ncontainers:\n  - family: example\n")
     assert records.count("  - family:") == 1
     assert "1 new record; to write: ebsif scan --site local " in said
     assert re.search(r"^all there$", said, re.MULTILINE)
@@ -285,5 +285,5 @@ def test_somebody_who_knows_easybuild(tool, tmp_path, wheels, base_image):
     assert "with /opt/miniconda3/" in said
     name = "PyTorch-2.13.0-cpu-python-3.11-singularity-20261121.eb"
     assert (site.work / "mine.eb").read_text() == (CHECKOUT / "easyconfigs/p/PyTorch" / name).read_text()
-    assert "/mysite/site.yaml:7: warning: path: not reviewed yet: where are your images? (check it, then" in said
+    assert "/mysite/site.yaml:8: warning: path: not reviewed yet: where are your images? (check it, then" in said
     assert "the site has no containers yet: add an image with ebsif add IMAGE.sif --site mysite" in said

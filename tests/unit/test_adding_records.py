@@ -321,10 +321,12 @@ def test_a_record_extends_the_file_of_the_project(place, capsys):
     assert add("tool-2.0.sif") == 0
     capsys.readouterr()
     after = files(place)
-    new = set(after) - set(before) - {"own/mine/containers/.ebsif.lock", "ec/.ebsif-render"}
+    own = {"mine/containers/.ebsif.lock", ".ebsif-schemas/containers.json", ".ebsif-schemas/site.json"}
+    new = set(after) - set(before) - {*(f"own/{name}" for name in own), "ec/.ebsif-render"}
     assert new == {"own/mine/containers/Tool.yaml", "ec/t/Tool/Tool-2.0.eb"}
     digest = hashlib.sha256(b"image").hexdigest()
     assert after["own/mine/containers/Tool.yaml"] == (
+        "# yaml-language-server: $schema=../../.ebsif-schemas/containers.json\n"
         "name: Tool\nextends: true\ncontainers:\n  - family: tool\n    version: 2.0\n"
         f"    sha256: {digest}\n    size: 1\n"
         "    wrappers: [tool, other, conda-python-distributed]  # review: the image has no tool3.12, which the family "
@@ -459,10 +461,10 @@ def test_the_same_name_with_another_image(place, capsys):
     assert add("tool-2.0.sif") == 0
     before = files(place)
     assert add("tool-2.0.sif") == 0
-    assert "is in the catalog already: Tool/2.0, in own/mine/containers/Tool.yaml:4\n" in capsys.readouterr().out
+    assert "is in the catalog already: Tool/2.0, in own/mine/containers/Tool.yaml:5\n" in capsys.readouterr().out
     assert add("tool-2.0.sif", text="another") == 1
     said = capsys.readouterr().err
-    assert "is another image there: Tool/2.0 in own/mine/containers/Tool.yaml:4 has the SHA256 " in said
+    assert "is another image there: Tool/2.0 in own/mine/containers/Tool.yaml:5 has the SHA256 " in said
     assert "Give this one another name; or, " in said
     # all that has to be changed
     assert said.endswith(f":\n    sha256: {hashlib.sha256(b'another').hexdigest()}\n    size: 7\n\n")

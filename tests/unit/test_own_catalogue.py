@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import reading, selection, settings, site
+from ebsif.catalogue import reading, schema, selection, settings, site
 from ebsif.catalogue.guess.adding import guess_name
 from ebsif.eb import framework
 from ebsif.environments import extension
@@ -60,7 +61,9 @@ def test_a_record_of_ones_own(place, capsys):
     )
     text = (place / OWN / "Tool.yaml").read_text()
     # the families of the site are made for other images
-    assert text.startswith("name: Tool\nextends: true\nfamilies:\n  tool-own:\n    file: other-tool-{version}.sif\n")
+    assert text.partition("\n")[2].startswith(
+        "name: Tool\nextends: true\nfamilies:\n  tool-own:\n    file: other-tool-{version}.sif\n"
+    )
     assert (place / "data/ebsif/easyconfigs/t/Tool/Tool-9.0.eb").is_file()
     assert sorted(one.name for one in place.iterdir()) == ["data", "images", "project", "site", "sources"]
     # its easyconfig is written when it is installed
@@ -210,7 +213,7 @@ def test_a_directory_as_of_the_ai_factory(place, monkeypatch):
         written = parameters(place, f"lumi-multitorch/2.11-rocm-7.1-{kind}-20261101_120000")
         assert written["checksums"] == [kind[0].encode().hex() * 32]
         assert (written["image"], written["image_dirs"]) == ("central", [folder])
-    assert text.startswith("name: lumi-multitorch\nextends: true\ncontainers:\n  - family: rocm-")
+    assert text.partition("\n")[2].startswith("name: lumi-multitorch\nextends: true\ncontainers:\n  - family: rocm-")
     assert text.count("    components: {rocm: 7.1, libfabric: 2.2}\n") == 2 and "review" not in text
 
 
@@ -248,3 +251,32 @@ def test_an_image_that_was_moved(place, capsys):
     record.write_text(record.read_text().replace(str(path.parent), str(moved.parent)))
     assert cli.main(["add", str(moved), "--name", "New"]) == 0
     assert "--sourcepath" not in capsys.readouterr().err
+
+
+def test_editors_are_led_to_the_schema(place, capsys):
+    """Issue 63: new files of `site init`, `add` and `scan` name the schema beside them, in any clone; it is renewed."""
+    catalogue = place / "data/ebsif/catalogue"
+    (place / "project/mine/site.yaml").write_text(f"{SITE}images: {{directories: [{{path: {place}/images}}]}}\n")
+    image(place, "tool-2.0.sif")
+    add = ["add", image(place, "one-1.0.sif", "others")]
+    for command in (["scan", "--write"], add, ["site", "init", "new", "--catalogue", str(catalogue)]):
+        assert cli.main(command) in (0, 1), capsys.readouterr().err
+    files = {path.name: path for path in catalogue.rglob("*.yaml")}
+    assert len(files) == 3, files
+    clone = catalogue.rename(place / "clone")
+    for path in clone.rglob("*.yaml"):
+        line = path.read_text().splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+        name = "site" if path.name == "site.yaml" else "containers"
+        assert (path.parent / line).resolve() == clone / f".ebsif-schemas/{name}.json", line
+    # of an earlier ebsif
+    for path in clone.glob(".ebsif-schemas/*"):
+        path.write_text("{}")
+    image(place, "one-1.1.sif")
+    assert cli.main(["add", str(place / "images/one-1.1.sif"), "--site", "mine", "--catalogue", str(clone)]) == 0
+    for path in clone.glob(".ebsif-schemas/*"):
+        assert path.read_text() == (schema.FOLDER / path.name).read_text()
+    # whoever removes them doesn't get them again
+    shutil.rmtree(clone / ".ebsif-schemas")
+    image(place, "one-1.2.sif")
+    assert cli.main(["add", str(place / "images/one-1.2.sif"), "--site", "mine", "--catalogue", str(clone)]) == 0
+    assert not (clone / ".ebsif-schemas").exists()

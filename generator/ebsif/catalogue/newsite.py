@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from easybuild.easyblocks.generic.container.tables import GPU_KINDS
 
-from ebsif.catalogue import site
+from ebsif.catalogue import schema, site
 from ebsif.catalogue.yamlfile import load, validate
 from ebsif.files import home, is_there, replace
 from ebsif.templating import environment
@@ -48,7 +48,8 @@ def write(name: str, catalogue: Path) -> Path:
     path = catalogue / name / "site.yaml"
     if is_there(path):
         raise site.SiteError(f"{path} is there already: edit it, or choose another name")
-    replace(path, text(name), shared=True)
+    replace(path, schema.first_line(path, "site", catalogue) + text(name), shared=True)
+    schema.provide(catalogue, is_new=True)
     validate(site.Site, load(path), path)
     return path
 

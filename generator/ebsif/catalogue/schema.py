@@ -1,17 +1,47 @@
 """Generate the JSON Schemas of the YAML files from the models, for editors; they are shipped in ``schemas``."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from ebsif.catalogue.records import CatalogueFile
 from ebsif.catalogue.settings import Configuration
-from ebsif.catalogue.site import Site
+from ebsif.catalogue.site import SITES, Site
 from ebsif.catalogue.yamlfile import Model
+from ebsif.files import is_directory, make_directory, replace
 
 # The folder of the shipped schemas.
 FOLDER = Path(__file__).parent / "schemas"
 MODELS: dict[str, type[Model]] = {"site": Site, "containers": CatalogueFile, "config": Configuration}
+# The folder of their copies in other catalogs.
+COPIES = ".ebsif-schemas"
+
+
+def first_line(path: Path, name: str, catalogue: Path) -> str:
+    """
+    Return the first line of a new file in a catalog, which leads editors to the schema.
+
+    The path is relative, to a file in the same catalog: so it is right in every clone, and after an upgrade of ebsif.
+    """
+    return f"# yaml-language-server: $schema={os.path.relpath(place(catalogue) / f'{name}.json', path.parent)}\n"
+
+
+def place(catalogue: Path) -> Path:
+    """Return the folder of the schemas for the files of a catalog."""
+    return FOLDER if catalogue.resolve() == SITES.resolve() else catalogue / COPIES
+
+
+def provide(catalogue: Path, is_new: bool) -> None:
+    """Copy the schemas into a catalog, for a file that is new or if there are some; correct earlier copies."""
+    folder = place(catalogue)
+    if folder == FOLDER or not (is_new or is_directory(folder)):
+        return
+    make_directory(folder)
+    for name in ("site", "containers"):
+        copy, text = folder / f"{name}.json", (FOLDER / f"{name}.json").read_text(encoding="utf-8")
+        if not copy.is_file() or copy.read_text(encoding="utf-8", errors="replace") != text:
+            replace(copy, text, shared=True)
 
 
 def texts() -> dict[str, str]:

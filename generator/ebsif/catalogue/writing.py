@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Optional
 
-from ebsif.catalogue import reading
+from ebsif.catalogue import reading, schema
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.proposal import AddingError, Proposal
 from ebsif.catalogue.site import Site
@@ -41,6 +41,7 @@ def write(
             else:
                 replace(path, before)
             raise
+        schema.provide(catalogue_of(path), is_new=before is None)
 
 
 def with_records(proposals: Sequence[Proposal], path: Path, extended: Sequence[Path]) -> tuple[Optional[str], str]:
@@ -56,7 +57,10 @@ def with_records(proposals: Sequence[Proposal], path: Path, extended: Sequence[P
 
 def with_record(before: Optional[str], proposal: Proposal, path: Path, extended: Sequence[Path]) -> str:
     """Return a text (None for a new file) with a record at its end, unchanged if that is there already."""
-    start = text_without_records(proposal, bool(extended)) if before is None else before
+    start = before
+    if start is None:
+        line = schema.first_line(path, "containers", catalogue_of(path))
+        start = line + text_without_records(proposal, bool(extended))
     if start and not start.endswith("\n"):
         start += "\n"
     # the last record may have been removed
@@ -83,6 +87,11 @@ def parse(text: str, path: Path, site: Optional[Site], extended: Sequence[Path])
                 *(problem._replace(path=path if problem.path == new else problem.path) for problem in error.problems)
             ) from None
     return [container.replace(path=path) if container.path == new else container for container in containers]
+
+
+def catalogue_of(path: Path) -> Path:
+    """Return the catalog in which a file with records is: CATALOG/SITE/containers/NAME.yaml."""
+    return path.parents[2]
 
 
 def text_without_records(proposal: Proposal, extends: bool = False) -> str:

@@ -32,9 +32,7 @@ EXAMPLES = """\
   ebsif check --site lumi --images             # also verify the images' SHA256
   ebsif check --site lumi --deep               # also look into the images
   ebsif check --all-sites --format github      # annotate files in a workflow
-  ebsif check --schema containers > containers.json
-  # then make this the first line of a file in the catalog:
-  #   # yaml-language-server: $schema=containers.json
+  ebsif check --schema containers > containers.json    # for files that no command of ebsif has begun
 """
 
 
