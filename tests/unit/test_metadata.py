@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -97,3 +98,53 @@ def test_a_release_that_lacks_something_is_refused(tmp_path, change, said):
         check=False,
     )
     assert done.returncode == 1 and said in done.stderr and "not refused" not in done.stderr, done.stderr
+
+
+def test_the_recipe_for_conda_agrees_with_the_project():
+    """Issue 63: names, version, requirements and the command are those of pyproject.toml."""
+    recipe, about = yaml.safe_load((CHECKOUT / "scripts/conda/recipe.yaml").read_text()), project()
+    assert recipe["context"]["version"] == VERSION
+    assert (recipe["package"]["name"], recipe["about"]["summary"]) == (about["name"], about["description"])
+    assert (recipe["about"]["license"], [recipe["about"]["license_file"]]) == (about["license"], about["license-files"])
+    assert recipe["build"]["python"]["entry_points"] == [" = ".join(one) for one in about["scripts"].items()]
+    needed = [Requirement(text.partition(";")[0]) for text in about["dependencies"]]
+    assert [Requirement(text) for text in recipe["requirements"]["run"]] == [
+        Requirement(f"python{about['requires-python']}"),
+        *needed,
+    ]
+
+
+def test_the_action_checks_a_catalog(tmp_path):
+    """Issue 63: its command annotates a mistake in a catalog and fails; with `strict`, warnings count."""
+    action = yaml.safe_load((CHECKOUT / "action.yml").read_text())
+    setup, install, check = action["runs"]["steps"]
+    assert re.fullmatch(r"actions/setup-python@[0-9a-f]{40}", setup["uses"]) and "$GITHUB_ACTION_PATH" in install["run"]
+    assert set(check["env"].values()) == {f"${{{{ inputs.{name} }}}}" for name in action["inputs"]}
+    profile = tmp_path / "catalog/mine/site.yaml"
+    profile.parent.mkdir(parents=True)
+    answers = []
+    for text, strict in (
+        ("gpu: amd", "false"),
+        ("gpu: none  # review: which?", "false"),
+        ("gpu: none  # review: x", "true"),
+    ):
+        profile.write_text(f"name: mine\ndescription: a machine\n{text}\n")
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", check["run"]],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
+                "CATALOGUE": "catalog",
+                "STRICT": strict,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        answers.append((done.returncode, re.findall(r"^::\w+ file=[^,]+,line=\d+", done.stdout, re.MULTILINE)))
+    assert answers == [
+        (1, ["::error file=catalog/mine/site.yaml,line=3"]),
+        (0, ["::warning file=catalog/mine/site.yaml,line=3"]),
+        (1, ["::warning file=catalog/mine/site.yaml,line=3"]),
+    ]

@@ -160,6 +160,7 @@ def test_the_project_has_no_files_of_experiments():
         "Makefile",
         "README.md",
         "SECURITY.md",
+        "action.yml",
         "codemeta.json",
         "docs",
         "easyblocks",
