@@ -1,8 +1,11 @@
-"""The easyblock proposed to EasyBuild, docs/upstream: tried with the example image."""
+"""What is proposed to EasyBuild, docs/upstream: the easyblock, with the example image, and hooks in the framework."""
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from parts import TOOLS
 from support import CHECKOUT, Site, blocks
 
@@ -76,3 +79,66 @@ def test_mistakes_in_its_parameters(site):
     assert "command -v nothere" in said("'git'", "'nothere'")
     # no module without a passed sanity check
     assert not list(site.modules.rglob("*.lua"))
+
+
+BLOCK = """\
+from easybuild.easyblocks.generic.tarball import Tarball
+
+
+class Kept(Tarball):
+    '''Installs what is made by commands.'''
+    builds_beside = keeps_module = {hooks}
+
+    def install_step(self):
+        '''Nothing to copy.'''
+        with open(self.installdir + '/number', 'w') as file:
+            file.write(open('{number}').read())
+"""
+KEPT = """\
+easyblock = 'Kept'
+postinstallcmds = ['echo %(installdir)s >%(installdir)s/path; test ! -e FAIL']
+sanity_check_paths = {'files': ['number'], 'dirs': []}
+"""
+
+
+@pytest.mark.parametrize("hooks", [True, False])
+def test_the_proposed_hooks(tmp_path, hooks):
+    """Issue 63: with both patches, a failed reinstallation leaves the earlier module, if an easyblock asks for it."""
+    site = Site(tmp_path / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
+    patched = tmp_path / "patched"
+    (packages,) = Path(sys.prefix).glob("lib/python3*/site-packages")
+    for part in ("framework", "tools", "base", "easyblocks", "toolchains", "main.py", "__init__.py"):
+        target = patched / "easybuild" / part
+        if (packages / "easybuild" / part).is_dir():
+            shutil.copytree(packages / "easybuild" / part, target)
+        elif (packages / "easybuild" / part).exists():
+            shutil.copy(packages / "easybuild" / part, target)
+    for name in ("build-beside.patch", "keep-module.patch"):
+        subprocess.run(["git", "apply", CHECKOUT / "docs/upstream" / name], cwd=patched, check=True)
+    block, number, fail = (tmp_path / name for name in ("kept.py", "number", "fail"))
+    block.write_text(BLOCK.format(hooks=hooks, number=number))
+    easyconfig = site.easyconfig(KEPT.replace("FAIL", str(fail)))
+    installation, module = site.prefix / "eb/software/Example/1.0", site.modules / "Example/1.0.lua"
+
+    def install(text):
+        number.write_text(text)
+        options = [*site.eb_options, f"--include-easyblocks={block}", "--rebuild", "--disable-cleanup-tmpdir"]
+        command = [sys.executable, "-m", "easybuild.main", easyconfig, *options]
+        return site.run(command, check=False, PYTHONPATH=patched)
+
+    first = install("one")
+    assert first.returncode == 0, first.stdout + first.stderr
+    before = module.read_text()
+    fail.touch()
+    assert install("two").returncode
+    if not hooks:
+        assert (installation / "number").read_text() == "two" and not module.exists()
+        return
+    assert (installation / "number").read_text() == "one" and module.read_text() == before
+    fail.unlink()
+    last = install("three")
+    assert last.returncode == 0, last.stdout + last.stderr
+    assert (installation / "number").read_text() == "three"
+    assert (installation / "path").read_text() == f"{installation}\n"
+    assert [path.name for path in installation.parent.iterdir()] == ["1.0"]
+    assert [path.name for path in module.parent.iterdir()] == ["1.0.lua"]
