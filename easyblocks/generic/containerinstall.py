@@ -490,9 +490,10 @@ class ContainerInstall(Reinstall, EasyBlock):
                              whatis=list(map(texts.without_templates, whatis))):
             return beginning(self.module_generator.SYNTAX) + super().make_module_description()
 
-    def make_extension_list(self, formatted: bool = True) -> List[Tuple[str, str]]:
+    def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:
         """Add the packages in the container, as (name, version), so that `module spider PACKAGE` finds the module."""
-        return super().make_extension_list(formatted) + self.module_file().listed_packages
+        # EasyBuild has an argument from 5.4 on
+        return super().make_extension_list(*args, **kwargs) + self.module_file().listed_packages
 
     def make_module_dep(self, unload_info: Optional[Dict[str, List[str]]] = None) -> str:
         """Add the modules that conflict with this one to the dependencies."""

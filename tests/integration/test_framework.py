@@ -334,3 +334,15 @@ def test_a_component_of_a_bundle(framework, tmp_path):
     said = " ".join((result.stdout + result.stderr).split())
     assert "A container can't be a component of a Bundle, which would unpack the image: write a separate" in said
     assert not (tmp_path / "eb/software/Two").exists()
+
+
+def test_a_container_is_installed(framework, tmp_path, base_image):
+    """W-05, C-02: the whole way to a module, with each method of the framework that the easyblock extends."""
+    (tmp_path / "example.sif").symlink_to(base_image)
+    (tmp_path / "Example-1.0.eb").write_text(
+        "easyblock = 'ContainerInstall'\nname = 'Example'\nversion = '1.0'\nhomepage = 'https://example.org/'\n"
+        "description = 'A container.'\ntoolchain = SYSTEM\nsources = ['example.sif']\nmoduleclass = 'ai'\n"
+    )
+    result = run_eb(framework, tmp_path, "Example-1.0.eb", f"--sourcepath={tmp_path}", PATH=os.environ["PATH"])
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (tmp_path / "eb/modules/all/Example/1.0.lua").is_file()
