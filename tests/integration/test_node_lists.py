@@ -105,6 +105,16 @@ def test_a_malformed_list_is_an_error(wrong):
     assert f"not a node list in Slurm's format: '{wrong}'" in result.stderr
 
 
+@pytest.mark.parametrize("wrong", ["n[3-1]", "n-3-1[1-2,5-4]", "a-5-2,b[010-9]", "n[1-2]b[9-3]"])
+def test_a_range_that_ends_before_it_begins(wrong, cluster):
+    """S002-62, 57-h3: Slurm refuses it, too."""
+    assert first_hosts(SCONTROL, wrong, **cluster.environment) in ([], ["refused"])
+    script = CONTAINER_FILES / "runscripts/get-master"
+    result = subprocess.run([script, wrong], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "ends before it begins" in result.stderr
+
+
 def test_get_master_reads_a_host_file(tmp_path):
     """S002-62, 57-h3.3: the first host of $PBS_NODEFILE or of a host file; empty, missing and odd ones are errors."""
     script = CONTAINER_FILES / "runscripts/get-master"

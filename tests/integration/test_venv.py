@@ -569,6 +569,9 @@ def test_an_existing_environment(installed_once, tmp_path):
     assert result.returncode == 1
     assert "/sys/env" in result.stderr
     assert "could not be created" in result.stderr and "Traceback" not in result.stderr
+    result = installed_once.load(installed_once.WRITABLE, f"make-venv {tmp_path}/a:b", check=False)
+    assert result.returncode == 1 and "with ':' in its path" in result.stderr
+    assert not (tmp_path / "a:b").exists()
 
 
 def test_an_environment_is_made_without_standard_error(installed_once, tmp_path):
