@@ -69,6 +69,13 @@ def test_workflows_run_what_is_there_with_few_rights(path):
                 assert (CHECKOUT / script).is_file(), script
 
 
+def test_the_catalog_has_a_directory_of_its_own():
+    """Issue 63: `ebsif docs` refuses a directory with other pages, such as the manual's pages for LUMI."""
+    steps = yaml.safe_load((CHECKOUT / ".github/workflows/pages.yml").read_text())["jobs"]["build"]["steps"]
+    (folder,) = re.findall(r"-o pages/(\S+)", " ".join(step.get("run", "") for step in steps))
+    assert not (CHECKOUT / "docs" / folder.partition("/")[0]).exists()
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
