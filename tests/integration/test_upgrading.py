@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from parts import TOOLS, wheel_settings
+from parts import BOTH_TOOLS, TOOLS, wheel_settings
 from support import CHECKOUT, Site, make_wheel
 
 # The last commit of 0.3.0.
@@ -40,15 +40,15 @@ def earlier_venv(tmp_path_factory, easybuild_wheels):
     return venv
 
 
-@pytest.fixture(scope="module")
-def upgraded(tmp_path_factory, earlier_venv, base_image):
+@pytest.fixture(scope="module", params=BOTH_TOOLS)
+def upgraded(request, tmp_path_factory, earlier_venv, base_image):
     """A site with modules of the last release; a function runs a script there, with ebsif and eb of today."""
     folder = tmp_path_factory.mktemp("upgraded")
     wheels = folder / "wheels"
     wheels.mkdir()
     for name in ("greeting", "byhand", "added", "later"):
         make_wheel(wheels, name)
-    site = Site(folder / "site", TOOLS["Lmod-Lua"](), earlier_venv)
+    site = Site(folder / "site", TOOLS[request.param](), earlier_venv)
     (site.sources / "example.sif").symlink_to(base_image)
     options = [option[2:].partition("=") for option in site.eb_options]
     settings = {f"EASYBUILD_{name.upper().replace('-', '_')}": value or "1" for name, _, value in options}
