@@ -26,7 +26,10 @@ def test_its_size_is_as_stated():
     """W-06: what the proposal says about the files."""
     assert f"{len(EASYBLOCK.read_text().splitlines())} lines with the header" in PAGE
     for path in EASYBLOCK.parent.glob("*.patch"):
-        added = len(re.findall(r"^\+(?!\+\+ )", path.read_text(), re.MULTILINE))
+        lines = re.findall(r"^\+(?!\+\+ )(.*)", path.read_text(), re.MULTILINE)
+        # as upstream checks
+        assert max(map(len, lines)) <= 120
+        added = len(lines)
         assert re.search(rf"\({EASYBLOCK.parent.name}/{path.name}\) .* {added} \|$", PAGE, re.MULTILINE), (path, added)
 
 
