@@ -172,7 +172,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.robot_path = list(self.robot_path or []) + self.spec.central_directories()
         instructions = self.cfg['download_instructions']
         if instructions and self.spec.image_dirs:
-            # with instructions, EasyBuild doesn't list where it has searched (L-01)
+            # with instructions, EasyBuild doesn't list where it has searched
             instructions += "\nSearched: %s" % ', '.join(self.spec.central_directories())
         image = self.find_image()
         path = image.shared_path() or (self.fetch_image(self.spec.source) if self.spec.source else None)
@@ -258,7 +258,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             raise EasyBuildError("A container can't be installed in part, as with eb --skip: use `eb --rebuild` "
                                  "without it, or `eb --module-only --rebuild` to write the module only.")
         if self.spec.signature_keys:
-            # before anything in it is run or copied
+            # before anything in it is run or copied
             keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
             self.build.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
         self.check_renaming()

@@ -22,7 +22,7 @@ from .texts import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind, va
 from .credentials import REMEDY, Credentials
 from .requirements import NEEDS_TORCH, are_stages, local_paths, package_lines, package_name, requirement_text, stages_of
 
-# Packages that builds without isolation commonly need (S000-22).
+# Packages that builds without isolation commonly need.
 NEEDED_WITHOUT_ISOLATION = ('setuptools', 'wheel', 'ninja', 'packaging')
 
 # Options and spellings whose meaning depends on the version of pip: (pattern, explanation)

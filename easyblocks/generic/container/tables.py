@@ -46,7 +46,7 @@ class GpuKind(NamedTuple):
     option: str
     # device that a node with such GPUs has
     device: str
-    # library through which Cray MPICH accesses GPU memory (S001-15)
+    # library through which Cray MPICH accesses GPU memory
     mpi_library: str
     # program that shows the state of the GPUs
     tool: str

@@ -118,7 +118,7 @@ def check_tags(comparison: Comparison, records: Records, repository: Repository,
                 if proposed:
                     by_digest[digest] = proposed
             elif not container:
-                #
+                # nothing to add, but whoever follows the tag learns which image it means today
                 comparison.findings.append(
                     Finding(
                         NOTE,
