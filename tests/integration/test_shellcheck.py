@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from ebsif.catalogue import site
-from ebsif.jobs import job
+from ebsif.jobs import launchers
 from ebsif_command import run_ebsif
 from support import CHECKOUT, tracked
 
@@ -49,7 +49,7 @@ def test_the_scripts_for_batch_systems(name, tmp_path):
             "--",
             "train.py",
         ]
-        for launcher in job.LAUNCHERS
+        for launcher in launchers.LAUNCHERS
     }
     if site.read(name).scheduler:
         wanted["install"] = ["--install", "mine.eb", "--", "--robot", "a b"]

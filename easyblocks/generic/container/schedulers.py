@@ -39,6 +39,8 @@ class Scheduler:
     # the command that prints the state of a job, for its ID, and a regular expression for the state of one that waits
     state: Tuple[str, ...]
     queued: str
+    # a regular expression for an option that keeps other jobs away from the nodes of a job
+    whole_nodes: str
     # how many seconds before the time limit it can signal a batch script at most; 0: not at all
     signals_within = 0
     # options of `ebsif job` that it can't fulfil, and what to do instead
@@ -66,6 +68,7 @@ class Slurm(Scheduler):
     cancel = ('scancel',)
     state = ('squeue', '--noheader', '--format=%T', '--jobs')
     queued = 'PENDING|CONFIGURING'
+    whole_nodes = r'--exclusive(=(exclusive|user))?(\s|$)'
     signals_within = 65535
     steps = (('SLURM_JOB_ID', 'SLURM_STEP_ID'),)
 
@@ -83,6 +86,7 @@ class PBS(Scheduler):
     cancel = ('qdel',)
     state = ('qstat', '-f')
     queued = 'job_state = [QHW]'
+    whole_nodes = r'^-l *place=(\w+:)?excl(host)?(:|\s|$)'
     lacks = {
         # qrerun needs the privileges of an operator
         'requeue': 'with PBS, only operators can put a running job back into the queue: use --segments',
@@ -103,6 +107,7 @@ class Flux(Scheduler):
     cancel = ('flux', 'cancel')
     state = ('flux', 'jobs', '--no-header', '--format={state}')
     queued = 'DEPEND|PRIORITY|SCHED'
+    whole_nodes = r'(^|\s)(--exclusive|-x)(\s|$)'
     lacks = {
         'requeue': 'Flux puts no job back into the queue: use --segments',
         'memory': "Flux doesn't share out memory: for all of a node, add --scheduler=--exclusive",

@@ -25,7 +25,7 @@ from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.installed import runtimecommand
 from ebsif.installed.names import Names, shown
-from ebsif.jobs import job
+from ebsif.jobs import job, launchers
 from ebsif.report import output
 
 EXAMPLES = """\
@@ -36,6 +36,8 @@ EXAMPLES = """\
   ebsif job mine --nodes 64 --time 2-00:00:00 --signal 300 --requeue \\
       --submit -- train.py
   ebsif job mine --signal 300 --segments 4 --submit -- train.py
+  # Ray on two nodes, for an extension that has it
+  ebsif job rl --nodes 2 --launcher ray --submit -- tune.py
   # with other options of the scheduler
   ebsif job mine --scheduler='--array=0-9 --mail-type=END' -- train.py
   ebsif job --install PyTorch-mine.eb --site archer2 --submit -- --robot
@@ -96,11 +98,18 @@ def add_running(parser: argparse._ArgumentGroup) -> None:
     """Add the options for what happens in the job."""
     parser.add_argument(
         "--launcher",
-        choices=job.LAUNCHERS,
-        default=job.NATIVE,
+        choices=list(launchers.LAUNCHERS),
+        default=launchers.Native.name,
         help="native: the scheduler starts each rank, with srun, mpiexec or flux; torchrun, "
         "accelerate: started once on each node, it starts the ranks there; deepspeed: the "
-        "scheduler starts each rank, as DeepSpeed expects it (default: native)",
+        "scheduler starts each rank, as DeepSpeed expects it; ray: Ray runs on all nodes, and the program on the "
+        "first one (default: native)",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="with --launcher ray: also start a Ray without tokens (before 2.52), though others can run code in the "
+        "job by it",
     )
     parser.add_argument(
         "--signal",
@@ -210,7 +219,8 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
             "list of processes: let the program read it from a file or a variable. The record of the run "
             "leaves the arguments out"
         )
-    name, use = module_name(names_of(options), options.module, profile, options.submit)
+    run_script = launchers.LAUNCHERS[options.launcher].run_script
+    name, use = module_name(names_of(options), options.module, profile, options.submit, run_script)
     # the run may be repeated from another directory, and the configuration may name what an option names
     folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)
     catalogues = [word for folder in folders for word in ("--catalogue", folder)]
@@ -227,9 +237,11 @@ def check_there(path: str, problem: str, needed: bool) -> None:
     output.note(problem)
 
 
-def module_name(names: Names, name: Optional[str], profile: Site, needed: bool) -> tuple[str, Optional[Path]]:
+def module_name(
+    names: Names, name: Optional[str], profile: Site, needed: bool, run_script: str
+) -> tuple[str, Optional[Path]]:
     """
-    Return the name of a module, which may be shortened as for other commands, and its directory.
+    Return the name of a module with a run script, which may be shortened as for other commands, and its directory.
 
     The directory is None where a new shell searches anyway. A full name that isn't known here may be that of a module
     that only the nodes of the job have: this is noted, but raise JobError if the job is about to be submitted.
@@ -242,9 +254,9 @@ def module_name(names: Names, name: Optional[str], profile: Site, needed: bool) 
     there = names.installed_as(module)
     if there:
         scripts = there.root / "runscripts"
-        if files.is_there(scripts) and not files.is_there(scripts / "job.bash"):
+        if files.is_there(scripts) and not files.is_there(scripts / run_script):
             raise job.JobError(
-                f"{module} lacks the run script job.bash, which batch scripts need: install the module "
+                f"{module} lacks the run script {run_script}, which the job needs: install the module "
                 f"again with `{there.rebuild}` (an image without Python can't run such jobs)"
             )
         return module, there.use if there.use and framework.is_own(there.use) else None

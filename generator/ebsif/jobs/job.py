@@ -25,27 +25,12 @@ from easybuild.easyblocks.generic.container.texts import (
 
 from ebsif.catalogue.site import Site
 from ebsif.errors import EbsifError, UsageError
+from ebsif.jobs.launchers import LAUNCHERS, Native, Ray, Share
 from ebsif.report import output
 from ebsif.templating import environment, quote
 
-# What the scheduler starts: each rank, or a program on each node that starts the ranks there.
-NATIVE = "native"
-LAUNCHERS = (NATIVE, "torchrun", "accelerate", "deepspeed")
-ON_EACH_NODE = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.launch"}
-
 # Programs that start ranks or containers, which the script does already.
-STARTERS = ("srun", "mpirun", "mpiexec", *RUNTIMES, *LAUNCHERS[1:])
-
-# Options of accelerate that choose how it distributes a program.
-ACCELERATE_KINDS = (
-    "--config_file",
-    "--cpu",
-    "--multi_gpu",
-    "--tpu",
-    "--use_deepspeed",
-    "--use_fsdp",
-    "--use_megatron_lm",
-)
+STARTERS = ("srun", "mpirun", "mpiexec", *RUNTIMES, *[name for name in LAUNCHERS if name != Native.name])
 
 # Fields of a request that count for an installation.
 OF_INSTALLATION = ("name", "account", "partition", "time", "cpus_per_task", "memory", "scheduler")
@@ -97,7 +82,7 @@ class Request:
     module: str
     command: tuple[str, ...]
     nodes: int = 1
-    launcher: str = NATIVE
+    launcher: str = Native.name
     name: Optional[str] = None
     account: Optional[str] = None
     partition: Optional[str] = None
@@ -112,11 +97,7 @@ class Request:
     scheduler: tuple[str, ...] = ()
     data: tuple[Data, ...] = ()
     stage: Optional[str] = None
-
-    @property
-    def starts_ranks(self) -> bool:
-        """Whether the scheduler starts one program on each node, which starts the ranks there."""
-        return self.launcher in ON_EACH_NODE
+    insecure: bool = False
 
 
 def parse_data(text: str) -> Data:
@@ -154,6 +135,11 @@ def script(
     gpus = partition.gpus if request.gpus_per_node is None else request.gpus_per_node
     time = request.time or site.scheduler.time
     check(request, site, tasks, gpus, time)
+    launcher = LAUNCHERS[request.launcher]
+    cpus = request.cpus_per_task or partition.cpus_per_task
+    masks = [] if request.cpus_per_task else partition.cpu_masks[:tasks]
+    without_tokens = request.insecure or partition.exclusive or takes_whole_nodes(request, site)
+    share = Share(request.nodes, tasks, cpus, gpus, masks, without_tokens)
     # in a comment of the script, a line break would begin a command
     name = shlex.quote(file) if file.isprintable() else "FILE"
     return render(
@@ -165,14 +151,16 @@ def script(
         tasks=tasks,
         gpus=gpus,
         time=time,
-        cpus=request.cpus_per_task or partition.cpus_per_task,
+        cpus=cpus,
         memory=request.memory or partition.memory,
-        masks=[] if request.cpus_per_task else partition.cpu_masks[:tasks],
+        masks=masks,
+        launcher=launcher,
+        settings=launcher.settings(share),
         qos=partition.qos,
         seconds=seconds(time),
         arguments=arguments(request, site, catalogues),
-        comment=comment(request, gpus),
-        program=program(request, site, tasks),
+        comment=launcher.comment(share),
+        program=program(request, site, share),
         file=program_file(request.command) or "",
         stage=request.stage or site.stage,
         submit=f"{' '.join(scheduler_of(site).submit)} {name}",
@@ -186,8 +174,10 @@ def check(request: Request, site: Site, tasks: int, gpus: int, time: str) -> Non
     """Raise JobError if a request is impossible at a site."""
     if gpus and site.gpu == "none":
         raise JobError(f"the site {site.name} has no GPUs: remove --gpus-per-node")
-    if gpus and tasks > gpus:
+    if gpus and tasks > gpus and LAUNCHERS[request.launcher].has_ranks:
         raise JobError(f"{tasks} ranks on a node with {gpus} GPUs: each rank uses one GPU, so reduce --tasks-per-node")
+    if request.insecure and request.launcher != Ray.name:
+        raise JobError(f"--insecure only has a meaning with --launcher {Ray.name}")
     if request.signal and request.signal >= seconds(time):
         raise JobError(f"--signal {request.signal} is not before the end of a job of {time}: increase --time")
     scheduler = scheduler_of(site)
@@ -205,39 +195,27 @@ def check(request: Request, site: Site, tasks: int, gpus: int, time: str) -> Non
         sources.update({item.target: item.source} if item.target else {})
 
 
-def program(request: Request, site: Site, tasks: int) -> str:
-    """Return the command in the container, for the shell: the program, or what starts its ranks on a node."""
-    words = list(request.command)
+def takes_whole_nodes(request: Request, site: Site) -> bool:
+    """Return whether options of the scheduler keep other jobs away from the nodes."""
+    options = (*site.scheduler.options, *request.scheduler)
+    return any(re.search(scheduler_of(site).whole_nodes, option) for option in options)
+
+
+def program(request: Request, site: Site, share: Share) -> str:
+    """Return the command in the container, for the shell: the program, or what starts it."""
+    launcher = LAUNCHERS[request.launcher]
+    words = launcher.program(list(request.command))
     start = 'singularity exec "$SIF" conda-python-distributed'
     if (request.stage or site.stage) != "none":
         start = f'"$RUNSCRIPTS/stage-software" --use {start}'
-    if not request.starts_ranks:
+    if not launcher.start:
         return f"{start} {quote(words)}"
-    if words[0] == "-u":
-        # the ranks run unbuffered anyway
-        del words[0]
-    if not words or (words[0].startswith("-") and words[0] != "-m" and not words[0].startswith("--")):
-        raise JobError(f"{request.launcher} takes a program, not options of python: {' '.join(words)}")
-    options = [f"--nproc-per-node={tasks}"]
-    if request.launcher == "accelerate":
-        ranks = request.nodes * tasks
-        # without GPUs, or with one on each node, it would not start several ranks by itself; a single one it refuses
-        named = any(word.split("=")[0] in ACCELERATE_KINDS for word in words)
-        kind = ["--multi_gpu"] if ranks > 1 and not named else []
-        options = [*kind, f"--num_machines={request.nodes}", f"--num_processes={ranks}"]
-    return f"{start} -m {ON_EACH_NODE[request.launcher]} \\\n    {quote(options)} {quote(words)}"
+    return f"{start} {quote(list(launcher.start))} \\\n    {quote(launcher.options(words, share))} {quote(words)}"
 
 
 def timer(request: Request, site: Site, limit: int) -> str:
     """Return the arguments of job_signal for a timer, or '' if the scheduler sends the signal."""
     return "" if scheduler_of(site).signals_within else f" {request.signal} {limit}"
-
-
-def comment(request: Request, gpus: int) -> str:
-    """Return what the scheduler starts, for a comment."""
-    if request.starts_ranks:
-        return f"One {request.launcher} per node starts the ranks"
-    return "One rank per GPU" if gpus else "One rank per task"
 
 
 def arguments(request: Request, site: Site, catalogues: Sequence[str] = ()) -> list[str]:

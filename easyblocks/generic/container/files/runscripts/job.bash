@@ -11,6 +11,8 @@
 #                                    begin the record of this run, which COMMAND repeats
 #   job_stage [--image]              copy user software, or also the image, to the nodes; the ranks use the copies if
 #                                    "$RUNSCRIPTS/stage-software" --use starts them
+#   job_secret VARIABLE              put a new secret into a variable, which reaches the ranks; no file and no command line
+#                                    has it
 #   job_signal THEN [BEFORE TIME]    pass USR1 on to the program. If that ends with 0, THEN says what follows: `requeue`
 #                                    returns the job to the queue, after `next` the next segment goes on, `end` is the end.
 #                                    PBS and Flux need a timer: BEFORE seconds before the end of a job of TIME seconds
@@ -96,6 +98,11 @@ job_stage() {
     else
         ebsif_stage --copy
     fi || :
+}
+
+job_secret() {
+    printf -v "$1" '%s' "$(od -v -An -N32 -tx1 /dev/urandom | tr -d ' \n')"
+    export "${1?}"
 }
 
 # ebsif_stage OPTION: call stage-software on each node.
