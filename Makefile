@@ -1,7 +1,7 @@
 # The main commands are `make demo` and `make test`. They create everything in .venv/ and .demo/, except for system
 # packages, the cached images and, for root's `make test`, an account. (`make check` also creates build/.)
 .DEFAULT_GOAL := help
-.PHONY: help demo docs check test test-pythons test-versions test-nightly test-faults faults-report bench image lint release clean
+.PHONY: help demo docs check test test-pythons test-versions test-nightly test-faults bench image release clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,9 +27,6 @@ test-nightly: ## run the tests of other people's programs and rare combinations,
 test-faults: ## run all fault and hostile-input tests, with kill -9 at every point (about an hour)
 	@scripts/test tests/faults -m '' --hypothesis-profile=search --every-point --dist=load --faults-report=.demo/faults.json
 
-faults-report: ## show the outcome of each fault as a table, and write .demo/faults.json
-	@scripts/test tests/faults --quiet --faults-report=.demo/faults.json
-
 bench: ## benchmark against the tools in use today: a table, and .demo/bench.json
 	@scripts/bench
 
@@ -39,9 +36,6 @@ docs: ## build the project's own web pages in .demo/docs, with the reference fro
 image: ## build the example image unless it is cached, and print its path
 	@scripts/setup-system --image
 	@scripts/build-example-image --variant pytorch
-
-lint: ## check the style of Python, shell and easyconfigs
-	@scripts/test tests/unit/test_style.py
 
 release: ## build source distribution, wheel and easyconfig of the last commit in dist/, then test; publishes nothing
 	@scripts/build-release

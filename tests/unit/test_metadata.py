@@ -69,6 +69,13 @@ def test_workflows_run_what_is_there_with_few_rights(path):
                 assert (CHECKOUT / script).is_file(), script
 
 
+def test_a_workflow_runs_each_target_with_tests():
+    """Issue 59: whatever `make` can test is run by a workflow, for each change or each week."""
+    targets = set(re.findall(r"^(check|test[\w-]*):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE))
+    weekly = yaml.safe_load((CHECKOUT / ".github/workflows/weekly.yml").read_text())["jobs"]["test"]
+    assert targets == {"check", "test", *weekly["strategy"]["matrix"]["target"]}
+
+
 def test_the_catalog_has_a_directory_of_its_own():
     """Issue 63: `ebsif docs` refuses a directory with other pages, such as the manual's pages for LUMI."""
     steps = yaml.safe_load((CHECKOUT / ".github/workflows/pages.yml").read_text())["jobs"]["build"]["steps"]
