@@ -74,11 +74,33 @@ def test_packages_for_another_torch(said):
         ([{"name": "a", "requirements": ["numpy==1.0"], "allow_replace": ["NumPy"]}], [], False),
         (["numpy==1.0"], ["numpy"], False),
         (["sympy==1.13"], [], True),
+        # for GPUs only, but with the torch that is replaced, or there already
+        ([{"name": "a", "requirements": ["flash-attn"], "allow_replace": ["torch"]}], [], False),
+        (["flash-attn", "grouped-gemm ; python_version < '3'"], ["flash-attn"], False),
     ],
 )
 def test_what_is_possible(said, wanted, own, starts):
     """N-07: only what pip would refuse is refused; the image is started only if something may be wrong."""
     assert said(wanted, own) == ("", starts)
+
+
+def test_packages_for_gpus_only(said):
+    """N-07, student 6: what is only for GPUs fails in an image for CPUs; it is said together with the pins."""
+    text, _ = said(["einops", "flash_attn>=2", "numpy==1.22.4", "mamba-ssm[dev]"])
+    assert text.endswith(
+        "    ebsif list --has numpy==1.22.4\n"
+        "the image has torch 2.13.0+cpu, which is for CPUs, but these packages are only for GPUs: "
+        "flash-attn, mamba-ssm\n"
+        "Leave them out, or choose a container that has them:\n    ebsif list --has flash-attn --has mamba-ssm"
+    )
+    assert said(["flash-attn"])[0].startswith("the image has torch 2.13.0+cpu")
+
+
+@pytest.mark.parametrize("torch", ["2.13.0+rocm7.0", "2.13.0+cu128", "2.13.0"])
+def test_packages_for_gpus_in_images_for_gpus(said, monkeypatch, torch):
+    """N-07: the image of a torch without a label may be for GPUs."""
+    monkeypatch.setitem(THERE, "torch", torch)
+    assert said(["flash-attn"]) == ("", torch == "2.13.0")
 
 
 def test_a_lock(said):

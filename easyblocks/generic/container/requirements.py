@@ -23,6 +23,8 @@ from .written import UnfitError, read_regular
 # Packages that import torch while they are built. There are hardly any wheels of them that match an image's torch.
 NEEDS_TORCH = ('apex', 'causal-conv1d', 'deepspeed', 'flash-attn', 'grouped-gemm', 'mamba-ssm', 'pytorch3d',
                'torch-cluster', 'torch-scatter', 'torch-sparse', 'torch-spline-conv', 'transformer-engine', 'xformers')
+# Those of them that can't be imported without their programs for GPUs, with whatever compiler they are built.
+NEEDS_GPU = ('causal-conv1d', 'flash-attn', 'grouped-gemm', 'mamba-ssm')
 
 # The name of the package at the end of a URL.
 EGG = re.compile(r'#(?:.*&)?egg=([\w.-]+)')

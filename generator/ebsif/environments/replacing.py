@@ -3,13 +3,14 @@
 import contextlib
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container import remedies as again
+from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.remedies import containers_with
-from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
+from easybuild.easyblocks.generic.container.requirements import NEEDS_GPU, requirement_text, stages_of
 from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif.catalogue.container import Container
@@ -109,15 +110,14 @@ def why_impossible(
     container: Container, stages: Sequence[Any], own: Collection[str], image: Optional[Path] = None
 ) -> str:
     """
-    Return what stages or lines ask for in other versions than the image has and keeps, and what to do (N-07).
+    Return what stages or lines ask for that the image can't have, and what to do (N-07); empty if there is nothing.
 
-    So it is with releases of torchvision and torchaudio for another torch.
-
-    Empty if there is nothing. pip would find that too, but after downloading everything else. `own` are the normalized
+    Those are other versions of what the image has and keeps, releases of torchvision and torchaudio for another torch,
+    and what is only for GPUs. pip would find that too, but after downloading everything else. `own` are the normalized
     names of packages in user software, which may hide those of the image. An image that isn't here can't be asked.
     """
     known = extensions.known_image(container)
-    if not conflicts(stages, known.packages, own, known):
+    if not conflicts(stages, known.packages, own, known) and not for_gpus(stages, known.packages, own, known):
         return ""
     try:
         there, bound = packages_of(container, image)
@@ -125,8 +125,18 @@ def why_impossible(
         return ""
     kept = {name: there[name][1] for name in bound}
     found = conflicts(stages, kept, own, known)
-    if not found:
-        return ""
+    useless = for_gpus(stages, kept, own, known) if gpu_label(kept.get("torch", ""))[0] == "cpu" else []
+    texts = [
+        other_releases(stages, found, kept, bound) if found else "",
+        only_for_gpus(useless, kept["torch"]) if useless else "",
+    ]
+    return "\n".join(filter(None, texts))
+
+
+def other_releases(
+    stages: Sequence[Any], found: "Mapping[str, Requirement]", kept: Mapping[str, str], bound: Mapping[str, str]
+) -> str:
+    """Return that stages ask for other releases than packages allow that the image keeps, and what to do."""
     listed = [
         (
             f"{one.name}{one.specifier}",
@@ -140,23 +150,54 @@ def why_impossible(
     return other_versions("what you ask for", listed) + ways_out(found, kept, is_locked)
 
 
+def only_for_gpus(names: Sequence[str], torch: str) -> str:
+    """Return that packages are only for GPUs, and the image is for CPUs, and what to do."""
+    return (
+        f"the image has torch {torch}, which is for CPUs, but these packages are only for GPUs: {', '.join(names)}\n"
+        f"Leave them out, or choose a container that has them:\n    {containers_with(names)}"
+    )
+
+
+def asked_for(
+    stages: Sequence[Any], own: Collection[str], image: Image
+) -> "Iterator[tuple[str, Requirement, set[str]]]":
+    """
+    Yield what stages ask an index for in an image: the normalized name, the requirement, and the names that are free.
+
+    Free are packages that the stage may replace, or that user software may hide.
+    """
+    for stage in stages_of(stages):
+        free = {*own, *map(normal_name, stage.get("allow_replace", []))}
+        for wanted in filter(None, map(parsed, lines_of(stage))):
+            marker = wanted.marker
+            if not wanted.url and (not marker or any(map(marker.evaluate, image.marker_environments))):
+                yield normal_name(wanted.name), wanted, free
+
+
 def conflicts(
     stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str], image: Image
 ) -> "dict[str, Requirement]":
     """Return what stages ask for that versions of an image don't satisfy, by normalized name."""
     found = {}
-    for stage in stages_of(stages):
-        free = {*own, *map(normal_name, stage.get("allow_replace", []))}
-        for wanted in filter(None, map(parsed, lines_of(stage))):
-            name, marker = normal_name(wanted.name), wanted.marker
-            if wanted.url or (marker and not any(map(marker.evaluate, image.marker_environments))):
-                continue
-            is_kept = name in versions and name not in free
-            if (is_kept and not wanted.specifier.contains(versions[name], prereleases=True)) or is_for_other_torch(
-                wanted, versions, free
-            ):
-                found[name] = wanted
+    for name, wanted, free in asked_for(stages, own, image):
+        is_kept = name in versions and name not in free
+        if (is_kept and not wanted.specifier.contains(versions[name], prereleases=True)) or is_for_other_torch(
+            wanted, versions, free
+        ):
+            found[name] = wanted
     return found
+
+
+def for_gpus(stages: Sequence[Any], versions: Mapping[str, str], own: Collection[str], image: Image) -> list[str]:
+    """Return the names of packages that stages ask for which are only for GPUs, unless torch may be for these."""
+    if gpu_label(versions.get("torch", ""))[0] in ("rocm", "cu"):
+        return []
+    found = [
+        name
+        for name, _, free in asked_for(stages, own, image)
+        if name in NEEDS_GPU and name not in versions and free.isdisjoint((name, "torch"))
+    ]
+    return list(dict.fromkeys(found))
 
 
 def is_for_other_torch(wanted: "Requirement", versions: Mapping[str, str], free: Collection[str]) -> bool:
