@@ -1,5 +1,6 @@
 """Ray on the nodes of a Slurm job, with the Ray of the package index."""
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -54,9 +55,12 @@ sys.exit(5)
 
 
 def processes_of_ray():
-    """Return the names of Ray's processes on this machine."""
-    names = [path.read_text().strip() for path in Path("/proc").glob("[0-9]*/comm") if path.exists()]
-    return [name for name in names if name in ("raylet", "gcs_server")]
+    """Return the command lines of Ray's processes on this machine, but not of what stands in for them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes())
+    return [one for one in found if b"session_dir" in one or b"session-dir" in one]
 
 
 @pytest.mark.nightly

@@ -11,7 +11,9 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -189,6 +191,23 @@ def test_whatever_is_lost_ends_the_job(nodes, victim, statuses, reason):
     found, said = nodes.ended()
     assert sorted(found) == statuses, said
     assert reason in said
+
+
+def test_a_head_that_takes_its_time(monkeypatch):
+    """Y-01: on a slow file system, the head is ready long after the others wait; only a begun line has to come soon."""
+    start_ray = SourceFileLoader("start_ray", str(START)).load_module()
+    monkeypatch.setattr(start_ray, "MOMENT", 0.2)
+    here, there = socket.socketpair()
+    with here, there:
+        here.settimeout(60)
+        late = threading.Timer(0.5, there.sendall, [b"10.0.0.1:6379\n1"])
+        late.start()
+        assert start_ray.receive(here) == b"10.0.0.1:6379"
+        late.join()
+        late = threading.Timer(0.5, there.sendall, [b"0.0.0.2:6379\n"])
+        late.start()
+        assert start_ray.receive(here) == b""
+        late.join()
 
 
 def test_a_node_that_does_not_start(nodes):

@@ -133,9 +133,11 @@ def describe(process):
 # --- what the nodes say to each other
 
 def receive(connection):
-    """Return the next line of another node (bytes), b'' at its end."""
-    line, end = b'', time.monotonic() + MOMENT
-    while not line.endswith(b'\n'):
+    """Return the next line of another node (bytes), b'' at its end. How long to wait for it, the socket has."""
+    line = connection.recv(1)
+    # what has begun should come at once
+    end = time.monotonic() + MOMENT
+    while line and not line.endswith(b'\n'):
         one = connection.recv(1)
         if not one or len(line) > 1000 or time.monotonic() > end:
             return b''
