@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import hmac
+import importlib.util
 import json
 import os
 import shutil
@@ -13,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -195,7 +195,9 @@ def test_whatever_is_lost_ends_the_job(nodes, victim, statuses, reason):
 
 def test_a_head_that_takes_its_time(monkeypatch):
     """Y-01: on a slow file system, the head is ready long after the others wait; only a begun line has to come soon."""
-    start_ray = SourceFileLoader("start_ray", str(START)).load_module()
+    spec = importlib.util.spec_from_file_location("start_ray", START)
+    start_ray = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(start_ray)
     monkeypatch.setattr(start_ray, "MOMENT", 0.2)
     here, there = socket.socketpair()
     with here, there:
