@@ -43,7 +43,7 @@ from .container.remedies import nevertheless
 from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, constant, path_lines, variable_lines, write_settings
 from .container.record.lockfile import IMAGE_CENTRAL, LAYER
-from .container.image.installed import InstalledImage, InstalledImages
+from .container.image.installed import InstalledImage, InstalledImages, recorded
 from .container.spec import SET_ENVIRONMENT, ContainerSpec
 from .container.system.packages import CHECK_VARIABLE, REPORT, SystemPackages
 from .container.tables import INIT_CONDA, INIT_CONDA_INJECTED
@@ -240,6 +240,8 @@ class ContainerInstall(Reinstall, EasyBlock):
         super().prepare_step(*args, **kwargs)
         # now templates are resolved
         self.SPEC.check(self.SPEC.values_in(self.cfg), self.tcl_in_lmod)
+        changed = os.environ.get(REUSE_VARIABLE)
+        self.build.changed = InstalledImage(changed) if changed else None
         self.build.masks = Masks(self.spec.masked_paths)
         self.build.system = SystemPackages(self.spec.system_packages)
         for text in self.spec.all_warnings:
@@ -318,8 +320,8 @@ class ContainerInstall(Reinstall, EasyBlock):
     def add_system_packages(self) -> None:
         """Add packages of the image's system as a layer, which all that follows sees (V-04)."""
         target = os.path.join(self.builddir, LAYER)
-        changed, system = os.environ.get(REUSE_VARIABLE), self.build.system
-        layer = system.kept(InstalledImage(changed), self.build.container.image, target) if changed else None
+        changed, system = self.build.changed, self.build.system
+        layer = system.kept(changed, self.build.container.image, target) if changed else None
         if not layer:
             layer = system.add(self.build.container, target, only_check=self.only_checks_system())
         if layer.sha256:
@@ -342,9 +344,10 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         self.record.module = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
         # `ebsif remove` looks for it there; if it is the copy in the earlier installation, that is going to be replaced
-        earlier = InstalledImage(self.final_installdir).record.easyconfig if self.is_own_copy else None
-        self.record.easyconfig = earlier or os.path.realpath(self.cfg.path)
-        self.record.made_from = self.find_made_from()
+        earlier = recorded(self.final_installdir)
+        kept = earlier.easyconfig if self.is_own_copy else None
+        self.record.easyconfig = kept or os.path.realpath(self.cfg.path)
+        self.record.made_from = self.find_made_from(earlier)
         self.record.masks = self.build.masks.record
         self.record.optional_binds = existing_sources(self.build.container.optional_binds)
         packages = self.build.probe.packages
@@ -353,12 +356,12 @@ class ContainerInstall(Reinstall, EasyBlock):
         vars(self.record).update(self.build.probe.inventory)
         self.record.versions = versions_used(self.build.container.runtime.version())
 
-    def find_made_from(self) -> Optional[str]:
-        """Return the module of which this one is a change; of one that is installed again, what it was made from."""
-        changed = os.environ.get(REUSE_VARIABLE, '')
-        if not changed or os.path.realpath(changed) == os.path.realpath(self.final_installdir):
-            return InstalledImage(self.final_installdir).record.made_from
-        return InstalledImage(changed).record.module_name
+    def find_made_from(self, earlier: lockfile.Record) -> Optional[str]:
+        """Return the module of which this one is a change; if it is installed again, what `earlier` was made from."""
+        changed = self.build.changed
+        if not changed or os.path.realpath(changed.root) == os.path.realpath(self.final_installdir):
+            return earlier.made_from
+        return changed.record.module_name
 
     def test_step(self) -> None:
         """Also start the programs of wrappers, and import what was asked for (F-10, F-12)."""
@@ -446,7 +449,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.initial_environ.pop(key, None)
         if not (self.record or build_option('ignore_checksums')):
             # --sanity-check-only, --module-only
-            check_installed_image(InstalledImage(self.installdir))
+            check_installed_image(InstalledImage(self.installdir, self.find_record()))
         record = self.find_record()
         if not self.dry_run:
             # EasyBuild shows each file that it looks for

@@ -110,7 +110,7 @@ class ContainerVenv(ContainerInstall):
         record = super().find_record()
         if build_option('module_only') and record and not self.record:
             if self.current_pins is None:
-                users = UserSoftware(self.installdir)
+                users = UserSoftware(self.installdir, record)
                 self.current_pins = users.pins() if users.changed() else record.venv_packages
             record.venv_packages = self.current_pins
         return record
@@ -253,8 +253,10 @@ class ContainerVenv(ContainerInstall):
             self.build.venv.unpack(taken)
             pip.artifacts.update((self.find_repeated() or InstallRecord()).artifacts)
             return self.build.venv.packages(), missing
-        reuse = Reuse(self.stages(), pins, self.record.system_layer.requested)
-        if pip.fill or not reuse.is_possible(self.build.container.image, self.spec.venv_name):
+        if pip.fill or not self.build.changed:
+            return packages, missing
+        reuse = Reuse(self.build.changed, self.stages(), pins, self.record.system_layer.requested)
+        if not reuse.is_possible(self.build.container.image, self.spec.venv_name):
             return packages, missing
         self.build.venv.unpack(reuse.squashfs)
         trace_msg("packages of %s that stay as they are: %d" % (reuse.installed.module, len(reuse.packages)))

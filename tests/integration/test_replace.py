@@ -131,6 +131,17 @@ def test_a_failed_installation_changes_nothing(packed, wheels):
 PATHS = """
 import time
 
+def pre_fetch_hook(self, *args, **kwargs):
+    from easybuild.easyblocks.generic.container.record.lockfile import Record
+    read = Record.read.__func__
+
+    def noted(cls, path):
+        with open({log!r} + '.read', 'a') as log:
+            log.write('%s %s\\n' % (self.current_step, path))
+        return read(cls, path)
+
+    Record.read = classmethod(noted)
+
 def module_write_hook(self, filepath, text, *args, **kwargs):
     if filepath.startswith({modules!r}):
         with open({log!r}, 'a') as log:
@@ -158,6 +169,7 @@ def test_written_paths_are_final(site, base_image):
     defects B4, C8 (easybuild D3, D5, D6, D10): commands, hooks and the module cache see the final paths.
 
     The new installation's image has another name: afterwards the module uses it, and the old one is gone.
+    wing.md 2: no step reads a record twice.
     """
     root, log, hooks = site.prefix / "eb/software/Example/1.0", site.prefix / "log", site.prefix / "hooks.py"
     hooks.write_text(PATHS.format(modules=str(site.modules), log=str(log)))
@@ -178,6 +190,10 @@ def test_written_paths_are_final(site, base_image):
             f"module {site.modules}/Example/1.0.lua in {root}",
         ]
         assert log.read_text().splitlines() == expected
+        reads = Path(f"{log}.read").read_text().splitlines()
+        Path(f"{log}.read").unlink()
+        assert reads
+        assert [one for one in set(reads) if reads.count(one) > 1] == []
         assert "unfinished" not in result.stdout
         # files that hooks write are not a user's
         assert "scripts of the earlier installation" not in result.stdout

@@ -13,6 +13,7 @@ from typing import Dict, List, Optional
 from easybuild.tools.build_log import print_msg
 
 from .image.identity import OpenImage
+from .image.installed import InstalledImage
 from .record.lockfile import LAYER
 from .masks import Masks
 from .packages import Packages
@@ -30,6 +31,8 @@ class Build:
 
     # None with --skip and --module-only
     image_file: Optional[OpenImage] = None
+    # the installation that `ebsif extend` changes; its record is read once
+    changed: Optional[InstalledImage] = None
     masks: Masks
     system: SystemPackages
     container: Container

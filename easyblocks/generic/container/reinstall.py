@@ -26,7 +26,7 @@ from .framework import EasyBuildExit, exit_status, plain_errors, stopped_by_hang
 from .record.lockfile import RECORD
 from .install import open_to_readers
 from .names import OutdatedError
-from .usersoftware import DIRECTORY, UserSoftware, free_path, move
+from .usersoftware import DIRECTORY, UserSoftware, forms_in, free_path, move
 
 # exit statuses of steps whose name is not part of EasyBuild's
 STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,
@@ -162,13 +162,13 @@ class Reinstall(MIXIN):
 
     def has_earlier_installation(self) -> bool:
         """Return whether there is an installation to replace, perhaps of an easyblock whose modules are elsewhere."""
-        there = UserSoftware(self.installdir)
         # a first installation of ours that was killed has this directory, and no record
         is_unfinished = os.path.isdir(os.path.dirname(self.lock_path))
         # a mount point that was emptied for a new installation has none
         return os.path.isdir(self.installdir) and bool(os.listdir(self.installdir)) and bool(
             os.path.exists(self.lock_path) or os.path.exists(self.mod_filepath)
-            or os.path.isdir(os.path.join(self.installdir, 'easybuild')) or (there.present() and not is_unfinished))
+            or os.path.isdir(os.path.join(self.installdir, 'easybuild'))
+            or (forms_in(self.installdir) and not is_unfinished))
 
     def check_renaming(self) -> None:
         """

@@ -22,7 +22,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
 
-from .image.installed import InstalledImage
+from .image.installed import recorded
+from .record.lockfile import Record
 from .runtime import run_program
 from .written import UnfitError, read_regular
 from .written import is_package
@@ -51,10 +52,10 @@ class UserSoftware:
     `record` is the record of the installation, empty if there is none; `installed` are the fingerprints in it.
     """
 
-    def __init__(self, root: str) -> None:
-        """Read the record of an installation; there may be none, as of other easyblocks."""
+    def __init__(self, root: str, record: Optional[Record] = None) -> None:
+        """Read the record of an installation, unless it is given; there may be none, as of other easyblocks."""
         self.root = root
-        self.record = InstalledImage(root).record
+        self.record = recorded(root) if record is None else record
         self.installed = self.record.user_software
 
     def path(self, name: str) -> str:
@@ -63,7 +64,7 @@ class UserSoftware:
 
     def present(self) -> List[str]:
         """Return which forms exist: directory, SquashFS file."""
-        return [name for name in NAMES if os.path.lexists(self.path(name))]
+        return forms_in(self.root)
 
     def dead_links(self) -> List[str]:
         """Return which forms are links to what was removed, if no other form is left."""
@@ -174,6 +175,11 @@ class UserSoftware:
         for name in names:
             move(self.path(name), os.path.join(target, name))
         return target
+
+
+def forms_in(root: str) -> List[str]:
+    """Return which forms of user software an installation has: directory, SquashFS file."""
+    return [name for name in NAMES if os.path.lexists(os.path.join(root, name))]
 
 
 def move(path: str, target: str) -> None:

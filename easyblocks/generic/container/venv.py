@@ -231,14 +231,15 @@ class Reuse:
     only if the result is the same as from scratch; otherwise everything is installed again, in the same versions.
     """
 
-    def __init__(self, stages: List[Stage], pins: Dict[str, str], system: Iterable[str] = ()) -> None:
+    def __init__(self, installed: InstalledImage, stages: List[Stage], pins: Dict[str, str],
+                 system: Iterable[str] = ()) -> None:
         """
-        Read the record of the earlier installation.
+        Compare with `installed`, the earlier installation.
 
         The new one has the stages, `pins` (versions by name), and `system`, packages of the image's distribution.
         """
-        self.installed = InstalledImage(os.environ.get(REUSE_VARIABLE, ''))
-        self.record = self.installed.record
+        self.installed = installed
+        self.record = installed.record
         self.squashfs = os.path.join(self.installed.root, SQUASHFS)
         self.artifacts = self.record.artifacts
         self.stages = stages
@@ -251,7 +252,7 @@ class Reuse:
 
     def is_possible(self, image: str, venv_name: str) -> bool:
         """Return whether a new installation with this image and this venv can start from the earlier user software."""
-        record, user_software = self.record, UserSoftware(self.installed.root)
+        record, user_software = self.record, UserSoftware(self.installed.root, self.record)
         return (self.installed.uses(image) and self.installed.is_unchanged()
                 and record.venv_name == venv_name
                 and record.versions.get('ebsif') == ebsif_version()

@@ -94,7 +94,7 @@ class Image:
         if not build_option('ignore_checksums'):
             self.check(used, found, sha256)
         status = os.stat(used)
-        more: Dict[str, Any] = dict(origin_of(found, sha256))
+        more: Dict[str, Any] = dict(origin_of(found, sha256, self.others))
         owner = self.others.origin(opened.path) if self.wanted.kind == IMAGE_REFERENCE else None
         if owner:
             more['origin'] = owner
@@ -175,12 +175,12 @@ class OpenImage:
                                "Try again when nobody is writing to it." % self.path)
 
 
-def origin_of(found: str, sha256: str) -> Dict[str, str]:
+def origin_of(found: str, sha256: str, others: InstalledImages) -> Dict[str, str]:
     """Return the origin of an image for the record: source and digest from a note or record, else the path."""
     note = read_note(found)
     if note and note[SHA256] == sha256:
         return {SOURCE: note[SOURCE], SOURCE_DIGEST: ImageSource.parse(note[SOURCE]).digest or ''}
-    known = InstalledImage(os.path.dirname(os.path.realpath(found))).image
+    known = others.at(os.path.dirname(os.path.realpath(found))).image
     if known.sha256 == sha256 and known.source_digest:
         return {SOURCE: known.source or '', SOURCE_DIGEST: known.source_digest}
     return {SOURCE: found}

@@ -29,6 +29,14 @@ def image_places(kind: str, own: str, resolved: Any, central: Iterable[str]) -> 
         yield path
 
 
+def recorded(root: str) -> Record:
+    """Return the record of an installation; an empty one if there is none, or if it can't be read."""
+    try:
+        return Record.read(os.path.join(root, RECORD))
+    except (OSError, RecordError):
+        return Record()
+
+
 class InstalledImage:
     """
     The image that an installation uses, from its record.
@@ -37,13 +45,10 @@ class InstalledImage:
     the part of it on the image.
     """
 
-    def __init__(self, root: str):
-        """Read the record of an installation; there may be none."""
+    def __init__(self, root: str, record: Optional[Record] = None):
+        """Read the record of an installation, unless it is given; there may be none."""
         self.root = root
-        try:
-            self.record = Record.read(os.path.join(root, RECORD))
-        except (OSError, RecordError):
-            self.record = Record()
+        self.record = recorded(root) if record is None else record
         self.image = self.record.image
 
     @property
@@ -117,10 +122,10 @@ class InstalledImages:
         if self.known is None:
             root = self.own.root
             records = glob.glob(os.path.join(glob.escape(os.path.dirname(root)), '*', RECORD))
-            beside = [InstalledImage(path[:-len(RECORD) - 1]) for path in sorted(records)]
+            roots = [path[:-len(RECORD) - 1] for path in sorted(records)]
+            beside = [InstalledImage(path) for path in roots if path != root]
             # not what is left of earlier installations
-            beside = [one for one in beside
-                      if os.path.basename(one.root) == one.record.full_version and one.root != root]
+            beside = [one for one in beside if os.path.basename(one.root) == one.record.full_version]
             named = [InstalledImage(path) for path in self.directories]
             name = '/'.join(root.split(os.sep)[-2:])
             # of two modules with the same image, the extended module counts: the other one may be removed
@@ -128,6 +133,10 @@ class InstalledImages:
                 not name.startswith(one.module + '-'), one.is_shared))]
             self.known = [one for one in ordered + [self.own] if one.record]
         return self.known
+
+    def at(self, root: str) -> InstalledImage:
+        """Return the image of the installation in a directory, which may be none of these."""
+        return next((one for one in self.images() if one.root == root), None) or InstalledImage(root)
 
     def find(self, name: str, is_wanted: Callable[[InstalledImage], bool]) -> Optional[str]:
         """Return the path of a complete image of this name whose installation `is_wanted` accepts, or None."""

@@ -56,7 +56,7 @@ class InstallRecord(lockfile.Record):
 
     def write_installed(self, installdir: str) -> None:
         """Write the record of an installation, with fingerprints that show later whether somebody has changed it."""
-        files = UserSoftware(installdir)
+        files = UserSoftware(installdir, self)
         status = files.file_status()
         # the SquashFS file may be large: unless commands of the easyconfig have changed it, it is read once
         known = status and self.user_software_file == status
