@@ -440,6 +440,17 @@ def test_a_module_of_an_older_version(eb_prefix, capsys):
     assert cli.main(["job", MINE, "--", "-m", "package"]) == 0
 
 
+@pytest.mark.parametrize(("packages", "missing"), [(["einops==0.8.1"], True), (["ray==2.60.0"], False)])
+def test_a_module_without_the_launcher(eb_prefix, capsys, packages, missing):
+    """Y-01, N-07: what the job would end with is said before it waits in the queue, with the command that helps."""
+    scripts = eb_prefix.install(MINE, packages, system_packages={}) / "runscripts"
+    scripts.mkdir()
+    (scripts / "start-ray.py").touch()
+    status, said = cli.main(["job", MINE, "--launcher", "ray", "--", "-m", "package"]), capsys.readouterr().err
+    assert status == 0, said
+    assert bool(re.search(r"mine\S* has no ray; to add it: ebsif extend \S*mine\S* --add ray$", said, re.M)) == missing
+
+
 def test_time_limits_in_days(tmp_path):
     """use D12.5: a time limit in any of Slurm's forms, for PBS as well; a message names the written file."""
     for name, line in (("local", "--time=48:00:00"), ("derecho", "-l walltime=48:00:00")):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.credentials import Credentials
+from easybuild.easyblocks.generic.container.texts import normal_name
 
 from ebsif import files
 from ebsif.catalogue import selection
@@ -23,8 +24,9 @@ from ebsif.catalogue.site import STAGED, Site
 from ebsif.commands.options import add_json, add_name, add_output, add_settings, names_of, settings_of
 from ebsif.eb import framework
 from ebsif.errors import UsageError
-from ebsif.installed import runtimecommand
+from ebsif.installed import report, runtimecommand
 from ebsif.installed.names import Names, shown
+from ebsif.installed.places import Installation, changing, short
 from ebsif.jobs import job, launchers
 from ebsif.report import output
 
@@ -219,8 +221,8 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
             "list of processes: let the program read it from a file or a variable. The record of the run "
             "leaves the arguments out"
         )
-    run_script = launchers.LAUNCHERS[options.launcher].run_script
-    name, use = module_name(names_of(options), options.module, profile, options.submit, run_script)
+    launcher = launchers.LAUNCHERS[options.launcher]
+    name, use = module_name(names_of(options), options.module, profile, options.submit, launcher)
     # the run may be repeated from another directory, and the configuration may name what an option names
     folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)
     catalogues = [word for folder in folders for word in ("--catalogue", folder)]
@@ -238,10 +240,10 @@ def check_there(path: str, problem: str, needed: bool) -> None:
 
 
 def module_name(
-    names: Names, name: Optional[str], profile: Site, needed: bool, run_script: str
+    names: Names, name: Optional[str], profile: Site, needed: bool, launcher: launchers.Launcher
 ) -> tuple[str, Optional[Path]]:
     """
-    Return the name of a module with a run script, which may be shortened as for other commands, and its directory.
+    Return the name of a module for a launcher, which may be shortened as for other commands, and its directory.
 
     The directory is None where a new shell searches anyway. A full name that isn't known here may be that of a module
     that only the nodes of the job have: this is noted, but raise JobError if the job is about to be submitted.
@@ -254,11 +256,12 @@ def module_name(
     there = names.installed_as(module)
     if there:
         scripts = there.root / "runscripts"
-        if files.is_there(scripts) and not files.is_there(scripts / run_script):
+        if files.is_there(scripts) and not files.is_there(scripts / launcher.run_script):
             raise job.JobError(
-                f"{module} lacks the run script {run_script}, which the job needs: install the module "
+                f"{module} lacks the run script {launcher.run_script}, which the job needs: install the module "
                 f"again with `{there.rebuild}` (an image without Python can't run such jobs)"
             )
+        note_missing(launcher.package, there)
         return module, there.use if there.use and framework.is_own(there.use) else None
     # modules of the site may make it available
     available = runtimecommand.is_available(module, *profile.scheduler.modules)
@@ -275,6 +278,15 @@ def module_name(
         )
     output.note(f"{problem}: check that the compute nodes have it")
     return module, None
+
+
+def note_missing(package: str, installation: Installation) -> None:
+    """Note that a module lacks the package of a launcher; an environment of make-venv may have it."""
+    if package and not installation.damage and installation.record.is_complete:
+        there = {normal_name(name) for name, _, _ in report.packages_of(installation, [])}
+        if package not in there:
+            command = shlex.join([*changing(installation, package), "--add", package])
+            output.note(f"{short(installation)} has no {package}; to add it: {command}")
 
 
 def count(text: str) -> int:

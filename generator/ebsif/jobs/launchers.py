@@ -47,9 +47,10 @@ class Launcher:
     once_per_node = False
     # whether the program has ranks, each of which may have a GPU
     has_ranks = True
-    # arguments of python that start it, and the run script that it needs
+    # arguments of python that start it, the run script that it needs, and the package
     start: tuple[str, ...] = ()
     run_script = "job.bash"
+    package = ""
 
     def comment(self, share: Share) -> str:
         """Return what the scheduler starts, for a comment."""
@@ -110,7 +111,7 @@ class Torchrun(Launcher):
 class Accelerate(Torchrun):
     """The same with Hugging Face's accelerate."""
 
-    name = "accelerate"
+    name = package = "accelerate"
     start = ("-m", "accelerate.commands.launch")
 
     def settings(self, share: Share) -> list[tuple[str, list[str]]]:
@@ -135,7 +136,7 @@ class Accelerate(Torchrun):
 class DeepSpeed(Launcher):
     """The scheduler starts each rank, with the variables and devices that DeepSpeed expects."""
 
-    name = "deepspeed"
+    name = package = "deepspeed"
 
     def settings(self, share: Share) -> list[tuple[str, list[str]]]:
         """Return commands of the batch script that prepare it, each with its reason."""
@@ -146,7 +147,7 @@ class DeepSpeed(Launcher):
 class Ray(Launcher):
     """Ray on all nodes of the job, for a program that runs on the first one."""
 
-    name = "ray"
+    name = package = "ray"
     once_per_node = True
     has_ranks = False
     run_script = "start-ray.py"
