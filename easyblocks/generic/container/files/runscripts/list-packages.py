@@ -25,6 +25,12 @@ def run_pip():
                  "than 3.8 or incomplete")
 
 
+def normal_name(name):
+    """Return the normalized name of a package (PEP 503)."""
+    # as in texts.py: this is all that a Python in the container gets, which may have no pip
+    return re.sub('[-_.]+', '-', name).lower()
+
+
 def place_of(distribution):
     """Return where a package is, in words."""
     folder = str(distribution.locate_file(''))
@@ -48,8 +54,7 @@ def packages(distributions):
             metadata = None
         if metadata and metadata.get('Name'):
             name = metadata['Name']
-            found.setdefault(re.sub('[-_.]+', '-', name).lower(), (
-                name, metadata.get('Version') or 'unknown', place_of(distribution)))
+            found.setdefault(normal_name(name), (name, metadata.get('Version') or 'unknown', place_of(distribution)))
     return [found[name] for name in sorted(found)]
 
 
