@@ -253,7 +253,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if build_option('module_only'):
             check_files(self.installdir, [SET_ENVIRONMENT])
             # the sanity check loads the module, which reads them, before the module is written
-            self.keep(os.path.join(self.installdir, MODULE_CONF))
+            self.kept.keep(os.path.join(self.installdir, MODULE_CONF))
             self.write_settings()
             return
         if not self.build.image_file:
@@ -532,7 +532,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             self.write_settings()
             if build_option('module_only'):
                 # it may be the earlier module
-                self.keep(other_name(self.mod_filepath))
+                self.kept.keep(other_name(self.mod_filepath))
             update_modulerc(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases,
                             self.installdir, earlier_aliases)
             if build_option('module_only'):

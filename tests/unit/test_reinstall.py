@@ -16,7 +16,7 @@ from easybuild.easyblocks.generic.container import reinstall, usersoftware
 from easybuild.easyblocks.generic.container.framework import stopped_by_hangup
 from easybuild.easyblocks.generic.container.record.installation import InstallRecord
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.reinstall import Reinstall
+from easybuild.easyblocks.generic.container.reinstall import KeptFiles, Reinstall
 from easybuild.easyblocks.generic.container.settings import write_settings
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
@@ -34,7 +34,7 @@ class Easyblock(Reinstall, EasyBlock):
     def __init__(self, root):
         """Build beside an installation directory (Path)."""
         self.directory, self.installdir, self.dry_run = str(root), f"{root}.replace", False
-        self.cfg, self.mod_filepath, self.log = {}, f"{root}.lua", None
+        self.cfg, self.mod_filepath, self.log, self.kept = {}, f"{root}.lua", None, KeptFiles()
 
     def update_config_template_run_step(self):
         """Do nothing: there is no easyconfig."""
@@ -439,7 +439,7 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
 
     def change(*_):
         for path in (hidden, shown, new):
-            easyblock.keep(str(path))
+            easyblock.kept.keep(str(path))
             path.unlink(missing_ok=True)
             path.write_text("new")
 
@@ -458,8 +458,8 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".1.0.lua", "1.0.lua", "new"]
     with pytest.raises(OSError, match="No space"):
         monkeypatch.setattr(shutil, "copy2", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space")))
-        easyblock.keep(str(hidden))
-    easyblock.put_back()
+        easyblock.kept.keep(str(hidden))
+    easyblock.kept.put_back()
     assert hidden.read_text() == "new"
 
 
@@ -553,11 +553,11 @@ def test_files_that_can_not_be_kept(tmp_path):
         path.write_text("before")
     for folder in (tmp_path, settings.parent):
         folder.chmod(0o555)
-    easyblock.keep(str(settings))
+    easyblock.kept.keep(str(settings))
     assert write_settings(str(tmp_path), [("module", "A/1.0")]).startswith("Can't write")
     with pytest.raises(EasyBuildError, match="no copy of it can be kept beside it: Permission denied"):
-        easyblock.keep(easyblock.mod_filepath)
-    easyblock.put_back()
+        easyblock.kept.keep(easyblock.mod_filepath, in_place=True)
+    easyblock.kept.put_back()
     assert settings.read_text() == Path(easyblock.mod_filepath).read_text() == "before"
 
 

@@ -53,12 +53,15 @@ class Reinstall(MIXIN):
 
     # whether there is no earlier installation, and this run has begun the first one
     is_first = False
-    # files of the module that is in use, of which there are copies until this run has written a complete one
-    kept_files: List[str] = []
     # the installation directory, while a new installation is built beside the earlier one
     directory = ''
     # whether the new installation has user software; derived classes that have it say so
     has_user_software = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Begin without copies of the module's files."""
+        super().__init__(*args, **kwargs)
+        self.kept = KeptFiles()
 
     @property
     def lock_path(self) -> str:
@@ -93,7 +96,7 @@ class Reinstall(MIXIN):
             with exit_status(code), plain_errors():
                 done = super().run_step(step, *args, **kwargs)
                 if step == MODULE_STEP:
-                    self.forget_kept()
+                    self.kept.forget()
                 return done
         except BaseException as err:
             is_stopped = isinstance(err, StopException)
@@ -103,7 +106,7 @@ class Reinstall(MIXIN):
                 # what its commands have written doesn't count as users' changes
                 self.record_files()
             with ignored_signals():
-                self.put_back()
+                self.kept.put_back()
             if self.directory:
                 if is_stopped:
                     print_warning("Stopped before the new installation was complete (--stop): it is removed, and the "
@@ -237,7 +240,7 @@ class Reinstall(MIXIN):
         self.activate_installation()
         # nothing is built against a container, and EasyBuild's module for that has what eb changed in the environment
         # of the caller, passwords for registries included
-        self.keep(self.mod_filepath)
+        self.kept.keep(self.mod_filepath, in_place=True)
         if os.path.islink(self.mod_filepath):
             # to the name of a hidden module, which is going to be removed: EasyBuild would write through the link
             remove_file(self.mod_filepath)
@@ -248,7 +251,7 @@ class Reinstall(MIXIN):
             self.preserve_user_changes(self.replaced_dir, merge=True)
         if not build_option('module_only'):
             # from here on, the earlier module file would have no installation
-            self.forget_kept()
+            self.kept.forget()
         if self.directory:
             replaced, earlier = self.replaced_dir, self.staging_dir
             self.directory = ''
@@ -269,49 +272,6 @@ class Reinstall(MIXIN):
         for path in (earlier, os.path.join(earlier, DIRECTORY)):
             if os.path.isdir(path) and not (os.path.islink(path) or os.access(path, os.W_OK)):
                 adjust_permissions(path, stat.S_IWUSR)
-
-    def keep(self, path: str) -> None:
-        """
-        Keep a copy of a file of the module that is in use, or that there was none, until a new module is complete.
-
-        If a step fails or is interrupted, the file is put back. It isn't if eb is killed: the next eb does that.
-        """
-        folder, copy = os.path.dirname(path), copy_of(path)
-        # EasyBuild writes into a module file, all other files are replaced
-        can_be_changed = os.access(folder, os.W_OK) or (path == self.mod_filepath and os.access(path, os.W_OK))
-        if path in self.kept_files or (os.path.isdir(folder) and not can_be_changed):
-            return
-        try:
-            if os.path.lexists(copy):
-                os.rename(copy, path)
-            if os.path.lexists(path):
-                unfinished = copy + '.unfinished'
-                remove_file(unfinished)
-                try:
-                    # a link stays one
-                    shutil.copy2(path, unfinished, follow_symlinks=False)
-                    os.rename(unfinished, copy)
-                finally:
-                    remove_file(unfinished)
-        except PermissionError as err:
-            raise EasyBuildError("%s isn't changed, because no copy of it can be kept beside it: %s", path,
-                                 err.strerror)
-        self.kept_files = self.kept_files + [path]
-
-    def put_back(self) -> None:
-        """Put the kept files back; those that weren't there are removed."""
-        for path in self.kept_files:
-            if os.path.lexists(copy_of(path)):
-                os.rename(copy_of(path), path)
-            else:
-                remove_file(path)
-        self.kept_files = []
-
-    def forget_kept(self) -> None:
-        """Remove the copies of kept files: the new module is complete."""
-        for path in self.kept_files:
-            remove_file(copy_of(path))
-        self.kept_files = []
 
     def restore_easyconfig(self) -> None:
         """Write the easyconfig again if it was in the earlier installation: eb copies it after the last step."""
@@ -416,6 +376,57 @@ class Reinstall(MIXIN):
                 move(before.path(name), paths[-1])
         if paths:
             print_msg("user software that was renamed by hand is kept (%s)", ', '.join(paths), log=self.log)
+
+
+class KeptFiles:
+    """Files of the module that is in use, of which there are copies until a complete new module is written."""
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self.paths: List[str] = []
+
+    def keep(self, path: str, in_place: bool = False) -> None:
+        """
+        Keep a copy of a file of the module that is in use, or that there was none, until a new module is complete.
+
+        If a step fails or is interrupted, the file is put back. It isn't if eb is killed: the next eb does that.
+        `in_place`: whether it is written into, as EasyBuild does with a module file, and not replaced.
+        """
+        folder, copy = os.path.dirname(path), copy_of(path)
+        can_be_changed = os.access(folder, os.W_OK) or (in_place and os.access(path, os.W_OK))
+        if path in self.paths or (os.path.isdir(folder) and not can_be_changed):
+            return
+        try:
+            if os.path.lexists(copy):
+                os.rename(copy, path)
+            if os.path.lexists(path):
+                unfinished = copy + '.unfinished'
+                remove_file(unfinished)
+                try:
+                    # a link stays one
+                    shutil.copy2(path, unfinished, follow_symlinks=False)
+                    os.rename(unfinished, copy)
+                finally:
+                    remove_file(unfinished)
+        except PermissionError as err:
+            raise EasyBuildError("%s isn't changed, because no copy of it can be kept beside it: %s", path,
+                                 err.strerror)
+        self.paths.append(path)
+
+    def put_back(self) -> None:
+        """Put the kept files back; those that weren't there are removed."""
+        for path in self.paths:
+            if os.path.lexists(copy_of(path)):
+                os.rename(copy_of(path), path)
+            else:
+                remove_file(path)
+        self.paths = []
+
+    def forget(self) -> None:
+        """Remove the copies of kept files: the new module is complete."""
+        for path in self.paths:
+            remove_file(copy_of(path))
+        self.paths = []
 
 
 def why_no_renaming(directory: str, spare: str, passing: Iterable[int] = ()) -> str:
