@@ -11,9 +11,8 @@ import pytest
 from easybuild.easyblocks.generic import containerinstall
 from easybuild.easyblocks.generic.container.image import identity as image_module
 from easybuild.easyblocks.generic.container.image.identity import Image, OpenImage, Wanted
-from easybuild.easyblocks.generic.container.image.installed import InstalledImage, InstalledImages
+from easybuild.easyblocks.generic.container.image.installed import InstalledImage, InstalledImages, recorded
 from easybuild.easyblocks.generic.container.image.source import ImageSource
-from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.spec import ContainerSpec
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.tools.build_log import EasyBuildError
@@ -156,7 +155,7 @@ def test_an_installed_image_that_was_changed(family, monkeypatch):
             self.installdir, self.record = str(family / name), record
 
         def find_record(self):
-            return Record()
+            return recorded(self.installdir)
 
     def check(name, **record):
         Checked(name, record).sanity_check_step()
