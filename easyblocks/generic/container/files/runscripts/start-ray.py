@@ -133,11 +133,9 @@ def describe(process):
 # --- what the nodes say to each other
 
 def receive(connection):
-    """Return the next line of another node (bytes), b'' at its end. How long to wait for it, the socket has."""
-    line = connection.recv(1)
-    # what has begun should come at once
-    end = time.monotonic() + MOMENT
-    while line and not line.endswith(b'\n'):
+    """Return the next line of another node (bytes), b'' at its end."""
+    line, end = b'', time.monotonic() + MOMENT
+    while not line.endswith(b'\n'):
         one = connection.recv(1)
         if not one or len(line) > 1000 or time.monotonic() > end:
             return b''
@@ -174,6 +172,8 @@ class Node:
         self.host, self.port = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
         self.parent = os.getppid()
         self.connections, self.essential, self.program, self.asked_to_end = [], {}, None, False
+        # where Ray's head is; the other nodes are told
+        self.address = ''
         for number in FOR_THE_PROGRAM + TO_END:
             signal.signal(number, self.receive_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_PROGRAM + TO_END)
@@ -233,6 +233,14 @@ class Node:
             if describe(process)[1] == 'Z' and not self.asked_to_end:
                 raise EndError(1, 'the process %s of Ray has ended' % name)
 
+    def until(self, condition, problem):
+        """Wait until a condition is true."""
+        end = time.monotonic() + START_LIMIT
+        while not condition():
+            if time.monotonic() > end:
+                raise EndError(1, '%s within %d seconds' % (problem(), START_LIMIT))
+            self.step()
+
     def check_parent(self):
         """End if the process has been killed that started this one."""
         if os.getppid() != self.parent:
@@ -269,9 +277,9 @@ class FirstNode(Node):
             # a server for Ray Client would have a port that another job may have; without grpc, Ray has none
             options.append('--ray-client-server-port=0')
         self.start_ray(own, *options)
-        os.environ['RAY_ADDRESS'] = '%s:%d' % (own, port)
+        self.address = os.environ['RAY_ADDRESS'] = '%s:%d' % (own, port)
         for connection in self.connections:
-            send(connection, os.environ['RAY_ADDRESS'].encode())
+            send(connection, self.address.encode())
         self.until(lambda: len(self.joined) == self.size - 1,
                    lambda: 'only %d of %d nodes have joined Ray' % (1 + len(self.joined), self.size))
         self.program = subprocess.Popen([sys.executable, *self.options.arguments], preexec_fn=end_with_parent)
@@ -292,14 +300,6 @@ class FirstNode(Node):
                            % (self.port, error.strerror)) from None
         listener.listen(1024)
         return listener
-
-    def until(self, condition, problem):
-        """Wait until a condition is true."""
-        end = time.monotonic() + START_LIMIT
-        while not condition():
-            if time.monotonic() > end:
-                raise EndError(1, '%s within %d seconds' % (problem(), START_LIMIT))
-            self.step()
 
     def read(self, connection):
         """Let another node in, or note that it has joined; end if it is lost."""
@@ -340,14 +340,9 @@ class OtherNode(Node):
     def run(self):
         """Join the head of Ray; raise EndError when all is over."""
         connection = self.connect()
-        # the head starts first
-        connection.settimeout(START_LIMIT)
-        address = receive(connection)
-        if not address:
-            raise EndError(1, 'the first node has ended')
-        connection.settimeout(MOMENT)
         self.connections.append(connection)
-        self.start_ray(connection.getsockname()[0], '--address=%s' % address.decode())
+        self.until(lambda: self.address, lambda: 'the head of Ray has not started on the first node')
+        self.start_ray(connection.getsockname()[0], '--address=%s' % self.address)
         send(connection, b'joined')
         while True:
             self.step()
@@ -368,11 +363,13 @@ class OtherNode(Node):
                 time.sleep(0.2)
 
     def read(self, connection):
-        """End as the first node says."""
+        """Note where the head is, or end as the first node says."""
         line = b''
         with contextlib.suppress(OSError):
             line = receive(connection)
-        raise EndError(0) if line == b'end' else EndError(1, 'the first node is lost')
+        if line in (b'', b'end'):
+            raise EndError(0) if line else EndError(1, 'the first node is lost')
+        self.address = line.decode()
 
 
 def free_port(address):
@@ -404,7 +401,7 @@ def check(options, secret):
     if not secret:
         raise EndError(1, "RAY_AUTH_TOKEN, the secret of this job, doesn't reach this node")
     if not version():
-        raise EndError(1, "this container has no Ray. To add it: ebsif extend %s --name ray --add 'ray[default]'"
+        raise EndError(1, "this container has no Ray. To add it: ebsif extend %s --name ray --add ray"
                        % os.environ.get('EBSIF_LOADED_MODULE', 'MODULE').replace('/.', '/'))
     if not has_tokens() and not options.without_tokens:
         raise EndError(1, 'Ray %s has no tokens (%d.%d has), so others who reach its ports could run code in this job. '
