@@ -122,27 +122,19 @@ def small_image():
     return get
 
 
+def copy_from_image(image, root, *names):
+    """Copy directories at the top of an image into a directory (Path), for another image with its programs."""
+    root.mkdir(exist_ok=True)
+    command = ["apptainer", "--silent", "exec", "--no-home", "--bind", f"{root}:/mnt", image]
+    copy = f"tar -C / -c {' '.join(names)} | tar -C /mnt -x"
+    subprocess.run([*command, "sh", "-c", copy], check=True, timeout=300, stdin=subprocess.DEVNULL)
+    return root
+
+
 @pytest.fixture(scope="session")
 def root_of_busybox(small_image, tmp_path_factory):
     """A directory (Path) with the files of an image: busybox."""
-    root = tmp_path_factory.mktemp("root")
-    subprocess.run(
-        [
-            "apptainer",
-            "--silent",
-            "exec",
-            "--no-home",
-            "--bind",
-            f"{root}:/mnt",
-            small_image("busybox"),
-            "cp",
-            "-a",
-            "/bin",
-            "/mnt",
-        ],
-        check=True,
-    )
-    return root
+    return copy_from_image(small_image("busybox"), tmp_path_factory.mktemp("root"), "bin")
 
 
 @pytest.fixture(scope="session")

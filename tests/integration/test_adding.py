@@ -16,6 +16,7 @@ from ebsif.catalogue.guess import adding, template
 from ebsif.catalogue.proposal import Proposal
 from ebsif.images import inspection
 from ebsif_command import run_ebsif
+from parts import copy_from_image
 
 LUMI_NAME = "lumi-pytorch-rocm-6.4.4-python-3.11-pytorch-v2.8.0-dockerhash-0123456789ab.sif"
 
@@ -318,22 +319,7 @@ def test_every_name_of_lumi_is_read_back():
 def test_the_network_of_an_image(ebsif, small_image, tmp_path):
     """S001-14: libfabric, MPI ABI and plugin of a real image that was not built for the site."""
     files = ("/opt/mpi/lib/libmpi.so.40", "/usr/lib/x86_64-linux-gnu/libfabric.so.1", "/opt/plugin/librccl-net.so")
-    root = tmp_path / "root"
-    root.mkdir()
-    copy = "cp -a /bin /mnt"
-    command = [
-        "apptainer",
-        "--silent",
-        "exec",
-        "--no-home",
-        "--bind",
-        f"{root}:/mnt",
-        small_image("busybox"),
-        "sh",
-        "-c",
-        copy,
-    ]
-    subprocess.run(command, check=True, timeout=300)
+    root = copy_from_image(small_image("busybox"), tmp_path / "root", "bin")
     for name in files:
         path = root / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

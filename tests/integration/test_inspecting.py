@@ -7,31 +7,15 @@ import pytest
 from easybuild.easyblocks.generic.container.image import sif
 from ebsif import cli
 from ebsif.images import inspection
+from parts import copy_from_image
 
 
 @pytest.fixture(scope="module")
 def image(small_image, tmp_path_factory):
     """An image with the files of OCI and Conda; the same image signed; the fingerprint of the key."""
     place = tmp_path_factory.mktemp("inspecting")
-    root = place / "root"
-    root.mkdir()
-    copy = "tar -C / -c bin etc .singularity.d | tar -C /mnt -x"
+    root = copy_from_image(small_image("busybox"), place / "root", "bin", "etc", ".singularity.d")
     run = {"check": True, "timeout": 300, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    subprocess.run(
-        [
-            "apptainer",
-            "--silent",
-            "exec",
-            "--no-home",
-            "--bind",
-            f"{root}:/mnt",
-            small_image("busybox"),
-            "sh",
-            "-c",
-            copy,
-        ],
-        **run,
-    )
     for name in ("usr", "proc", "sys", "dev", "tmp"):
         (root / name).mkdir(exist_ok=True)
     texts = {

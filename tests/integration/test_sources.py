@@ -15,6 +15,7 @@ from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, Descriptor
 from ebsif.images.registry.reference import open_repository
 from ebsif_command import run_ebsif
 from httpfiles import SIF_LAYER
+from parts import copy_from_image
 from registry import ACCOUNT, PASSWORD
 
 EMPTY = "application/vnd.oci.empty.v1+json"
@@ -286,10 +287,7 @@ def test_a_registry_with_a_login(tmp_path, private_registry, monkeypatch):
 
 def test_a_layout_without_a_name(place, tmp_path, small_image):
     """R-08: without a name nothing is fetched; converted, it has no SHA256: each conversion gives another file."""
-    root = tmp_path / "root"
-    root.mkdir()
-    copy = ["--no-home", "--bind", f"{root}:/mnt", small_image("busybox"), "cp", "-a", "/bin", "/mnt"]
-    subprocess.run(["apptainer", "--silent", "exec", *copy], check=True, timeout=300)
+    root = copy_from_image(small_image("busybox"), tmp_path / "root", "bin")
     (root / ".sbom.json").write_text(json.dumps(BILL))
     digest = ocilayouts.add_image(tmp_path / "boxes", root, "1.5")
     said = place.ebsif("add", "oci:boxes:1.5", status=3)
