@@ -19,7 +19,7 @@ from easybuild.easyblocks import generic
 if os.path.dirname(os.path.realpath(__file__)) not in generic.__path__[:2]:
     generic.__path__.insert(1, os.path.dirname(os.path.realpath(__file__)))
 
-from .container import build, texts
+from .container import build, values
 from .container.aliases import other_name, update_modulerc
 from .container.build import Build
 from .container.record import lockfile
@@ -46,7 +46,7 @@ from .container.record.lockfile import IMAGE_CENTRAL, LAYER
 from .container.image.installed import InstalledImage, InstalledImages, recorded
 from .container.spec import SET_ENVIRONMENT, ContainerSpec
 from .container.system.packages import CHECK_VARIABLE, REPORT, SystemPackages
-from .container.tables import INIT_CONDA, INIT_CONDA_INJECTED
+from .container.sitevalues import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.trial import TrialResult, try_out
 from .container.venv import REUSE_VARIABLE
 from .container.written import printable
@@ -113,9 +113,9 @@ class ContainerInstall(Reinstall, EasyBlock):
     def spec(self) -> ContainerSpec:
         """What follows from the easyconfig in the current step; made again only if a value has changed."""
         if not self.is_spec_current or self.known_spec is None:
-            values = self.SPEC.values_in(self.cfg)
-            if self.known_spec is None or values != self.spec_values:
-                self.known_spec, self.spec_values = self.SPEC(values), copy.deepcopy(values)
+            given = self.SPEC.values_in(self.cfg)
+            if self.known_spec is None or given != self.spec_values:
+                self.known_spec, self.spec_values = self.SPEC(given), copy.deepcopy(given)
             self.is_spec_current = True
         return self.known_spec
 
@@ -482,15 +482,15 @@ class ContainerInstall(Reinstall, EasyBlock):
         if self.spec.image_packages:
             description += "\nIn the image: %s." % ', '.join(
                 '%s %s' % package for package in self.spec.image_packages.items())
-        sentence, more = texts.first_sentence(description)
+        sentence, more = values.first_sentence(description)
         listed = ', '.join(sorted('%s-%s' % one for one in self.make_extension_list()))
         lines = [("Description", sentence), ("Details", more), ("Homepage", self.cfg['homepage']),
                  ("URL", self.cfg['homepage']), ("Extensions", listed)]
         whatis = self.cfg['whatis'] or ['%s: %s' % line for line in lines if line[1]]
         # what EasyBuild has resolved, and texts of the image, have no templates
-        with with_parameters(self.cfg, usage=texts.without_templates(text),
-                             description=texts.without_templates(description),
-                             whatis=list(map(texts.without_templates, whatis))):
+        with with_parameters(self.cfg, usage=values.without_templates(text),
+                             description=values.without_templates(description),
+                             whatis=list(map(values.without_templates, whatis))):
             return beginning(self.module_generator.SYNTAX) + super().make_module_description()
 
     def make_extension_list(self, *args: Any, **kwargs: Any) -> List[Tuple[str, str]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Union
 
-from easybuild.easyblocks.generic.container.texts import ERRORS, plain_error
+from easybuild.easyblocks.generic.container.values import ERRORS, plain_error
 
 from ebsif.errors import EbsifError
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.tables import RUNTIMES
+from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
 from ebsif import modulestool, processes
 from ebsif.catalogue.settings import Settings

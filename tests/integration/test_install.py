@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from easybuild.easyblocks.generic.container.runtime import Container, Runtime
-from easybuild.easyblocks.generic.container.tables import CACHES
+from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from parts import BOTH_TOOLS, TOOLS, Installed, example_site, wheel_settings
 from support import CONTAINER_FILES, EASYBLOCKS, Site, make_wheel

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from easybuild.easyblocks.generic.container.tables import GPU_KINDS
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 from support import CONTAINER_FILES
 from training import SHOW, shown
 

@@ -6,7 +6,7 @@ import typing
 from pathlib import Path
 
 import pytest
-from easybuild.easyblocks.generic.container import install, requirements, tables, texts
+from easybuild.easyblocks.generic.container import install, requirements, sitevalues, values
 from easybuild.easyblocks.generic.container.image import installed
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.stages import Stage
@@ -94,11 +94,11 @@ def test_every_program_for_images_is_used():
 
 def test_kinds_of_gpu():
     """S000-18 point 5: a GPU kind is a row of a table; no other file names devices."""
-    assert {kind.visibility for kind in tables.GPU_KINDS.values()} <= set(tables.GPU_VISIBILITY)
-    assert set(site.GpuKind.__metadata__[0].words) == {"none", *tables.GPU_KINDS}
-    assert set(typing.get_args(site.GpuVisibility)) == set(tables.GPU_VISIBILITY)
+    assert {kind.visibility for kind in sitevalues.GPU_KINDS.values()} <= set(sitevalues.GPU_VISIBILITY)
+    assert set(site.GpuKind.__metadata__[0].words) == {"none", *sitevalues.GPU_KINDS}
+    assert set(typing.get_args(site.GpuVisibility)) == set(sitevalues.GPU_VISIBILITY)
     for path in tracked("easyblocks/generic", "generator/ebsif/*.py"):
-        if path.name != "tables.py":
+        if path.name != "sitevalues.py":
             assert not re.search("/dev/kfd|/dev/nvidiactl", path.read_text(errors="replace")), path
 
 
@@ -115,7 +115,7 @@ def test_names_of_packages(name):
             exec(definition, copies[-1])
     # of the programs that may run without pip
     assert len(copies) == 3
-    assert {made["normal_name"](name) for made in (vars(texts), *copies)} == {canonicalize_name(name)}
+    assert {made["normal_name"](name) for made in (vars(values), *copies)} == {canonicalize_name(name)}
 
 
 def accepts(kind, text):
@@ -130,13 +130,13 @@ def accepts(kind, text):
 @pytest.mark.parametrize("name", ["A", "_a1", "1A", "A-B", "", "A\n", "\u00c4"])
 def test_names_of_variables(name):
     """The catalog and the easyblock accept the same names."""
-    assert accepts(fieldtypes.EnvName, name) == (texts.variable_problem(name) is None)
+    assert accepts(fieldtypes.EnvName, name) == (values.variable_problem(name) is None)
 
 
 @pytest.mark.parametrize("value", ["a", "", "a b", "a\tb", "a\nb", "~/x", "/a:~/b", "a~", "\x7f", "\x1b[0m"])
 def test_values_of_variables(value):
     """Likewise for values; limits of single modules tools are left to the easyblock, which knows the tool."""
-    assert accepts(fieldtypes.EnvValue, value) == (texts.value_problem(value) is None)
+    assert accepts(fieldtypes.EnvValue, value) == (values.value_problem(value) is None)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_values_of_variables(value):
 )
 def test_binds(bind):
     """Likewise for binds; only easyconfigs may contain templates."""
-    assert accepts(fieldtypes.Bind, bind) == (texts.bind_problem(bind) is None)
+    assert accepts(fieldtypes.Bind, bind) == (values.bind_problem(bind) is None)
 
 
 @pytest.mark.parametrize(
@@ -163,24 +163,24 @@ def test_binds(bind):
 )
 def test_errors_of_the_operating_system(text, expected):
     """E-09: words instead of numbers; what else the message says stays."""
-    assert texts.plain_error(text) == expected
+    assert values.plain_error(text) == expected
 
 
 @pytest.mark.parametrize("rule", ["[-_.]+", "[A-Za-z_][A-Za-z0-9_]*"])
 def test_rules_for_texts_have_one_home(rule):
     """S000-18 point 4: names of packages and variables have one set of rules, except in code for the container."""
     found = [path for path in tracked("easyblocks/*.py", "generator/*.py") if rule in path.read_text()]
-    assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["texts.py"]
+    assert [path.name for path in found if CONTAINER_FILES not in path.parents] == ["values.py"]
 
 
 @pytest.mark.parametrize(
     ("rule", "home"),
     [
-        ("/opt/miniconda3", "tables.py"),
-        ("conda-manual", "tables.py"),
-        ("apptainer.{1,4}singularity", "tables.py"),
-        ("image-src=", "texts.py"),
-        (r"\(\?=%\*", "texts.py"),
+        ("/opt/miniconda3", "sitevalues.py"),
+        ("conda-manual", "sitevalues.py"),
+        ("apptainer.{1,4}singularity", "sitevalues.py"),
+        ("image-src=", "values.py"),
+        (r"\(\?=%\*", "values.py"),
         ("[.]lock[.]json", "lockfile.py"),
         (r"egg=\(", "requirements.py"),
     ],
@@ -195,7 +195,7 @@ def test_rules_of_both_sides_have_one_home(rule, home):
     assert found == {home}
 
 
-@pytest.mark.parametrize("module", [tables, texts, lockfile, installed, requirements])
+@pytest.mark.parametrize("module", [sitevalues, values, lockfile, installed, requirements])
 def test_shared_modules_do_not_import_easybuild(module):
     """Importing it does not load EasyBuild, which would take longer than running `ebsif list`."""
     assert not re.search(r"easybuild\.(?!easyblocks\.generic\.container)", Path(module.__file__).read_text())

@@ -9,7 +9,7 @@ import pytest
 from cache_node import SCRIPTS, spec
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.settings import ModuleSettings
-from easybuild.easyblocks.generic.container.tables import CACHES
+from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from ebsif.catalogue import site as profiles
 from support import CHECKOUT
 

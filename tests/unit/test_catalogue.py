@@ -233,11 +233,11 @@ def test_a_malformed_requirement():
 
 def test_the_catalogue_and_the_easyblocks_have_the_same_stages_and_kinds_of_activation():
     """House 2.5: the catalog accepts the same stage properties and kinds of activation as the easyblocks."""
-    from easybuild.easyblocks.generic.container import stages, tables
+    from easybuild.easyblocks.generic.container import sitevalues, stages
 
     assert list(records.Stage.model_fields) == list(stages.Stage.PROPERTIES)
     kinds = typing.get_args(records.Record.model_fields["init"].annotation)[0].__metadata__[0].words
-    assert kinds == tables.INIT_KINDS
+    assert kinds == sitevalues.INIT_KINDS
 
 
 # --- rendering

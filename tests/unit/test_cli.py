@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.values import format_size
 from ebsif import files
 from ebsif.catalogue import settings
 from ebsif.cli import check_python, main, parser_of

@@ -14,9 +14,9 @@ from easybuild.easyblocks.generic.bundle import Bundle
 from easybuild.easyblocks.generic.container.framework import with_build_option
 from easybuild.easyblocks.generic.container.parameters import check_easyconfig
 from easybuild.easyblocks.generic.container.runtime import Runtime, bind_source, escape_bind
+from easybuild.easyblocks.generic.container.sitevalues import CACHES
 from easybuild.easyblocks.generic.container.spec import NO_USER_BASE, ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
-from easybuild.easyblocks.generic.container.tables import CACHES
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.easyconfig import EasyConfig

@@ -18,7 +18,7 @@ from easybuild.tools.utilities import trace_msg
 
 from .install import FILES
 from .runtime import run_program
-from .tables import MAKE_STRIPED
+from .sitevalues import MAKE_STRIPED
 
 BLOCK = 4 * 1024 * 1024  # bytes that are read at once
 

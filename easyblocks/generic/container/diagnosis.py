@@ -13,7 +13,7 @@ import re
 from typing import Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import builds, remedies
-from .texts import normal_name
+from .values import normal_name
 
 # pip's message if no index or directory has a suitable version, or none could be read
 NOTHING_FOUND = 'No matching distribution found'

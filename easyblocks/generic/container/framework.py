@@ -20,7 +20,7 @@ from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.config import build_option, update_build_option
 from easybuild.tools.version import VERSION
 
-from .texts import ERRORS, plain_error
+from .values import ERRORS, plain_error
 from .written import UnfitError, printable
 
 

@@ -19,8 +19,8 @@ from easybuild.tools.config import build_option
 from easybuild.tools.filetools import adjust_permissions, copy_file, mkdir, write_file
 
 from .schedulers import SCHEDULERS
-from .tables import RUNTIMES
-from .texts import shown_module
+from .sitevalues import RUNTIMES
+from .values import shown_module
 
 # resolve links: --include-easyblocks links easyblocks into a directory of EasyBuild's
 FILES = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'files')

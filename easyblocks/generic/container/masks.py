@@ -21,7 +21,7 @@ from . import overlay
 from .copying import copy_hashed
 from .install import lines_after, sh_command
 from .runtime import Container
-from .texts import MODULE_DIRECTORIES, is_in_any
+from .values import MODULE_DIRECTORIES, is_in_any
 from .written import UnfitError, escape, open_written, path_problem
 
 # The overlay with the masks, in an installation.

@@ -19,8 +19,8 @@ from .masks import Masks
 from .modulerc import date_in
 from .settings import ModuleSettings
 from .requirements import package_lines, package_name
-from .tables import CONSTRAINT_VARIABLES, INIT_CONDA_MANUAL
-from .texts import shown_module
+from .sitevalues import CONSTRAINT_VARIABLES, INIT_CONDA_MANUAL
+from .values import shown_module
 from .usersoftware import USER_SOFTWARE_VARIABLE
 from .written import is_package
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Collection, Dict, Iterable, List, NamedTuple, 
 
 from easybuild.tools.build_log import EasyBuildError
 
-from .texts import normal_name
+from .values import normal_name
 from .written import UnfitError, escape, is_for_pip, is_package
 
 USER_SOFTWARE = '/user-software'

@@ -28,10 +28,10 @@ from .requirements import lock_of
 from .schedulers import SCHEDULERS
 from .stages import Stage
 from .system.packages import SystemPackages
-from .tables import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KINDS, INIT_NONE, NODE, STRIPING
-from .tables import place_problem, template_problem
-from .texts import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, Setting, is_of_kind
-from .texts import bind_problem, parse_binds, root_parts, value_problem, variable_problem, with_value
+from .sitevalues import CONDA_ROOT, GPU_KINDS, GPU_VISIBILITY, INIT_IMAGE, INIT_KINDS, INIT_NONE, NODE, STRIPING
+from .sitevalues import place_problem, template_problem
+from .values import FLAG, LISTED, SETTINGS_OR_NONE, TEXT, TEXTS, VARIABLES, VARIABLES_OR_NONE, Setting, is_of_kind
+from .values import bind_problem, parse_binds, root_parts, value_problem, variable_problem, with_value
 from .written import is_command
 
 # Conditions for binding a library of the host into the container.

@@ -27,7 +27,7 @@ from .requirements import package_name
 from .runtime import Option, escape_bind, inject_variables
 from .install import read_program, sh_command
 from .stages import Stage
-from .texts import normal_name
+from .values import normal_name
 from .trial import ImportRequest
 from .usersoftware import FILE_TIME
 from .venv import NOTHING, Extra, Variables, Venv

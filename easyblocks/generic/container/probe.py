@@ -23,8 +23,8 @@ from .packages import Description, Packages
 from .install import lines_after, read_program, sh_command
 from .parameters import CONDA_ENVIRONMENT, IF_NEWER
 from .runtime import STOPPED, Container, bind_source, bind_target, named_variables
-from .tables import CONDA_ROOT, CONSTRAINT_VARIABLES
-from .texts import value_problem, variable_problem
+from .sitevalues import CONDA_ROOT, CONSTRAINT_VARIABLES
+from .values import value_problem, variable_problem
 from .written import UnfitError, escape, is_package, path_problem, read_written
 
 # what the runtime says

@@ -14,7 +14,7 @@ Doesn't import EasyBuild, so that commands can use it too.
 import shlex
 from typing import Mapping, Sequence
 
-from .texts import normal_name
+from .values import normal_name
 
 # What stands for the command that was typed; its options follow, up to the end of the line or a backquote.
 TYPED = 'ebsif extend ...'

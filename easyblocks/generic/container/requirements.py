@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple, Union
 from urllib.parse import unquote
 
-from .texts import normal_name
+from .values import normal_name
 from .written import UnfitError, read_regular
 
 # Packages that import torch while they are built. There are hardly any wheels of them that match an image's torch.

@@ -20,12 +20,12 @@ from easybuild.tools.config import build_path, install_path
 from easybuild.tools.filetools import mkdir
 from easybuild.tools.utilities import trace_msg
 
-from . import texts
+from . import values
 from .image import sif
 from .framework import EasyBuildExit, RunShellCmdError, RunShellCmdResult, run_shell_cmd
 from .install import FILES
 from .schedulers import SCHEDULERS
-from .tables import KEPT_OUT, KEPT_OUT_PREFIXES, RUNTIME_PREFIXES, find_runtime
+from .sitevalues import KEPT_OUT, KEPT_OUT_PREFIXES, RUNTIME_PREFIXES, find_runtime
 from .written import escape
 
 # The variables of the caller that commands of an installation get: variables for the runtime, the user's name and
@@ -199,7 +199,7 @@ def run_program(arguments: List[str], limited: Option = False, shown: Option = '
             print_msg('  ' + escape(line), prefix=False, stderr=True)
         for number in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(number) in output:
-                raise EasyBuildError("%s failed: %s%s", os.path.basename(arguments[0]), texts.ERRORS[number],
+                raise EasyBuildError("%s failed: %s%s", os.path.basename(arguments[0]), values.ERRORS[number],
                                      ''.join('\n    %s' % one for one in full_places()))
         raise
     if shown:
@@ -217,7 +217,7 @@ def full_places() -> List[str]:
               (tempfile.gettempdir(), 'TMPDIR'), (os.environ.get('PIP_CACHE_DIR'), 'PIP_CACHE_DIR')]
     found = [(path, variable, shutil.disk_usage(path)) for path, variable in places if path and os.path.isdir(path)]
     return ["%s: %s free of %s (to choose another: export %s=DIRECTORY)" % (
-        path, texts.format_size(usage.free), texts.format_size(usage.total), variable)
+        path, values.format_size(usage.free), values.format_size(usage.total), variable)
             for path, variable, usage in found if usage.free < LITTLE]
 
 
@@ -281,7 +281,7 @@ def escape_value(value: str) -> str:
 def escape_bind(path: str) -> str:
     """Escape a path for use in a bind; raises EasyBuildError if the runtime can't bind it."""
     try:
-        return texts.escape_bind(path)
+        return values.escape_bind(path)
     except ValueError as err:
         raise EasyBuildError('%s', err)
 

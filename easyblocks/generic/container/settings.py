@@ -39,7 +39,7 @@ whether they set them before or after loading the module.
 | where | a path (or user_software, if there is any) and a default variable, which is set where that exists |
 | one_container | `replace` if the module replaces another container module that is loaded |
 | scheduler | the scheduler whose variables ranks read |
-| rank_gpu | what ranks need to choose their GPU: the columns from `tool` on in tables.py |
+| rank_gpu | what ranks need to choose their GPU: the columns from `tool` on in sitevalues.py |
 | rank_unset | the name of a variable that ranks unset, because each may have another value |
 | wrappers_load | `yes` if commands of the module load it by themselves |
 | striping | options of `lfs setstripe`, one in each line, for make-squashfs |
@@ -63,8 +63,8 @@ from .record.lockfile import IMAGE_CENTRAL, IMAGE_OWN, IMAGE_REFERENCE, LAYER, I
 from .image.installed import image_places
 from .schedulers import SCHEDULERS
 from .spec import MOUNTERS, SET_ENVIRONMENT, ContainerSpec
-from .tables import ALWAYS, CACHES, CONSTRAINT_VARIABLES, GPU_KINDS, INIT_NONE, OF_COMMANDS, VARIABLES, kept_out
-from .texts import MOUNT_SQUASHFS, parse_binds, plain_error, with_value
+from .sitevalues import ALWAYS, CACHES, CONSTRAINT_VARIABLES, GPU_KINDS, INIT_NONE, OF_COMMANDS, VARIABLES, kept_out
+from .values import MOUNT_SQUASHFS, parse_binds, plain_error, with_value
 
 Line = Tuple[str, str]
 

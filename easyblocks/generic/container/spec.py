@@ -14,13 +14,13 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.filetools import convert_name, read_file
 
-from .tables import CONDA_ROOT, INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED
+from .sitevalues import CONDA_ROOT, INIT_CONDA, INIT_CONDA_INJECTED, INIT_CONDA_MANUAL, INIT_NONE, MAKE_STRIPED
 from .image.source import ImageSource, source_name
 from .packages import USER_SOFTWARE
 from .parameters import CONTAINER_PARAMETERS, VENV_PARAMETERS, WRAPPERS_ALL, Compared, check_types, check_values
 from .parameters import default_name
 from .schedulers import SCHEDULERS
-from .texts import Setting, parse_binds, root_parts, with_value
+from .values import Setting, parse_binds, root_parts, with_value
 
 # Constraints that keep pip and uv from replacing packages of the image: relative to the installation, in the container.
 CONSTRAINTS = os.path.join('runscripts', 'image-constraints.txt')

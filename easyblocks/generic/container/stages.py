@@ -18,7 +18,7 @@ from typing import Collection, Dict, Iterator, List, Mapping, Match, Optional, T
 
 from easybuild.tools.build_log import EasyBuildError
 
-from .texts import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind, variable_problem
+from .values import COMMANDS, FLAG, LINES, TEXT, TEXTS, VARIABLES, is_of_kind, variable_problem
 from .credentials import REMEDY, Credentials
 from .requirements import NEEDS_TORCH, are_stages, local_paths, package_lines, package_name, requirement_text, stages_of
 

@@ -16,7 +16,7 @@ from .framework import RunShellCmdResult
 from .requirements import package_name
 from .install import IMPORTS, read_program, sh_command
 from .stages import Stage
-from .texts import normal_name
+from .values import normal_name
 
 
 # A package that can't be imported, as the program IMPORTS prints it.

@@ -29,8 +29,8 @@ from .install import FILES, NEEDED_ON_HOST, PACKED, ebsif_version, lines_after, 
 from .image.installed import InstalledImage
 from .requirements import Properties, package_name
 from .stages import Stage
-from .tables import RUNTIME_PREFIXES
-from .texts import MOUNT_SQUASHFS, normal_name
+from .sitevalues import RUNTIME_PREFIXES
+from .values import MOUNT_SQUASHFS, normal_name
 from .usersoftware import DIRECTORY, FILE_TIME, SQUASHFS, USER_SOFTWARE_VARIABLE, UserSoftware
 from .usersoftware import has_new_files, set_file_times
 from .written import is_command, read_written, write_seen

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Annotated, Any, Optional
 
 from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, ImageSource
-from easybuild.easyblocks.generic.container.tables import place_problem, template_problem
-from easybuild.easyblocks.generic.container.texts import (
+from easybuild.easyblocks.generic.container.sitevalues import place_problem, template_problem
+from easybuild.easyblocks.generic.container.values import (
     SYSTEM_PACKAGE,
     bind_problem,
     value_problem,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.tables import GPU_KINDS
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS
 
 from ebsif.catalogue import schema, site
 from ebsif.catalogue.yamlfile import load, validate

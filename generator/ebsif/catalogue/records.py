@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Optional, Union
 
 from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_KINDS
-from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_KINDS
+from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_KINDS
 from pydantic import (
     AfterValidator,
     Field,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Optional, TypeVar
 
 from easybuild.easyblocks.generic.container import newest
-from easybuild.easyblocks.generic.container.texts import normal_name, shown_module
+from easybuild.easyblocks.generic.container.values import normal_name, shown_module
 
 from ebsif.catalogue.container import CatalogueError, Container
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_KINDS
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
-from easybuild.easyblocks.generic.container.tables import GPU_KINDS, NODE, STRIPING
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS, NODE, STRIPING
 from pydantic import Field, model_validator
 
 from ebsif.catalogue import merge

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from easybuild.easyblocks.generic.container.packages import is_version
-from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA, INIT_NONE
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_CONDA, INIT_NONE
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.guess.programs import missing_programs

@@ -9,8 +9,8 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.image.sif import signers
 from easybuild.easyblocks.generic.container.image.source import CONVERTED, ImageSource
-from easybuild.easyblocks.generic.container.tables import runtime_name
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.sitevalues import runtime_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import as_parameter

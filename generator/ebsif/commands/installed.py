@@ -19,7 +19,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_REFERENCE
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif.catalogue import selection
 from ebsif.commands.options import add_installations, add_json, add_settings, add_strict, names_of, settings_of

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.credentials import Credentials
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif import files
 from ebsif.catalogue import selection

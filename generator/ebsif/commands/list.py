@@ -10,7 +10,7 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from easybuild.easyblocks.generic.container.texts import format_size, normal_name
+from easybuild.easyblocks.generic.container.values import format_size, normal_name
 
 from ebsif import modulestool
 from ebsif.catalogue import selection

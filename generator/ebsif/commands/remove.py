@@ -14,7 +14,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif.commands.options import (
     INSTALLED,

@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.image.source import ImageSource
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.explain import explain

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Optional, Union
 
-from easybuild.easyblocks.generic.container.texts import plain_error
+from easybuild.easyblocks.generic.container.values import plain_error
 
 from ebsif.eb import framework
 from ebsif.report import output

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import versions_in
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import as_parameter

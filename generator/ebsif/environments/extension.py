@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.requirements import are_stages, stages_of
-from easybuild.easyblocks.generic.container.texts import system_names
+from easybuild.easyblocks.generic.container.values import system_names
 from pydantic import ValidationError
 
 from ebsif.catalogue import selection

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from easybuild.easyblocks.generic.container import newest
-from easybuild.easyblocks.generic.container.texts import system_names
+from easybuild.easyblocks.generic.container.values import system_names
 
 from ebsif import files, remedies
 from ebsif.catalogue import selection

@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.record.lockfile import LayerRecord, versions_in
 from easybuild.easyblocks.generic.container.requirements import stages_of
-from easybuild.easyblocks.generic.container.texts import normal_name, system_names
+from easybuild.easyblocks.generic.container.values import normal_name, system_names
 from easybuild.easyblocks.generic.container.written import UnfitError, read_written
 
 from ebsif.catalogue.container import Container

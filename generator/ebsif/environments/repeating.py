@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.record.lockfile import COPY_SUFFIX, RECORD, ImageRecord, Record, versions_in
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape, is_file_name, is_module, is_package
 from pydantic import ValidationError
 

@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container import remedies as again
 from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.remedies import containers_with
 from easybuild.easyblocks.generic.container.requirements import NEEDS_GPU, requirement_text, stages_of
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalogue.container import Container
 from ebsif.environments import change

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.texts import SYSTEM_PACKAGE, system_names
+from easybuild.easyblocks.generic.container.values import SYSTEM_PACKAGE, system_names
 
 from ebsif.catalogue.container import Container
 from ebsif.catalogue.records import SystemPackages, system_of

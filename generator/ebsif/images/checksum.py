@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif import processes
 from ebsif.report.steps import Now, Steps

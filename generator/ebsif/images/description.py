@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif.images.inspection import Inspection
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.image.source import ImageSource
-from easybuild.easyblocks.generic.container.texts import format_size
+from easybuild.easyblocks.generic.container.values import format_size
 
 from ebsif.eb import framework
 from ebsif.errors import EbsifError

@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container import tables
+from easybuild.easyblocks.generic.container import sitevalues
 from easybuild.easyblocks.generic.container.image import sif
-from easybuild.easyblocks.generic.container.tables import (
+from easybuild.easyblocks.generic.container.sitevalues import (
     INIT_CONDA_INJECTED,
     INIT_IMAGE,
     INIT_NONE,
     INIT_VENV_IN_IMAGE,
 )
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif import processes
 from ebsif.errors import EbsifError
@@ -160,7 +160,7 @@ def check_file(path: Path) -> None:
 
 def find_runtime() -> str:
     """Return the path of the container runtime. Raise InspectionError if none is found."""
-    runtime = tables.find_runtime()
+    runtime = sitevalues.find_runtime()
     if not runtime:
         raise InspectionError("neither apptainer nor singularity is on PATH: run this where one of them is")
     return runtime

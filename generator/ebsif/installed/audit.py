@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 from packaging.version import InvalidVersion, Version
 
 from ebsif.errors import EbsifError, how_to_add

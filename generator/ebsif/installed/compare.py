@@ -7,7 +7,7 @@ from typing import Any
 from easybuild.easyblocks.generic.container import newest, requirements
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.texts import normal_name, parse_binds
+from easybuild.easyblocks.generic.container.values import normal_name, parse_binds
 
 from ebsif.eb import framework
 from ebsif.errors import EbsifError

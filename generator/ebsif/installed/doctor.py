@@ -17,7 +17,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic import container
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.tables import RUNTIMES
+from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
 from ebsif import processes
 from ebsif.catalogue.container import Container

@@ -15,7 +15,7 @@ from easybuild.easyblocks.generic.container.record.lockfile import (
     IMAGE_REFERENCE,
     ImageRecord,
 )
-from easybuild.easyblocks.generic.container.texts import root_parts
+from easybuild.easyblocks.generic.container.values import root_parts
 
 from ebsif import files
 from ebsif.eb import framework

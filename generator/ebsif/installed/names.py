@@ -13,7 +13,7 @@ from typing import Optional, Union
 
 from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.texts import shown_module
+from easybuild.easyblocks.generic.container.values import shown_module
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container

@@ -17,7 +17,7 @@ from easybuild.easyblocks.generic import container
 from easybuild.easyblocks.generic.container import modulerc, newest
 from easybuild.easyblocks.generic.container.newest import NAMED
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.texts import shown_module
+from easybuild.easyblocks.generic.container.values import shown_module
 
 from ebsif import files
 from ebsif.catalogue.container import Container

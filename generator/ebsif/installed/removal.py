@@ -13,7 +13,7 @@ from typing import Optional
 from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.image.installed import InstalledImage
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.texts import shown_module, system_names
+from easybuild.easyblocks.generic.container.values import shown_module, system_names
 
 from ebsif import files
 from ebsif.errors import EbsifError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import CatalogueError, Container

@@ -14,7 +14,7 @@ from easybuild.easyblocks.generic.container.record.lockfile import (
     Package,
     Record,
 )
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 # Name of the file in what is given to others.
 BILL_OF_MATERIALS = "sbom.cdx.json"

@@ -14,8 +14,8 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.credentials import MASK, Credentials
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS, Scheduler
-from easybuild.easyblocks.generic.container.tables import RUNTIMES
-from easybuild.easyblocks.generic.container.texts import (
+from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
+from easybuild.easyblocks.generic.container.values import (
     MODULE_DIRECTORIES,
     MOUNT_SQUASHFS,
     bind_problem,

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_IMAGE
+from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_IMAGE
 from easybuild.easyblocks.generic.container.written import escape
 from pydantic import ValidationError
 

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from easybuild.easyblocks.generic.container.tables import INIT_CONDA_INJECTED, INIT_IMAGE
-from easybuild.easyblocks.generic.container.texts import value_problem, variable_problem
+from easybuild.easyblocks.generic.container.sitevalues import INIT_CONDA_INJECTED, INIT_IMAGE
+from easybuild.easyblocks.generic.container.values import value_problem, variable_problem
 
 from ebsif.catalogue.site import Site
 from ebsif.migrate.easyconfigfile import Source

@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from easybuild.easyblocks.generic.container.tables import (
+from easybuild.easyblocks.generic.container.sitevalues import (
     INIT_CONDA_INJECTED,
     INIT_CONDA_MANUAL,
     INIT_IMAGE,
     INIT_NONE,
 )
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.site import Site

@@ -7,7 +7,7 @@ import re
 import shlex
 from typing import Any
 
-from easybuild.easyblocks.generic.container.tables import RUNTIMES
+from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
 from ebsif.catalogue.site import Site
 from ebsif.migrate.easyconfigfile import Source

@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentials
-from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_NONE, NODE, STRIPING
-from easybuild.easyblocks.generic.container.texts import normal_name, without_templates
+from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_NONE, NODE, STRIPING
+from easybuild.easyblocks.generic.container.values import normal_name, without_templates
 
 from ebsif.catalogue import merge
 from ebsif.catalogue.container import CatalogueError, Container, RecordError

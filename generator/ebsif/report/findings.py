@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from easybuild.easyblocks.generic.container.texts import plain_error
+from easybuild.easyblocks.generic.container.values import plain_error
 
 from ebsif.errors import FOUND
 from ebsif.report import output

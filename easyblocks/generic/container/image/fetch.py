@@ -29,7 +29,7 @@ from ..copying import copy_hashed, make_striped
 from ..framework import EasyBuildExit, run_shell_cmd
 from ..install import open_to_readers, set_mode
 from ..runtime import SHOWN_LINES, Runtime
-from ..tables import runtime_name
+from ..sitevalues import runtime_name
 from ..written import is_private
 from .identity import SHA256, SOURCE, ContentError, note_path
 from .sif import is_sif, is_whole

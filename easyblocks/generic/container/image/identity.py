@@ -19,7 +19,7 @@ from easybuild.tools.utilities import trace_msg
 from ..copying import copy_hashed, file_identity
 from ..framework import EasyBuildExit
 from ..record.lockfile import IMAGE_OWN, IMAGE_REFERENCE, ImageRecord
-from ..texts import format_size
+from ..values import format_size
 from .installed import InstalledImage, InstalledImages
 from .sif import signers
 from .signature import verify

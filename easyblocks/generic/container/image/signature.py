@@ -17,7 +17,7 @@ from easybuild.tools.filetools import mkdir, read_file
 
 from ..framework import EasyBuildExit
 from ..runtime import Runtime, passed_variables, run_program
-from ..tables import runtime_name
+from ..sitevalues import runtime_name
 from .sif import signers
 
 

@@ -15,7 +15,7 @@ from typing import Any, Dict, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 from ..credentials import Credentials
-from ..tables import runtime_name
+from ..sitevalues import runtime_name
 
 ORAS, DOCKER, HTTPS, OCI = 'oras', 'docker', 'https', 'oci'
 IN_REGISTRY = (ORAS, DOCKER)

@@ -13,7 +13,7 @@ import json
 import os
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Type, TypeVar, Union, get_type_hints
 
-from ..texts import normal_name, system_names
+from ..values import normal_name, system_names
 from ..written import UnfitError, read_regular
 
 # Relative to the installation directory; only complete installations have one.

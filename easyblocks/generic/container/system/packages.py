@@ -34,7 +34,7 @@ from ..install import FILES, sh_command
 from ..overlay import check_mksquashfs
 from ..record.lockfile import LAYER, LayerRecord
 from ..runtime import SHOWN_LINES, Container, escape_bind
-from ..texts import ERRORS, SYSTEM_PACKAGE, format_size, system_names
+from ..values import ERRORS, SYSTEM_PACKAGE, format_size, system_names
 from ..written import ANY_SIZE, open_written
 from .layer import Layer
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.tables import CONDA_ROOT, INIT_CONDA
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_CONDA
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalogue import site
 from ebsif.catalogue.fieldtypes import CONTROL, PLACEHOLDER, is_line, is_version_part

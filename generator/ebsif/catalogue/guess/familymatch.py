@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.easyblocks.generic.container.tables import INIT_CONDA, INIT_IMAGE
+from easybuild.easyblocks.generic.container.sitevalues import INIT_CONDA, INIT_IMAGE
 
 from ebsif.catalogue.fieldtypes import PLACEHOLDER
 from ebsif.catalogue.guess.template import read_fields

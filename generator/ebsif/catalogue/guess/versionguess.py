@@ -3,7 +3,7 @@
 import re
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.images.inspection import Inspection, versions_by_name
 

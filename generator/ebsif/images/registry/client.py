@@ -18,7 +18,7 @@ from urllib.request import Request
 
 from easybuild.easyblocks.generic.container.image.source import DOCKER_HUB, ImageSource, is_loopback
 from easybuild.easyblocks.generic.container.image.source import TAG as TAG_PATTERN
-from easybuild.easyblocks.generic.container.tables import runtime_name
+from easybuild.easyblocks.generic.container.sitevalues import runtime_name
 
 from ebsif.errors import EbsifError
 from ebsif.images.registry.connection import (

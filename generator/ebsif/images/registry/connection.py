@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from easybuild.easyblocks.generic.container.image.source import is_loopback
-from easybuild.easyblocks.generic.container.texts import ERRORS
+from easybuild.easyblocks.generic.container.values import ERRORS
 
 from ebsif.errors import EbsifError
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.tables import GPU_KINDS, RUNTIMES
+from easybuild.easyblocks.generic.container.sitevalues import GPU_KINDS, RUNTIMES
 
 from ebsif import processes
 from ebsif.report.findings import ERROR, NOTE, OK, Finding

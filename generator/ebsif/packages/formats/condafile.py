@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Optional
 
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalogue.yamlfile import load
 from ebsif.packages.formats.requirementstxt import lines_for

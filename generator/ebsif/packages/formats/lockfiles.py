@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import unquote, urlsplit
 
 from easybuild.easyblocks.generic.container.remedies import containers_with
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
 from ebsif import processes

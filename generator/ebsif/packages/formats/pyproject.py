@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container import remedies
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted, check_python, load_toml, texts, unknown
 

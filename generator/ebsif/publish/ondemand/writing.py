@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from easybuild.easyblocks.generic.container.texts import shown_module
+from easybuild.easyblocks.generic.container.values import shown_module
 
 from ebsif import files
 from ebsif.catalogue.site import Partition, Site

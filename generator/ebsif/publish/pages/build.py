@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
-from easybuild.easyblocks.generic.container.texts import format_size, normal_name
+from easybuild.easyblocks.generic.container.values import format_size, normal_name
 
 from ebsif import files, version
 from ebsif.catalogue import selection

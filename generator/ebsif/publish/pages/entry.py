@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Optional
 
 from easybuild.easyblocks.generic.container.record.lockfile import ImageRecord, Record
-from easybuild.easyblocks.generic.container.texts import normal_name
+from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalogue import selection
 from ebsif.catalogue.container import Container

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
-from easybuild.easyblocks.generic.container.tables import INIT_NONE
+from easybuild.easyblocks.generic.container.sitevalues import INIT_NONE
 
 from ebsif import files
 from ebsif.catalogue.container import Container

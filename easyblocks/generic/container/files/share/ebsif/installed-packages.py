@@ -39,7 +39,7 @@ def distributions_there():
 
 def normal_name(name):
     """Return the normalized name of a package (PEP 503)."""
-    # as in texts.py: this is all that a Python in the container gets, which may have no pip
+    # as in values.py: this is all that a Python in the container gets, which may have no pip
     return re.sub('[-_.]+', '-', name).lower()
 
 

@@ -16,7 +16,7 @@ import re
 import shutil
 from typing import List, NamedTuple, Optional, Tuple
 
-from .texts import variable_problem
+from .values import variable_problem
 
 # --- how Python is activated in an image (parameter 'init'); this determines what the module has to add
 
