@@ -8,7 +8,7 @@ from support import CHECKOUT
 SCRIPTS = CHECKOUT / "tests/paths"
 
 # The module that all tests share, and a newer version, which isn't installed.
-CATALOGUE = """\
+CATALOG = """\
 name: Example
 families:
   example:
@@ -40,7 +40,7 @@ module use {modules}
 class Person:
     """Somebody at a site, who types what is in scripts."""
 
-    def __init__(self, site, wheels, installs_for_the_site=True, has_catalogue=True):
+    def __init__(self, site, wheels, installs_for_the_site=True, has_catalog=True):
         """Have EasyBuild configured to install for the site, or not at all, and perhaps a catalog of one's own."""
         self.site, self.wheels = site, wheels
         self.environment = {"EDITOR": "true"}
@@ -50,17 +50,17 @@ class Person:
         # /etc/profile may start Lmod
         init = site.tool.init if site.tool.name == "Lmod" else f"unset BASH_ENV ${{!LMOD_*}}\n{site.tool.init}"
         (site.home / ".bash_profile").write_text(PROFILE.format(init=init, venv=site.venv, modules=site.modules))
-        if not has_catalogue:
+        if not has_catalog:
             return
         (site.home / ".config/ebsif").mkdir(parents=True)
-        (site.home / ".config/ebsif/config.yaml").write_text(f"catalogues: [{site.prefix}/sites]\n")
+        (site.home / ".config/ebsif/config.yaml").write_text(f"catalogs: [{site.prefix}/sites]\n")
         (site.prefix / "sites").mkdir()
 
-    def catalogues_example(self, wrappers="[]"):
+    def catalogs_example(self, wrappers="[]"):
         """Have the module that all tests share, with these wrappers, in a catalog of one's own."""
         containers = self.site.prefix / "sites/local/containers"
         containers.mkdir(parents=True)
-        (containers / "Example.yaml").write_text(CATALOGUE.replace("WRAPPERS", wrappers))
+        (containers / "Example.yaml").write_text(CATALOG.replace("WRAPPERS", wrappers))
 
     def types(self, name):
         """Run a script, each day of it in a new login shell; return what it prints, both streams in order."""

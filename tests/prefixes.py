@@ -6,7 +6,7 @@ import os
 import pytest
 from easybuild.easyblocks.generic.container.requirements import lock_of
 from easybuild.easyblocks.generic.container.stages import Stage
-from ebsif.catalogue import site
+from ebsif.catalog import site
 
 BASE = "PyTorch/2.13.0-cpu-python-3.11-singularity-20261121"
 MINE = f"{BASE}-mine-20261121"

@@ -55,7 +55,7 @@ class SiteEasyBuild(Site):
         super().__init__(prefix, tool, venv)
         self.appl = self.prefix / "appl"
         self.easyblocks, self.easyconfigs = self.appl / "easyblocks", self.appl / "easyconfigs"
-        self.catalogue_of_modules = self.appl / "modules"
+        self.catalog_of_modules = self.appl / "modules"
         for name, text in {
             "easyblocks/generic/sitetarball.py": EASYBLOCK,
             "easyconfigs/h/hello/hello-1.0.eb": PLAIN,
@@ -67,7 +67,7 @@ class SiteEasyBuild(Site):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         for number, directory in easybuild.items():
-            path = self.catalogue_of_modules / f"EasyBuild-user/{number}.lua"
+            path = self.catalog_of_modules / f"EasyBuild-user/{number}.lua"
             path.parent.mkdir(exist_ok=True)
             path.write_text(
                 "".join(f"setenv({name!r}, {str(value)!r})\n" for name, value in self.settings.items())
@@ -107,7 +107,7 @@ class SiteEasyBuild(Site):
     def bash(self, script, check=True, cwd=None, easybuild="5", **environment):
         """Run a bash script in a new shell, with a version of EasyBuild loaded unless that is None."""
         load = f"module load site-tools {f'EasyBuild-user/{easybuild}' if easybuild else ''}"
-        return super().bash(f"module use {self.catalogue_of_modules}\n{load}\n{script}", check, cwd, **environment)
+        return super().bash(f"module use {self.catalog_of_modules}\n{load}\n{script}", check, cwd, **environment)
 
 
 def unpack_at(folder, wheels):

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from easybuild.easyblocks.generic.container.spec import ContainerSpec, VenvSpec
 from easybuild.easyblocks.generic.container.stages import Stage
 from ebsif import cli, parsing
-from ebsif.catalogue import schema
+from ebsif.catalog import schema
 
 
 @dataclasses.dataclass(frozen=True)

@@ -212,7 +212,7 @@ def run(arguments: "Sequence[str]") -> int:
     if not options.takes_more:
         unknown += options.more
     if unknown:
-        parser.error(unexpected(unknown, arguments, options.takes_more))
+        parser.error(unexpected(unknown, arguments, options.takes_more, known=parser._option_string_actions))
     from ebsif.processes import interruptible
     from ebsif.report import output
 
@@ -221,9 +221,19 @@ def run(arguments: "Sequence[str]") -> int:
         return options.run(options)
 
 
-def unexpected(unknown: "Sequence[str]", arguments: "Sequence[str]", takes_more: str) -> str:
-    """Return what to do about arguments that a command doesn't have; `takes_more` is what it takes after --."""
+def unexpected(unknown: "Sequence[str]", arguments: "Sequence[str]", takes_more: str, known: "Iterable[str]") -> str:
+    """
+    Return what to do about arguments that a command doesn't have.
+
+    `takes_more` is what it takes after --, `known` are its options.
+    """
+    import difflib
+
     said = f"unrecognized arguments: {' '.join(unknown)}"
+    option = unknown[0].partition("=")[0]
+    similar = difflib.get_close_matches(option, known, 1, cutoff=0.8) if option.startswith("--") else []
+    if similar:
+        return f"{said}: did you mean {similar[0]}?"
     if not takes_more or "--" in arguments:
         return said
     start = list(arguments).index(unknown[0]) if unknown[0] in arguments else 0

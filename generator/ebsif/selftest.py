@@ -25,8 +25,8 @@ from typing import Optional
 from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
 from ebsif import modulestool, processes
-from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.yamltext import as_yaml
+from ebsif.catalog.settings import Settings
+from ebsif.catalog.yamltext import as_yaml
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.jobs import job
@@ -99,8 +99,8 @@ class SelfTest:
             ),
             encoding="utf-8",
         )
-        catalogues = [folder / "sites", *settings.own_directories]
-        self.site = [word for one in catalogues for word in ("--catalogue", str(one))] + ["--site", "selftest"]
+        catalogs = [folder / "sites", *settings.own_directories]
+        self.site = [word for one in catalogs for word in ("--catalog", str(one))] + ["--site", "selftest"]
         self.environment = {
             name: value for name, value in framework.clean_environment().items() if not SETTINGS.match(name)
         }

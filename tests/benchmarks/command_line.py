@@ -52,7 +52,7 @@ def render(folder):
             )
         )
         environment = {**os.environ, "HOME": str(place)}
-        command = [EBSIF, "render", "--catalogue", place / "sites", "--site", "mine", "-o"]
+        command = [EBSIF, "render", "--catalog", place / "sites", "--site", "mine", "-o"]
         turn = iter(range(1000))
 
         def anew(place=place, environment=environment, command=command, turn=turn):

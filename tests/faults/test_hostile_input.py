@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import site, writing, yamlerrors, yamlfile
-from ebsif.catalogue.guess import adding
-from ebsif.catalogue.records import CatalogueFile
+from ebsif.catalog import site, writing, yamlerrors, yamlfile
+from ebsif.catalog.guess import adding
+from ebsif.catalog.records import CatalogFile
 from ebsif.errors import EbsifError, UsageError
 from ebsif.images import inspection
 from ebsif.jobs import job
@@ -266,7 +266,7 @@ def test_malformed_yaml(place, fault, name):
     (place / "sites/mine/site.yaml").write_text("name: mine\ndescription: ours\n")
     path.write_bytes(DOCUMENTS[name])
     limits = {resource.RLIMIT_AS: 4 * 10**9, resource.RLIMIT_CPU: 60}
-    result = run_ebsif(["render", "-n", "--catalogue", "sites", "--site", "mine"], limits=limits)
+    result = run_ebsif(["render", "-n", "--catalog", "sites", "--site", "mine"], limits=limits)
     case.shown(result.returncode == 1, f"status {result.returncode}")
     case.said(result.stderr, "X.yaml")
     case.shown("Traceback" not in result.stderr and "\x1b" not in result.stderr, result.stderr[-500:])
@@ -282,7 +282,7 @@ def test_any_bytes_as_yaml(place, data):
     path.write_bytes(data)
     try:
         content = yamlfile.load(path)
-        yamlfile.validate(CatalogueFile, content, path)
+        yamlfile.validate(CatalogFile, content, path)
     except yamlerrors.DocumentError as error:
         assert str(path) in str(error)
     except RecursionError:

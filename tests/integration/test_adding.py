@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif import files
-from ebsif.catalogue import reading, site, writing, yamlfile
-from ebsif.catalogue.guess import adding, template
-from ebsif.catalogue.proposal import Proposal
+from ebsif.catalog import reading, site, writing, yamlfile
+from ebsif.catalog.guess import adding, template
+from ebsif.catalog.proposal import Proposal
 from ebsif.images import inspection
 from ebsif_command import run_ebsif
 from parts import copy_from_image
@@ -96,7 +96,7 @@ def test_files_that_are_no_images(ebsif, tmp_path, base_image):
 def test_guesses_are_marked(ebsif, image, tmp_path):
     """The name has no date, so the date is marked for review; a dry run writes nothing."""
     path = image(LUMI_NAME)
-    text = ebsif("add", path, "--site", "lumi", "--catalogue", ".", "--dry-run").stdout
+    text = ebsif("add", path, "--site", "lumi", "--catalog", ".", "--dry-run").stdout
     # shown as a difference: the project's file is not repeated
     lines = [line[1:] for line in text.partition("+++ easyconfigs")[0].splitlines() if line.startswith("+")][1:]
     assert lines[1:4] == ["name: PyTorch", "extends: true", "containers:"]
@@ -119,7 +119,7 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     (tmp_path / "mine/site.yaml").write_text(profile)
     (tmp_path / "moving").mkdir()
     (tmp_path / "moving/latest.sif").symlink_to("../images/pytorch-2.14.0-cpu-python-3.11.sif")
-    arguments = ("add", "moving/latest.sif", "--site", "mine", "--catalogue", ".", "--name", "PyTorch")
+    arguments = ("add", "moving/latest.sif", "--site", "mine", "--catalog", ".", "--name", "PyTorch")
     said = ebsif(*arguments, status=3).stderr
     assert "moving/latest.sif is in a directory whose links move" in said
     assert f"add its present target, {tmp_path}/images/pytorch-2.14.0-cpu-python-3.11.sif, " in said
@@ -138,11 +138,11 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
     assert "file: pytorch-{version}-cpu-python-3.11.sif" in path.read_text()
     # rendered because the record allows it, and only then
     (tmp_path / "moving/pytorch-2.14.0-cpu-python-3.11.sif").symlink_to("../images/pytorch-2.14.0-cpu-python-3.11.sif")
-    render = ("render", "--site", "mine", "--catalogue", ".")
+    render = ("render", "--site", "mine", "--catalog", ".")
     assert "1 up to date" in ebsif(*render).stderr
     assert path.read_text().count("    moving: true\n") == 1
     # I-03: the image is looked into
-    check = ("check", "--quick", "--deep", "--site", "mine", "--catalogue", ".")
+    check = ("check", "--quick", "--deep", "--site", "mine", "--catalog", ".")
     assert "error" not in ebsif(*check).stdout
     text = path.read_text()
     path.write_text(text.replace("moving: true\n", "moving: true\n    wrappers: [python, nope]\n    python: 3.9\n"))
@@ -160,38 +160,38 @@ def test_a_link_to_an_image_that_may_move(ebsif, image, tmp_path):
 def test_the_first_image_of_its_kind(ebsif, tiny_image, tmp_path):
     """It needs a name, at least of the file; unknown values are marked; the project's catalog is unchanged."""
     path = tiny_image("thing-1.2.3.sif")
-    assert "start one with --name NAME" in ebsif("add", tiny_image("1.2.3.sif"), "--catalogue", ".", status=3).stderr
-    ebsif("add", path, "--name", "Thing", "--catalogue", ".")
+    assert "start one with --name NAME" in ebsif("add", tiny_image("1.2.3.sif"), "--catalog", ".", status=3).stderr
+    ebsif("add", path, "--name", "Thing", "--catalog", ".")
     text = (tmp_path / "local/containers/Thing.yaml").read_text()
     assert "    version: 1.2.3  # review: from the file name\n" in text
     for line in ("homepage: https://apptainer.org/", "description: Thing in a container.", "moduleclass: ai"):
         assert f"    {line}  # review: a " in text
-    checked = ebsif("check", "--site", "local", "--catalogue", ".", "--quick", status=1)
+    checked = ebsif("check", "--site", "local", "--catalog", ".", "--quick", status=1)
     assert "install" not in checked.stderr
     # each is reported once
     assert checked.stdout.count("not reviewed yet: ") == 4 and checked.stdout.count("homepage") == 1
     # a second version joins the same family
     other = tiny_image("thing-1.3.0.sif")
-    said = ebsif("add", other, "--catalogue", ".").stderr
+    said = ebsif("add", other, "--catalog", ".").stderr
     assert f"{other} is a copy of thing-1.2.3.sif, the image of Thing/1.2.3 (" in said
     (_, second) = reading.read_file(tmp_path / "local/containers/Thing.yaml", site.read("local"))
     assert second.version == "1.3.0"
     # a file with another layout is left alone
     (tmp_path / "local/containers/Thing.yaml").write_text("containers: []\nname: Thing\nfamilies: {}\n")
     third = tiny_image("thing-1.4.0.sif")
-    assert "add this record by hand" in ebsif("add", third, "--name", "Thing", "--catalogue", ".", status=3).stderr
+    assert "add this record by hand" in ebsif("add", third, "--name", "Thing", "--catalog", ".", status=3).stderr
 
 
 def test_another_name_for_known_software(ebsif, tiny_image, tmp_path):
     """Defects D3, admin D1: the record has the file name; an invalid file is rejected before anything is written."""
-    ebsif("add", tiny_image("tool-3.2.1.sif"), "--name", "Tool", "--catalogue", ".")
+    ebsif("add", tiny_image("tool-3.2.1.sif"), "--name", "Tool", "--catalog", ".")
     path = tmp_path / "local/containers/Tool.yaml"
     before = path.read_text()
     for name in ("tool-{name}.sif", "tool-{version}-2.0.sif", "tool\n4.0.sif"):
-        said = ebsif("add", tiny_image(name), "--name", "Tool", "--catalogue", ".", status=3).stderr
+        said = ebsif("add", tiny_image(name), "--name", "Tool", "--catalog", ".", status=3).stderr
         assert "Traceback" not in said
     assert path.read_text() == before
-    ebsif("add", tiny_image("othername-4.0.sif"), "--name", "Tool", "--catalogue", ".")
+    ebsif("add", tiny_image("othername-4.0.sif"), "--name", "Tool", "--catalog", ".")
     first, second = reading.read_file(path, site.read("local"))
     assert (first.file_name, second.file_name) == ("tool-3.2.1.sif", "othername-4.0.sif")
     assert (second.version, second.family) == ("4.0", "tool")

@@ -170,7 +170,7 @@ def test_two_jobs_on_a_node(module, cluster):
     said = module.bash(
         f"""
         module load {MODULE}
-        ebsif job {MODULE} --site two --catalogue {module.prefix}/sites --tasks-per-node 8 -o job.sh -- keep.py
+        ebsif job {MODULE} --site two --catalog {module.prefix}/sites --tasks-per-node 8 -o job.sh -- keep.py
         for number in 1 2; do sbatch --wait --nodelist=nid001001 --output=%j.out job.sh & done
         wait
         cat *.out

@@ -21,7 +21,7 @@ def run(*arguments, status=0, cwd=CHECKOUT, **environment):
     return result
 
 
-def test_two_containers_of_the_catalogue():
+def test_two_containers_of_the_catalog():
     """Changed components and new binds; status 1 if they differ; JSON."""
     lines = run("diff", "--site", "lumi", OLDER, NEWER, status=1).stdout.splitlines()
     assert "~ component vllm 0.7.2+rocm624 -> 0.8.5+rocm624" in lines
@@ -46,7 +46,7 @@ def test_two_installations(installed_once):
     assert "not an installation of a container module" in run("diff", squashed, CHECKOUT, status=3).stderr
 
 
-CATALOGUE = """\
+CATALOG = """\
 name: Base
 families:
   base: {homepage: https://example.org/, file: example.sif, init: conda-injected, conda_env: pytorch, venv: true}
@@ -59,9 +59,9 @@ containers:
 def test_moving_an_extension(tmp_path):
     """The same packages and stages on the newer container, under the same name. (For --check see tests/paths.)"""
     (tmp_path / "sites/local/containers").mkdir(parents=True)
-    (tmp_path / "sites/local/containers/Base.yaml").write_text(CATALOGUE)
+    (tmp_path / "sites/local/containers/Base.yaml").write_text(CATALOG)
     (tmp_path / "requirements.txt").write_text("greeting\nflash-attn==2.8\n")
-    common = ["--catalogue", "sites", "--date", "20260101", "-o", "."]
+    common = ["--catalog", "sites", "--date", "20260101", "-o", "."]
     run("extend", "Base/1.0", "-r", "requirements.txt", "--name", "mine", *common, cwd=tmp_path)
     said = run("upgrade", "Base-1.0-mine-20260101.eb", "Base/2.0", *common, cwd=tmp_path).stdout
     assert said.startswith("Base-2.0-mine-20260101.eb\n")

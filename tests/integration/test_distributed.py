@@ -2,7 +2,7 @@
 
 import re
 
-from ebsif.catalogue import site as profiles
+from ebsif.catalog import site as profiles
 from slurm import NODES
 from training import MODULE, met, shown, trained, with_reports
 

@@ -44,7 +44,7 @@ def test_the_commands_of_the_readme(clone):
 
     Issue 50: none of them prints a warning.
     """
-    use, demo, catalogue = blocks("README.md")
+    use, demo, catalog = blocks("README.md")
     # the fixture has run it
     make, source = demo.splitlines()
     assert make == "make demo"
@@ -52,7 +52,7 @@ def test_the_commands_of_the_readme(clone):
         module load PyTorch/mine
         singularity exec $SIF python -c 'import einops; print(einops.__file__)'
     """
-    output = run(f"{source}\n{{\n{use}}} 2>messages\n{catalogue}{added}", clone)
+    output = run(f"{source}\n{{\n{use}}} 2>messages\n{catalog}{added}", clone)
     messages = (clone / "messages").read_text()
     assert re.findall(r"^ebsif: (\w+)", messages, re.MULTILINE) == ["installed", "wrote"], messages
     assert "warning" not in messages.lower()
@@ -124,17 +124,17 @@ def test_the_commands_for_extending_by_hand(clone):
     assert (clone / "my-software/user-software/writable").is_file()
 
 
-def test_the_commands_of_the_catalogue(clone):
+def test_the_commands_of_the_catalog(clone):
     """S003-24: list, show, render, check, schema, site init as documented; the documented record is valid."""
-    script = "".join(blocks("docs/catalogue.md"))
+    script = "".join(blocks("docs/catalog.md"))
     output = run(f"source .demo/env.sh\n{script}", clone)
     assert "PyTorch/2.7.0-rocm-6.2.4" in output
     assert "the site has no containers yet" in output
-    document = (CHECKOUT / "docs/catalogue.md").read_text()
+    document = (CHECKOUT / "docs/catalog.md").read_text()
     text = re.search(r"^```yaml\n(name: PyTorch\n.*?)^```", document, re.MULTILINE | re.DOTALL)
     (clone / "sites/lumi/containers").mkdir(parents=True)
     (clone / "sites/lumi/containers/PyTorch.yaml").write_text(text.group(1))
-    output = run("source .demo/env.sh\nebsif show --site lumi --catalogue sites PyTorch/2.7.0", clone)
+    output = run("source .demo/env.sh\nebsif show --site lumi --catalog sites PyTorch/2.7.0", clone)
     assert "PyTorch/2.7.0-rocm-6.2.4-python-3.12-singularity-20250527" in output
 
 

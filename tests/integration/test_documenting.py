@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import reading, selection, site
+from ebsif.catalog import reading, selection, site
 from ebsif.publish.pages import build
 from ebsif_command import run_ebsif
 from selenium.webdriver.common.by import By
@@ -76,7 +76,7 @@ def pages(tmp_path_factory):
         )
         patch.setenv("HOME", "/nonexistent")
         patch.setenv("SBATCH_ACCOUNT", "whoever_makes_them")
-        assert cli.main(["docs", "-o", str(folder / "public"), "--catalogue", str(folder / "sites")]) == 0
+        assert cli.main(["docs", "-o", str(folder / "public"), "--catalog", str(folder / "sites")]) == 0
     return folder / "public"
 
 
@@ -272,7 +272,7 @@ def test_the_table_agrees_with_list(browser, pages):
         )
         try:
             wanted = selection.parse_requirement(f"{name}>={version}")
-        except selection.CatalogueError:
+        except selection.CatalogError:
             # not a version by the rules of Python packages
             continue
         expected = {(one.site.name, one.module) for one in selection.having(containers, [wanted])[0]}

@@ -15,7 +15,7 @@ from parts import wheel_settings
 from support import make_native_sdist, make_sdist, make_wheel
 
 MODULE = "Base/1.0-20250101-mine-20260101"
-CATALOGUE = """\
+CATALOG = """\
 name: Base
 families:
   base:
@@ -39,7 +39,7 @@ def place(site, wheels, tmp_path):
     """A site with a catalog of one container; returns a function that runs ebsif extend there."""
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
-    (folder / "Base.yaml").write_text(CATALOGUE)
+    (folder / "Base.yaml").write_text(CATALOG)
     (site.work / "requirements.txt").write_text("greeting\nnumpy  # the image has it\n")
 
     def extend(*arguments, status=0, packages=wheels):
@@ -48,7 +48,7 @@ def place(site, wheels, tmp_path):
             "ebsif",
             "extend",
             "Base/1.0",
-            "--catalogue",
+            "--catalog",
             tmp_path / "sites",
             *name,
             "--date",
@@ -144,7 +144,7 @@ def test_builds_against_the_image(place, site, wheels, tmp_path):
     said = place("--add", "late", "--name", "late", "--check", *more, status=1, packages=own).stdout
     assert "in an extension of its own, and this extension on top. Then it is built without isolation" in said
     said = site.run(
-        ["ebsif", "extend", root, "--catalogue", tmp_path / "sites", "--name", "top", "--add", "late", *more],
+        ["ebsif", "extend", root, "--catalog", tmp_path / "sites", "--name", "top", "--add", "late", *more],
         **wheel_settings(own),
     ).stderr
     assert re.search(r"^  installing packages +\d+ s  .*late\S* built without isolation", said, re.MULTILINE)
@@ -218,7 +218,7 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
     """Use D8, defects D1, A3: stages in each form, local wheels, permitted replacements; the installed image."""
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
-    (folder / "Base.yaml").write_text(CATALOGUE)
+    (folder / "Base.yaml").write_text(CATALOG)
     own = tmp_path / "own wheels"
     own.mkdir()
     for name, version in (("first", "1.0"), ("last", "2.0"), ("numpy", "1.0"), ("built", "1.0")):
@@ -248,7 +248,7 @@ def test_a_check_reads_stages_like_an_installation(site, tmp_path):
             site.prefix / "Base-1.0-mine-20260101.eb",
             "Base/1.0",
             "--check",
-            "--catalogue",
+            "--catalog",
             tmp_path / "sites",
             "--",
             *site.eb_options,
@@ -331,7 +331,7 @@ def test_a_container_that_can_not_be_extended(place, site, tmp_path):
         Path(sys.prefix) / "bin/ebsif",
         "extend",
         "Base/2.0",
-        "--catalogue",
+        "--catalog",
         tmp_path / "sites",
         "--name",
         "x",

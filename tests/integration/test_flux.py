@@ -95,7 +95,7 @@ def job(tmp_path):
 
     def run(*arguments, check=True):
         result = subprocess.run(
-            [EBSIF, "job", "--site", "mine", "--catalogue", tmp_path / "sites", *arguments],
+            [EBSIF, "job", "--site", "mine", "--catalog", tmp_path / "sites", *arguments],
             capture_output=True,
             text=True,
             check=check,

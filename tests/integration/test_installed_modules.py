@@ -75,7 +75,7 @@ class Modules:
                 "--json",
                 "--site",
                 "here",
-                "--catalogue",
+                "--catalog",
                 self.profile.parents[1],
                 "--installed",
                 *(arguments or [self.site.prefix / "eb"]),
@@ -165,7 +165,7 @@ def test_ten_modules(modules, tmp_path):
 
     # as a person reads it
     text = site.run(
-        ["ebsif", "doctor", "--site", "here", "--catalogue", modules.profile.parents[1], "--installed", truncated],
+        ["ebsif", "doctor", "--site", "here", "--catalog", modules.profile.parents[1], "--installed", truncated],
         check=False,
     )
     assert text.returncode == 1 and "1 module checked: 1 error" in text.stderr
@@ -252,7 +252,7 @@ def test_interrupted(modules, tmp_path):
     program = next(name for name in (root / "bin/container-exec", root / "bin/start-shell") if name.exists())
     replace(program, f"#!/bin/sh\necho $$ >'{started}.unfinished'\nmv '{started}.unfinished' '{started}'\nsleep 300\n")
     program.chmod(0o755)
-    command = ["ebsif", "doctor", "--site", "here", "--catalogue", modules.profile.parents[1], "--installed", root]
+    command = ["ebsif", "doctor", "--site", "here", "--catalog", modules.profile.parents[1], "--installed", root]
     with subprocess.Popen(
         command,
         env=modules.site.environment,
@@ -285,7 +285,7 @@ def test_two_nodes(modules, cluster):
         "--json",
         "--site",
         "here",
-        "--catalogue",
+        "--catalog",
         modules.profile.parents[1],
         "--installed",
         root,

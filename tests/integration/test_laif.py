@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ebsif.catalogue import reading, selection, site
+from ebsif.catalog import reading, selection, site
 from parts import TOOLS, wheel_settings
 from slurm import NODES
 from support import CHECKOUT, Site, make_wheel
@@ -19,7 +19,7 @@ from support import CHECKOUT, Site, make_wheel
 OCI, TORCH = "Laif/3.13-mine-20260101", "Laif/3.11"
 VERSIONS = {OCI: "2.10.0+rocm7.0", TORCH: "2.13.0+cpu"}
 VENV = "/user-software/venv/laif"
-CATALOGUE = """\
+CATALOG = """\
 name: Laif
 families:
   multitorch:
@@ -89,7 +89,7 @@ class Place:
             f"images:\n  directories: [{{path: {self.site.sources}}}]\n" + yaml.dump({"network_env": LUMI.network_env})
         )
         (sites / "local/containers/Laif.yaml").write_text(
-            CATALOGUE.replace("NETWORK", json.dumps(NETWORK)).replace("VARIABLES", json.dumps(RELEASE.variables))
+            CATALOG.replace("NETWORK", json.dumps(NETWORK)).replace("VARIABLES", json.dumps(RELEASE.variables))
         )
         for variant in ("laif", "laif-torch"):
             (self.site.sources / f"{variant}.sif").symlink_to(small_image(variant))
@@ -101,7 +101,7 @@ class Place:
                 "Laif/3.13",
                 "--from-venv",
                 "tuning-env.sqsh",
-                "--catalogue",
+                "--catalog",
                 sites,
                 "--name",
                 "mine",
@@ -112,7 +112,7 @@ class Place:
             ],
             **wheel_settings(self.wheels),
         )
-        self.site.run(["ebsif", "render", "--catalogue", sites, "--output", "."])
+        self.site.run(["ebsif", "render", "--catalog", sites, "--output", "."])
         self.site.eb(f"{OCI.replace('/', '-')}.eb", "l/Laif/Laif-3.11.eb", **wheel_settings(self.wheels))
         (self.site.work / "show.py").write_text(SHOW)
         (self.site.work / "rank.py").write_text(RANK)

@@ -25,7 +25,7 @@ def test_torchrun_starts_the_ranks_of_each_node(training):
     Only the ranks report, each with its node and the CPUs to which it is bound.
     """
     script = training.run(
-        f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher torchrun -- all_reduce.py"
+        f"ebsif job {MODULE} --site bound --catalog sites --nodes 2 --launcher torchrun -- all_reduce.py"
     ).stdout
     script = with_reports(script)
     status, output = training.batch("torchrun", script)
@@ -83,7 +83,7 @@ def test_accelerate_on_two_nodes(training):
     )
     training.run("singularity exec $SIF pip install -q --no-deps --no-index accelerate-wheels/*.whl")
     script = training.run(
-        f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher accelerate -- accelerated.py"
+        f"ebsif job {MODULE} --site bound --catalog sites --nodes 2 --launcher accelerate -- accelerated.py"
     ).stdout
     status, output = training.batch("accelerate", with_reports(script))
     assert status == 0, output

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import reading, selection, site
+from ebsif.catalog import reading, selection, site
 from ebsif.check.sites import LONG
 from ebsif.render import easyconfig, rendering
 from packaging.requirements import Requirement
@@ -17,7 +17,7 @@ from parts import TOOLS, wheel_settings
 from support import CHECKOUT, Site, make_wheel
 
 FACTS = json.loads((CHECKOUT / "tests/data/lumi-containers.json").read_text())
-LUMI = CHECKOUT / "generator/ebsif/catalogue/sites/lumi"
+LUMI = CHECKOUT / "generator/ebsif/catalog/sites/lumi"
 
 # The spelling of packages in the facts.
 PACKAGES = {"flashattention": "flash-attn", "pytorch": "torch"}
@@ -87,7 +87,7 @@ def by_name(fact):
     return fact["easyconfig"][: -len(".eb")]
 
 
-def test_all_containers_of_lumi_are_in_the_catalogue(containers):
+def test_all_containers_of_lumi_are_in_the_catalog(containers):
     """S002-51: 70 containers and the AI Factory's images: another framework needs data only."""
     assert len(FACTS) == 70
     assert {fact["easyconfig"] for fact in FACTS} <= set(containers)
@@ -325,7 +325,7 @@ def test_old_names_of_run_scripts_work(tmp_path, base_image):
     assert place.bash(load + "my-exec", check=False).returncode == 64
 
 
-def test_easyconfigs_and_catalogue_are_short(containers):
+def test_easyconfigs_and_catalog_are_short(containers):
     """
     Easyconfigs have at most 60 lines (120 with forty binds of their own), the catalog fewer than 1,500, and each
     record of a known family at most twelve.

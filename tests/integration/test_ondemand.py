@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ebsif import cli
-from ebsif.catalogue import site
+from ebsif.catalog import site
 from ondemand import render
 from prefixes import MINE
 
@@ -159,7 +159,7 @@ def test_accounts(module, tmp_path):
     (folder / "site.yaml").write_text(
         f"name: mine\ndescription: a machine\nscheduler: {{account: {{required: true, groups: '{group[:-1]}?'}}}}\n"
     )
-    assert cli.main(["ood", module, "--catalogue", "sites", "--site", "mine", "-o", "app"]) == 0
+    assert cli.main(["ood", module, "--catalog", "sites", "--site", "mine", "-o", "app"]) == 0
     form = yaml.safe_load(render(tmp_path / "app/form.yml.erb"))
     assert form["attributes"]["account"]["options"] == [group]
     submit = yaml.safe_load(render(tmp_path / "app/submit.yml.erb", cpus="1", account="a: b"))
@@ -169,7 +169,7 @@ def test_accounts(module, tmp_path):
             f"name: mine\ndescription: a machine\nscheduler: {{account: {{required: {str(required).lower()}}}}}\n"
         )
         app = f"app-{required}"
-        assert cli.main(["ood", module, "--catalogue", "sites", "--site", "mine", "-o", app]) == 0
+        assert cli.main(["ood", module, "--catalog", "sites", "--site", "mine", "-o", app]) == 0
         form = yaml.safe_load(render(tmp_path / app / "form.yml.erb"))
         assert ("bc_account" in form["form"]) == required
 
@@ -191,7 +191,7 @@ def test_values_with_any_characters(module, tmp_path):
     (tmp_path / "sites/mine/site.yaml").write_text(
         json.dumps({"name": "mine", "description": "x", "scheduler": scheduler})
     )
-    words = ["ood", module, "--catalogue", "sites", "--site", "mine", "-o", "app", "--cluster", HOSTILE]
+    words = ["ood", module, "--catalog", "sites", "--site", "mine", "-o", "app", "--cluster", HOSTILE]
     assert cli.main(words) == 0
     form = yaml.safe_load(render(tmp_path / "app/form.yml.erb"))
     assert form["cluster"] == HOSTILE and form["attributes"]["bc_queue"]["value"] == HOSTILE
@@ -246,5 +246,5 @@ def test_what_is_missing(eb_prefix, tmp_path, capsys):
     folder = tmp_path / "sites/mine"
     folder.mkdir(parents=True)
     (folder / "site.yaml").write_text("name: mine\ndescription: a machine\nscheduler: {kind: flux}\n")
-    assert cli.main(["ood", MINE, "--catalogue", "sites", "--site", "mine", "-o", "app"]) == 3
+    assert cli.main(["ood", MINE, "--catalog", "sites", "--site", "mine", "-o", "app"]) == 3
     assert "no support for the scheduler of mine, flux" in capsys.readouterr().err

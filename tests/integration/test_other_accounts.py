@@ -392,7 +392,7 @@ def test_the_lock_of_another_member_of_the_group():
     """R-10: each account that may write to a catalog may lock it, although new files there don't get its group."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        place = Path(folder) / "catalogue"
+        place = Path(folder) / "catalog"
         place.mkdir()
         os.chown(place, -1, GROUP)
         place.chmod(0o775)

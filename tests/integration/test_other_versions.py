@@ -7,7 +7,7 @@ import re
 import pytest
 from parts import example_site, wheel_settings
 from support import make_wheel
-from test_extending import CATALOGUE
+from test_extending import CATALOG
 
 MODULE = "Base/1.0-20250101-mine-20260101"
 
@@ -41,10 +41,10 @@ def place(tmp_path_factory, pytorch_image, wheels):
     site = example_site(folder, pytorch_image)
     containers = folder / "sites/local/containers"
     containers.mkdir(parents=True)
-    (containers / "Base.yaml").write_text(CATALOGUE)
+    (containers / "Base.yaml").write_text(CATALOG)
 
     def run(*words, status=0):
-        more = ("--catalogue", folder / "sites") if words[0] == "extend" else ()
+        more = ("--catalog", folder / "sites") if words[0] == "extend" else ()
         end = ("--", *site.eb_options) if words[0] == "extend" else ()
         result = site.run(
             ["ebsif", *words, *more, *end], check=False, **wheel_settings(wheels), MODULEPATH=site.modules

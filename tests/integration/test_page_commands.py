@@ -37,7 +37,7 @@ def person(installed_once, cluster, tmp_path, wheels):
         make_wheel(wheels, name)
     person = Person(installed_once.copy(tmp_path, Installed.WRITABLE), wheels)
     site = person.site
-    person.catalogues_example()
+    person.catalogs_example()
     (site.work / "requirements.txt").write_text("greeting\n")
     (site.work / "train.py").write_text("import numpy\nprint('trained')\n")
     person.environment |= {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from contrast import check_contrast
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from ebsif.catalogue import reading, site
+from ebsif.catalog import reading, site
 from ebsif.publish.pages import build
 from parts import focused
 from selenium.webdriver.common.by import By

@@ -71,7 +71,7 @@ def test_ray_on_two_nodes(training):
     wheels = ["--only-binary=:all:", "--python-version=3.11", "--dest", folder / "ray-wheels"]
     training.site.run(["pip", "download", "--quiet", "--no-deps", *wheels, *RAY])
     training.run("singularity exec $SIF pip install -q --no-deps --no-index ray-wheels/*.whl")
-    job = f"ebsif job {MODULE} --site bound --catalogue sites --nodes 2 --launcher ray -- tune.py"
+    job = f"ebsif job {MODULE} --site bound --catalog sites --nodes 2 --launcher ray -- tune.py"
     status, output = training.batch("ray", training.run(job).stdout)
     assert status == 5, output
     said = dict(re.findall("^(nodes|tasks|stranger) (.*)$", output, re.MULTILINE))

@@ -7,8 +7,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from ebsif.catalogue import reading
-from ebsif.catalogue import site as site_of
+from ebsif.catalog import reading
+from ebsif.catalog import site as site_of
 from ebsif.render import easyconfig
 from ebsif.render import rendering as render
 from support import make_wheel

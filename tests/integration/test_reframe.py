@@ -9,7 +9,7 @@ from support import CONTAINER_FILES
 
 
 @pytest.fixture
-def catalogue(tmp_path):
+def catalog(tmp_path):
     """A catalog with the installed module, and an archived one."""
     folder = tmp_path / "sites/here"
     (folder / "containers").mkdir(parents=True)
@@ -47,14 +47,14 @@ def catalogue(tmp_path):
 
 
 @pytest.mark.nightly
-def test_reframe(installed_once, cluster, catalogue, tmp_path):
+def test_reframe(installed_once, cluster, catalog, tmp_path):
     """I-05: ReFrame runs the checks: all pass; each fails when its part is broken, and the report says why."""
     site = installed_once.copy(tmp_path, installed_once.WRITABLE)
     root = site.prefix / "eb/software" / installed_once.WRITABLE
     # the catalog's container has a wrapper
     wrapper = root / "bin/python"
     shutil.copy(CONTAINER_FILES / "share/ebsif/wrapper", wrapper)
-    site.run(["ebsif", "reframe", "--site", "here", "--catalogue", catalogue, "-o", tmp_path / "checks"])
+    site.run(["ebsif", "reframe", "--site", "here", "--catalog", catalog, "-o", tmp_path / "checks"])
 
     def reasons(*options, **environment):
         """Run checks; return the reason of each that failed, None for the others, and ReFrame's output."""
@@ -104,9 +104,9 @@ def test_reframe(installed_once, cluster, catalogue, tmp_path):
     assert f"{installed_once.WRITABLE} can't be loaded" in found["Commands"], said
 
 
-def test_what_is_written(catalogue, tmp_path, capsys):
+def test_what_is_written(catalog, tmp_path, capsys):
     """I-05: partitions come from the profile; archived containers are left out; mistakes are named."""
-    words = ["reframe", "--site", "here", "--catalogue", str(catalogue), "-o", str(tmp_path / "checks")]
+    words = ["reframe", "--site", "here", "--catalog", str(catalog), "-o", str(tmp_path / "checks")]
     assert main([*words, "--partition", "gpus"]) == 0
     assert "checks of 1 module" in capsys.readouterr().err
     data = json.loads((tmp_path / "checks/data.json").read_text())

@@ -36,7 +36,7 @@ def write_site(site, scheduler):
     folder = site.prefix / "sites/mine"
     folder.mkdir(parents=True)
     (folder / "site.yaml").write_text(f"name: mine\ndescription: x\nscheduler: {{kind: {scheduler}}}\n")
-    return ["--catalogue", folder.parent, "--site", "mine"]
+    return ["--catalog", folder.parent, "--site", "mine"]
 
 
 def outcomes_in(text):
@@ -103,14 +103,14 @@ def test_mounts_of_the_kernel(base_image, cluster):
 def test_with_pbs(tmp_path, base_image):
     """A-05: every step works with Environment Modules and PBS, whose own commands are stand-ins."""
     site = Site(tmp_path / "site", TOOLS["EnvironmentModules-Tcl"](), Path(sys.prefix))
-    catalogue = write_site(site, "pbs")
+    catalog = write_site(site, "pbs")
     for name, text in PBS.items():
         path = site.prefix / "pbs" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/bash\nfolder={path.parent}\n{text}")
         path.chmod(0o755)
     done = site.run(
-        ["ebsif", "selftest", base_image, "--json", *catalogue],
+        ["ebsif", "selftest", base_image, "--json", *catalog],
         check=False,
         PATH=f"{site.prefix}/pbs:{site.environment['PATH']}",
     )

@@ -4,7 +4,7 @@ import re
 import subprocess
 
 import pytest
-from ebsif.catalogue import site
+from ebsif.catalog import site
 from ebsif.jobs import launchers
 from ebsif_command import run_ebsif
 from support import CHECKOUT, tracked

@@ -10,7 +10,7 @@ import subprocess
 import ocilayouts
 import pytest
 import yaml
-from ebsif.catalogue import yamlfile
+from ebsif.catalog import yamlfile
 from ebsif.images.registry.manifest import INDEX, MANIFEST, TITLE, Descriptor
 from ebsif.images.registry.reference import open_repository
 from ebsif_command import run_ebsif
@@ -27,7 +27,7 @@ BILL = {
         {"name": "x", "version": "1", "purl": "pkg:deb/d/x@1"},
     ],
 }
-CATALOGUE = """\
+CATALOG = """\
 name: Tool
 families:
   old:
@@ -62,7 +62,7 @@ class Place:
 
     def ebsif(self, command, *arguments, status=0, **variables):
         """Run the command with the site's catalog; return its output."""
-        own = ["--catalogue", "own", *(["-o", "ec"] if command == "add" else [])]
+        own = ["--catalog", "own", *(["-o", "ec"] if command == "add" else [])]
         result = run_ebsif([command, *arguments, *own], cwd=self.folder, env={**self.environment, **variables})
         assert result.returncode == status, result.stdout + result.stderr
         return result.stdout + result.stderr
@@ -159,7 +159,7 @@ def image_source(path):
 @pytest.mark.parametrize("how", ["a reference", "the index", "a directory"])
 def test_what_a_registry_tells(place, how):
     """R-11, R-08: labels, entry point and bill of materials choose family and components; nothing is fetched."""
-    (place.records / "Tool.yaml").write_text(CATALOGUE)
+    (place.records / "Tool.yaml").write_text(CATALOG)
     repository = (
         f"oci:{place.folder}/layout" if how == "a directory" else f"docker://{place.host}/{how.split()[1]}/tool"
     )
@@ -233,7 +233,7 @@ def test_new_moved_and_missing_tags(place):
     put(name, [(SIF_LAYER, b"image moved", "image.sif")], tag="latest")
     put(name, [(SIF_LAYER, b"image other", "image.sif")], tag="moved")
     sources = [f", source: '{name}:{tag}@{images[tag].digest}'}}" for tag in ("1.0", "1.1", "gone", "moved")]
-    text = CATALOGUE.replace("{fast: 1.0}}", "{fast: 1.0}" + sources[0]).replace(
+    text = CATALOG.replace("{fast: 1.0}}", "{fast: 1.0}" + sources[0]).replace(
         "1.1, date: 1}", "1.1, date: 1" + sources[1]
     )
     gone = sources[2].replace(images["gone"].digest, "sha256:" + "0" * 64)
@@ -261,7 +261,7 @@ def test_new_moved_and_missing_tags(place):
 def test_a_registry_with_a_login(tmp_path, private_registry, monkeypatch):
     """R-09: without the runtime's login the message says how to log in; with it, no file of ours has the password."""
     place, host = Place(tmp_path, private_registry.host), private_registry.host
-    (place.records / "Tool.yaml").write_text(CATALOGUE)
+    (place.records / "Tool.yaml").write_text(CATALOG)
     name = f"oras://{host}/private/tool"
     secret = base64.b64encode(f"{ACCOUNT}:{PASSWORD}".encode()).decode()
     login = {"APPTAINER_DOCKER_USERNAME": ACCOUNT, "APPTAINER_DOCKER_PASSWORD": PASSWORD}

@@ -577,7 +577,7 @@ def test_mksquashfs_is_missing(add, monkeypatch):
 
 # --- ebsif extend
 
-CATALOGUE = """\
+CATALOG = """\
 name: Base
 families:
   base: {homepage: https://example.org/, file: example.sif, suffix: -base, init: none, venv: false}
@@ -597,7 +597,7 @@ def test_extending_a_module(site, layered, repository, tmp_path):
     """
     folder = tmp_path / "sites/local/containers"
     folder.mkdir(parents=True)
-    (folder / "Base.yaml").write_text(CATALOGUE)
+    (folder / "Base.yaml").write_text(CATALOG)
 
     def extend(*words, status=0, base="Base/1.0"):
         result = site.run(
@@ -605,7 +605,7 @@ def test_extending_a_module(site, layered, repository, tmp_path):
                 "ebsif",
                 "extend",
                 base,
-                "--catalogue",
+                "--catalog",
                 tmp_path / "sites",
                 "--name",
                 "mine",

@@ -14,7 +14,7 @@ name: local
 description: a machine of the tests.
 images: {{directories: [{{path: {folder}}}]}}
 """
-CATALOGUE = """\
+CATALOG = """\
 name: multitorch
 families:
   full:
@@ -60,14 +60,14 @@ class Place:
         self.site = Site(folder / "site", TOOLS["Lmod-Lua"](), Path(sys.prefix))
         self.settings = {**wheel_settings(wheels), "EBSIF_INSTALL_BIND": f"{wheels},{binds_of(repository)}"}
         (self.site.sources / "full.sif").symlink_to(image)
-        self.catalogue = folder / "sites"
-        (self.catalogue / "local/containers").mkdir(parents=True)
-        (self.catalogue / "local/site.yaml").write_text(SITE.format(folder=self.site.sources))
-        (self.catalogue / "local/containers/multitorch.yaml").write_text(CATALOGUE)
+        self.catalog = folder / "sites"
+        (self.catalog / "local/containers").mkdir(parents=True)
+        (self.catalog / "local/site.yaml").write_text(SITE.format(folder=self.site.sources))
+        (self.catalog / "local/containers/multitorch.yaml").write_text(CATALOG)
 
     def ebsif(self, *words, status=0):
         """Run ebsif; return its output without line breaks, results first."""
-        more = ("--catalogue", self.catalogue, "--date", "20260601", "--", *self.site.eb_options)
+        more = ("--catalog", self.catalog, "--date", "20260601", "--", *self.site.eb_options)
         result = self.site.run(
             ["ebsif", *words, *(more if words[0] == "extend" else ())],
             check=False,

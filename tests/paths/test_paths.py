@@ -179,7 +179,7 @@ def test_a_researcher(tool, installations, tmp_path, registry):
     person.environment["REGISTRY"] = registry.host
     site = person.site
     make_project(site.work / "project")
-    person.catalogues_example(wrappers="[python, python3]")
+    person.catalogs_example(wrappers="[python, python3]")
     digests = {
         name: hashlib.sha256((wheels / f"{name}-1.0-py3-none-any.whl").read_bytes()).hexdigest()
         for name in ("greeting", "hello")
@@ -219,7 +219,7 @@ def test_an_administrator(lumi, wheels, base_image, pytorch_image, small_image, 
     site = lumi
     site.share_easyblocks()
     person = Person(site, wheels)
-    person.environment = {"EDITOR": "true", "MODULEPATH": site.catalogue_of_modules, "REGISTRY": registry.host}
+    person.environment = {"EDITOR": "true", "MODULEPATH": site.catalog_of_modules, "REGISTRY": registry.host}
     site.run(["apptainer", "push", "--no-https", small_image("busybox"), f"oras://{registry.host}/ai/new:3"])
     (site.work / "images").mkdir()
     (site.prefix / "sites/local").mkdir()
@@ -250,7 +250,7 @@ def test_somebody_without_modules_of_ours(tool, tmp_path, small_image, wheels):
         Site(tmp_path / "site", TOOLS[tool](), Path(sys.prefix)),
         wheels,
         installs_for_the_site=False,
-        has_catalogue=False,
+        has_catalog=False,
     )
     site, image = person.site, tmp_path / "images/pytorch.sif"
     image.parent.mkdir()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import reading, site, writing
-from ebsif.catalogue.guess import adding, template
-from ebsif.catalogue.proposal import AddingError, Proposal
-from ebsif.catalogue.records import CatalogueFile
+from ebsif.catalog import reading, site, writing
+from ebsif.catalog.guess import adding, template
+from ebsif.catalog.proposal import AddingError, Proposal
+from ebsif.catalog.records import CatalogFile
 from ebsif.commands.add import ask
 from ebsif.images import inspection
 
@@ -87,7 +87,7 @@ def test_version_from_labels_package_or_file_name(software, name, packages, labe
 def test_packages_that_the_image_lists():
     """R-11: what /.sbom.json lists becomes version and components, where the image's Python doesn't tell."""
     listed = {"pypi": {"Tool": "1.5", "fast_thing": "3.0"}, "deb": {"libfast": "1:2.1-0ubuntu1", "fast-thing": "1-1"}}
-    document = CatalogueFile.model_validate(
+    document = CatalogFile.model_validate(
         {
             "name": "Tool",
             "families": {"tool": {"file": "tool-{date}.sif"}},
@@ -112,7 +112,7 @@ def test_without_a_version_the_user_is_asked_for_one():
     with pytest.raises(AddingError, match="nor name of tool.sif: add --version VERSION"):
         adding.propose(found("tool.sif", {}, {}), [], name="Tool")
     assert adding.propose(found("tool.sif"), [], name="Tool", version="1.5").values["version"] == "1.5"
-    known = CatalogueFile.model_validate(
+    known = CatalogFile.model_validate(
         {
             "name": "Tool",
             "families": {"tool": {"file": "tool-{version}.sif"}},
@@ -220,7 +220,7 @@ def test_a_user_is_asked_for_what_is_unknown():
 
 def test_the_family_used_last_is_marked_if_none_matches():
     """Issue 17.5: among families with similar file names the one used last is taken, and marked for review."""
-    known = CatalogueFile.model_validate(
+    known = CatalogFile.model_validate(
         {
             "name": "Tool",
             "families": {
@@ -309,7 +309,7 @@ def add(name, *arguments, text="image"):
     path = Path(name)
     if not path.exists() or text != "image":
         path.write_text(text)
-    return cli.main(["add", name, "--site", "mine", "--catalogue", "own", "-o", "ec", *arguments])
+    return cli.main(["add", name, "--site", "mine", "--catalog", "own", "-o", "ec", *arguments])
 
 
 def test_a_record_extends_the_file_of_the_project(place, capsys):
@@ -385,7 +385,7 @@ def test_a_file_without_records(tmp_path):
 
 def test_a_family_whose_file_has_no_records():
     """57-h2.3: the first image belongs to it, as its name says."""
-    document = CatalogueFile.model_validate(
+    document = CatalogFile.model_validate(
         {
             "name": "Tool",
             "families": {"tool": {"file": "tool-{version}.sif", "homepage": "https://example.org"}},

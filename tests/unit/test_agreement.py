@@ -10,7 +10,7 @@ from easybuild.easyblocks.generic.container import install, requirements, siteva
 from easybuild.easyblocks.generic.container.image import installed
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.stages import Stage
-from ebsif.catalogue import fieldtypes, site
+from ebsif.catalog import fieldtypes, site
 from ebsif.cli import COMMANDS
 from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter

@@ -10,8 +10,8 @@ import pytest
 from easybuild.easyblocks.generic.container.diagnosis import Diagnosis
 from easybuild.easyblocks.generic.container.packages import Need, Packages
 from easybuild.easyblocks.generic.container.pip import FILE
-from ebsif.catalogue import site
-from ebsif.catalogue.container import Container
+from ebsif.catalog import site
+from ebsif.catalog.container import Container
 from ebsif.environments import change, replacing
 from ebsif.environments.change import Environment
 from ebsif.errors import UsageError

@@ -10,7 +10,7 @@ from cache_node import SCRIPTS, spec
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.settings import ModuleSettings
 from easybuild.easyblocks.generic.container.sitevalues import CACHES
-from ebsif.catalogue import site as profiles
+from ebsif.catalog import site as profiles
 from support import CHECKOUT
 
 

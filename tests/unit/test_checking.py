@@ -6,9 +6,9 @@ import sys
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import reading, site
-from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.yamlerrors import DocumentError
+from ebsif.catalog import reading, site
+from ebsif.catalog.settings import Settings
+from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.check import contents, easyconfigs, sites
 from ebsif.check.sites import check_sites
 from ebsif.images import inspection
@@ -283,7 +283,7 @@ def test_every_kind_of_error_in_every_format(place, tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     record = tmp_path / "sites/mine/containers/Tool.yaml"
-    arguments = ["--catalogue", "sites", "--site", "mine", "-o", "out/{site}"]
+    arguments = ["--catalog", "sites", "--site", "mine", "-o", "out/{site}"]
     if break_it == "yaml":
         record.write_text("a: [\nb\n")
     elif break_it == "not text":
@@ -322,7 +322,7 @@ def test_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
         findings(place(name=name))
     # records of one's own for a site of the project
     (tmp_path / "sites/lumi/containers").mkdir(parents=True)
-    arguments = ["--catalogue", str(tmp_path / "sites"), "-o", str(tmp_path / "out/{site}")]
+    arguments = ["--catalog", str(tmp_path / "sites"), "-o", str(tmp_path / "out/{site}")]
     assert cli.main(["check", "--all-sites", "--quick", *arguments]) == 1
     said = capsys.readouterr().out.splitlines()
     # the project's records, which are merged, have no easyconfigs here
@@ -332,8 +332,8 @@ def test_sites_of_ones_own(place, tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().err == "2 containers: nothing is wrong\n"
 
 
-def test_a_repository_with_a_catalogue(place, tmp_path, capsys, monkeypatch):
-    """I-10: without options its sites are checked, and nothing else, as with --catalogue; with --site only that."""
+def test_a_repository_with_a_catalog(place, tmp_path, capsys, monkeypatch):
+    """I-10: without options its sites are checked, and nothing else, as with --catalog; with --site only that."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("EBSIF_SITE", raising=False)
     for name in ("mine", "other"):
@@ -344,9 +344,9 @@ def test_a_repository_with_a_catalogue(place, tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().err == (
         "ebsif: checking the catalog in this directory: mine, other\n2 containers: nothing is wrong\n"
     )
-    assert cli.main(["check", *output, "--catalogue", "."]) == 0
+    assert cli.main(["check", *output, "--catalog", "."]) == 0
     assert capsys.readouterr().err == "2 containers: nothing is wrong\n"
-    assert cli.main(["check", *output, "--catalogue", ".", "--site", "mine"]) == 0
+    assert cli.main(["check", *output, "--catalog", ".", "--site", "mine"]) == 0
     assert capsys.readouterr().err == "1 container: nothing is wrong\n"
 
 
@@ -400,7 +400,7 @@ def test_all_files_are_reported(place, tmp_path, capsys, monkeypatch):
     (tmp_path / "sites/mine/containers/Other.yaml").write_text(text.replace("version: 1.0", "version: a: b"))
     (tmp_path / "sites/third").mkdir()
     (tmp_path / "sites/third/site.yaml").write_text("name: third\n")
-    arguments = ["--all-sites", "--catalogue", str(tmp_path / "sites")]
+    arguments = ["--all-sites", "--catalog", str(tmp_path / "sites")]
     places = [
         "mine/containers/Other.yaml:10: ",
         "mine/containers/Tool.yaml:9: ",
@@ -424,7 +424,7 @@ def test_a_site_without_profile(place, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     place()
     (tmp_path / "sites/mine/site.yaml").unlink()
-    assert cli.main(["list", "--catalogue", str(tmp_path / "sites"), "--site", "mine"]) == 3
+    assert cli.main(["list", "--catalog", str(tmp_path / "sites"), "--site", "mine"]) == 3
     assert f"unknown site 'mine': there is no {tmp_path}/sites/mine/site.yaml (known: " in capsys.readouterr().err
 
 
@@ -553,7 +553,7 @@ def test_containers_that_are_not_examined(place, tmp_path, capsys, monkeypatch):
         "--strict",
         "--site",
         "mine",
-        "--catalogue",
+        "--catalog",
         f"{tmp_path}/sites",
         "-o",
         f"{tmp_path}/out/mine",
@@ -580,7 +580,7 @@ def test_an_image_that_can_not_be_inspected(place, tmp_path, monkeypatch, capsys
     monkeypatch.setattr(sites, "inspect", contents.inspect)
     assert "is a directory, not an image" in findings(settings, quick=True, deep=True)[-1].text
     monkeypatch.setenv("PATH", "/none")
-    assert cli.main(["check", "--deep", "--quick", "--site", "mine", "--catalogue", str(tmp_path / "sites")]) == 1
+    assert cli.main(["check", "--deep", "--quick", "--site", "mine", "--catalog", str(tmp_path / "sites")]) == 1
     assert (
         capsys.readouterr().out == "error: neither apptainer nor singularity is on PATH: run this where one of "
         "them is\n"
@@ -674,7 +674,7 @@ def test_doctor_reads_the_site(place, tmp_path, monkeypatch, capsys):
     )
     place(profile=profile)
     # as configured
-    (tmp_path / "config.yaml").write_text(f"catalogues: [{tmp_path}/sites]\nsite: mine\n")
+    (tmp_path / "config.yaml").write_text(f"catalogs: [{tmp_path}/sites]\nsite: mine\n")
     monkeypatch.setenv("EBSIF_CONFIG", str(tmp_path / "config.yaml"))
     arguments = ["doctor"]
     monkeypatch.setenv("ROOT", str(tmp_path / "root"))

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 from easybuild.easyblocks.generic.container.values import format_size
 from ebsif import files
-from ebsif.catalogue import settings
+from ebsif.catalog import settings
 from ebsif.cli import check_python, main, parser_of
 from ebsif.commands import COMMANDS, HIDDEN, MOVED, STATUSES
 from ebsif.errors import FAILED, USAGE, EbsifError, UsageError
@@ -45,6 +45,7 @@ def run(*arguments, **options):
         (["lock"], "ebsif: no container given"),
         (["lock", "one", "two"], "ebsif: unrecognized arguments: two "),
         (["list", "--", "x"], "ebsif: unrecognized arguments: x "),
+        (["list", "--catalogue", "/tmp"], "unrecognized arguments: --catalogue: did you mean --catalog? "),
         (["push", "mine"], "ebsif: REF is missing: ebsif push CONTAINER REF [OPTION...] "),
         (["upgrade", "mine"], "CONTAINER is missing: ebsif upgrade EXTENSION CONTAINER [OPTION...] "),
         (["docs"], "-o/--output is missing: ebsif docs -o DIRECTORY [OPTION...] "),
@@ -59,7 +60,7 @@ def run(*arguments, **options):
         (["run", "mine", "python", "-c", "1"], "put -- before the command: `ebsif run mine -- python -c 1` "),
         (["run", "mine"], "give the command to run: ebsif run MODULE -- COMMAND"),
         # docs A11: the next option that begins so would break scripts
-        (["list", "--sit", "lumi"], "unrecognized arguments: --sit "),
+        (["list", "--sit", "lumi"], "unrecognized arguments: --sit: did you mean --site?"),
         (["help", "isntall"], "there is no command 'isntall'"),
         # N10: the record of a run is no option, so nothing in it is obeyed
         (["job", "--from", "record.json"], "unrecognized arguments: --from"),
@@ -230,7 +231,7 @@ def test_lines_of_both_streams_in_one_file(tmp_path):
     (tmp_path / "mine/site.yaml").write_text("name: mine\ndescription: x\n")
     (tmp_path / "mine/containers/Tool.yaml").write_text("name: Tool\ncontainers:\n  - {version: 1.0}\n")
     said = subprocess.run(
-        [EBSIF, "check", "--catalogue", tmp_path, "--site", "mine"],
+        [EBSIF, "check", "--catalog", tmp_path, "--site", "mine"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -547,11 +548,11 @@ def test_a_new_software_touches_data_only():
     files = ("setup.py", "pyproject.toml", "MANIFEST.in")
     words = set(re.findall(r"\w+", " ".join((CHECKOUT / name).read_text() for name in files)))
     software = {path.name for path in (CHECKOUT / "easyconfigs").glob("?/*")}
-    places = {path.parent.name for path in (CHECKOUT / "generator/ebsif/catalogue/sites").glob("*/site.yaml")}
+    places = {path.parent.name for path in (CHECKOUT / "generator/ebsif/catalog/sites").glob("*/site.yaml")}
     assert software and places and not words & (software | places)
 
 
-def test_listing_the_catalogue_imports_little():
+def test_listing_the_catalog_imports_little():
     """Importing takes most of the time of `ebsif list`: not EasyBuild's framework, nor what inspects installations."""
     listed = subprocess.run(
         [sys.executable, "-X", "importtime", EBSIF, "list", "--site", "lumi"],
@@ -560,5 +561,5 @@ def test_listing_the_catalogue_imports_little():
         check=True,
     )
     imported = set(re.findall(r"(\S+)$", listed.stderr, re.MULTILINE))
-    assert "PyTorch/" in listed.stdout and "ebsif.catalogue.records" in imported
+    assert "PyTorch/" in listed.stdout and "ebsif.catalog.records" in imported
     assert not imported & {"easybuild.tools", "ebsif.eb", "ebsif.installed", "jinja2", "rich", "urllib.request"}

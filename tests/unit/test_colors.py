@@ -44,6 +44,6 @@ def test_levels_of_findings_have_colors(shown, tmp_path):
         "name: Tool\nfamilies:\n  tool: {homepage: https://example.org/, file: 'tool-{version}.sif', init: none}\n"
         'containers:\n  - {family: tool, version: 1.0}\n  - {family: nothing, version: "a\\e[31mb"}\n'
     )
-    said = shown("check", "--quick", "--catalogue", "sites", "--site", "mine")
+    said = shown("check", "--quick", "--catalog", "sites", "--site", "mine")
     assert f"{RED}error{END}: " in said
     assert "\x1b[31m" not in said

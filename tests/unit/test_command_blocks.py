@@ -19,7 +19,7 @@ TRIED = {
     "docs/adopting.md": "test_selftest.py::test_with_a_scheduler",
     "README.md": "test_documentation.py::test_the_commands_of_the_readme",
     "docs/caches.md": "test_documentation.py::test_the_commands_for_running",
-    "docs/catalogue.md": "test_documentation.py::test_the_commands_of_the_catalogue",
+    "docs/catalog.md": "test_documentation.py::test_the_commands_of_the_catalog",
     "docs/debugging.md": [
         "test_debugging.py::test_an_exception_stops_in_pdb",
         "test_debugging.py::test_a_breakpoint_of_pdb_in_the_first_rank",

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
-from ebsif.catalogue import reading
-from ebsif.catalogue import site as sites
+from ebsif.catalog import reading
+from ebsif.catalog import site as sites
 from ebsif.images import inspection
 from ebsif.installed import places
 from ebsif.installed.health import examination, files, hardware, machine, nodes, running

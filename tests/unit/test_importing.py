@@ -5,8 +5,8 @@ import re
 
 import pytest
 import yaml
-from ebsif.catalogue import reading, selection, site
-from ebsif.migrate import cataloguefile, easyconfigfile, recipe, shellcommands
+from ebsif.catalog import reading, selection, site
+from ebsif.migrate import catalogfile, easyconfigfile, recipe, shellcommands
 from ebsif.migrate.scripts import strange_commands
 from ebsif.render import easyconfig, rendering
 from ebsif_command import run_ebsif
@@ -155,14 +155,14 @@ def imported(paths, folder, profile):
     """Import easyconfigs of one name into a folder; return the results and the containers in the file."""
     results = [recipe.read(path, profile) for path in paths]
     name = results[0].name
-    made = cataloguefile.File(name, results, profile)
+    made = catalogfile.File(name, results, profile)
     (folder / "containers").mkdir(parents=True, exist_ok=True)
     (folder / "containers" / f"{name}.yaml").write_text(made.text)
     return results, reading.read(profile, folder)
 
 
 @pytest.mark.parametrize("name", sorted({fact["name"] for fact in FACTS}))
-def test_imported_containers_equal_the_catalogues(name, lumi, tmp_path):
+def test_imported_containers_equal_the_catalogs(name, lumi, tmp_path):
     """Admin D6: every container of LUMI, of all generations, gives the same module."""
     ours = {one.easyconfig_name: one for one in reading.read(lumi, LUMI)}
     facts = [fact for fact in FACTS if fact["name"] == name]

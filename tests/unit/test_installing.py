@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import reading, site
+from ebsif.catalog import reading, site
 from ebsif.eb import framework, running
 from ebsif.environments import making
 from ebsif.installed import places
@@ -53,7 +53,7 @@ def test_all_that_has_no_module(tool_site, installer, capsys):
     # a person means the records of their own
     assert cli.main(["install", "--all"]) == 0
     assert "0 containers in the catalog, 0 installed now\n" in capsys.readouterr().err
-    everything = ["install", "--catalogue", "site", "--all"]
+    everything = ["install", "--catalog", "site", "--all"]
     assert cli.main([*everything, "--dry-run"]) == 0
     assert "5 containers in the catalog, 4 would be installed\n" in capsys.readouterr().err
     assert not installer.runs

@@ -16,8 +16,8 @@ from easybuild.easyblocks.generic.container import usersoftware
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 from easybuild.easyblocks.generic.container.usersoftware import UserSoftware
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
-from ebsif.catalogue.records import Archive
-from ebsif.catalogue.settings import read_settings
+from ebsif.catalog.records import Archive
+from ebsif.catalog.settings import read_settings
 from ebsif.cli import main
 from ebsif.errors import UsageError
 from ebsif.files import owner
@@ -619,7 +619,7 @@ def test_unpacking_and_reading(eb_prefix, family, monkeypatch):
     assert softwarestate.examine(one).is_changed is None
 
 
-def test_installations_and_catalogue(eb_prefix, capsys):
+def test_installations_and_catalog(eb_prefix, capsys):
     """I-01: stale easyconfigs, records that are gone, archived and unknown bases, and what was never installed."""
     settings = read_settings("local")
     first, second, *_ = settings.containers(settings.site())
@@ -656,12 +656,12 @@ def test_installations_and_catalogue(eb_prefix, capsys):
         "warning: its easyconfig is out of date: it differs from the catalog in moduleclass; run `ebsif render`, "
         f"then `eb --rebuild {first.easyconfig_name}`"
     ) in words
-    catalogue = report.Catalogue("local", [second.replace(archived=True)], eb_prefix.modules)
+    catalog = report.Catalog("local", [second.replace(archived=True)], eb_prefix.modules)
     one = next(one for one in places.installations()[0] if one.recorded_name.startswith(f"{second.module}-mine"))
-    assert [one.text for one in catalogue.compare(one)] == [
+    assert [one.text for one in catalog.compare(one)] == [
         f"its base {second.module} is archived: {second.module} was archived."
     ]
-    assert catalogue.never_installed([]) == []
+    assert catalog.never_installed([]) == []
     archived = second.replace(archived=Archive(since="2026", reason="it is old", replacement=first.module))
     assert report.state_of(one, {second.module: archived}) == [f"base archived (use {first.module})"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from easybuild.easyblocks.generic.container.schedulers import SCHEDULERS
 from ebsif import cli
-from ebsif.catalogue import fieldtypes, site
+from ebsif.catalog import fieldtypes, site
 from ebsif.errors import UsageError
 from ebsif.jobs import job, launchers
 from ebsif_command import run_ebsif
@@ -69,7 +69,7 @@ def test_copies_on_the_nodes(name, launcher, tmp_path):
         (tmp_path / "flux").mkdir()
         (tmp_path / "flux/site.yaml").write_text("name: flux\ndescription: x\nscheduler: {kind: flux}\nstage: all\n")
     options = ["--nodes", 2, "--launcher", launcher, "--signal", 60]
-    text = script(name, *options, *(["--catalogue", tmp_path] if name == "flux" else ["--stage", "user_software"]))
+    text = script(name, *options, *(["--catalog", tmp_path] if name == "flux" else ["--stage", "user_software"]))
     copied = text.index(f"\njob_stage{' --image' if name == 'flux' else ''}\n")
     assert copied < text.index('"$RUNSCRIPTS/stage-software" --use singularity exec "$SIF" conda-python-distributed ')
     assert "stage-software" not in script(name if name != "flux" else "local", "--stage", "none")
@@ -157,7 +157,7 @@ def test_options_of_ones_own_win_with_pbs(tmp_path):
         "M/1",
         "--site",
         "mine",
-        "--catalogue",
+        "--catalog",
         tmp_path,
         "--nodes",
         2,
@@ -382,15 +382,15 @@ def test_the_result_for_programs(tmp_path, capsys):
     assert "Submit with: sbatch FILE\n" in script.read_text() and "touch y" not in script.read_text()
 
 
-def test_a_catalogue_that_is_named_twice(tmp_path, monkeypatch, capsys):
+def test_a_catalog_that_is_named_twice(tmp_path, monkeypatch, capsys):
     """Generator B9: a run that is repeated as its record says records the same line again."""
-    (tmp_path / "config.yaml").write_text(f"catalogues: [{tmp_path}]\n")
+    (tmp_path / "config.yaml").write_text(f"catalogs: [{tmp_path}]\n")
     monkeypatch.setenv("EBSIF_CONFIG", str(tmp_path / "config.yaml"))
     texts = []
-    for more in ([], ["--catalogue", str(tmp_path)]):
+    for more in ([], ["--catalog", str(tmp_path)]):
         assert cli.main(["job", "M/1", *more, "--", "-m", "package"]) == 0
         texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1] and texts[0].count(f"--catalogue {tmp_path}") == 1
+    assert texts[0] == texts[1] and texts[0].count(f"--catalog {tmp_path}") == 1
 
 
 def test_data_at_one_place(tmp_path):

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from ebsif.catalogue import site
+from ebsif.catalog import site
 from ebsif.jobs import job
 from support import CONTAINER_FILES
 

@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.containervenv import ContainerVenv
 from easybuild.framework.easyconfig.default import DEFAULT_CONFIG
 from ebsif import cli
-from ebsif.catalogue import schema
+from ebsif.catalog import schema
 from support import CHECKOUT, CONTAINER_FILES, tracked
 
 sys.path.insert(0, str(CHECKOUT / "docs"))
@@ -183,7 +183,7 @@ def test_the_reference_has_everything(pages):
     ("pages", "minutes"),
     [
         ("for-users using jupyter running editors caches variables", 25),
-        ("for-administrators new-site catalogue inventory importing registries easyconfigs", 45),
+        ("for-administrators new-site catalog inventory importing registries easyconfigs", 45),
         ("for-easybuild easyconfigs architecture developing upstream", 25),
     ],
 )

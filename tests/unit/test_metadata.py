@@ -149,7 +149,7 @@ def test_the_action_checks_a_catalog(tmp_path):
             env={
                 **os.environ,
                 "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
-                "CATALOGUE": "catalog",
+                "CATALOG": "catalog",
                 "STRICT": strict,
             },
             capture_output=True,

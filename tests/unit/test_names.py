@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from ebsif.catalogue.container import CatalogueError
+from ebsif.catalog.container import CatalogError
 from ebsif.cli import main, parser_of
 from ebsif.commands.options import complete, complete_installed, complete_packages, complete_sites
 from ebsif.environments import repeating
@@ -357,7 +357,7 @@ def test_the_module_that_goes_on_meaning_the_newest(prefix):
         path.unlink()
 
 
-def test_the_catalogue_and_files(prefix, tmp_path):
+def test_the_catalog_and_files(prefix, tmp_path):
     """E-09: the same names find containers in the catalog, easyconfigs and images, also by part."""
     assert names().container("PyTorch/2.13.0").module == BASE
     assert names().container("torch-2.13").name == "PyTorch"
@@ -382,7 +382,7 @@ def test_the_catalogue_and_files(prefix, tmp_path):
     # 57-h2.5: not that there is no such software
     prefix.install("Tool/1.0-x", text="")
     prefix.install("Tool/1.1-x", text="")
-    with pytest.raises(CatalogueError, match=r"no version '9' of tool; installed versions:\n  1.1-x\n  1.0-x$"):
+    with pytest.raises(CatalogError, match=r"no version '9' of tool; installed versions:\n  1.1-x\n  1.0-x$"):
         names().find("tool/v9")
     with pytest.raises(NamingError, match=r"no container module 'mien' is installed here; did you mean mine\?"):
         names().installation("mien")
@@ -391,7 +391,7 @@ def test_the_catalogue_and_files(prefix, tmp_path):
 def test_tab_completion_of_names(prefix):
     """E-14: installed modules, containers of the catalog, and sites."""
     prefix.install(MINE)
-    options = Namespace(site=None, catalogue=[])
+    options = Namespace(site=None, catalog=[])
     assert {BASE, MINE} <= set(complete("pyt", options))
     assert complete("PyTorch/2.13.0-cpu-python-3.11-singularity-20261121-m", options) == [MINE]
     assert complete_sites("l", options) == ["local", "lumi"]
@@ -969,7 +969,7 @@ def test_what_the_base_says_of_itself(extension, tmp_path):
         "        description: 'JAX for everybody. It has Flax, on top of ROCm. Use it with care.'}\n"
         "containers:\n  - {family: own, version: 1.0}\n"
     )
-    values, _ = extension.extend("Own/1.0", "--catalogue", str(tmp_path / "sites"), "--add", "einops", "--name", "new")
+    values, _ = extension.extend("Own/1.0", "--catalog", str(tmp_path / "sites"), "--add", "einops", "--name", "new")
     assert " ".join(values["description"].split()).endswith(
         "with einops, on top of Own/1.0-base. JAX for everybody. It has Flax, on top of ROCm. Use it with care."
     )
@@ -1685,7 +1685,7 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
         assert path.read_text() == text
 
 
-def test_an_alias_of_the_catalogue(prefix, monkeypatch, capsys):
+def test_an_alias_of_the_catalog(prefix, monkeypatch, capsys):
     """N25: the alias of a record names its installed module, as `module load` knows it, too."""
     root = prefix.install("PyTorch/2.13.0-cpu", text="", versionsuffix="-cpu")
     record = Mock(

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from ebsif.catalogue import newsite, site
+from ebsif.catalog import newsite, site
 from ebsif.cli import main
 
 # What sinfo prints: nodes of two kinds in a partition, GPUs with and without a type, other resources, the default last.
@@ -103,10 +103,10 @@ def test_a_site_of_the_project(programs, tmp_path, capsys):
         "`extends: lumi` to build on it\n"
     )
     for name, said in (("lumi", warning), ("mine", "")):
-        assert main(["site", "init", name, "--catalogue", str(tmp_path)]) == 0
+        assert main(["site", "init", name, "--catalog", str(tmp_path)]) == 0
         assert capsys.readouterr().err.partition("lines with")[0] == said
     # which has nothing yet, although nothing was asked for
-    assert main(["list", "--site", "mine", "--catalogue", str(tmp_path)]) == 0
+    assert main(["list", "--site", "mine", "--catalog", str(tmp_path)]) == 0
     assert capsys.readouterr().err == "ebsif: there are no containers yet: add an image with `ebsif add`\n"
 
 
@@ -131,8 +131,8 @@ def test_the_file_systems_of_this_machine(programs, tmp_path, monkeypatch):
         "server:/c /odd\\040name lustre rw 0 0\nserver:/d /gpfs9 gpfs rw 0 0\n"
         "server:/e /opt nfs rw 0 0\nserver:/f /usr/local nfs rw 0 0\nserver:/g /home/other nfs rw 0 0\n"
     )
-    newsite.write("mine", tmp_path / "catalogue")
-    found = site.read("mine", [tmp_path / "catalogue"]).binds.optional
+    newsite.write("mine", tmp_path / "catalog")
+    found = site.read("mine", [tmp_path / "catalog"]).binds.optional
     assert found == sorted(["/gpfs9", "/pfs/one", str(tmp_path)])
     mounts.unlink()
     monkeypatch.setattr(newsite, "home", lambda: newsite.Path("/dev/null"))

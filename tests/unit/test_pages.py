@@ -7,7 +7,7 @@ import re
 import pytest
 from easybuild.easyblocks.generic.container.record.lockfile import ImageRecord, Record
 from ebsif import cli
-from ebsif.catalogue import reading, site
+from ebsif.catalog import reading, site
 from ebsif.publish.pages import build, entry
 from ebsif_command import run_ebsif
 
@@ -28,7 +28,7 @@ NEW = "PyTorch/2.10-rocm-7.0-python-3.11-debug-sif-20260601_120000"
 
 
 @pytest.fixture
-def catalogue(tmp_path):
+def catalog(tmp_path):
     """A directory with a site, mine, of three containers."""
     folder = tmp_path / "sites/mine"
     (folder / "containers").mkdir(parents=True)
@@ -37,14 +37,14 @@ def catalogue(tmp_path):
     return folder.parent
 
 
-def read(catalogue):
+def read(catalog):
     """Return the containers of the site."""
-    return reading.read(site.read("mine", [catalogue]), catalogue / "mine")
+    return reading.read(site.read("mine", [catalog]), catalog / "mine")
 
 
-def test_short_names_and_badges(catalogue):
+def test_short_names_and_badges(catalog):
     """Issue 25, point 1: a short name tells containers apart; badges are data of site and family, with a default."""
-    old, new, other = entry.pages(read(catalogue))
+    old, new, other = entry.pages(read(catalog))
     assert [page.short_name for page in (old, new, other)] == [
         "PyTorch 2.9",
         "PyTorch 2.10 debug",
@@ -64,16 +64,16 @@ def test_short_names_and_badges(catalogue):
         ("flash-attention", ""),
     ]
     assert [[one.label for one in badges] for badges in other.columns] == [["torch"], ["ROCm"], ["Python"], ["MPICH"]]
-    (catalogue / "mine/site.yaml").write_text("name: mine\ndescription: Mine\nbadges: {python: Py}\n")
-    assert [[one.label for one in page.badges] for page in entry.pages(read(catalogue))] == [
+    (catalog / "mine/site.yaml").write_text("name: mine\ndescription: Mine\nbadges: {python: Py}\n")
+    assert [[one.label for one in page.badges] for page in entry.pages(read(catalog))] == [
         ["Py"],
         ["VLLM"],
         ["Py", "MPICH"],
     ]
     # a family without suffix has the label as its suffix
-    file = catalogue / "mine/containers/PyTorch.yaml"
+    file = catalog / "mine/containers/PyTorch.yaml"
     file.write_text(re.sub(r"suffix: \S+ ", "", CONTAINERS))
-    assert [page.short_name for page in entry.pages(read(catalogue))] == [
+    assert [page.short_name for page in entry.pages(read(catalog))] == [
         "PyTorch 2.9",
         "PyTorch 2.10",
         "PyTorch 2.10 other",
@@ -120,7 +120,7 @@ def test_an_archived_container(tmp_path):
     assert "Notebook" not in text and "ebsif job" not in text and "ebsif extend" not in text
 
 
-def test_the_sites_of_the_pages(catalogue, tmp_path, monkeypatch, capsys):
+def test_the_sites_of_the_pages(catalog, tmp_path, monkeypatch, capsys):
     """The chosen site alone, if there is one; all of them on request."""
     monkeypatch.setattr(build, "build", lambda *_: None)
     for names, options in (("mine", []), ("other", ["--site", "other"]), ("mine, other", ["--all-sites"])):
@@ -128,11 +128,11 @@ def test_the_sites_of_the_pages(catalogue, tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("EBSIF_SITE", "mine")
         (tmp_path / "project/other").mkdir(parents=True, exist_ok=True)
         (tmp_path / "project/other/site.yaml").write_text("name: other\ndescription: Other\n")
-        assert cli.main(["docs", "-o", str(tmp_path / "pages"), "--catalogue", str(catalogue), *options]) == 0
+        assert cli.main(["docs", "-o", str(tmp_path / "pages"), "--catalog", str(catalog), *options]) == 0
         assert re.search(f"^building pages for \\d containers of {names} [.]", capsys.readouterr().err)
 
 
-def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
+def test_packages_of_installations(eb_prefix, catalog, tmp_path):
     """
     Issue 25, point 1: the packages of installed modules are on their pages and in the filter, with the differences.
 
@@ -164,9 +164,9 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
             }
         ],
     )
-    eb_prefix.install(read(catalogue)[2].module, image={"file": "another.sif"})
+    eb_prefix.install(read(catalog)[2].module, image={"file": "another.sif"})
     result = run_ebsif(
-        ["docs", "-o", "pages", "--site", "mine", "--catalogue", catalogue],
+        ["docs", "-o", "pages", "--site", "mine", "--catalog", catalog],
         tmp_path,
         {"MODULEPATH": eb_prefix.modules, "HOME": tmp_path, "PATH": "/usr/bin:/bin"},
     )
@@ -174,7 +174,7 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
     assert "with all packages of 2 installed modules\n" in result.stderr
     page, before, other = (
         (tmp_path / "pages/mine" / f"{one.module}.html").read_text()
-        for one in (*reversed(read(catalogue)[:2]), read(catalogue)[2])
+        for one in (*reversed(read(catalog)[:2]), read(catalog)[2])
     )
     for text in (
         'numpy</span> <span class="version">2.1<',
@@ -198,14 +198,14 @@ def test_packages_of_installations(eb_prefix, catalogue, tmp_path):
     assert sorted(one["numpy"] for one in contents if "numpy" in one) == ["2.0", "2.1"]
 
 
-def test_what_is_unknown_is_left_out(catalogue, tmp_path):
+def test_what_is_unknown_is_left_out(catalog, tmp_path):
     """Issue 50, point 4: without an installation, nothing is invented, and there are no rows without content."""
-    build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
+    build.build([(site.read("mine", [catalog]), read(catalog))], tmp_path / "pages")
     text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
     assert re.findall("<dt>(.*?)</dt>", text) == ["Homepage", "Image"]
     assert "This is the first container of PyTorch in the catalog." in text
     assert "The catalog lists only the main components." in text
-    later = (tmp_path / "pages/mine" / f"{read(catalogue)[2].module}.html").read_text()
+    later = (tmp_path / "pages/mine" / f"{read(catalog)[2].module}.html").read_text()
     assert "of &lt;b&gt;July&lt;/b&gt;" in later
     # who comes by an old link sees the newer container at the top
     top = text.partition("<h2>")[0]
@@ -215,11 +215,11 @@ def test_what_is_unknown_is_left_out(catalogue, tmp_path):
 
 
 @pytest.mark.parametrize("fields", ["", "requirements: [einops], "])
-def test_pip_only_where_it_can_install(catalogue, tmp_path, fields):
+def test_pip_only_where_it_can_install(catalog, tmp_path, fields):
     """User software of a record with requirements is packed, so its page doesn't have the commands with pip."""
-    path = catalogue / "mine/containers/PyTorch.yaml"
+    path = catalog / "mine/containers/PyTorch.yaml"
     path.write_text(path.read_text().replace("version: 2.9, ", f"version: 2.9, {fields}"))
-    build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
+    build.build([(site.read("mine", [catalog]), read(catalog))], tmp_path / "pages")
     text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
     assert "-r requirements.txt --name mine" in text
     assert ("pip install einops" in text) == (not fields)
@@ -229,13 +229,13 @@ def test_pip_only_where_it_can_install(catalogue, tmp_path, fields):
     ("replacement", "advice"),
     [("JAX", "it fails. Use JAX instead."), ("PyTorch", "it fails. Use a newer PyTorch instead."), ("", "it fails.")],
 )
-def test_what_to_use_instead(catalogue, tmp_path, replacement, advice):
+def test_what_to_use_instead(catalog, tmp_path, replacement, advice):
     """An archived container recommends one thing: its replacement, else the newest of its own name, with a link."""
     archived = f"{{since: 2026-01-23, reason: it fails{', replacement: ' + replacement if replacement else ''}}}"
-    path = catalogue / "mine/containers/PyTorch.yaml"
+    path = catalog / "mine/containers/PyTorch.yaml"
     fields = f"version: 2.9, archived: {archived}, warnings: [old], "
     path.write_text(path.read_text().replace("version: 2.9, ", fields))
-    build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
+    build.build([(site.read("mine", [catalog]), read(catalog))], tmp_path / "pages")
     text = (tmp_path / "pages/mine" / f"{OLD}.html").read_text()
     assert f": {advice}</p>" in text
     assert ("<p>Newest: <a" in text) == (replacement != "JAX")
@@ -246,12 +246,12 @@ def test_what_to_use_instead(catalogue, tmp_path, replacement, advice):
     ("description", "name", "archived"),
     [("Mine, a machine", "Mine", True), ("a machine of Miners", "mine", False), ("Miners' machine", "mine", False)],
 )
-def test_the_first_page(catalogue, tmp_path, description, name, archived):
+def test_the_first_page(catalog, tmp_path, description, name, archived):
     """W-01: the title has the name of the site as its description writes it; a line explains what a container is."""
-    (catalogue / "mine/site.yaml").write_text(f"name: mine\ndescription: {description}\nsupport: Ann, room 7\n")
-    path = catalogue / "mine/containers/PyTorch.yaml"
+    (catalog / "mine/site.yaml").write_text(f"name: mine\ndescription: {description}\nsupport: Ann, room 7\n")
+    path = catalog / "mine/containers/PyTorch.yaml"
     path.write_text(path.read_text().replace("version: 2.9, ", f"version: 2.9, archived: {str(archived).lower()}, "))
-    build.build([(site.read("mine", [catalogue]), read(catalogue))], tmp_path / "pages")
+    build.build([(site.read("mine", [catalog]), read(catalog))], tmp_path / "pages")
     text = (tmp_path / "pages/index.html").read_text()
     assert f"<h1>Containers on {name}</h1>" in text and f"<title>Containers on {name}</title>" in text
     # docs A7: the site's support line is a default, which containers may replace
@@ -261,9 +261,9 @@ def test_the_first_page(catalogue, tmp_path, description, name, archived):
     assert [path.name for path in (tmp_path / "pages/mine").iterdir()] == ["PyTorch"]
 
 
-def test_which_one_to_take(catalogue):
+def test_which_one_to_take(catalog):
     """W-01: a row for each version and kind, earlier dates folded; a mark for the recommended one only."""
-    path = catalogue / "mine/containers/PyTorch.yaml"
+    path = catalog / "mine/containers/PyTorch.yaml"
     path.write_text(
         CONTAINERS
         + """\
@@ -275,7 +275,7 @@ def test_which_one_to_take(catalogue):
     )
 
     def rows():
-        current, archived = build.grouped(entry.pages(read(catalogue)))
+        current, archived = build.grouped(entry.pages(read(catalog)))
         return [
             [[page.container.date for page in kind] for _, kinds in part for kind in kinds]
             for part in (current, archived)
@@ -287,16 +287,16 @@ def test_which_one_to_take(catalogue):
         [["20260501"]],
     ]
     # docs E3: the newest one isn't necessarily the one to take
-    assert not any(page.is_recommended for page in entry.pages(read(catalogue)))
+    assert not any(page.is_recommended for page in entry.pages(read(catalog)))
     path.write_text(path.read_text().replace("date: 20260101", "date: 20260101, default: true"))
-    assert [page.container.date for page in entry.pages(read(catalogue)) if page.is_recommended] == ["20260101"]
+    assert [page.container.date for page in entry.pages(read(catalog)) if page.is_recommended] == ["20260101"]
     # which is never folded
     assert rows()[0][-2:] == [["20260301"], ["20260101"]]
 
 
-def test_what_the_filter_offers(catalogue):
+def test_what_the_filter_offers(catalog):
     """W-01: what some of a site's containers have, as the site writes it, and an example from the newest one."""
-    path = catalogue / "mine/containers/PyTorch.yaml"
+    path = catalog / "mine/containers/PyTorch.yaml"
     path.write_text(
         CONTAINERS
         + """\
@@ -304,7 +304,7 @@ def test_what_the_filter_offers(catalogue):
   - {family: base, version: 2.8, date: 20250102, components: {rocm: 6.4}, keywords: [DeepSpeed], archived: true}
 """
     )
-    some = entry.pages(read(catalogue))
+    some = entry.pages(read(catalog))
     # all have torch, and only one that isn't archived has DeepSpeed
     assert build.suggestions(some) == ["flash-attention", "VLLM", "Python 3.11", "ROCm 7.0", "ROCm 6.4"]
     assert build.example(some) == ["torch 2.10", "rocm>=7.0"]
@@ -321,9 +321,9 @@ def test_notes_on_usage():
     assert build.paragraphs("") == []
 
 
-def test_signature_and_source(catalogue):
+def test_signature_and_source(catalog):
     """Issue 25, point 1: what the verification found, and where the image was fetched."""
-    container = read(catalogue)[0]
+    container = read(catalog)[0]
     record = Record(
         image=ImageRecord(
             file="a-20260101.sif",

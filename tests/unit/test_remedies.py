@@ -128,11 +128,11 @@ def test_nothing_is_added_to_locked_lines():
 )
 def test_the_command_for_an_upgrade(stages, expected):
     """E-11: `ebsif upgrade` adds nothing; what makes the same extension and can add is `ebsif extend`."""
-    options = Namespace(site=None, date=None, output=None, image=None, catalogue=["c"], check=False, more=["--robot"])
+    options = Namespace(site=None, date=None, output=None, image=None, catalog=["c"], check=False, more=["--robot"])
     container = SimpleNamespace(module="Base/2.0", system_packages=["ffmpeg"])
     words = upgrade.extending_words(options, container, "mine", stages)
     assert words == (
-        ["extend", "Base/2.0", "--name", "mine", *expected, "--apt", "ffmpeg", "--catalogue", "c", "--", "--robot"]
+        ["extend", "Base/2.0", "--name", "mine", *expected, "--apt", "ffmpeg", "--catalog", "c", "--", "--robot"]
         if expected
         else []
     )

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 from ebsif import cli
-from ebsif.catalogue import reading, site
+from ebsif.catalog import reading, site
 from ebsif.images import inspection
 from ebsif.scan.comparison import stated_beside
 from support import CHECKOUT
@@ -34,13 +34,13 @@ class Place:
 
     def __init__(self, folder):
         self.folder, self.releases, self.stable = folder, folder / "releases", folder / "stable"
-        self.catalogue = folder / "own/mine/containers/lumi-multitorch.yaml"
-        self.catalogue.parent.mkdir(parents=True)
+        self.catalog = folder / "own/mine/containers/lumi-multitorch.yaml"
+        self.catalog.parent.mkdir(parents=True)
         for name in ("stable", "links"):
             (folder / name).mkdir()
         text = LUMI.read_text().replace("/appl/local/laifs/containers", str(self.releases))
         # the SHA256 of the real one
-        self.catalogue.write_text("".join(line for line in text.splitlines(keepends=True) if "sha256:" not in line))
+        self.catalog.write_text("".join(line for line in text.splitlines(keepends=True) if "sha256:" not in line))
         self.write_profile()
         for release in OLD:
             self.release(release, stated=False)
@@ -74,7 +74,7 @@ class Place:
 
     def update(self, *arguments):
         """Run the command; return its exit status."""
-        return cli.main(["scan", "--site", "mine", "--catalogue", str(self.folder / "own"), *arguments])
+        return cli.main(["scan", "--site", "mine", "--catalog", str(self.folder / "own"), *arguments])
 
 
 def look(path, checksum=True):
@@ -109,10 +109,10 @@ def test_nothing_differs(place, capsys):
 def test_a_new_release_becomes_complete_records(place, capsys):
     """R-05: shown as a diff and then written without a question or mark for review; comments and other records stay."""
     place.release(NEW, ["rocm", "libfabric", "mpich", "torch", "full"])
-    before = place.catalogue.read_text()
+    before = place.catalog.read_text()
     assert place.update() == 1
     shown = "".join(capsys.readouterr())
-    assert place.catalogue.read_text() == before
+    assert place.catalog.read_text() == before
     added = "".join(line[1:] for line in shown.splitlines(keepends=True) if line.startswith("+ "))
     digest = hashlib.sha256(f"lumi-multitorch-full-{NEW}.sif".encode()).hexdigest()
     size = len(f"lumi-multitorch-full-{NEW}.sif")
@@ -124,14 +124,14 @@ def test_a_new_release_becomes_complete_records(place, capsys):
     assert "review" not in added
     # 'ignored' of the family leaves the others out
     assert not any(f"lumi-multitorch-{kind}" in shown for kind in ("rocm", "libfabric", "mpich"))
-    assert f"2 new records; to write: ebsif scan --site mine --catalogue {place.folder}/own --write\n" in shown
+    assert f"2 new records; to write: ebsif scan --site mine --catalog {place.folder}/own --write\n" in shown
     # `ebsif scan --write && ebsif render` renders
     assert place.update("--write") == 0
     assert (
-        f"Next: ebsif render --site mine --catalogue {place.folder}/own && ebsif check --deep --site mine "
+        f"Next: ebsif render --site mine --catalog {place.folder}/own && ebsif check --deep --site mine "
         in capsys.readouterr().err
     )
-    assert place.catalogue.read_text() == before + added
+    assert place.catalog.read_text() == before + added
     records = reading.read(site.read("mine", [place.folder / "own"]), place.folder / "own/mine")
     assert records[-2].module == "lumi-multitorch/2.11-rocm-7.1-full-20261101_120000"
     assert place.update("--quiet") == 0
@@ -160,11 +160,11 @@ def test_moved_and_missing_images(place, capsys):
     first.rename(place.releases / "old")
     shutil.rmtree(second)
     text = (
-        place.catalogue.read_text()
+        place.catalog.read_text()
         .replace("oci, version: 2.10, date: 20260807_115122", "oci, version: 2.10, date: 20260807_115122, size: 1")
         .replace("oci, version: 2.10, date: 20260513_121430", "oci, version: 2.10, date: 20260513_121430, size: 99")
     )
-    place.catalogue.write_text(text)
+    place.catalog.write_text(text)
     assert place.update() == 1
     said = capsys.readouterr().out
     for kind in ("full", "torch"):
@@ -183,7 +183,7 @@ def test_moved_and_missing_images(place, capsys):
     assert said.count("if it was only signed, correct 'sha256' and 'size'") == 1
     assert said.count("warning: ") == 6
     # an archived one is of no interest
-    place.catalogue.write_text(text.replace("history: a preview", "archived: true"))
+    place.catalog.write_text(text.replace("history: a preview", "archived: true"))
     assert place.update() == 1
     assert "20251209" not in capsys.readouterr().out
 
@@ -192,8 +192,8 @@ def test_an_image_with_another_name(place, capsys):
     """R-05: an image that has got another name is gone under the earlier one; the new record names that as its copy."""
     image = place.releases / f"lumi-multitorch-{OLD[7]}/lumi-multitorch-torch-{OLD[7]}.sif"
     digest = hashlib.sha256(image.read_bytes()).hexdigest()
-    place.catalogue.write_text(
-        place.catalogue.read_text().replace(
+    place.catalog.write_text(
+        place.catalog.read_text().replace(
             "oci, version: 2.10, date: 20260807_115122", f"oci, version: 2.10, date: 20260807_115122, sha256: {digest}"
         )
     )
@@ -209,8 +209,8 @@ def test_an_image_with_another_name(place, capsys):
 
 def test_another_sha256_in_the_release(place, capsys):
     """R-05: the release states another SHA256 than the record; nothing has to be read for that."""
-    place.catalogue.write_text(
-        place.catalogue.read_text().replace(
+    place.catalog.write_text(
+        place.catalog.read_text().replace(
             "oci, version: 2.10, date: 20260807_115122",
             f"oci, version: 2.10, date: 20260807_115122, sha256: {'1' * 64}",
         )
@@ -234,19 +234,19 @@ def test_a_record_without_a_sha256(place, capsys):
 
 def test_values_below_their_keys(place, capsys):
     """N13: a record in another form of YAML, whose SHA256 a release states, is read, and others are added to it."""
-    text = place.catalogue.read_text()
+    text = place.catalog.read_text()
     below = re.sub(
         r"\{family: (oci-full), version: (\S+), date: (20260807_115122)\}",
         r"family:\n      \1\n    version:\n      \2\n    ? date\n    : \3",
         text,
     )
     assert below != text
-    place.catalogue.write_text(below)
+    place.catalog.write_text(below)
     place.state(place.releases / f"lumi-multitorch-{OLD[7]}/lumi-multitorch-full-{OLD[7]}.sif")
     place.release(NEW)
     assert place.update("--write") == 0
     assert "the record has no SHA256" in capsys.readouterr().out
-    after = place.catalogue.read_text()
+    after = place.catalog.read_text()
     assert after.startswith(below) and "20261101" in after[len(below) :]
 
 
@@ -312,10 +312,10 @@ def test_records_to_complete_by_hand(place, capsys):
     (twin,) = folder.glob("*.sif")
     assert f"{twin}: warning: is not in the catalog, and can't be added: the module would be " in said
     record = "  - family: oci-full\n    version: 2.10\n    date: 20260807_115122\n    components: {ubuntu: 26}\n"
-    assert f"Give it a 'label' of its own by hand, in {place.catalogue}:\n{record}    sha256: " in said
+    assert f"Give it a 'label' of its own by hand, in {place.catalog}:\n{record}    sha256: " in said
     place.release(NEW)
-    text = place.catalogue.read_text()
-    place.catalogue.write_text(text.removeprefix("name: lumi-multitorch\n") + "name: lumi-multitorch\n")
+    text = place.catalog.read_text()
+    place.catalog.write_text(text.removeprefix("name: lumi-multitorch\n") + "name: lumi-multitorch\n")
     for options in ((), ("--write",)):
         assert place.update(*options) == 1
         said = capsys.readouterr().out

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from ebsif import selftest
-from ebsif.catalogue.settings import read_settings
+from ebsif.catalog.settings import read_settings
 from ebsif.cli import main
 from ebsif.selftest import EXTENSION, MODULE, ImpossibleError, StepError
 

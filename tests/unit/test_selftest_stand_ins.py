@@ -8,8 +8,8 @@ from subprocess import CompletedProcess
 
 import pytest
 from ebsif import selftest
-from ebsif.catalogue import site
-from ebsif.catalogue.settings import Settings
+from ebsif.catalog import site
+from ebsif.catalog.settings import Settings
 from ebsif.commands import selftest as command
 from ebsif.processes import NoAnswerError
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ebsif.catalogue import reading, site, yamlerrors, yamlfile
+from ebsif.catalog import reading, site, yamlerrors, yamlfile
 
 WRONG = """\
 name: bad
@@ -132,8 +132,8 @@ def sites(tmp_path):
 
     def write(**texts):
         for names, text in texts.items():
-            catalogue, name = names.split("_")
-            folder = tmp_path / catalogue / name
+            catalog, name = names.split("_")
+            folder = tmp_path / catalog / name
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "site.yaml").write_text(text)
         return tmp_path / "first", tmp_path / "second"

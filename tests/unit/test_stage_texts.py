@@ -25,7 +25,7 @@ from easybuild.easyblocks.generic.container.requirements import package_name
 from easybuild.easyblocks.generic.container.stages import Stage
 from easybuild.easyblocks.generic.container.venv import Venv
 from easybuild.tools.build_log import EasyBuildError
-from ebsif.catalogue import reading, site
+from ebsif.catalog import reading, site
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 from support import CHECKOUT, CONTAINER_FILES, description, heed_signals

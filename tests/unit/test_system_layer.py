@@ -16,9 +16,9 @@ from easybuild.easyblocks.generic.container.system import layer as layers
 from easybuild.easyblocks.generic.container.system.layer import COMPRESSION, Layer
 from easybuild.easyblocks.generic.container.system.packages import Installation, SystemPackages, cause
 from easybuild.tools.build_log import EasyBuildError
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import Record as CatalogueRecord
-from ebsif.catalogue.records import system_of
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import Record as CatalogRecord
+from ebsif.catalog.records import system_of
 from ebsif.cli import main
 from ebsif.environments import plan, repeating
 from ebsif.installed import places, report, softwarestate
@@ -88,14 +88,14 @@ def test_what_is_a_name(value):
     assert bool(SystemPackages(value)) == bool(value)
 
 
-def test_the_catalogue_has_the_same_rule():
+def test_the_catalog_has_the_same_rule():
     """V-04: the field of a record takes both forms of the parameter, and refuses what the easyblock refuses."""
-    record = CatalogueRecord(family="x", version="1", system_packages=["vim=2:9"])
+    record = CatalogRecord(family="x", version="1", system_packages=["vim=2:9"])
     assert system_of(record.system_packages).parameter == ["vim=2:9"]
     both = {"packages": ["modern"], "allow_upgrade": ["libssl3"]}
-    assert system_of(CatalogueRecord(family="x", version="1", system_packages=both).system_packages).parameter == both
+    assert system_of(CatalogRecord(family="x", version="1", system_packages=both).system_packages).parameter == both
     with pytest.raises(ValidationError, match="not a name of a package of the image's distribution"):
-        CatalogueRecord(family="x", version="1", system_packages=["x;rm"])
+        CatalogRecord(family="x", version="1", system_packages=["x;rm"])
 
 
 def test_the_record_tells_what_was_added():

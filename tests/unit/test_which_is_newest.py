@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from easybuild.easyblocks.generic.container import newest
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
+from ebsif.catalog import selection
+from ebsif.catalog.container import Container
 from ebsif.cli import main
 from ebsif.environments import extension, kernels
 from ebsif.installed import interpreter, places

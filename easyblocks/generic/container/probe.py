@@ -145,7 +145,7 @@ class ImageProbe:
         ways = ["take an image that has it"]
         if self.bash and self.python and venv:
             ways.append("install the image without user software (easyblock ContainerInstall; 'venv: false' in a "
-                        "catalogue)")
+                        "catalog)")
         else:
             ways.append("install it without Python (easyblock ContainerInstall with init = 'none'; 'venv: false' and "
                         "'init: none' in a catalog): module, binds, wrappers and start-shell work")

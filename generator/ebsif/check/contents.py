@@ -7,10 +7,10 @@ from easybuild.easyblocks.generic.container.packages import is_version
 from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_CONDA, INIT_NONE
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.guess.programs import missing_programs
-from ebsif.catalogue.guess.versionguess import packages_of
-from ebsif.catalogue.selection import SNAPSHOT, components_of
+from ebsif.catalog.container import Container
+from ebsif.catalog.guess.programs import missing_programs
+from ebsif.catalog.guess.versionguess import packages_of
+from ebsif.catalog.selection import SNAPSHOT, components_of
 from ebsif.check.records import Creator
 from ebsif.files import is_there
 from ebsif.images import inspection

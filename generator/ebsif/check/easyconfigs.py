@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ebsif.catalogue.container import Container
+from ebsif.catalog.container import Container
 from ebsif.eb import framework
 from ebsif.render import easyconfig
 from ebsif.report import output

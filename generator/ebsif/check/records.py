@@ -12,8 +12,8 @@ from easybuild.easyblocks.generic.container.image.source import CONVERTED, Image
 from easybuild.easyblocks.generic.container.sitevalues import runtime_name
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import as_parameter
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import as_parameter
 from ebsif.files import is_there
 from ebsif.images.checksum import difference
 from ebsif.render import easyconfig

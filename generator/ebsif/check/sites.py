@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Optional, Union
 
-from ebsif.catalogue import reading, site
-from ebsif.catalogue.container import CatalogueError, Container, RecordError
-from ebsif.catalogue.selection import duplicates, repeated_aliases, repeated_defaults
-from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.site import Site
-from ebsif.catalogue.yamlerrors import Problem
+from ebsif.catalog import reading, site
+from ebsif.catalog.container import CatalogError, Container, RecordError
+from ebsif.catalog.selection import duplicates, repeated_aliases, repeated_defaults
+from ebsif.catalog.settings import Settings
+from ebsif.catalog.site import Site
+from ebsif.catalog.yamlerrors import Problem
 from ebsif.check.contents import check_contents, inspect
 from ebsif.check.easyconfigs import Reader, check_style
 from ebsif.check.records import (
@@ -121,7 +121,7 @@ def check(
                 yield from check_contents(container, finding, inspector)
             text = easyconfig.render(container)
             path = rendering.place(container, output)
-        except CatalogueError as error:
+        except CatalogError as error:
             yield finding(ERROR, error.text if isinstance(error, RecordError) else str(error))
             # its easyconfig is unknown, so no easyconfig can be reported as obsolete
             is_complete = False
@@ -175,7 +175,7 @@ def not_examined(containers: Iterable[Container], images: bool) -> Iterator[Find
     """Yield a note for each file on the containers whose images aren't here, and not reported as missing either."""
     of_file: dict[Path, list[str]] = {}
     for container in containers:
-        with contextlib.suppress(CatalogueError):  # reported with the other problems of the record
+        with contextlib.suppress(CatalogError):  # reported with the other problems of the record
             if not is_here(container) and not missing_in(container, images):
                 of_file.setdefault(container.path, []).append(container.module)
     for path, modules in of_file.items():
@@ -212,7 +212,7 @@ def is_missing(container: Container, output: Path) -> bool:
         return False
     try:
         return not rendering.place(container, output).is_file()
-    except CatalogueError:
+    except CatalogError:
         # reported with the other problems of the record
         return False
 

@@ -4,8 +4,8 @@ The image is a SIF file, or is in a registry, an OCI layout or on a server. In t
 its source with the digest, and `eb` fetches it. With a directory, all SIF files below it are added, with SHA256 and
 packages from NAME.md, NAME.sha256 and NAME.json beside them.
 
-Without a site's catalog that you can write to (--catalogue, or as configured), the record goes into your own,
-~/.local/share/ebsif/catalogue, where all commands find it. The module then uses the image where it is, unless record
+Without a site's catalog that you can write to (--catalog, or as configured), the record goes into your own,
+~/.local/share/ebsif/catalog, where all commands find it. The module then uses the image where it is, unless record
 or site set `image`, and `ebsif install` installs it.
 
 The file name determines the family. At a terminal, you are asked for missing values. Guesses are marked with 'review'
@@ -23,16 +23,16 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.image.source import FORMS
 
-from ebsif.catalogue import writing
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.entry import complete
-from ebsif.catalogue.guess import adding
-from ebsif.catalogue.proposal import AddingError, OtherImageError
-from ebsif.catalogue.records import CatalogueFile
-from ebsif.catalogue.selection import natural_key
-from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.site import Site
-from ebsif.catalogue.yamltext import as_yaml
+from ebsif.catalog import writing
+from ebsif.catalog.container import Container
+from ebsif.catalog.entry import complete
+from ebsif.catalog.guess import adding
+from ebsif.catalog.proposal import AddingError, OtherImageError
+from ebsif.catalog.records import CatalogFile
+from ebsif.catalog.selection import natural_key
+from ebsif.catalog.settings import Settings
+from ebsif.catalog.site import Site
+from ebsif.catalog.yamltext import as_yaml
 from ebsif.commands.options import add_dry_run, add_settings, settings_of
 from ebsif.eb import framework
 from ebsif.environments.making import own_folder
@@ -50,7 +50,7 @@ EXAMPLES = """\
   ebsif add /appl/images/pytorch.sif && ebsif install PyTorch
   ebsif add /appl/images/                            # all images there
   ebsif add /appl/images/lumi-pytorch-rocm-6.4.4-....sif --site lumi \\
-      --catalogue ~/our-containers
+      --catalog ~/our-containers
   ebsif add julia.sif --name Julia --dry-run
   ebsif add oras://registry.example/ai/new:3         # also docker://, https://, oci:DIRECTORY
 """
@@ -155,7 +155,7 @@ def place_for(settings: Settings) -> Path:
     return own_folder() if settings.is_for_account and not settings.is_place_named else settings.output
 
 
-def from_source(options: Namespace, documents: list[CatalogueFile]) -> Sourced:
+def from_source(options: Namespace, documents: list[CatalogFile]) -> Sourced:
     """Return what is known of an image at a source; complete the options with name and version."""
     source = parse_source(options.image)
     named = bool(options.name) or sys.stdin.isatty()

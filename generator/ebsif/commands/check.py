@@ -5,7 +5,7 @@ EasyBuild or the easyblocks refuse, missing and replaced images, mistakes in req
 reviewed, and violations of EasyBuild's code style. Each finding has a file, a line and a remedy. The exit status is 1
 if there are errors (with --strict, also for warnings).
 
-Without --site, it checks all sites of your own catalog (--catalogue, or in this directory). Without a catalog of
+Without --site, it checks all sites of your own catalog (--catalog, or in this directory). Without a catalog of
 your own, it checks the site `local`, which comes with ebsif.
 
 With --schema, print the JSON Schema of a kind of file instead, for completion and checks in an editor.
@@ -17,9 +17,9 @@ import importlib.util
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ebsif.catalogue import schema
-from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.yamlerrors import DocumentError
+from ebsif.catalog import schema
+from ebsif.catalog.settings import Settings
+from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.check.sites import check_sites
 from ebsif.commands.options import add_all_sites, add_json, add_settings, add_strict, settings_of
 from ebsif.errors import EbsifError
@@ -80,7 +80,7 @@ def run(options: Namespace) -> int:
         if options.deep:
             # once, not for each image
             inspection.find_runtime()
-        settings = with_catalogue_here(settings_of(options))
+        settings = with_catalog_here(settings_of(options))
         is_own = bool(settings.own_directories and not settings.site_name)
         names = settings.own_site_names() if options.all_sites or is_own else [None]
         settings = with_installed_easyconfigs(settings)
@@ -102,7 +102,7 @@ def run(options: Namespace) -> int:
     return status_of(findings, options.strict)
 
 
-def with_catalogue_here(settings: Settings) -> Settings:
+def with_catalog_here(settings: Settings) -> Settings:
     """Return settings with the catalog in this directory, if there is one, and no site or catalog is chosen."""
     here = dataclasses.replace(settings, directories=(Path(), *settings.directories))
     if settings.is_chosen or not here.own_site_names():

@@ -8,7 +8,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 
-from ebsif.catalogue.container import Container
+from ebsif.catalog.container import Container
 from ebsif.commands.options import add_json, add_name, add_settings, names_of
 from ebsif.errors import FOUND
 from ebsif.installed import compare

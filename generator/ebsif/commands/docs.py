@@ -13,7 +13,7 @@ from ebsif.report import output
 EXAMPLES = """\
   ebsif docs -o pages                             # the configured site; without one, all sites
   ebsif docs -o pages --site lumi                 # one site
-  ebsif docs -o pages --all-sites --catalogue our-sites    # all sites, including your own
+  ebsif docs -o pages --all-sites --catalog our-sites    # all sites, including your own
 """
 
 

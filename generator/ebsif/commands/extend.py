@@ -29,7 +29,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from ebsif import remedies
-from ebsif.catalogue import selection
+from ebsif.catalog import selection
 from ebsif.commands.options import (
     add_name,
     add_outcome,

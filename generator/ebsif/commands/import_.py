@@ -12,7 +12,7 @@ from pathlib import Path
 from ebsif import files
 from ebsif.commands.options import add_output, add_settings, settings_of
 from ebsif.errors import FAILED, FOUND
-from ebsif.migrate import cataloguefile, recipe
+from ebsif.migrate import catalogfile, recipe
 from ebsif.migrate.easyconfigfile import ImportingError
 from ebsif.migrate.imported import Imported
 from ebsif.report import output
@@ -47,7 +47,7 @@ def run(options: Namespace) -> int:
             output.error(error)
             failed = True
     names = sorted({result.name for result in imported})
-    made = [cataloguefile.File(name, [result for result in imported if result.name == name], profile) for name in names]
+    made = [catalogfile.File(name, [result for result in imported if result.name == name], profile) for name in names]
     to_file = options.output and options.output.suffix in (".yaml", ".yml") and not options.output.is_dir()
     if len(made) > 1 and (to_file or not options.output):
         raise ImportingError(

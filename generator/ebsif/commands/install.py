@@ -5,14 +5,14 @@ goes where EasyBuild is configured to install, by default ~/.local/easybuild; th
 the module is there, there is nothing to do.
 
 With --all, everything that has no module is installed, except what is archived: of the catalog of your site
-(--catalogue, or as configured) if you can write to it, else of your own. What can't be installed is reported, and the
+(--catalog, or as configured) if you can write to it, else of your own. What can't be installed is reported, and the
 others are installed.
 """
 
 from argparse import ArgumentParser, Namespace
 
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
+from ebsif.catalog import selection
+from ebsif.catalog.container import Container
 from ebsif.commands.options import add_dry_run, add_output, add_settings, complete, offer, settings_of
 from ebsif.environments import making
 from ebsif.environments.making import Request

@@ -21,7 +21,7 @@ from typing import Optional
 from easybuild.easyblocks.generic.container.record.lockfile import IMAGE_REFERENCE
 from easybuild.easyblocks.generic.container.values import format_size
 
-from ebsif.catalogue import selection
+from ebsif.catalog import selection
 from ebsif.commands.options import add_installations, add_json, add_settings, add_strict, names_of, settings_of
 from ebsif.errors import FOUND, UsageError
 from ebsif.installed import audit, current, names, places, report
@@ -78,9 +78,9 @@ def run(options: Namespace) -> int:
     if wanted:
         matches, unknown = report.having(installations, wanted)
         return print_matches(matches, [*unknown, *problems], options)
-    catalogue = catalogue_of(options)
-    made, total = report.reports(installations, options.verify, catalogue)
-    missing = catalogue.never_installed(installations) if catalogue and places.is_search(options.modules) else []
+    catalog = catalog_of(options)
+    made, total = report.reports(installations, options.verify, catalog)
+    missing = catalog.never_installed(installations) if catalog and places.is_search(options.modules) else []
     findings = [*(finding for each in made for finding in each.findings), *problems]
     if options.json:
         print(
@@ -237,13 +237,13 @@ def whose(image: ImageState) -> str:
     return f"{image.kind} image"
 
 
-def catalogue_of(options: Namespace) -> Optional[report.Catalogue]:
+def catalog_of(options: Namespace) -> Optional[report.Catalog]:
     """Return the catalog to compare with (Catalog), None if no site is chosen."""
     settings = settings_of(options)
     if not settings.is_chosen:
         output.note("not compared with a catalog (use --site)")
         return None
     profile = settings.site()
-    return report.Catalogue(
+    return report.Catalog(
         profile.name, settings.containers(profile), settings.output, settings.options_for(profile.name)
     )

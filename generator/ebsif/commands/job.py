@@ -17,10 +17,10 @@ from easybuild.easyblocks.generic.container.credentials import Credentials
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif import files
-from ebsif.catalogue import selection
-from ebsif.catalogue.fieldtypes import is_duration
-from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.site import STAGED, Site
+from ebsif.catalog import selection
+from ebsif.catalog.fieldtypes import is_duration
+from ebsif.catalog.settings import Settings
+from ebsif.catalog.site import STAGED, Site
 from ebsif.commands.options import add_json, add_name, add_output, add_settings, names_of, settings_of
 from ebsif.eb import framework
 from ebsif.errors import UsageError
@@ -225,9 +225,9 @@ def write(options: argparse.Namespace, settings: Settings, profile: Site) -> tup
     name, use = module_name(names_of(options), options.module, profile, options.submit, launcher)
     # the run may be repeated from another directory, and the configuration may name what an option names
     folders = dict.fromkeys(str(folder.absolute()) for folder in settings.own_directories)
-    catalogues = [word for folder in folders for word in ("--catalogue", folder)]
+    catalogs = [word for folder in folders for word in ("--catalog", folder)]
     file = str(options.output or "FILE")
-    return job.script(job.Request(name, command, **values), profile, catalogues, use, file), name
+    return job.script(job.Request(name, command, **values), profile, catalogs, use, file), name
 
 
 def check_there(path: str, problem: str, needed: bool) -> None:

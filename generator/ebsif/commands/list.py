@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from easybuild.easyblocks.generic.container.values import format_size, normal_name
 
 from ebsif import modulestool
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.summary import as_data, format_components
+from ebsif.catalog import selection
+from ebsif.catalog.container import Container
+from ebsif.catalog.settings import Settings
+from ebsif.catalog.summary import as_data, format_components
 from ebsif.commands.options import (
     add_all_sites,
     add_json,

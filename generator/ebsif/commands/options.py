@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from easybuild.easyblocks.generic.container.record import lockfile
 
-from ebsif.catalogue.settings import Settings, read_settings
+from ebsif.catalog.settings import Settings, read_settings
 from ebsif.parsing import Help, common_group
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add_settings(parser: argparse.ArgumentParser, easyconfigs: bool = False) -> 
         group.add_argument("--site", help="name of the site (default: $EBSIF_SITE, else as configured, else local)"),
     )
     group.add_argument(
-        "--catalogue",
+        "--catalog",
         metavar="DIRECTORY",
         type=Path,
         action="append",
@@ -73,7 +73,7 @@ def names_of(options: argparse.Namespace) -> "Names":
 
 def chosen(options: argparse.Namespace) -> tuple[Optional[str], Sequence[Path]]:
     """Return the site and the catalogs that options name."""
-    return getattr(options, "site", None), getattr(options, "catalogue", ())
+    return getattr(options, "site", None), getattr(options, "catalog", ())
 
 
 def add_name(
@@ -255,7 +255,7 @@ def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[
 
 def complete_components(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """Return the names of components of containers that begin with a text."""
-    from ebsif.catalogue.selection import components_of
+    from ebsif.catalog.selection import components_of
 
     settings = settings_of(parsed_args)
     containers = settings.containers(settings.site())

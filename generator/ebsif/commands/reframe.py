@@ -10,7 +10,7 @@ Run the command again when the catalog has changed. It doesn't need ReFrame.
 
 from argparse import ArgumentParser, Namespace
 
-from ebsif.catalogue import selection
+from ebsif.catalog import selection
 from ebsif.commands.options import add_names, add_output, add_settings, settings_of
 from ebsif.publish.reframe import writing
 from ebsif.report import output

@@ -9,9 +9,9 @@ Easyconfigs of archived records are written below __archive__, where eb finds th
 
 from argparse import ArgumentParser, Namespace
 
-from ebsif.catalogue import reading, selection
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.yamlerrors import Problem
+from ebsif.catalog import reading, selection
+from ebsif.catalog.container import Container
+from ebsif.catalog.yamlerrors import Problem
 from ebsif.commands.options import (
     add_dry_run,
     add_names,

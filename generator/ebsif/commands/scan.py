@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from ebsif.catalogue import writing
-from ebsif.catalogue.proposal import AddingError, Proposal
+from ebsif.catalog import writing
+from ebsif.catalog.proposal import AddingError, Proposal
 from ebsif.commands.options import add_json, add_settings, settings_of
 from ebsif.errors import FOUND, EbsifError
 from ebsif.report import output
@@ -24,7 +24,7 @@ from ebsif.scan.comparison import Comparison
 
 EXAMPLES = """\
   ebsif scan --site lumi                                 # show what is new, moved or gone
-  ebsif scan --site lumi --catalogue ~/our-containers --write
+  ebsif scan --site lumi --catalog ~/our-containers --write
 """
 
 

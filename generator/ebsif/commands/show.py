@@ -18,10 +18,10 @@ from easybuild.easyblocks.generic.container.image.source import ImageSource
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.values import format_size
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.explain import explain
-from ebsif.catalogue.records import system_of
-from ebsif.catalogue.summary import as_data, format_components
+from ebsif.catalog.container import Container
+from ebsif.catalog.explain import explain
+from ebsif.catalog.records import system_of
+from ebsif.catalog.summary import as_data, format_components
 from ebsif.commands.options import add_json, add_name, add_settings, names_of, settings_of
 from ebsif.errors import UsageError
 from ebsif.files import is_there

@@ -10,13 +10,13 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ebsif.catalogue import newsite, site
-from ebsif.catalogue.settings import read_settings
+from ebsif.catalog import newsite, site
+from ebsif.catalog.settings import read_settings
 from ebsif.report import output
 
 EXAMPLES = """\
   ebsif site init mysite                           # mysite/site.yaml in this directory
-  ebsif site init mysite --catalogue ~/our-containers
+  ebsif site init mysite --catalog ~/our-containers
 """
 
 
@@ -25,7 +25,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=["init"], help="init")
     parser.add_argument("name", metavar="NAME", help="name of the site: lower-case letters, digits, - and _")
     parser.add_argument(
-        "--catalogue",
+        "--catalog",
         metavar="DIRECTORY",
         type=Path,
         help="directory of your sites (default: as configured, else the current directory)",
@@ -35,9 +35,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Write the profile, and say what to do with it; return 0."""
     settings = read_settings(complete=False)
-    catalogue = options.catalogue or next(iter(settings.own_directories), Path())
-    path = newsite.write(options.name, catalogue)
-    choice = shlex.join(dataclasses.replace(settings, directories=(catalogue,)).options_for(options.name))
+    catalog = options.catalog or next(iter(settings.own_directories), Path())
+    path = newsite.write(options.name, catalog)
+    choice = shlex.join(dataclasses.replace(settings, directories=(catalog,)).options_for(options.name))
     if options.name in site.names():
         output.note(
             f"the project has a site {options.name}, too, which this profile hides: choose another name, or "

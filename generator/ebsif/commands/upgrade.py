@@ -7,8 +7,8 @@ from pathlib import Path
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.requirements import lines_of, stages_of
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import system_of
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import system_of
 from ebsif.commands.options import add_name, add_outcome, add_settings, request_of
 from ebsif.environments import bases, change, making, system
 from ebsif.environments.extension import ExtendingError, Extension
@@ -50,7 +50,7 @@ def extending_words(options: Namespace, container: Container, name: str, stages:
         ("--date", options.date),
         ("--output", options.output),
         ("--image", options.image),
-        *(("--catalogue", one) for one in options.catalogue),
+        *(("--catalog", one) for one in options.catalog),
     ]
     chosen = [word for option, value in given if value for word in (option, str(value))]
     return [

@@ -8,8 +8,8 @@ from easybuild.easyblocks.generic.container.image.installed import InstalledImag
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.requirements import lock_of, stages_of
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.site import Site
+from ebsif.catalog.container import Container
+from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import lock

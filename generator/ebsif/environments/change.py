@@ -11,10 +11,10 @@ from easybuild.easyblocks.generic.container.record.lockfile import versions_in
 from easybuild.easyblocks.generic.container.requirements import requirement_text, stages_of
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import as_parameter
-from ebsif.catalogue.selection import did_you_mean
-from ebsif.catalogue.site import Site
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import as_parameter
+from ebsif.catalog.selection import did_you_mean
+from ebsif.catalog.site import Site
 from ebsif.environments import bases
 from ebsif.environments import extension as extensions
 from ebsif.errors import EbsifError

@@ -18,9 +18,9 @@ from easybuild.easyblocks.generic.container.requirements import are_stages, stag
 from easybuild.easyblocks.generic.container.values import system_names
 from pydantic import ValidationError
 
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import Stage, as_parameter, system_of
+from ebsif.catalog import selection
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import Stage, as_parameter, system_of
 from ebsif.eb import framework
 from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import lock, places

@@ -22,10 +22,10 @@ from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.values import system_names
 
 from ebsif import files, remedies
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import system_of
-from ebsif.catalogue.selection import plain
+from ebsif.catalog import selection
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import system_of
+from ebsif.catalog.selection import plain
 from ebsif.eb import framework, running
 from ebsif.environments import extension as extensions
 from ebsif.environments import plan
@@ -214,12 +214,12 @@ def require_free_name(names: Names, extension: Extension, there: Sequence[Instal
             )
     for short in (f"{base}-{name}", f"{base.rpartition('/')[0]}/{name}"):
         # which the modules tool would no longer load, or only that
-        is_in_catalogue = any(plain(known) == plain(short) for known, _ in selection.named(names.recorded))
+        is_in_catalog = any(plain(known) == plain(short) for known, _ in selection.named(names.recorded))
         there_already = names.installed_as(short)
         is_of_name = there_already and there_already.extension and there_already.extension[0] == name
-        if is_in_catalogue or (there_already and not is_of_name):
+        if is_in_catalog or (there_already and not is_of_name):
             raise ExtendingError(
-                f"{short} is another module, {'of the catalog' if is_in_catalogue else 'installed'}"
+                f"{short} is another module, {'of the catalog' if is_in_catalog else 'installed'}"
                 f", so it can't be the name of this extension: choose another --name than {name}"
             )
 

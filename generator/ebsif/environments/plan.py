@@ -14,8 +14,8 @@ from easybuild.easyblocks.generic.container.requirements import stages_of
 from easybuild.easyblocks.generic.container.values import normal_name, system_names
 from easybuild.easyblocks.generic.container.written import UnfitError, read_written
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import as_parameter
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import as_parameter
 from ebsif.eb import framework, running
 from ebsif.environments.extension import ExtendingError, no_image, sources
 from ebsif.packages.formats import condafile

@@ -12,9 +12,9 @@ from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape, is_file_name, is_module, is_package
 from pydantic import ValidationError
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import Stage, SystemPackages
-from ebsif.catalogue.site import Site
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import Stage, SystemPackages
+from ebsif.catalog.site import Site
 from ebsif.environments import bases, plan, system
 from ebsif.environments.extension import known_image
 from ebsif.environments.plan import REASONS, Addition, Plan

@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.remedies import containers_with
 from easybuild.easyblocks.generic.container.requirements import NEEDS_GPU, requirement_text, stages_of
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalogue.container import Container
+from ebsif.catalog.container import Container
 from ebsif.environments import change
 from ebsif.environments import extension as extensions
 from ebsif.environments.extension import ExtendingError

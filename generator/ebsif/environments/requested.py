@@ -9,8 +9,8 @@ from typing import Any, Optional, Union
 
 from easybuild.easyblocks.generic.container.record import lockfile
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import as_parameter, system_of
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import as_parameter, system_of
 from ebsif.environments import bases, change, making, repeating, replacing, system, trust
 from ebsif.environments import extension as extensions
 from ebsif.environments.change import Environment

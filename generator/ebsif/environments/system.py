@@ -5,9 +5,9 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.values import SYSTEM_PACKAGE, system_names
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import SystemPackages, system_of
-from ebsif.catalogue.selection import did_you_mean
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import SystemPackages, system_of
+from ebsif.catalog.selection import did_you_mean
 from ebsif.errors import EbsifError
 
 

@@ -20,8 +20,8 @@ from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
 from ebsif import processes
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.site import Site
+from ebsif.catalog.container import Container
+from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.files import home, is_there
 from ebsif.installed import places

@@ -15,11 +15,11 @@ from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.values import shown_module
 
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.selection import plain
-from ebsif.catalogue.settings import Settings, read_settings
-from ebsif.catalogue.site import Site
+from ebsif.catalog import selection
+from ebsif.catalog.container import Container
+from ebsif.catalog.selection import plain
+from ebsif.catalog.settings import Settings, read_settings
+from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError, UsageError
 from ebsif.files import expanded, is_there
 from ebsif.installed import imagestate, places
@@ -41,9 +41,9 @@ class NamingError(EbsifError):
 class Names:
     """The names that a command understands; catalog and installations are read when they are needed."""
 
-    def __init__(self, site_name: Optional[str] = None, catalogues: Iterable[Path] = ()):
+    def __init__(self, site_name: Optional[str] = None, catalogs: Iterable[Path] = ()):
         """Keep the site and the catalogs that a user has chosen; see `read_settings`."""
-        self.chosen = (site_name, tuple(catalogues))
+        self.chosen = (site_name, tuple(catalogs))
         self.said: set[str] = set()
 
     @cached_property
@@ -145,7 +145,7 @@ class Names:
 
     def named(self, text: str) -> list[Union[Container, Installation]]:
         """Return what a name stands for, installed modules first; extensions not by the name of their base."""
-        catalogue = list(selection.named(self.recorded))
+        catalog = list(selection.named(self.recorded))
         for number, is_named in enumerate(selection.ways(text)):
             installed = self.newest_first(
                 module
@@ -153,7 +153,7 @@ class Names:
                 if any(map(is_named, typed(module.module)))
                 and (number == 0 or not (module.base and any(map(is_named, typed(module.base)))))
             )
-            containers = dict.fromkeys(one for name, one in catalogue if is_named(plain(name)))
+            containers = dict.fromkeys(one for name, one in catalog if is_named(plain(name)))
             if not number and not (installed or containers) and not self.is_software(text):
                 installed = self.extensions(text)
             if installed or containers:
@@ -407,7 +407,7 @@ def file_of(text: str) -> Union[Installation, Path, None]:
     return None
 
 
-def catalogue_name(installation: Installation) -> str:
+def catalog_name(installation: Installation) -> str:
     """Return how the catalog calls a module, or the base of an extension; naming schemes may call it otherwise."""
     name = installation.recorded_name or shown(installation)
     return newest.NAMED.sub("", name) if installation.extension else name

@@ -20,7 +20,7 @@ from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.values import shown_module
 
 from ebsif import files
-from ebsif.catalogue.container import Container
+from ebsif.catalog.container import Container
 from ebsif.eb import framework
 from ebsif.errors import UsageError
 from ebsif.files import is_there

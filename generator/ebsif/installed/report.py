@@ -11,14 +11,14 @@ from easybuild.easyblocks.generic.container import modulerc
 from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import CatalogueError, Container
+from ebsif.catalog import selection
+from ebsif.catalog.container import CatalogError, Container
 from ebsif.check.easyconfigs import literals
 from ebsif.errors import EbsifError
 from ebsif.images.inspection import software_version
 from ebsif.installed import imagestate, lock, places, softwarestate
 from ebsif.installed.imagestate import ImageState
-from ebsif.installed.names import catalogue_name
+from ebsif.installed.names import catalog_name
 from ebsif.installed.places import Installation, shown
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.render import easyconfig
@@ -85,7 +85,7 @@ class Match:
 
 
 def reports(
-    installations: Sequence[Installation], verify: bool = False, catalogue: "Optional[Catalogue]" = None
+    installations: Sequence[Installation], verify: bool = False, catalog: "Optional[Catalog]" = None
 ) -> tuple[list[Report], int]:
     """Return a report on each installation, compared with a catalog if one is given, and the bytes on disk of all."""
     made: list[Report] = []
@@ -100,8 +100,8 @@ def reports(
             steps.end()
         for one in installations:
             made.append(examine(one, verify))
-            if catalogue and not one.damage:
-                made[-1].findings += catalogue.compare(one)
+            if catalog and not one.damage:
+                made[-1].findings += catalog.compare(one)
         each, total = sizes(one.root for one in installations)
         for report, size in zip(made, each):
             report.size = size
@@ -289,7 +289,7 @@ def files_in(root: Path) -> dict[tuple[int, int], int]:
 # --- comparison with the catalog
 
 
-class Catalogue:
+class Catalog:
     """The catalog of a site, for comparing installations with it."""
 
     def __init__(self, site: str, containers: Sequence[Container], output: Path, options: Sequence[str] = ()):
@@ -306,7 +306,7 @@ class Catalogue:
 
     def compare(self, installation: Installation) -> Iterator[Finding]:
         """Yield findings on the place of an installation in the catalog."""
-        name, module = catalogue_name(installation), installation.module
+        name, module = catalog_name(installation), installation.module
         base = name if installation.extension else None
         container, what = self.containers.get(name), f"its base {base}" if base else "it"
         if not container:
@@ -333,7 +333,7 @@ class Catalogue:
         """Yield a finding if an installation was made from another easyconfig than the catalog has now."""
         try:
             wanted = literals(easyconfig.render(container))
-        except CatalogueError as error:
+        except CatalogError as error:
             yield Finding(WARNING, installation.module, f"its record can't be rendered: {error}")
             return
         path = installation.easyconfig
@@ -350,7 +350,7 @@ class Catalogue:
 
     def never_installed(self, installations: Iterable[Installation]) -> list[str]:
         """Return the modules in the catalog that are not installed, without archived ones."""
-        there = {catalogue_name(one) for one in installations if not one.extension}
+        there = {catalog_name(one) for one in installations if not one.extension}
         return [module for module, one in self.containers.items() if module not in there and not one.archived]
 
 
@@ -395,7 +395,7 @@ def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row
         key=lambda one: (one.root / lockfile.RECORD).stat().st_mtime,
         reverse=True,
     )
-    catalogue = {container.module_or_version: container for container in containers}
+    catalog = {container.module_or_version: container for container in containers}
     with working("adding up sizes"):
         return [
             Row(
@@ -405,7 +405,7 @@ def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row
                 words.get(one.base or "", one.base),
                 size_of(one.root),
                 one.date.isoformat(),
-                state_of(one, catalogue),
+                state_of(one, catalog),
                 str(one.root),
                 one.load,
             )
@@ -414,7 +414,7 @@ def mine(containers: Sequence[Container], names: Sequence[str] = ()) -> list[Row
         ]
 
 
-def state_of(installation: Installation, catalogue: dict[str, Container]) -> list[str]:
+def state_of(installation: Installation, catalog: dict[str, Container]) -> list[str]:
     """Return noteworthy facts about an installation, each in a few words."""
     state = ["loaded"] if installation.is_loaded else []
     if not installation.file:
@@ -424,7 +424,7 @@ def state_of(installation: Installation, catalogue: dict[str, Container]) -> lis
             state.append("image gone")
     except lock.LockError:
         state.append("record damaged")
-    container = catalogue.get(catalogue_name(installation))
+    container = catalog.get(catalog_name(installation))
     if container and container.archived:
         instead = getattr(container.archived, "replacement", None)
         what = "base archived" if installation.base else "archived"

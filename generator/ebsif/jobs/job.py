@@ -23,7 +23,7 @@ from easybuild.easyblocks.generic.container.values import (
     is_in_any,
 )
 
-from ebsif.catalogue.site import Site
+from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError, UsageError
 from ebsif.jobs.launchers import LAUNCHERS, Native, Ray, Share
 from ebsif.report import output
@@ -121,12 +121,12 @@ def parse_data(text: str) -> Data:
 
 
 def script(
-    request: Request, site: Site, catalogues: Sequence[str] = (), use: Optional[Path] = None, file: str = "FILE"
+    request: Request, site: Site, catalogs: Sequence[str] = (), use: Optional[Path] = None, file: str = "FILE"
 ) -> str:
     """
     Return a batch script that runs a Python program in the container of a module.
 
-    `catalogues` are the options that name the user's own catalogs, for the record of the run; `use` is the directory
+    `catalogs` are the options that name the user's own catalogs, for the record of the run; `use` is the directory
     of the module if a new shell may not search there, and `file` where the script will be. Raise JobError if the
     request is impossible.
     """
@@ -158,7 +158,7 @@ def script(
         settings=launcher.settings(share),
         qos=partition.qos,
         seconds=seconds(time),
-        arguments=arguments(request, site, catalogues),
+        arguments=arguments(request, site, catalogs),
         comment=launcher.comment(share),
         program=program(request, site, share),
         file=program_file(request.command) or "",
@@ -218,9 +218,9 @@ def timer(request: Request, site: Site, limit: int) -> str:
     return "" if scheduler_of(site).signals_within else f" {request.signal} {limit}"
 
 
-def arguments(request: Request, site: Site, catalogues: Sequence[str] = ()) -> list[str]:
+def arguments(request: Request, site: Site, catalogs: Sequence[str] = ()) -> list[str]:
     """Return the arguments of ``ebsif job`` that make this request, with the options for catalogs."""
-    words = [request.module, "--site", site.name, *catalogues]
+    words = [request.module, "--site", site.name, *catalogs]
     for field in fields(Request)[2:]:
         value = getattr(request, field.name)
         if value is True:

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Optional
 
-from ebsif.catalogue.fieldtypes import is_version_part
+from ebsif.catalog.fieldtypes import is_version_part
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.migrate.imported import shortened

@@ -6,7 +6,7 @@ from typing import Any
 from easybuild.easyblocks.generic.container.sitevalues import INIT_CONDA_INJECTED, INIT_IMAGE
 from easybuild.easyblocks.generic.container.values import value_problem, variable_problem
 
-from ebsif.catalogue.site import Site
+from ebsif.catalog.site import Site
 from ebsif.migrate.easyconfigfile import Source
 from ebsif.migrate.imported import INSTALLATION, Imported, shortened
 

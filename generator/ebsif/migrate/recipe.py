@@ -16,8 +16,8 @@ from easybuild.easyblocks.generic.container.sitevalues import (
 )
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalogue.fieldtypes import PLACEHOLDER
-from ebsif.catalogue.site import Site
+from ebsif.catalog.fieldtypes import PLACEHOLDER
+from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.migrate.easyconfigfile import ImportingError, Source, parsed
 from ebsif.migrate.imported import Imported, as_strings, is_data, shortened

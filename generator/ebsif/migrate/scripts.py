@@ -4,7 +4,7 @@ import re
 import shlex
 from typing import Optional
 
-from ebsif.catalogue.site import Site
+from ebsif.catalog.site import Site
 
 RUN = r"(exec )?(singularity|apptainer)( exec| shell| run)?( --nv| --rocm)?"
 ACTIVATE = (

@@ -9,7 +9,7 @@ from typing import Any
 
 from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
-from ebsif.catalogue.site import Site
+from ebsif.catalog.site import Site
 from ebsif.migrate.easyconfigfile import Source
 from ebsif.migrate.imported import INSTALLATION, Imported, inside, shortened
 from ebsif.migrate.modulesettings import OWN_BINDS, same_path_twice, take_activation

@@ -9,7 +9,7 @@ from easybuild.easyblocks.generic.container.requirements import NEEDS_TORCH, pac
 from easybuild.easyblocks.generic.container.values import normal_name
 from easybuild.easyblocks.generic.container.written import escape
 
-from ebsif.catalogue.yamlerrors import DocumentError
+from ebsif.catalog.yamlerrors import DocumentError
 from ebsif.packages.formats import condafile, lockfiles, pyproject, requirementstxt
 from ebsif.packages.formats.requirementstxt import parsed
 from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif import files
-from ebsif.catalogue.selection import natural_key
+from ebsif.catalog.selection import natural_key
 from ebsif.packages.formats.wanted import RequirementsError, Wanted
 
 # every new venv has these ...

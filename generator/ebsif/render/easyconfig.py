@@ -12,12 +12,12 @@ from easybuild.easyblocks.generic.container.credentials import REMEDY, Credentia
 from easybuild.easyblocks.generic.container.sitevalues import CONDA_ROOT, INIT_NONE, NODE, STRIPING
 from easybuild.easyblocks.generic.container.values import normal_name, without_templates
 
-from ebsif.catalogue import merge
-from ebsif.catalogue.container import CatalogueError, Container, RecordError
-from ebsif.catalogue.fieldtypes import PLACEHOLDER, Statements
-from ebsif.catalogue.records import WRITTEN_FROM, as_parameter, system_of
-from ebsif.catalogue.selection import components_of
-from ebsif.catalogue.site import Binds, Images
+from ebsif.catalog import merge
+from ebsif.catalog.container import CatalogError, Container, RecordError
+from ebsif.catalog.fieldtypes import PLACEHOLDER, Statements
+from ebsif.catalog.records import WRITTEN_FROM, as_parameter, system_of
+from ebsif.catalog.selection import components_of
+from ebsif.catalog.site import Binds, Images
 from ebsif.templating import environment
 
 # EasyBuild's maximal line length.
@@ -363,13 +363,13 @@ def in_numbers(version: str) -> tuple[int, ...]:
 
 
 def render(container: Container, header: Optional[str] = None) -> str:
-    """Return the text of an easyconfig below a header. Raise CatalogueError if it would have a credential (G-09)."""
+    """Return the text of an easyconfig below a header. Raise CatalogError if it would have a credential (G-09)."""
     groups = parameter_groups(container)
     if not container.homepage:
         raise RecordError(container, "neither the record nor its family has a homepage: add one, EasyBuild requires it")
     secrets = [text for values in (*groups, container.site.why, container.why) for text in Credentials.find(values)]
     if secrets:
-        raise CatalogueError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
+        raise CatalogError(f"{container.module}: a credential is written out ({', '.join(secrets)}). {REMEDY}")
     texts = reasons(container, groups)
     if not container.sha256:
         texts.setdefault("sources", []).append(NO_SHA256)

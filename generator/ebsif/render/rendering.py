@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Optional
 
 from ebsif import files
-from ebsif.catalogue.container import CatalogueError, Container
-from ebsif.catalogue.selection import duplicates
-from ebsif.catalogue.site import Site
+from ebsif.catalog.container import CatalogError, Container
+from ebsif.catalog.selection import duplicates
+from ebsif.catalog.site import Site
 from ebsif.render import easyconfig
 
 # The first line of a rendered easyconfig, which names the site.
@@ -80,7 +80,7 @@ def below_letter(container: Container) -> Path:
     name = container.easyconfig_name
     # the catalog refuses such names, but no file must ever be written outside the directory
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
-        raise CatalogueError(f"'{name}' is not a valid name for an easyconfig")
+        raise CatalogError(f"'{name}' is not a valid name for an easyconfig")
     return Path(container.name[0].lower(), container.name, name)
 
 
@@ -119,11 +119,11 @@ def render_all(
     for container in containers:
         try:
             if container in same:
-                raise CatalogueError(
+                raise CatalogError(
                     f"{container.module} is also the module of {same[container].place}: give one of them a 'label'"
                 )
             done.append(render(container, output))
-        except CatalogueError as error:
+        except CatalogError as error:
             problems.append(f"{container.place}: {str(error).removeprefix(f'{container.place}: ')}")
     return done, problems
 

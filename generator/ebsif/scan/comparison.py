@@ -13,13 +13,13 @@ from typing import NamedTuple, Optional, Union
 
 from easybuild.easyblocks.generic.container.image.source import HTTPS, ImageSource
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.entry import Entry, complete
-from ebsif.catalogue.guess import adding
-from ebsif.catalogue.proposal import AddingError
-from ebsif.catalogue.records import CatalogueFile
-from ebsif.catalogue.settings import Settings
-from ebsif.catalogue.site import Site
+from ebsif.catalog.container import Container
+from ebsif.catalog.entry import Entry, complete
+from ebsif.catalog.guess import adding
+from ebsif.catalog.proposal import AddingError
+from ebsif.catalog.records import CatalogFile
+from ebsif.catalog.settings import Settings
+from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError
 from ebsif.files import is_there
 from ebsif.images import inspection
@@ -56,7 +56,7 @@ class Comparison:
     settings: Settings
     profile: Site
     containers: list[Container]
-    documents: list[CatalogueFile]
+    documents: list[CatalogFile]
     entries: list[Entry] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 

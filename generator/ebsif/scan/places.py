@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from ebsif.catalogue.fieldtypes import PLACEHOLDER
-from ebsif.catalogue.guess.template import read_fields
-from ebsif.catalogue.records import CatalogueFile
-from ebsif.catalogue.selection import natural_key
-from ebsif.catalogue.site import Images, Site
+from ebsif.catalog.fieldtypes import PLACEHOLDER
+from ebsif.catalog.guess.template import read_fields
+from ebsif.catalog.records import CatalogFile
+from ebsif.catalog.selection import natural_key
+from ebsif.catalog.site import Images, Site
 from ebsif.files import how_to_get_access
 from ebsif.report.findings import NOTE, WARNING, Finding
 
@@ -47,7 +47,7 @@ class Survey:
         return above in self.looked_in and not os.path.lexists(path)
 
 
-def images_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Images]:
+def images_of(profile: Site, documents: Iterable[CatalogFile]) -> list[Images]:
     """Return where a site and the families in its catalog have images."""
     found = [
         profile.images,
@@ -56,7 +56,7 @@ def images_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Images]
     return [one for one in found if one]
 
 
-def places_of(profile: Site, documents: Iterable[CatalogueFile]) -> list[Place]:
+def places_of(profile: Site, documents: Iterable[CatalogFile]) -> list[Place]:
     """Return the directories with images of a site and of the families in its catalog, each once."""
     return list(
         dict.fromkeys(

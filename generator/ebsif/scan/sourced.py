@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from easybuild.easyblocks.generic.container.image.source import CONVERTED, HTTPS, ImageSource
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.guess.familymatch import families_named
-from ebsif.catalogue.guess.programs import Programs
-from ebsif.catalogue.proposal import AddingError
-from ebsif.catalogue.records import CatalogueFile
+from ebsif.catalog.container import Container
+from ebsif.catalog.guess.familymatch import families_named
+from ebsif.catalog.guess.programs import Programs
+from ebsif.catalog.proposal import AddingError
+from ebsif.catalog.records import CatalogFile
 from ebsif.images import fetching, inspection, remote
 from ebsif.images.inspection import Inspection
 from ebsif.images.remote import Remote
@@ -44,12 +44,12 @@ class Sourced:
         return match.group(1) if match else None
 
 
-def fits(documents: Iterable[CatalogueFile], name: str) -> bool:
+def fits(documents: Iterable[CatalogFile], name: str) -> bool:
     """Return whether a family has images with such a name."""
     return any(True for document in documents for _ in families_named(document, name))
 
 
-def name_of(found: Remote, documents: Iterable[CatalogueFile]) -> str:
+def name_of(found: Remote, documents: Iterable[CatalogFile]) -> str:
     """Return the name for the SIF file: one that a family has, if there is one, else that of the tag."""
     documents = list(documents)
     return next((name for name in found.names if fits(documents, name)), found.default)
@@ -57,7 +57,7 @@ def name_of(found: Remote, documents: Iterable[CatalogueFile]) -> str:
 
 def sourced(
     source: ImageSource,
-    documents: list[CatalogueFile],
+    documents: list[CatalogFile],
     folder: Optional[Path] = None,
     whole: bool = False,
     named: bool = True,

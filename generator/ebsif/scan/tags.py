@@ -4,8 +4,8 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.image.source import IN_REGISTRY, ImageSource
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.selection import natural_key
+from ebsif.catalog.container import Container
+from ebsif.catalog.selection import natural_key
 from ebsif.errors import EbsifError
 from ebsif.images import remote
 from ebsif.images.registry.connection import MissingError

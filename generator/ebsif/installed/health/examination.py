@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
 from ebsif import processes
-from ebsif.catalogue.site import Site
+from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.errors import EbsifError
 from ebsif.installed import places

@@ -7,8 +7,8 @@ from pathlib import Path
 from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.record import lockfile
 
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.site import Site, is_between
+from ebsif.catalog.container import Container
+from ebsif.catalog.site import Site, is_between
 from ebsif.images.inspection import Inspection
 from ebsif.installed.health.subject import Subject
 from ebsif.report.findings import NOTE, OK, Finding

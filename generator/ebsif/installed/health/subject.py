@@ -12,7 +12,7 @@ from easybuild.easyblocks.generic.container.packages import gpu_label
 from easybuild.easyblocks.generic.container.record.lockfile import Record
 
 from ebsif import processes
-from ebsif.catalogue.site import Site
+from ebsif.catalog.site import Site
 from ebsif.errors import EbsifError
 from ebsif.installed import imagestate, report, softwarestate
 from ebsif.installed.health.machine import Machine

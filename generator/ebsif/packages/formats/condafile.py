@@ -11,7 +11,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalogue.yamlfile import load
+from ebsif.catalog.yamlfile import load
 from ebsif.packages.formats.requirementstxt import lines_for
 from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted, texts
 

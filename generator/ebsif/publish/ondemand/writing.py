@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from easybuild.easyblocks.generic.container.values import shown_module
 
 from ebsif import files
-from ebsif.catalogue.site import Partition, Site
+from ebsif.catalog.site import Partition, Site
 from ebsif.errors import EbsifError
 from ebsif.installed import current, interpreter, places
 from ebsif.installed.places import Installation

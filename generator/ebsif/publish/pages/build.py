@@ -12,10 +12,10 @@ from easybuild.easyblocks.generic.container.requirements import requirement_text
 from easybuild.easyblocks.generic.container.values import format_size, normal_name
 
 from ebsif import files, version
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.records import as_parameter
-from ebsif.catalogue.site import Account, Site
+from ebsif.catalog import selection
+from ebsif.catalog.container import Container
+from ebsif.catalog.records import as_parameter
+from ebsif.catalog.site import Account, Site
 from ebsif.installed import places
 from ebsif.jobs import job
 from ebsif.publish.pages import layout

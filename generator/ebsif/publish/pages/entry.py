@@ -9,8 +9,8 @@ from typing import Optional
 from easybuild.easyblocks.generic.container.record.lockfile import ImageRecord, Record
 from easybuild.easyblocks.generic.container.values import normal_name
 
-from ebsif.catalogue import selection
-from ebsif.catalogue.container import Container
+from ebsif.catalog import selection
+from ebsif.catalog.container import Container
 from ebsif.installed import lock
 
 # Components that decide which container to choose, and how they are written, unless the site says it.

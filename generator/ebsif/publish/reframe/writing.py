@@ -11,8 +11,8 @@ from easybuild.easyblocks.generic.container.install import IMPORTS, read_program
 from easybuild.easyblocks.generic.container.sitevalues import INIT_NONE
 
 from ebsif import files
-from ebsif.catalogue.container import Container
-from ebsif.catalogue.site import Partition, Scheduler, Site
+from ebsif.catalog.container import Container
+from ebsif.catalog.site import Partition, Scheduler, Site
 from ebsif.errors import EbsifError
 from ebsif.installed.health.subject import PROGRAMS
 
