@@ -11,7 +11,7 @@ import shlex
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Union
 
@@ -314,17 +314,33 @@ def write(place: Path, content: bytes, path: Path, shared: bool) -> None:
             new.unlink()
 
 
-def write_new(texts: Mapping[Path, str], overwrite: bool) -> None:
-    """Write files; raise OverwriteError, and write none, if one has other content and isn't to be overwritten."""
-    there = [
-        str(path) for path, text in texts.items() if path.is_file() and path.read_bytes() not in (b"", encoded(text))
-    ]
+def write_new(
+    contents: Mapping[Path, Union[str, bytes]],
+    overwrite: bool = False,
+    remedy: str = "choose another name, or replace it with --overwrite",
+    shared: bool = False,
+) -> None:
+    """
+    Write files; raise OverwriteError with a remedy, and write none, if one would be lost that isn't to be overwritten.
+
+    With `shared`, new files are for everybody who can use the place.
+    """
+    there = [path for path, content in contents.items() if differs(path, content)]
     if there and not overwrite:
-        raise OverwriteError(
-            f"{' and '.join(there)} exists with other content: choose another name, or replace it with --overwrite"
-        )
-    for path, text in texts.items():
-        replace(path, text)
+        raise refusal(there, remedy)
+    for path, content in contents.items():
+        replace(path, content, shared)
+
+
+def refusal(paths: Iterable[Path], remedy: str) -> OverwriteError:
+    """Return the error that files with other content exist, with a remedy."""
+    return OverwriteError(f"{' and '.join(map(str, paths))} exists already, with different content: {remedy}")
+
+
+def differs(path: Path, content: Union[str, bytes]) -> bool:
+    """Return whether a file exists with content other than this; an empty file has none to lose."""
+    text = encoded(content) if isinstance(content, str) else content
+    return path.is_file() and path.read_bytes() not in (b"", text)
 
 
 @contextlib.contextmanager
@@ -358,21 +374,23 @@ def filled(directory: Path, command: str, overwrite: bool) -> Iterator[Path]:
         made.mkdir()
         yield made
         old, new = read_digests(listed), digests(made)
-        changed = [
-            name
-            for name in {**old, **new}
-            if (directory / name).is_file() and digest(directory / name) not in (old.get(name), new.get(name))
-        ]
+        changed = [name for name in {**old, **new} if is_changed(directory, name, old, new)]
         if changed and not overwrite:
             raise OverwriteError(
                 f"{directory} has files that `ebsif {command}` has not written, or that were changed "
                 f"since ({', '.join(changed)}): choose another directory, or replace them with "
                 "--overwrite"
             )
-        (made / listed.name).write_text("".join(f"{new[name]}  {name}\n" for name in new), encoding="utf-8")
+        (made / listed.name).write_text(list_of(new), encoding="utf-8")
         move_files(made, directory)
         for name in old.keys() - new:
             remove_file(directory / name)
+
+
+def is_changed(directory: Path, name: str, *written: Mapping[str, str]) -> bool:
+    """Return whether a directory has a file by a name, but with none of the digests that lists have for it."""
+    path = directory / name
+    return path.is_file() and digest(path) not in (digests.get(name) for digests in written)
 
 
 def digest(path: Path) -> str:
@@ -383,6 +401,11 @@ def digest(path: Path) -> str:
 def digests(directory: Path) -> dict[str, str]:
     """Return the digests of all files in a directory, by relative path."""
     return {str(path.relative_to(directory)): digest(path) for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+def list_of(digests: Mapping[str, str]) -> str:
+    """Return a list of files with their digests, which `read_digests` and `sha256sum -c` read."""
+    return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
 
 
 def read_digests(listed: Path) -> dict[str, str]:

@@ -207,14 +207,15 @@ def test_a_crate_for_a_paper(mine, tmp_path):
     assert said.stdout == f"{crate}/ro-crate-metadata.json\n"
     assert f"in {crate}: Example-1.0-squashed.eb, lock.json, sbom.cdx.json\n" in said.stderr
     assert "the crate states no license, but repositories ask for one: --license CC0-1.0" in said.stderr
-    assert f"{crate} exists already" in ebsif(mine, "export", MODULE, "-o", crate, check=False).stderr
     # the only problem is the one that is made here
     metadata = crate / "ro-crate-metadata.json"
     metadata.write_text(metadata.read_text().replace('"datePublished"', '"dateModified"'))
     (problem,) = problems(crate, tmp_path)
     assert "datePublished" in problem
-    shutil.rmtree(crate)
-    ebsif(mine, "export", MODULE, "-o", crate, "--license", "CC0-1.0")
+    # C-04
+    again = ("export", MODULE, "-o", crate, "--license", "CC0-1.0")
+    assert "changed since (ro-crate-metadata.json)" in ebsif(mine, *again, check=False).stderr
+    ebsif(mine, *again, "--overwrite")
     entities = {one["@id"]: one for one in json.loads((crate / "ro-crate-metadata.json").read_text())["@graph"]}
     assert entities["./"]["license"] == {"@id": "https://spdx.org/licenses/CC0-1.0"}
     assert entities["#image"]["identifier"] == f"sha256:{content['image']['sha256']}"
@@ -222,5 +223,5 @@ def test_a_crate_for_a_paper(mine, tmp_path):
     assert (
         {one["@id"] for one in entities["./"]["hasPart"]}
         == {"Example-1.0-squashed.eb", "lock.json", "sbom.cdx.json"}
-        == {path.name for path in crate.iterdir()} - {"ro-crate-metadata.json"}
+        == {path.name for path in crate.glob("[!.]*")} - {"ro-crate-metadata.json"}
     )

@@ -711,9 +711,9 @@ def test_the_command(tmp_path):
     assert "several names, and the catalog has a file for each (mpi4py, rocm): choose a directory" in said
     assert run("-q", "-o", "out", *everything, status=0).stderr == ""
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mpi4py.yaml", "rocm.yaml"]
-    assert "out/rocm.yaml exists, so nothing was written" in run("-o", "out", names["rocm"][0], status=3).stderr
+    assert "out/rocm.yaml exists already, with different" in run("-o", "out", names["rocm"][0], status=3).stderr
     (tmp_path / "out/mpi4py.yaml").write_bytes(b"# J\xf6rg\n")
-    assert "out/mpi4py.yaml exists, so nothing was written" in run("-o", "out", names["mpi4py"][0], status=3).stderr
+    assert "out/mpi4py.yaml exists already" in run("-o", "out", *everything, status=3).stderr
     assert "several names" in run("-o", "one.yaml", *everything, status=3).stderr
     run("-o", "one.yml", *names["rocm"], status=0)
     assert (tmp_path / "one.yml").read_text() == (tmp_path / "out/rocm.yaml").read_text()

@@ -142,7 +142,7 @@ def test_a_file_with_other_content_stays(places, tmp_path, capsys):
     path.write_text(text + "mine")
     assert main(words) == 3
     assert (
-        "lock.json exists with other content: choose another name, or replace it with --overwrite"
+        "lock.json exists already, with different content: choose another name, or replace it with --overwrite"
         in capsys.readouterr().err
     )
     assert path.read_text() == text + "mine"

@@ -1638,10 +1638,10 @@ def test_the_interpreter_of_the_newest_extension(prefix, tmp_path):
     modulerc.write_text(f'module_version("{LATER}.10", "{name.partition("/")[2]}")\n')
     path = tmp_path / "a b"
     for text, newest in (("mine", f"{LATER}.10"), (name, f"{LATER}.10"), (LATER, LATER)):
-        assert main(["interpreter", text, "--write", str(path)]) == 0
+        assert main(["interpreter", text, "--write", str(path), "--overwrite"]) == 0
         done = subprocess.run([path, "-c", "1 2"], capture_output=True, text=True, check=True)
         assert done.stdout == f"{roots[newest]}/interpreter/python -c 1 2\n"
-    assert main(["interpreter", "mine", "--write", str(path)]) == 0
+    assert main(["interpreter", "mine", "--write", str(path), "--overwrite"]) == 0
     # kernels and `ebsif remove` have the same order
     expected = [roots[module] for module in (MINE, LATER, f"{LATER}.2", f"{LATER}.10")]
     assert interpreter.extensions(interpreter.without_date(roots[MINE])) == expected
@@ -1658,12 +1658,13 @@ def test_the_interpreter_of_an_extension_with_another_date(prefix, tmp_path):
     (root / "interpreter/python").write_text("#!/bin/sh\necho started\n")
     (root / "interpreter/python").chmod(0o755)
     assert interpreter.extensions(interpreter.without_date(root)) == [root]
-    interpreter.write_commands(tmp_path / "p", MINE, interpreter.starting_newest(interpreter.without_date(root)))
+    commands = interpreter.starting_newest(interpreter.without_date(root))
+    interpreter.write(tmp_path / "p", interpreter.script(MINE, commands))
     assert subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True).stdout == "started\n"
 
 
 def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
-    """C-04 (user trial): `ebsif interpreter --write` replaces its own file, but not one that was edited since."""
+    """C-04 (user trial): `ebsif interpreter --write` replaces a file with other content only with --overwrite."""
     root = prefix.install(MINE)
     (root / "interpreter").mkdir()
     (root / "interpreter/python").touch()
@@ -1672,17 +1673,14 @@ def test_an_interpreter_that_a_person_has_edited(prefix, tmp_path, capsys):
     assert path.stat().st_mode & 0o111
     written = path.read_text()
     assert written.startswith("#!/bin/bash -p\n# Python of ") and f'\nexec {root}/interpreter/python "$@"\n' in written
-    for text in (written.replace("\nexec", "\nexport OMP_NUM_THREADS=1\nexec"), written + "# mine\n", "mine\n"):
+    for text in (written + "# mine\n", "mine\n"):
         path.write_text(text)
         capsys.readouterr()
         assert main(command) == 3
-        what = (
-            "exists, and was not created by `ebsif interpreter`"
-            if text == "mine\n"
-            else "was edited since `ebsif interpreter` wrote it"
-        )
-        assert capsys.readouterr().err == f"ebsif: bin/python {what}: choose another name, or remove it\n"
+        assert "ebsif: bin/python exists already, with different content: " in capsys.readouterr().err
         assert path.read_text() == text
+    assert main([*command, "--overwrite"]) == 0
+    assert path.read_text() == written
 
 
 def test_an_alias_of_the_catalog(prefix, monkeypatch, capsys):

@@ -108,7 +108,7 @@ def test_extensions_kernels_and_interpreters(eb_prefix, tmp_path, capsys, monkey
         assert Names().installation("mine").root == root
         assert list(extension.of_name(BASE, "mine", places.everything()))[-1] == date
         assert interpreter.extensions(interpreter.without_date(root))[-1] == root
-        assert main(["interpreter", "mine", "--write", str(tmp_path / "p")]) == 0
+        assert main(["interpreter", "mine", "--write", str(tmp_path / "p"), "--overwrite"]) == 0
         for program in (tmp_path / "p", tmp_path / "jupyter/kernels/mine/python"):
             done = subprocess.run([program], capture_output=True, text=True, check=True)
             assert done.stdout == f"{root}/interpreter/python\n"

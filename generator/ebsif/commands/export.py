@@ -19,14 +19,14 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_name(parser, "module", "what to export", only_installed=True)
-    add_output(parser, "directory to create", overwrite=False, required=True)
+    add_output(parser, "directory to write to", required=True)
     add_license(parser)
 
 
 def run(options: Namespace) -> int:
     """Write the crate; return 0."""
     found = portable.of(names_of(options).installation(options.module), options.license, with_user_software=False)
-    crate.write(found, options.output)
+    crate.write(found, options.output, options.overwrite)
     if not found.license:
         output.note("the crate states no license, but repositories ask for one: --license CC0-1.0, for example")
     print(options.output / crate.METADATA)

@@ -27,12 +27,7 @@ EXAMPLES = """\
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments."""
     add_settings(parser)
-    add_output(
-        parser,
-        "write this file (.yaml), or in this directory <Name>.yaml for each software",
-        metavar="PATH",
-        overwrite=False,
-    )
+    add_output(parser, "write this file (.yaml), or in this directory <Name>.yaml for each software", metavar="PATH")
     parser.add_argument("easyconfigs", metavar="FILE", nargs="+", type=Path, help="an easyconfig")
 
 
@@ -55,23 +50,16 @@ def run(options: Namespace) -> int:
             f"({', '.join(names)}): choose a directory, -o DIRECTORY"
         )
     if options.output:
-        write({options.output if to_file else options.output / f"{file.name}.yaml": file.text for file in made})
+        texts = {options.output if to_file else options.output / f"{file.name}.yaml": file.text for file in made}
+        files.write_new(texts, options.overwrite, shared=True)
+        for path in texts:
+            print(path)
     for file in made:
         if not options.output:
             print(file.text, end="")
         for result in file.imported:
             report(result)
     return FAILED if failed else FOUND if any(result.left for result in imported) else 0
-
-
-def write(texts: dict[Path, str]) -> None:
-    """Write files, or none if one of them exists with other content."""
-    there = [str(path) for path, text in texts.items() if path.exists() and path.read_bytes() != text.encode()]
-    if there:
-        raise ImportingError(f"{', '.join(there)} exists, so nothing was written: choose another --output")
-    for path, text in texts.items():
-        files.replace(path, text, shared=True)
-        print(path)
 
 
 def report(result: Imported) -> None:

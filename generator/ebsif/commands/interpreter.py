@@ -13,7 +13,7 @@ newest one.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from ebsif.commands.options import add_name, names_of
+from ebsif.commands.options import add_name, add_overwrite, names_of
 from ebsif.installed import interpreter, places, runtimecommand
 from ebsif.installed.names import undated
 from ebsif.report import output
@@ -37,6 +37,7 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help="print the words to put before a command that runs in the container",
     )
+    add_overwrite(parser, "--write")
 
 
 def run(options: Namespace) -> int:
@@ -48,7 +49,8 @@ def run(options: Namespace) -> int:
         installation = places.with_module_file(installation)
         print(runtimecommand.command_line(installation.module, installation.use))
     elif options.write:
-        interpreter.write(installation, options.write, undated(installation, options.module))
+        text = interpreter.starting(installation, undated(installation, options.module))
+        interpreter.write(options.write, text, options.overwrite)
         print(options.write.absolute())
         output.hint("choose this file as interpreter")
     else:

@@ -129,12 +129,12 @@ def add_output(
         add_overwrite(parser)
 
 
-def add_overwrite(parser: argparse._ActionsContainer) -> None:
-    """Add --overwrite."""
+def add_overwrite(parser: argparse._ActionsContainer, option: str = "-o") -> None:
+    """Add --overwrite, for what is written with an option."""
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="with -o: replace files that this command has not written, or that were changed since",
+        help=f"with {option}: replace files that this command has not written, or that were changed since",
     )
 
 

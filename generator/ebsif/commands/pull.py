@@ -16,6 +16,7 @@ from pathlib import Path
 
 from easybuild.easyblocks.generic.container.record.lockfile import COPY_SUFFIX
 
+from ebsif import files
 from ebsif.commands.options import add_outcome, add_settings, add_yes, request_of
 from ebsif.environments import artifact, making, repeating, trust
 from ebsif.environments.artifact import Artifact
@@ -92,7 +93,7 @@ def offer_lock(request: Request, found: Artifact, name: str) -> str:
     text, module = found.text(artifact.LOCK), repeating.module_of(found.record).replace("/", "-")
     path = (request.output or Path()) / f"{module}{COPY_SUFFIX}"
     only_looks = request.dry_run or request.check
-    if path.exists() and path.read_bytes() != text.encode():
+    if files.differs(path, text):
         return (
             f"its user software fits no other image. {path} exists already, with different content: choose another "
             "directory for its lock with -o"
@@ -115,8 +116,8 @@ def fetch_user_software(found: Artifact, path: Path, again: bool) -> None:
         with artifact.transferring("fetching user software", found.squashfs.size) as progress:
             if is_content(path, found.squashfs):
                 return
-            if path.exists():
-                making.require_replaceable(path, again)
+            if path.exists() and not again:
+                raise files.refusal([path], making.REPLACING)
             artifact.download(found, file, progress)
         # another process may have been faster
         if path.exists() and not is_content(path, found.squashfs):

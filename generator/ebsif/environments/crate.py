@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ebsif import version
+from ebsif import files, version
 from ebsif.environments.portable import LOCK, Portable
 from ebsif.errors import EbsifError, how_to_add
 from ebsif.installed.sbom import BILL_OF_MATERIALS
@@ -34,26 +34,21 @@ class CrateError(EbsifError):
     """A crate can't be written; the message says why and what to do."""
 
 
-def write(portable: Portable, directory: Path) -> None:
-    """Write a crate with lock, bill of materials, easyconfig and metadata into a new directory."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise CrateError(f"{directory} exists already: choose another directory, or remove it")
+def write(portable: Portable, directory: Path, overwrite: bool) -> None:
+    """Write a crate with lock, bill of materials, easyconfig and metadata into a directory; see `files.filled`."""
     try:
         # takes long to import
         from rocrate.rocrate import ROCrate
     except ImportError:
         raise CrateError(f"the library rocrate is missing: {how_to_add('rocrate')}") from None
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as work:
-        sources, finished = Path(work, "files"), Path(work, "crate")
-        sources.mkdir()
+    with files.filled(directory, "export", overwrite) as made, tempfile.TemporaryDirectory() as sources:
         crate = ROCrate()
         describe(crate, portable)
         for name, text in portable.texts.items():
-            (sources / name).write_text(text, encoding="utf-8")
+            Path(sources, name).write_text(text, encoding="utf-8")
             title, description, kind = FILES.get(name, EASYCONFIG)
             crate.add_file(
-                sources / name,
+                Path(sources, name),
                 name,
                 record_size=True,
                 properties={
@@ -63,8 +58,7 @@ def write(portable: Portable, directory: Path) -> None:
                     "about": {"@id": "#module"},
                 },
             )
-        crate.write(finished)
-        finished.replace(directory)
+        crate.write(made)
 
 
 def describe(crate: Any, portable: Portable) -> None:

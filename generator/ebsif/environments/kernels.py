@@ -205,7 +205,8 @@ def install(names: Names, text: Optional[str], folder: Path, name: Optional[str]
 def write(kernel: Kernel, module: str) -> None:
     """Write the files of a kernel, which has a directory; a kernel.json that a person has edited is kept aside."""
     if kernel.newest:
-        interpreter.write_commands(kernel.program, module, interpreter.starting_newest(kernel.newest))
+        text = interpreter.script(module, interpreter.starting_newest(kernel.newest))
+        interpreter.write(kernel.program, text, overwrite=True)
     path, earlier = kernel.folder / "kernel.json", read(kernel.folder)
     if earlier and earlier.module and path.read_text(encoding="utf-8") != text_of(earlier, earlier.module):
         set_aside(path, "kernel.json")

@@ -45,6 +45,8 @@ from ebsif.report.steps import format_time
 FORCING = frozenset(("--rebuild", "--force", "-f"))
 # EasyBuild's message if another eb installs the same module, or if its lock stayed.
 LOCKED = re.compile(r"Lock (.*) already exists, aborting!")
+# What to do about a file with other content.
+REPLACING = "use --rebuild to replace and install it again, or choose another --name or --date"
 # Where EasyBuild installs by default, below the home directory.
 DEFAULT_PREFIX = ".local/easybuild"
 
@@ -417,10 +419,9 @@ def may_replace(request: Request, path: Path, module: str) -> bool:
 
 def write_file(path: Path, text: str, again: bool, kind: str = "easyconfig") -> None:
     """Write an easyconfig or another file; if `again` is true, a different one of that name is renamed first."""
-    if path.exists() and path.read_bytes() != text.encode():
-        require_replaceable(path, again)
+    if again and files.differs(path, text):
         set_aside(path, kind)
-    files.replace(path, text)
+    files.write_new({path: text}, remedy=REPLACING)
 
 
 @contextlib.contextmanager
@@ -435,15 +436,6 @@ def removed_after_failure(*paths: Path) -> Iterator[None]:
         for path in filter(Path.exists, new):
             path.unlink()
         raise
-
-
-def require_replaceable(path: Path, again: bool) -> None:
-    """Raise ExtendingError because of a file with other content, unless it is to be replaced."""
-    if not again:
-        raise ExtendingError(
-            f"{path} exists already, with different content: use --rebuild to replace and install it "
-            "again, or choose another --name or --date"
-        )
 
 
 def set_aside(path: Path, kind: str) -> None:

@@ -142,9 +142,9 @@ def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
     with files.alone(output):
         written = files.read_digests(output / WRITTEN)
         for one, path, text in changing:
-            before, now = RENDERED.match(text), RENDERED.match(one.text)
+            name, before, now = str(path.relative_to(output)), RENDERED.match(text), RENDERED.match(one.text)
             # without a digest (from a checkout) its first line says that a file was rendered
-            if not before or written.get(str(path.relative_to(output))) not in (None, files.digest(path)):
+            if not before or (name in written and files.is_changed(output, name, written)):
                 found[one.path] = Refusal(path, "was written or edited by a person", "move the change to the catalog")
             elif now and before[1] != now[1]:
                 found[one.path] = Refusal(
@@ -189,8 +189,7 @@ def write_easyconfigs(chosen: Iterable[Rendered], output: Path) -> None:
             one.moved_from.unlink()
             digests.pop(str(one.moved_from.relative_to(output)), None)
     if digests != written:
-        text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
-        files.replace(output / WRITTEN, text, shared=True)
+        files.replace(output / WRITTEN, files.list_of(digests), shared=True)
 
 
 def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:
