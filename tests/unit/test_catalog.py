@@ -14,8 +14,9 @@ import yaml
 from ebsif import files
 from ebsif.catalog import reading, records, schema, selection, site, yamlerrors
 from ebsif.catalog.container import CatalogError
-from ebsif.check.easyconfigs import differences, literals
+from ebsif.check.easyconfigs import differences
 from ebsif.check.sites import LONG, check
+from ebsif.eb.easyconfigtext import literals
 from ebsif.publish.pages import entry
 from ebsif.render import easyconfig, rendering
 from hypothesis import HealthCheck, given, settings

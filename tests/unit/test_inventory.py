@@ -649,7 +649,9 @@ def test_installations_and_catalog(eb_prefix, capsys):
     assert f"Core/{first.name.lower()}/" in again
     assert "base" not in again and f"not installed there: {second.module}" in again and again.endswith(": 1 warning")
     (root / "easybuild" / f"{first.module.replace('/', '-')}.eb").write_text(
-        text.replace("'init'", "'x'").replace("moduleclass = '", "moduleclass = 'x")
+        # an easyconfig is a program
+        re.sub("^moduleclass = .*", "moduleclass = 'x' + name", text.replace("'init'", "'x'"), flags=re.MULTILINE)
+        + "for local_name in ('a', 'b'):\n    pass\n"
     )
     words = " ".join(installed(capsys, *arguments)[1].split())
     assert (

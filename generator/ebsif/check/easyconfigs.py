@@ -1,6 +1,5 @@
 """Check easyconfigs with EasyBuild: what it reads, whether it accepts the parameters, and the code style."""
 
-import ast
 import contextlib
 import hashlib
 import importlib.util
@@ -13,6 +12,7 @@ from typing import Any
 
 from ebsif.catalog.container import Container
 from ebsif.eb import framework
+from ebsif.eb.easyconfigtext import literals
 from ebsif.render import easyconfig
 from ebsif.report import output
 from ebsif.report.findings import ERROR, Finding
@@ -57,19 +57,6 @@ class Reader:
         yield from problems
         if not problems:
             self.known.add(kind)
-
-
-def literals(text: str) -> dict[str, Any]:
-    """Return the values in the text of an easyconfig, as parsed by Python; empty if that fails."""
-    try:
-        statements: list[Any] = ast.parse(text).body
-        return {
-            statement.targets[0].id: ast.literal_eval(statement.value)
-            for statement in statements
-            if not isinstance(statement.value, ast.Name)
-        }
-    except (ValueError, SyntaxError):
-        return {}
 
 
 def differences(container: Container, text: str) -> Iterator[str]:

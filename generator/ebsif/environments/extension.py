@@ -21,11 +21,11 @@ from pydantic import ValidationError
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import Stage, as_parameter, system_of
-from ebsif.eb import framework
+from ebsif.eb import easyconfigtext, framework
 from ebsif.errors import EbsifError, UsageError
 from ebsif.installed import lock, places
 from ebsif.installed.names import shown
-from ebsif.installed.places import WRITTEN, Installation
+from ebsif.installed.places import Installation
 from ebsif.packages.formats.wanted import Image
 from ebsif.packages.requirements import names_in
 from ebsif.render import easyconfig
@@ -38,7 +38,6 @@ MOST_NAMES = 4
 LINE = 100  # of the description
 # The name of a stage that installs nothing.
 COMMANDS = "commands"
-HEADER = WRITTEN + "{}`: yours to change."
 
 
 class ExtendingError(EbsifError):
@@ -99,7 +98,7 @@ class Extension:
 
     def text(self, date: str, command: str) -> str:
         """Return the text of its easyconfig with a date, as written by a command."""
-        return easyconfig.render(self.container(date), HEADER.format(command))
+        return easyconfig.render(self.container(date), easyconfigtext.header(command))
 
     def variables(self, known: Optional[Mapping[str, int]] = None) -> dict[str, str]:
         """
@@ -118,7 +117,7 @@ class Extension:
         if self.is_same:
             return self.is_same(path)
         first, _, rest = path.read_text(encoding="utf-8").partition("\n")
-        return first.startswith(WRITTEN) and rest == self.text(date, "").partition("\n")[2]
+        return easyconfigtext.is_written(first) and rest == self.text(date, "").partition("\n")[2]
 
 
 def extend(container: Container, wanted: Union[Sequence, dict], name: str, date: str) -> Container:

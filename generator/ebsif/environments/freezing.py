@@ -1,16 +1,13 @@
 """Write an easyconfig of the current state of an installation: exact versions, including packages added by hand."""
 
-import ast
-import re
 from typing import Any, Optional
 
+from ebsif.eb import easyconfigtext
 from ebsif.environments.extension import check_names, free_dates, of_name
 from ebsif.errors import EbsifError
 from ebsif.installed import current, places
 from ebsif.installed.places import Installation
 from ebsif.render.easyconfig import literal
-
-HEADER = "# Written by `ebsif lock`: yours to change."
 
 
 class FreezingError(EbsifError):
@@ -48,7 +45,7 @@ def freeze(installation: Installation, name: Optional[str], date: Optional[str])
         "constraints": None,
         "requirements": as_parameter(current.pinned_stages(record, packages)),
     }
-    if not re.search(r"^checksums\s*=", text, re.MULTILINE):
+    if "checksums" not in easyconfigtext.assignments(easyconfigtext.parsed(text)):
         values["checksums"] = [record.image.sha256]
     impossible = [f"{package.name} {package.version}: {package.said}" for package in packages.values() if package.said]
     return f"{module['name']}-{module['version']}{suffix}.eb", with_values(text, values), impossible
@@ -63,14 +60,8 @@ def as_parameter(stages: list[dict[str, Any]]) -> Any:
 
 def with_values(text: str, values: dict[str, Any]) -> str:
     """Return the text of an easyconfig with new values of some parameters, otherwise unchanged; None removes one."""
-    lines = text.splitlines(keepends=True)
     wanted = {
         name: "" if value is None else f"{name} = {literal(value, used=len(name) + 3)}\n"
         for name, value in values.items()
     }
-    for node in reversed(ast.parse(text).body):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in wanted:
-            lines[node.lineno - 1 : node.end_lineno] = [wanted.pop(node.targets[0].id)]
-    if text.startswith(("# Rendered by ebsif", "# Written by `ebsif")):
-        del lines[0]
-    return "".join([f"{HEADER}\n", *lines, *(f"\n{line}" for line in wanted.values() if line)])
+    return f"{easyconfigtext.header('lock')}\n{easyconfigtext.with_lines(text, wanted)}"

@@ -21,7 +21,7 @@ from easybuild.easyblocks.generic.container.values import shown_module
 
 from ebsif import files
 from ebsif.catalog.container import Container
-from ebsif.eb import framework
+from ebsif.eb import easyconfigtext, framework
 from ebsif.errors import UsageError
 from ebsif.files import is_there
 from ebsif.installed import lock
@@ -30,8 +30,6 @@ from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 
 # Modules and software below a prefix of EasyBuild.
 MODULES, SOFTWARE = "modules/all", "software"
-# start of the easyconfigs of extensions
-WRITTEN = "# Written by `ebsif "
 # module names have two parts, and more in some naming schemes
 DEPTH = 4
 LARGEST = 4 * 1024 * 1024  # bytes of a module file
@@ -119,7 +117,7 @@ class Installation:
     def extension(self) -> Optional[tuple[str, str]]:
         """Name and date of an extension whose easyconfig `ebsif` wrote; None for other modules."""
         path, suffix = self.easyconfig, NAMED.search(self.module)
-        if not (path and suffix and path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN)):
+        if not (path and suffix and easyconfigtext.is_written(path.read_text(encoding="utf-8", errors="replace"))):
             return None
         return suffix.group("name"), suffix.group("date")
 

@@ -16,9 +16,10 @@ from easybuild.easyblocks.generic.container.record import lockfile
 from easybuild.easyblocks.generic.container.values import shown_module, system_names
 
 from ebsif import files
+from ebsif.eb import easyconfigtext
 from ebsif.errors import EbsifError
 from ebsif.installed import current, ownfiles, places
-from ebsif.installed.places import BESIDE, WRITTEN, Installation, shown
+from ebsif.installed.places import BESIDE, Installation, shown
 from ebsif.packages import venv
 from ebsif.packages.requirements import names_in
 from ebsif.report import output
@@ -225,7 +226,7 @@ def add_easyconfig(removal: Removal) -> None:
         # the copy is removed with the installation
         return
     text = path.read_text(encoding="utf-8", errors="replace")
-    if not text.startswith(WRITTEN):
+    if not easyconfigtext.is_written(text):
         return
     if path.stat().st_uid != removal.installation.root.stat().st_uid:
         # whoever installed the module has written the record, which may name any file

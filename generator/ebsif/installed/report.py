@@ -13,7 +13,7 @@ from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog import selection
 from ebsif.catalog.container import CatalogError, Container
-from ebsif.check.easyconfigs import literals
+from ebsif.eb.easyconfigtext import literals, site_of
 from ebsif.errors import EbsifError
 from ebsif.images.inspection import software_version
 from ebsif.installed import imagestate, lock, places, softwarestate
@@ -22,7 +22,7 @@ from ebsif.installed.names import catalog_name
 from ebsif.installed.places import Installation, shown
 from ebsif.installed.softwarestate import SoftwareState
 from ebsif.render import easyconfig
-from ebsif.render.rendering import RENDERED, for_eb
+from ebsif.render.rendering import for_eb
 from ebsif.report.findings import ERROR, NOTE, WARNING, Finding
 from ebsif.report.steps import Now, Steps, working
 
@@ -360,8 +360,7 @@ def rendered_for(installation: Installation) -> Optional[str]:
     if not path:
         return None
     with path.open(encoding="utf-8", errors="replace") as text:
-        rendered = RENDERED.match(text.readline())
-    return rendered.group(1) if rendered else None
+        return site_of(text.readline())
 
 
 # --- one's own modules

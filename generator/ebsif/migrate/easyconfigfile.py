@@ -4,12 +4,11 @@ import ast
 import io
 import re
 import tokenize
-import warnings
 from pathlib import Path
 from typing import Any, Optional
 
 from ebsif.catalog.fieldtypes import is_version_part
-from ebsif.eb import framework
+from ebsif.eb import easyconfigtext, framework
 from ebsif.errors import EbsifError
 from ebsif.migrate.imported import shortened
 
@@ -39,18 +38,9 @@ class Source:
         """Parse the easyconfig, which is valid Python because EasyBuild has already run it."""
         self.text = path.read_text(encoding="utf-8")
         self.lines = self.text.splitlines()
-        with warnings.catch_warnings():
-            # many easyconfigs have backslashes that Python warns about
-            warnings.simplefilter("ignore")
-            tree = ast.parse(self.text)
+        tree = easyconfigtext.parsed(self.text)
         self.first_statement = tree.body[0].lineno
-        self.assigned = {
-            target.id: node
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        self.assigned = easyconfigtext.assignments(tree)
         names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
         self.used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
 

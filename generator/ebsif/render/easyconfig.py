@@ -18,13 +18,11 @@ from ebsif.catalog.fieldtypes import PLACEHOLDER, Statements
 from ebsif.catalog.records import WRITTEN_FROM, as_parameter, system_of
 from ebsif.catalog.selection import components_of
 from ebsif.catalog.site import Binds, Images
+from ebsif.eb.easyconfigtext import header_of_site
 from ebsif.templating import environment
 
 # EasyBuild's maximal line length.
 WIDTH = 120
-
-
-HEADER = "# Rendered by ebsif from the catalog of the site {site}: change it there, or copy it (eb --copy-ec)."
 
 
 # Values that the easyblocks have without the parameter; empty values are left out anyway.
@@ -385,7 +383,7 @@ def render(container: Container, header: Optional[str] = None) -> str:
             literal=literal,
             comment=comment,
             comments=comments,
-            header=header or HEADER.format(site=container.site.name),
+            header=header or header_of_site(container.site.name),
         )
     )
 

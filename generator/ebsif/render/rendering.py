@@ -12,10 +12,8 @@ from ebsif import files
 from ebsif.catalog.container import CatalogError, Container
 from ebsif.catalog.selection import duplicates
 from ebsif.catalog.site import Site
+from ebsif.eb.easyconfigtext import site_of
 from ebsif.render import easyconfig
-
-# The first line of a rendered easyconfig, which names the site.
-RENDERED = re.compile(r"# Rendered by ebsif from the catalog(?:ue)? of the site (\S+):")
 
 # The digests of the easyconfigs as they were written, in the directory of easyconfigs.
 WRITTEN = ".ebsif-render"
@@ -142,14 +140,14 @@ def refused(done: Iterable[Rendered], output: Path) -> dict[Path, Refusal]:
     with files.alone(output):
         written = files.read_digests(output / WRITTEN)
         for one, path, text in changing:
-            name, before, now = str(path.relative_to(output)), RENDERED.match(text), RENDERED.match(one.text)
+            name, before, now = str(path.relative_to(output)), site_of(text), site_of(one.text)
             # without a digest (from a checkout) its first line says that a file was rendered
             if not before or (name in written and files.is_changed(output, name, written)):
                 found[one.path] = Refusal(path, "was written or edited by a person", "move the change to the catalog")
-            elif now and before[1] != now[1]:
+            elif now and before != now:
                 found[one.path] = Refusal(
                     path,
-                    f"is the easyconfig of the site {before[1]}",
+                    f"is the easyconfig of the site {before}",
                     "choose another directory with -o, in which {site} stands for the site",
                 )
     return found
@@ -203,7 +201,6 @@ def left_over(wanted: Iterable[Path], output: Path, site: Site) -> list[Path]:
             # links are for eb, and lead to what is wanted
             if os.path.realpath(path) not in there:
                 with path.open(encoding="utf-8", errors="replace") as text:
-                    match = RENDERED.match(text.readline())
-                if match and match.group(1) == site.name:
-                    paths.append(path)
+                    if site_of(text.readline()) == site.name:
+                        paths.append(path)
     return paths
