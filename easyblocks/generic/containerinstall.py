@@ -25,7 +25,8 @@ from .container.build import Build
 from .container.record import lockfile
 from .container.credentials import Credentials
 from .container.framework import EasyBuildExit, exit_status, keep_out_of_report, refuse_old_easybuild
-from .container.framework import set_search_paths, with_build_option, with_parameters
+from .container.framework import only_shared_directories, plain_errors, set_search_paths, status_of
+from .container.framework import stopped_by_hangup, with_build_option, with_parameters
 from .container.image.identity import Image, OpenImage, Wanted, check_installed_image, check_note
 from .container.image.fetch import fetch
 from .container.image.source import ImageSource
@@ -34,11 +35,11 @@ from .container.install import install_wrappers, open_to_readers, wrapped_progra
 from .container.masks import Masks
 from .container.modulefile import MODULE_VARIABLES, ModuleFile, beginning, program
 from .container.modulerc import aliases_of, lock
-from .container.names import check_names
+from .container.names import OutdatedError, check_names
 from .container.parameters import WRAPPERS_ALL, check_easyconfig, check_one_source
 from .container.probe import ImageProbe, entry_point_environment, wanted_libraries
 from .container.record.installation import InstallRecord, correct_binds, versions_used
-from .container.reinstall import Reinstall, ignored_signals
+from .container.reinstallation import Reinstallation, ignored_signals
 from .container.remedies import nevertheless
 from .container.runtime import Container, Runtime, existing_sources, named_variables, runtime_variables
 from .container.settings import MODULE_CONF, constant, path_lines, variable_lines, write_settings
@@ -50,12 +51,12 @@ from .container.sitevalues import INIT_CONDA, INIT_CONDA_INJECTED
 from .container.trial import TrialResult, try_out
 from .container.venv import REUSE_VARIABLE
 from .container.written import printable
-from easybuild.framework.easyblock import INSTALL_STEP, POSTPROC_STEP, EasyBlock, StopException
+from easybuild.framework.easyblock import INSTALL_STEP, MODULE_STEP, POSTPROC_STEP, EasyBlock, StopException
 from easybuild.framework.easyconfig.default import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import EasyConfig, letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, dry_run_msg, print_warning
 from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
-from easybuild.tools.filetools import copy_file, write_file
+from easybuild.tools.filetools import copy_file, remove_file, write_file
 from easybuild.tools.modules import Lmod
 from easybuild.tools.utilities import trace_msg
 
@@ -63,7 +64,7 @@ from easybuild.tools.utilities import trace_msg
 SEARCH_PATHS = {'PATH': ['bin'], 'JUPYTER_PATH': [JUPYTER]}
 
 
-class ContainerInstall(Reinstall, EasyBlock):
+class ContainerInstall(EasyBlock):
     """
     Support for installing one container image (a SIF file) as a module.
 
@@ -101,8 +102,14 @@ class ContainerInstall(Reinstall, EasyBlock):
         # of the installation that is there, with --module-only and --sanity-check-only
         self.existing_record: Optional[InstallRecord] = None
         self.build = self.BUILD()
+        self.reinstallation = Reinstallation(self.installdir, self.mod_filepath, self.SPEC.HAS_VENV, self.log)
         # without EasyBuild's CPATH, LIBRARY_PATH ...: nothing on the host compiles against a container or links with it
         set_search_paths(self.module_load_environment, **SEARCH_PATHS)
+
+    @property
+    def lock_path(self) -> str:
+        """Path of the installation record; only a complete installation has one."""
+        return os.path.join(self.installdir, lockfile.RECORD)
 
     @property
     def tcl_in_lmod(self) -> bool:
@@ -139,24 +146,45 @@ class ContainerInstall(Reinstall, EasyBlock):
 
     # --- before and around the steps
 
+    @stopped_by_hangup()
     def run_step(self, step: str, *args: Any, **kwargs: Any) -> Any:
-        """
-        Run a step; files that postinstallcmds and hooks add are recorded as part of the installation.
-
-        If it fails or is interrupted, what takes much space in the build directory is removed.
-        """
+        """Run a step; files that postinstallcmds and hooks add are recorded as part of the installation."""
         try:
-            done = super().run_step(step, *args, **kwargs)
-        except StopException:
-            raise
-        except BaseException:
-            if self.builddir and build_option('cleanup_builddir') and not self.dry_run:
-                with ignored_signals():
-                    build.clean(self.builddir, step == INSTALL_STEP, self.is_check())
+            with exit_status(status_of(step)), plain_errors():
+                done = super().run_step(step, *args, **kwargs)
+                if step == MODULE_STEP:
+                    self.reinstallation.kept.forget()
+        except BaseException as err:
+            self.undo(step, err)
             raise
         if step == POSTPROC_STEP:
             self.record_files()
         return done
+
+    def undo(self, step: str, error: BaseException) -> None:
+        """
+        Put the earlier installation back after a step that failed or was interrupted.
+
+        What takes much space in the build directory is removed, unless eb has ended as asked for (--stop).
+        """
+        is_stopped = isinstance(error, StopException)
+        is_failed = isinstance(error, Exception) and not is_stopped
+        if step == POSTPROC_STEP and is_failed:
+            # what its commands have written doesn't count as users' changes
+            self.record_files()
+        with ignored_signals():
+            try:
+                self.reinstallation.undo(is_stopped, is_failed and not isinstance(error, OutdatedError))
+            finally:
+                self.follow_installation()
+            if self.builddir and build_option('cleanup_builddir') and not (is_stopped or self.dry_run):
+                build.clean(self.builddir, step == INSTALL_STEP, self.is_check())
+
+    def follow_installation(self) -> None:
+        """Switch to the directory where the new installation is now, in templates as well."""
+        if self.installdir != self.reinstallation.directory:
+            self.installdir = self.reinstallation.directory
+            self.update_config_template_run_step()
 
     def record_files(self) -> None:
         """Record the files that are there now: they are no changes by users."""
@@ -180,7 +208,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if path:
             # EasyBuild takes it where it is
             changed.update(sources=[path], checksums=[image.wanted.checksum] if image.wanted.checksum else [])
-        with with_parameters(self.cfg, **changed), \
+        with with_parameters(self.cfg, **changed), only_shared_directories(self.installdir_mod, self.dry_run), \
                 with_build_option('force_download', None if path else build_option('force_download')):
             # EasyBuild would read the whole image just to show its SHA256, which we compute while copying
             super().fetch_step(skip_checksums=True)
@@ -216,7 +244,7 @@ class ContainerInstall(Reinstall, EasyBlock):
             spec = self.spec
             checksum = self.get_checksum_for(self.cfg['checksums'], filename=spec.image_name, index=0)
             wanted = Wanted(spec.image_name, spec.image, spec.source, spec.lustre_striping, checksum)
-            self.known_image = Image(wanted, InstalledImages(self.final_installdir, source_paths()))
+            self.known_image = Image(wanted, InstalledImages(self.reinstallation.place, source_paths()))
         return self.known_image
 
     def checksum_step(self) -> None:
@@ -253,7 +281,7 @@ class ContainerInstall(Reinstall, EasyBlock):
         if build_option('module_only'):
             check_files(self.installdir, [SET_ENVIRONMENT])
             # the sanity check loads the module, which reads them, before the module is written
-            self.kept.keep(os.path.join(self.installdir, MODULE_CONF))
+            self.reinstallation.kept.keep(os.path.join(self.installdir, MODULE_CONF))
             self.write_settings()
             return
         if not self.build.image_file:
@@ -263,7 +291,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             # before anything in it is run or copied
             keys = [self.obtain_file(name, download_instructions='') for name in self.spec.signature_keys]
             self.build.image_file.verify(keys, os.path.join(self.builddir, 'keyring'))
-        self.check_renaming()
+        if not self.cfg['keeppreviousinstall']:
+            self.reinstallation.check_renaming()
         binds, optional_binds = self.spec.current_binds()
         variables = dict(self.spec.container_environment, **self.spec.image_environment)
         self.build.container = Container(Runtime(), self.build.image_file.path, self.builddir, variables,
@@ -344,8 +373,8 @@ class ContainerInstall(Reinstall, EasyBlock):
             return
         self.record.module = {key: self.cfg[key] for key in ('name', 'version', 'versionsuffix')}
         # `ebsif remove` looks for it there; if it is the copy in the earlier installation, that is going to be replaced
-        earlier = recorded(self.final_installdir)
-        kept = earlier.easyconfig if self.is_own_copy else None
+        earlier = recorded(self.reinstallation.place)
+        kept = earlier.easyconfig if self.reinstallation.contains(self.cfg.path) else None
         self.record.easyconfig = kept or os.path.realpath(self.cfg.path)
         self.record.made_from = self.find_made_from(earlier)
         self.record.masks = self.build.masks.record
@@ -359,7 +388,7 @@ class ContainerInstall(Reinstall, EasyBlock):
     def find_made_from(self, earlier: lockfile.Record) -> Optional[str]:
         """Return the module of which this one is a change; if it is installed again, what `earlier` was made from."""
         changed = self.build.changed
-        if not changed or os.path.realpath(changed.root) == os.path.realpath(self.final_installdir):
+        if not changed or os.path.realpath(changed.root) == self.reinstallation.target:
             return earlier.made_from
         return changed.record.module_name
 
@@ -385,6 +414,25 @@ class ContainerInstall(Reinstall, EasyBlock):
         """Return which packages can't be imported. Derived easyblocks extend this."""
         return []
 
+    @open_to_readers()
+    def make_installdir(self, dontcreate: Optional[bool] = None) -> None:
+        """Make the installation directory, or one beside it if there is an earlier installation."""
+        keeps = self.cfg['keeppreviousinstall']
+        if not self.dry_run:
+            if keeps:
+                self.reinstallation.recover()
+            else:
+                self.reinstallation.begin()
+            self.follow_installation()
+        super().make_installdir(dontcreate)
+        self.reinstallation.is_first = not (self.reinstallation.is_replacing or self.dry_run or keeps)
+
+    def remove_module_file(self) -> None:
+        """Keep the earlier module, which works until it's rewritten; remove one of another installation directory."""
+        directory = self.module_generator.det_installdir(self.mod_filepath) if os.path.exists(self.mod_filepath) else ''
+        if directory is None or os.path.realpath(directory) != os.path.realpath(self.installdir):
+            super().remove_module_file()
+
     def install_step(self) -> None:
         """Copy the image and install the scripts."""
         install_scripts(self.spec.scripts, self.installdir)
@@ -407,6 +455,11 @@ class ContainerInstall(Reinstall, EasyBlock):
         self.record.write_installed(self.installdir)
         # from here on hooks see the final paths
         self.activate_installation()
+
+    def activate_installation(self) -> None:
+        """Put the new installation in the place of the earlier one, unless it is there."""
+        self.reinstallation.activate()
+        self.follow_installation()
 
     def install_additions(self) -> None:
         """Install everything besides image and scripts. Derived easyblocks extend this."""
@@ -526,17 +579,36 @@ class ContainerInstall(Reinstall, EasyBlock):
         # of two modules that are ready at the same time, the second one sees the first one
         with lock(folder):
             self.check_names(is_done=True)
-            # super() removes the earlier installation, with its easyconfig
-            earlier_aliases = aliases_of(self.replaced_dir if self.directory else self.installdir)
-            modules_path = super().make_module_step()
+            # the earlier installation is going to be removed, with its easyconfig
+            earlier_aliases = aliases_of(self.reinstallation.earlier)
+            modules_path = self.replace_module()
             self.write_settings()
             if build_option('module_only'):
                 # it may be the earlier module
-                self.kept.keep(other_name(self.mod_filepath))
+                self.reinstallation.kept.keep(other_name(self.mod_filepath))
             update_modulerc(self.module_generator, self.mod_filepath, self.short_mod_name, self.spec.aliases,
                             self.installdir, earlier_aliases)
             if build_option('module_only'):
                 self.warn(correct_binds(self.lock_path, self.spec.current_binds()[1]))
+        return modules_path
+
+    def replace_module(self) -> str:
+        """Write the module; then the new installation is complete, and the earlier one is removed."""
+        self.activate_installation()
+        self.reinstallation.kept.keep(self.mod_filepath, in_place=True)
+        if os.path.islink(self.mod_filepath):
+            # to the name of a hidden module, which is going to be removed: EasyBuild would write through the link
+            remove_file(self.mod_filepath)
+        # nothing is built against a container, and EasyBuild's module for that has what eb changed in the environment
+        # of the caller, passwords for registries included
+        with with_build_option('generate_devel_module', False):
+            modules_path: str = super().make_module_step()
+        if not build_option('module_only'):
+            self.reinstallation.complete(self.build.adopt, bool(self.cfg['cleanupoldinstall']))
+        # eb copies it after the last step, perhaps from the earlier installation
+        easyconfig = os.path.realpath(self.cfg.path)
+        if self.reinstallation.contains(easyconfig) and not os.path.exists(easyconfig):
+            write_file(easyconfig, self.cfg.rawtxt)
         return modules_path
 
     def write_settings(self) -> None:

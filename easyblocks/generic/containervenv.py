@@ -18,7 +18,7 @@ from .containerinstall import ContainerInstall
 
 from .container.record import lockfile
 from .container.build import VenvBuild
-from .container.framework import EasyBuildExit, RunShellCmdError
+from .container.framework import EasyBuildExit
 from .container.copying import copy_hashed
 from .container.packages import Packages, gpu_of, pip_version
 from .container.pip import Pip
@@ -58,7 +58,6 @@ class ContainerVenv(ContainerInstall):
     """
 
     SPEC = VenvSpec
-    has_user_software = True
     BUILD = VenvBuild
     build: VenvBuild
 
@@ -88,7 +87,7 @@ class ContainerVenv(ContainerInstall):
         is missing, the installation itself may have it as ``own_copy`` (relative path), where EasyBuild's copy of the
         easyconfig finds it.
         """
-        path = os.path.join(self.final_installdir, own_copy)
+        path = os.path.join(self.reinstallation.place, own_copy)
         found = self.obtain_file(name, no_download=True, warning_only=True)
         if not found and not os.path.isfile(path):
             raise EasyBuildError("Couldn't find %s, which 'requirements' names: put it there, or on the source path.",
@@ -353,31 +352,6 @@ class ContainerVenv(ContainerInstall):
         if repeated:
             repeated.check_repeated(self.record)
         super().install_additions()
-
-    def adopt(self, before: UserSoftware, now: UserSoftware) -> bool:
-        """
-        Move user software of another easyblock's installation to this one if it works here; return whether it does.
-
-        It does if its venv is where the module expects it, with the same Python, and sees all packages that the new one
-        sees. A directory gets what we add to a venv; a SquashFS file stays as it is.
-        """
-        venv = self.build.venv
-        path = next(before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present())
-        try:
-            packages = Venv(venv.container, path, venv.path, venv.environment).packages()
-        except (EasyBuildError, RunShellCmdError):
-            # another path of the venv, or its Python is not in this image
-            return False
-        if not packages or packages.purelib != self.build.packages.purelib or \
-                not set(self.build.packages) <= set(packages):
-            return False
-        now.take_over(before)
-        if DIRECTORY in now.present():
-            venv.folder = now.path(DIRECTORY)
-            venv.add_hints(packages)
-            venv.add_pip()
-            venv.add_programs()
-        return True
 
     def squash(self) -> None:
         """Pack user software with make-squashfs, as users do."""

@@ -22,7 +22,6 @@ PROBE = """
 import json, os, re
 from easybuild.easyblocks import generic
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
-from easybuild.easyblocks.generic.container.reinstall import Reinstall
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, EasyBuildExit
@@ -35,9 +34,7 @@ from easybuild.tools.run import run_shell_cmd
 SEEN = {}
 
 
-class Probe(Reinstall, EasyBlock):
-    extra_options = staticmethod(ContainerInstall.extra_options)
-
+class Probe(ContainerInstall):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         # ContainerInstall
@@ -66,11 +63,11 @@ class Probe(Reinstall, EasyBlock):
         # a file that was found before
         before, checksums = self.cfg.get_ref('sources'), self.cfg.get_ref('checksums')
         self.cfg['sources'], self.cfg['checksums'] = [os.path.join(os.path.dirname(self.cfg.path), 'probe.txt')], []
-        super().fetch_step(*args, **kwargs)
+        EasyBlock.fetch_step(self, *args, **kwargs)
         SEEN['taken'] = [one['path'] for one in self.src]
         self.src = []
         self.cfg['sources'], self.cfg['checksums'] = before, checksums
-        super().fetch_step(*args, **kwargs)
+        EasyBlock.fetch_step(self, *args, **kwargs)
         SEEN['sources'] = [path for path in source_paths() if os.path.isdir(path)] + [letter_dir_for('Example')]
         SEEN['source'] = sorted(self.src[0])
         SEEN['checksum'] = self.src[0]['checksum']
@@ -88,7 +85,7 @@ class Probe(Reinstall, EasyBlock):
     def checksum_step(self):
         # a SHA256 that is known isn't computed again
         before, self.src = self.src, []
-        super().checksum_step()
+        EasyBlock.checksum_step(self)
         self.src = before
 
     def extract_step(self):
@@ -96,7 +93,7 @@ class Probe(Reinstall, EasyBlock):
             source['finalpath'] = self.builddir
 
     def prepare_step(self, *args, **kwargs):
-        super().prepare_step(*args, **kwargs)
+        EasyBlock.prepare_step(self, *args, **kwargs)
         SEEN['filters'] = [update_build_option('test_report_env_filter', re.compile('^PROBE_SECRET$')),
                            build_option('test_report_env_filter').pattern, build_option('force_download')]
 
@@ -108,6 +105,9 @@ class Probe(Reinstall, EasyBlock):
         restore_env(before)
 
     def build_step(self):
+        pass
+
+    def test_step(self):
         pass
 
     def install_step(self):
@@ -127,21 +127,21 @@ class Probe(Reinstall, EasyBlock):
         self.initial_environ.pop('PROBE_VARIABLE')
         kwargs['custom_paths'] = {'files': ['bin/probe'], 'dirs': ['bin']}
         kwargs['custom_commands'] = ['test -z "$PROBE_VARIABLE" && test -n "$PROBE_OTHER"']
-        super().sanity_check_step(*args, **kwargs)
+        EasyBlock.sanity_check_step(self, *args, **kwargs)
 
     def make_module_description(self):
         self.cfg['usage'] = 'How to use it'
-        return super().make_module_description()
+        return EasyBlock.make_module_description(self)
 
     def make_module_dep(self, *args, **kwargs):
-        return super().make_module_dep(*args, **kwargs) + 'conflict("other")\\n'
+        return EasyBlock.make_module_dep(self, *args, **kwargs) + 'conflict("other")\\n'
 
     def make_module_extra(self, *args, **kwargs):
-        return super().make_module_extra(*args, **kwargs) + self.make_module_extra_extensions()
+        return EasyBlock.make_module_extra(self, *args, **kwargs) + self.make_module_extra_extensions()
 
     def permissions_step(self):
         SEEN['group'] = self.group
-        super().permissions_step()
+        EasyBlock.permissions_step(self)
         os.chmod(os.path.join(self.installdir, 'bin/probe'), 0o600)
 
     def make_extension_list(self, formatted=True):
@@ -152,7 +152,7 @@ class Probe(Reinstall, EasyBlock):
         return []
 
     def make_module_step(self, fake=False):
-        made = super().make_module_step(fake=fake)
+        made = EasyBlock.make_module_step(self, fake=fake) if fake else self.replace_module()
         if not fake:
             SEEN['path'] = made
             names = {'modname': 'Example/1.0', 'sym_version': 'new', 'version': '1.0'}

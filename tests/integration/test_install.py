@@ -515,7 +515,7 @@ def test_from_a_plain_checkout(site, tmp_path):
     for path in [*copied, *generic.glob("container*.py")]:
         path.write_text("raise RuntimeError('of the installed copy')\n")
     listed = site.run([program, *site.eb_options, "--list-easyblocks=detailed", include]).stdout
-    assert re.findall(r"^\|-- (Container\w*|Reinstall\w*)|^\|   \|-- (ContainerVenv)", listed, re.MULTILINE) == [
+    assert re.findall(r"^\|-- (Container\w*)|^\|   \|-- (ContainerVenv)", listed, re.MULTILINE) == [
         ("ContainerInstall", ""),
         ("", "ContainerVenv"),
     ]

@@ -9,14 +9,17 @@ import shutil
 import signal
 import subprocess
 import venv
-from pathlib import Path
+from collections import UserDict
+from logging import getLogger
+from types import SimpleNamespace
 
 import pytest
-from easybuild.easyblocks.generic.container import reinstall, usersoftware
+from easybuild.easyblocks.generic.container import framework, reinstallation, usersoftware
+from easybuild.easyblocks.generic.container.build import Build
 from easybuild.easyblocks.generic.container.framework import stopped_by_hangup
 from easybuild.easyblocks.generic.container.record.installation import InstallRecord
 from easybuild.easyblocks.generic.container.record.lockfile import Record
-from easybuild.easyblocks.generic.container.reinstall import KeptFiles, Reinstall
+from easybuild.easyblocks.generic.container.reinstallation import Reinstallation
 from easybuild.easyblocks.generic.container.settings import write_settings
 from easybuild.easyblocks.generic.container.usersoftware import FILE_TIME, UserSoftware, has_new_files
 from easybuild.easyblocks.generic.containerinstall import ContainerInstall
@@ -26,18 +29,21 @@ from easybuild.tools.build_log import EasyBuildError
 from support import CONTAINER_FILES
 
 
-class Easyblock(Reinstall, EasyBlock):
-    """An easyblock with an installation directory, and without anything else."""
+def replacement(root, is_beside=False):
+    """Return a complete installation that takes the place of an earlier one, or is still beside it (Reinstallation)."""
+    new = Reinstallation(str(root), f"{root}.lua", True, getLogger())
+    new.is_replacing, new.is_beside = True, is_beside
+    return new
 
-    has_user_software = True
 
-    def __init__(self, root):
-        """Build beside an installation directory (Path)."""
-        self.directory, self.installdir, self.dry_run = str(root), f"{root}.replace", False
-        self.cfg, self.mod_filepath, self.log, self.kept = {}, f"{root}.lua", None, KeptFiles()
-
-    def update_config_template_run_step(self):
-        """Do nothing: there is no easyconfig."""
+def easyblock_of(new, kind=ContainerInstall, **attributes):
+    """Return an easyblock with an installation (Reinstallation), and without an easyconfig."""
+    easyblock = object.__new__(kind)
+    easyblock.reinstallation, easyblock.installdir, easyblock.mod_filepath = new, new.directory, new.module_file
+    easyblock.builddir, easyblock.dry_run, easyblock.log = "", False, getLogger()
+    easyblock.update_config_template_run_step = lambda: None
+    vars(easyblock).update(attributes)
+    return easyblock
 
 
 def directories(tmp_path, *names):
@@ -65,7 +71,7 @@ def test_a_rename_that_fails(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(OSError, match="Stale"):
-        Easyblock(tmp_path / "1.0").activate_installation()
+        replacement(tmp_path / "1.0", is_beside=True).activate()
     assert content(tmp_path) == {"1.0": "1.0", "1.0.replace": "1.0.replace"}
 
 
@@ -84,10 +90,10 @@ def test_a_second_signal(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "rename", functools.partial(interrupted, rename))
-    monkeypatch.setattr(reinstall, "remove_dir", functools.partial(interrupted, remove))
-    monkeypatch.setattr(Easyblock, "preserve_user_changes", lambda *_: None)
+    monkeypatch.setattr(reinstallation, "remove_dir", functools.partial(interrupted, remove))
     monkeypatch.setattr(EasyBlock, "run_step", step)
-    easyblock = Easyblock(tmp_path / "1.0")
+    new = replacement(tmp_path / "1.0", is_beside=True)
+    easyblock = easyblock_of(new)
     # a shell may have started the tests with Ctrl-C ignored
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -96,7 +102,7 @@ def test_a_second_signal(tmp_path, monkeypatch):
                 easyblock.run_step("sanitycheck")
             assert content(tmp_path) == wanted
             # now without an earlier installation
-            easyblock.directory, easyblock.is_first, easyblock.installdir = "", True, str(tmp_path / "1.0")
+            new.is_first = True
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -121,20 +127,17 @@ def test_an_earlier_installation_that_can_not_be_removed(tmp_path, monkeypatch):
     """S002-44: a container has its files open on NFS: what is left of it never replaces the new installation."""
     (tmp_path / "software").mkdir()
     directories(tmp_path / "software", "1.0", "1.0.replace")
-    monkeypatch.setattr(EasyBlock, "make_module_step", lambda *_, **__: "")
-    monkeypatch.setattr(Easyblock, "restore_easyconfig", lambda _: None)
 
     def fail(path):
         raise OSError(errno.EBUSY, "Device or resource busy", path)
 
-    monkeypatch.setattr(reinstall, "remove_dir", fail)
-    easyblock = Easyblock(tmp_path / "software/1.0")
-    easyblock.cfg = {"cleanupoldinstall": True}
-    easyblock.mod_filepath = str(tmp_path / "1.0.lua")
-    easyblock.make_module_step()
+    monkeypatch.setattr(reinstallation, "remove_dir", fail)
+    new = replacement(tmp_path / "software/1.0", is_beside=True)
+    new.activate()
+    new.complete(None, is_removed=True)
     assert content(tmp_path / "software") == {"1.0": "1.0.replace", "1.0.replace": "1.0"}
-    monkeypatch.setattr(reinstall, "remove_dir", shutil.rmtree)
-    easyblock.tidy_up()
+    monkeypatch.setattr(reinstallation, "remove_dir", shutil.rmtree)
+    new.recover()
     assert content(tmp_path / "software") == {"1.0": "1.0.replace"}
 
 
@@ -219,7 +222,7 @@ def test_a_change_that_keeps_the_size(tmp_path):
 def test_changes_without_a_record(tmp_path):
     """lumi 6: installations of other recipes have no record: everything counts as changed, scripts included."""
     software = installation(tmp_path / "1.0", ["runscripts/mine"], record=False)
-    assert (software.changed(), software.own_scripts()) == (["user-software"], ["runscripts/mine"])
+    assert (software.changed(), list(software.own_files())) == (["user-software"], ["runscripts/mine"])
 
 
 RECIPE = r'''
@@ -285,7 +288,7 @@ def test_links_are_scripts(tmp_path):
     software = installation(tmp_path / "1.0")
     (tmp_path / "1.0/runscripts/library").symlink_to(tmp_path)
     (tmp_path / "1.0/runscripts/gone").symlink_to("nowhere")
-    assert software.own_scripts() == ["runscripts/gone", "runscripts/library"]
+    assert list(software.own_files()) == ["runscripts/gone", "runscripts/library"]
 
 
 def test_the_command_to_use_what_was_set_aside(tmp_path):
@@ -369,18 +372,16 @@ def test_user_software_is_taken_over(tmp_path, earlier, now):
 
 @pytest.fixture
 def replacing(tmp_path, monkeypatch):
-    """An easyblock whose new installation replaces an earlier one to which a package was added by hand."""
-    monkeypatch.setattr(reinstall.Reinstall, "restore_easyconfig", lambda _: None)
+    """An easyblock that writes the module of an installation, to whose earlier one a package was added by hand."""
     for name in ("1.0", "1.0.replace"):
         installation(tmp_path / "software" / name)
     (tmp_path / "software/1.0/user-software/mine").write_text("mine")
-    easyblock = Easyblock(tmp_path / "software/1.0")
-    easyblock.cfg = {"cleanupoldinstall": True}
-    easyblock.mod_filepath = str(tmp_path / "1.0.lua")
-    module = tmp_path / "1.0.lua"
+    module = tmp_path / "software/1.0.lua"
     module.write_text("earlier")
     monkeypatch.setattr(EasyBlock, "make_module_step", lambda *_, **__: module.write_text("new"))
-    return easyblock
+    easyconfig = UserDict(cleanupoldinstall=True)
+    easyconfig.path = str(tmp_path / "1.0.eb")
+    return easyblock_of(replacement(tmp_path / "software/1.0", is_beside=True), cfg=easyconfig, build=Build())
 
 
 @pytest.mark.usefixtures("configuration")
@@ -389,8 +390,8 @@ def test_a_read_only_installation_is_replaced(tmp_path, replacing):
     mine = tmp_path / "software/1.0/user-software/mine"
     for path in (mine, mine.parent, mine.parent.parent):
         path.chmod(0o555)
-    replacing.make_module_step()
-    assert [path.name for path in (tmp_path / "software").iterdir()] == ["1.0"]
+    replacing.replace_module()
+    assert sorted(path.name for path in (tmp_path / "software").iterdir()) == ["1.0", "1.0.lua"]
     assert mine.read_text() == "mine"
     mine.write_text("again")
 
@@ -402,13 +403,13 @@ def test_user_software_that_is_a_link_to_nothing(tmp_path, capsys, replacing, na
     earlier = tmp_path / "software/1.0"
     shutil.rmtree(earlier / "user-software")
     (earlier / name).symlink_to("/project/gone")
-    replacing.make_module_step()
-    (link,) = (tmp_path / "software").glob("1.0.*")
+    replacing.replace_module()
+    (link,) = (tmp_path / "software").glob("1.0.2*")
     assert str(link.readlink()) == "/project/gone"
     assert (earlier / "user-software/module.py").is_file() and not os.path.lexists(earlier / "user-software.squashfs")
     # eb breaks lines
     said = " ".join(capsys.readouterr().out.split())
-    assert "was a link to /project/gone, which doesn't exist: the new one is used. The link is kept at" in said
+    assert "was a link to /project/gone, which doesn't exist; it is kept at" in said
 
 
 @pytest.mark.usefixtures("configuration")
@@ -419,12 +420,12 @@ def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(UserSoftware, "take_over", fail)
-    monkeypatch.setattr(EasyBlock, "run_step", lambda *_: replacing.make_module_step())
+    monkeypatch.setattr(EasyBlock, "run_step", lambda *_: replacing.replace_module())
     with pytest.raises((EasyBuildError, OSError), match="Permission denied"):
         replacing.run_step("module")
-    assert [path.name for path in (tmp_path / "software").iterdir()] == ["1.0"]
+    assert sorted(path.name for path in (tmp_path / "software").iterdir()) == ["1.0", "1.0.lua"]
     assert (tmp_path / "software/1.0/user-software/mine").read_text() == "mine"
-    assert (tmp_path / "1.0.lua").read_text() == "earlier"
+    assert (tmp_path / "software/1.0.lua").read_text() == "earlier"
 
 
 @pytest.mark.usefixtures("configuration")
@@ -434,12 +435,12 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     shown, hidden, new = tmp_path / "1.0.lua", tmp_path / ".1.0.lua", tmp_path / "new"
     hidden.write_text("earlier")
     shown.symlink_to(hidden.name)
-    easyblock = Easyblock(tmp_path / "1.0")
-    easyblock.directory, easyblock.installdir = "", str(tmp_path / "1.0")
+    kept = (installed := Reinstallation(str(tmp_path / "1.0"), "", True, getLogger())).kept
+    easyblock = easyblock_of(installed)
 
     def change(*_):
         for path in (hidden, shown, new):
-            easyblock.kept.keep(str(path))
+            kept.keep(str(path))
             path.unlink(missing_ok=True)
             path.write_text("new")
 
@@ -458,8 +459,8 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".1.0.lua", "1.0.lua", "new"]
     with pytest.raises(OSError, match="No space"):
         monkeypatch.setattr(shutil, "copy2", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space")))
-        easyblock.kept.keep(str(hidden))
-    easyblock.kept.put_back()
+        kept.keep(str(hidden))
+    kept.put_back()
     assert hidden.read_text() == "new"
 
 
@@ -492,9 +493,9 @@ def test_what_an_attempt_leaves(tmp_path, monkeypatch, capsys, error, step, left
         raise error
 
     monkeypatch.setattr(ContainerVenv, "stages", ["requirements"])
-    monkeypatch.setattr(Reinstall, "run_step", fail)
-    easyblock = object.__new__(easyblock_class)
-    easyblock.builddir, easyblock.dry_run, easyblock.log = str(tmp_path), False, None
+    monkeypatch.setattr(EasyBlock, "run_step", fail)
+    new = Reinstallation(str(tmp_path / "1.0"), "", True, getLogger())
+    easyblock = easyblock_of(new, easyblock_class, builddir=str(tmp_path))
     with pytest.raises((KeyboardInterrupt, EasyBuildError, OSError, StopException)):
         easyblock.run_step(step)
     assert {path.name for path in tmp_path.iterdir()} == left
@@ -510,32 +511,31 @@ def test_additions_that_were_built_for_another_image(tmp_path, version):
     installation(tmp_path / "1.0.replaced", packages=["torch==2.6"])
     installation(tmp_path / "1.0", packages=[f"torch=={version}"])
     (tmp_path / "1.0.replaced/user-software/mine").write_text("built for torch 2.6")
-    easyblock = Easyblock(tmp_path / "1.0")
-    easyblock.installdir = str(tmp_path / "1.0")
-    easyblock.preserve_user_changes(str(tmp_path / "1.0.replaced"), merge=True)
+    replacement(tmp_path / "1.0").carry_changes_over(Build().adopt)
     (mine,) = tmp_path.glob("1.0*/**/mine")
     assert (mine.parent == tmp_path / "1.0/user-software") is (version == "2.6")
 
 
 @pytest.mark.usefixtures("configuration")
-@pytest.mark.parametrize("merge", [True, False])
-def test_what_users_have_renamed(tmp_path, capsys, merge):
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_what_users_have_renamed(tmp_path, capsys, is_complete):
     """S002-44: what they put aside, as unmake-squashfs advises, is kept, and the output says where."""
     for name in ("1.0", "1.0.replaced"):
         installation(tmp_path / name)
     (tmp_path / "1.0.replaced/user-software").rename(tmp_path / "1.0.replaced/user-software.old")
     (tmp_path / "1.0.replaced/user-software.squashfs.bak").write_text("mine")
-    easyblock = Easyblock(tmp_path / "1.0")
-    easyblock.installdir = str(tmp_path / "1.0")
-    easyblock.preserve_user_changes(str(tmp_path / "1.0.replaced"), merge=merge)
-    places = [tmp_path / "1.0"] if merge else [tmp_path]
-    kept = sorted(path for place in places for path in place.glob("*user-software.*"))
-    assert [path.name.partition("user-software")[2] for path in kept] == [".old", ".squashfs.bak"]
-    assert (kept[0] / "module.py").read_text() == "a = 1"
-    assert kept[1].read_text() == "mine"
-    # without line breaks
+    new = replacement(tmp_path / "1.0")
+    if is_complete:
+        new.carry_changes_over(Build().adopt)
+        (place,), kept = tmp_path.glob("1.0"), "files that were added by hand are kept"
+    else:
+        new.set_changes_aside(new.replaced)
+        (place,) = tmp_path.glob("1.0.*.files")
+        kept = f"files of the earlier installation that were added or changed by hand are kept at {place}"
+    assert (place / "user-software.old/module.py").read_text() == "a = 1"
+    assert (place / "user-software.squashfs.bak").read_text() == "mine"
     said = "".join(capsys.readouterr().out.split())
-    assert all(str(path) in said for path in kept)
+    assert f"{kept} (user-software.old, user-software.squashfs.bak)".replace(" ", "") in said
     assert (tmp_path / "1.0/user-software/module.py").exists()
 
 
@@ -546,45 +546,59 @@ def test_files_that_can_not_be_kept(tmp_path):
 
     Neither of both is a crash, and a directory that is closed while the files in it aren't doesn't matter.
     """
-    easyblock = Easyblock(tmp_path / "1.0")
+    kept, module = Reinstallation("", "", True, getLogger()).kept, tmp_path / "1.0.lua"
     settings = tmp_path / "share/ebsif/module.conf"
     settings.parent.mkdir(parents=True)
-    for path in (settings, Path(easyblock.mod_filepath)):
+    for path in (settings, module):
         path.write_text("before")
     for folder in (tmp_path, settings.parent):
         folder.chmod(0o555)
-    easyblock.kept.keep(str(settings))
+    kept.keep(str(settings))
     assert write_settings(str(tmp_path), [("module", "A/1.0")]).startswith("Can't write")
     with pytest.raises(EasyBuildError, match="no copy of it can be kept beside it: Permission denied"):
-        easyblock.kept.keep(easyblock.mod_filepath, in_place=True)
-    easyblock.kept.put_back()
-    assert settings.read_text() == Path(easyblock.mod_filepath).read_text() == "before"
+        kept.keep(str(module), in_place=True)
+    kept.put_back()
+    assert settings.read_text() == module.read_text() == "before"
+
+
+@pytest.fixture
+def fetching(tmp_path):
+    """An easyblock that is about to fetch an image, which has one source."""
+    easyconfig = UserDict(sources=["a.sif"], checksums=[], download_instructions=None)
+    easyconfig.get_ref = easyconfig.get
+    spec = SimpleNamespace(central_directories=list, image_dirs=[], source=None, definition_files=[])
+    return easyblock_of(
+        Reinstallation(str(tmp_path / "1.0"), "", True, getLogger()),
+        cfg=easyconfig,
+        known_spec=spec,
+        is_spec_current=True,
+        known_image=SimpleNamespace(shared_path=lambda: None),
+        robot_path=[],
+        installdir_mod="",
+    )
 
 
 @pytest.mark.usefixtures("configuration")
-def test_directories_that_eb_does_not_need(monkeypatch):
+def test_directories_that_eb_does_not_need(monkeypatch, fetching):
     """E-13: eb --inject-checksums needs none, and works where this account can't create any."""
     called = []
-    monkeypatch.setattr(EasyBlock, "fetch_step", lambda *_: called.append("fetch"))
-    monkeypatch.setattr(reinstall, "mkdir", lambda path, parents: called.append("create"))
-    monkeypatch.setattr(reinstall, "install_path", str)
-    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
-    easyblock.dry_run, easyblock.installdir_mod = False, ""
+    monkeypatch.setattr(EasyBlock, "fetch_step", lambda *_, **__: called.append("fetch"))
+    monkeypatch.setattr(framework, "mkdir", lambda path, parents: called.append("create"))
+    monkeypatch.setattr(framework, "install_path", str)
     for creates in (False, True):
-        monkeypatch.setattr(reinstall, "build_option", {"pre_create_installdir": creates}.get)
-        easyblock.fetch_step()
+        monkeypatch.setattr(framework, "build_option", {"pre_create_installdir": creates}.get)
+        fetching.fetch_step()
     assert called == ["fetch", "create", "create", "fetch"]
 
 
 @pytest.mark.usefixtures("configuration")
-def test_what_is_fetched(tmp_path, monkeypatch):
+def test_what_is_fetched(tmp_path, monkeypatch, fetching):
     """G-12: the umask decides who may read what was downloaded; that of installations is another matter."""
-    monkeypatch.setattr(EasyBlock, "fetch_step", lambda *_: (tmp_path / "source").touch())
-    easyblock = object.__new__(type("Easyblock", (Reinstall, EasyBlock), {}))
-    easyblock.dry_run = True
+    monkeypatch.setattr(EasyBlock, "fetch_step", lambda *_, **__: (tmp_path / "source").touch())
+    fetching.dry_run = True
     umask = os.umask(0o077)
     try:
-        easyblock.fetch_step()
+        fetching.fetch_step()
     finally:
         os.umask(umask)
     assert (tmp_path / "source").stat().st_mode & 0o777 == 0o600

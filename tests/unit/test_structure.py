@@ -156,7 +156,7 @@ def handed_over(tree):
             yield node
 
 
-@pytest.mark.parametrize("module", ["containerinstall", "containervenv", "container.reinstall"])
+@pytest.mark.parametrize("module", ["containerinstall", "containervenv"])
 def test_no_helper_holds_the_easyblock(module):
     """House 2.3: modules of the sub-package get values and objects, and nothing that calls back into the easyblock."""
     tree = ast.parse(modules()[f"{WING}.{module}"].read_text())

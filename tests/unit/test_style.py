@@ -43,12 +43,13 @@ MISSPELLED = [
     ("containerinstall.py", "spec.lustre_striping", "spec.lustre_stripping"),
     ("containerinstall.py", "self.build.probe.wrong_packages(", "self.build.probe.wrong_package("),
     ("containerinstall.py", "self.initial_environ)", "self.initial_environment)"),
-    ("containervenv.py", "self.final_installdir", "self.final_installdr"),
+    ("containervenv.py", "self.reinstallation.place", "self.reinstallation.palce"),
     ("containervenv.py", "self.build.venv.compile_bytecode(", "self.build.venv.compile_byte("),
     ("containervenv.py", "self.build.pip.user_constraints", "self.build.pip.user_constraint"),
     ("containervenv.py", "self.spec.keep_packages", "self.spec.kept_packages"),
-    ("container/reinstall.py", "self.mod_filepath", "self.module_filepath"),
-    ("container/reinstall.py", "self.cfg.rawtxt", "self.cfg.raw_text"),
+    ("containerinstall.py", "self.mod_filepath,", "self.module_filepath,"),
+    ("containerinstall.py", "self.cfg.rawtxt", "self.cfg.raw_text"),
+    ("container/reinstallation.py", "self.kept.put_back", "self.kept.put_bak"),
     ("container/settings.py", "spec.one_container", "spec.one_module"),
 ]
 

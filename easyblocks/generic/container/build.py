@@ -10,8 +10,9 @@ What the steps of an installation hand on, and what they leave in the build dire
 import os
 from typing import Dict, List, Optional
 
-from easybuild.tools.build_log import print_msg
+from easybuild.tools.build_log import EasyBuildError, print_msg
 
+from .framework import RunShellCmdError
 from .image.identity import OpenImage
 from .image.installed import InstalledImage
 from .record.lockfile import LAYER
@@ -19,10 +20,10 @@ from .masks import Masks
 from .packages import Packages
 from .pip import PIP_CACHE, STAGES, Pip
 from .probe import ImageProbe
-from .reinstall import remove_replaced
+from .reinstallation import remove_replaced
 from .runtime import FOLDERS, Container
 from .system.packages import SystemPackages
-from .usersoftware import DIRECTORY
+from .usersoftware import DIRECTORY, SQUASHFS, UserSoftware
 from .venv import Venv
 
 
@@ -40,6 +41,10 @@ class Build:
     # programs that 'all' in 'wrappers' stands for, once they were looked for
     programs: Optional[List[str]] = None
 
+    def adopt(self, before: UserSoftware, now: UserSoftware) -> bool:
+        """Return whether user software of another easyblock's installation was moved to this one: there is none."""
+        return False
+
 
 class VenvBuild(Build):
     """The parts of an installation with user software."""
@@ -56,6 +61,30 @@ class VenvBuild(Build):
         self.kept_packages: Dict[str, str] = {}
         # programs of the packages that were asked for
         self.asked_programs: List[str] = []
+
+    def adopt(self, before: UserSoftware, now: UserSoftware) -> bool:
+        """
+        Move user software of another easyblock's installation to this one if it works here; return whether it does.
+
+        It does if its venv is where the module expects it, with the same Python, and sees all packages that the new one
+        sees. A directory gets what we add to a venv; a SquashFS file stays as it is.
+        """
+        venv = self.venv
+        path = next(before.path(name) for name in (SQUASHFS, DIRECTORY) if name in before.present())
+        try:
+            packages = Venv(venv.container, path, venv.path, venv.environment).packages()
+        except (EasyBuildError, RunShellCmdError):
+            # another path of the venv, or its Python is not in this image
+            return False
+        if not packages or packages.purelib != self.packages.purelib or not set(self.packages) <= set(packages):
+            return False
+        now.take_over(before)
+        if DIRECTORY in now.present():
+            venv.folder = now.path(DIRECTORY)
+            venv.add_hints(packages)
+            venv.add_pip()
+            venv.add_programs()
+        return True
 
 
 def clean(builddir: str, is_installing: bool, is_check: bool) -> None:

@@ -17,7 +17,8 @@ from typing import Any, Iterable, Iterator, List
 
 from easybuild.framework.easyconfig.easyconfig import EasyConfig
 from easybuild.tools.build_log import EasyBuildError
-from easybuild.tools.config import build_option, update_build_option
+from easybuild.tools.config import build_option, install_path, update_build_option
+from easybuild.tools.filetools import mkdir
 from easybuild.tools.version import VERSION
 
 from .values import ERRORS, plain_error
@@ -41,8 +42,12 @@ except ImportError:
     globals().update(EasyBuildExit=AnyExit(), RunShellCmdError=None, RunShellCmdResult=None, run_shell_cmd=None)
 
 __all__ = ['EasyBuildExit', 'RunShellCmdError', 'RunShellCmdResult', 'exit_status', 'keep_out_of_report',
-           'plain_errors', 'refuse_old_easybuild', 'run_shell_cmd', 'set_search_paths', 'stopped_by_hangup',
-           'with_build_option', 'with_parameters']
+           'only_shared_directories', 'plain_errors', 'refuse_old_easybuild', 'run_shell_cmd', 'set_search_paths',
+           'status_of', 'stopped_by_hangup', 'with_build_option', 'with_parameters']
+
+# exit statuses of steps whose name is not part of EasyBuild's
+STEP_STATUS = {'postiter': EasyBuildExit.FAIL_POST_ITER_STEP, 'postproc': EasyBuildExit.FAIL_POST_PROC_STEP,
+               'sanitycheck': EasyBuildExit.FAIL_SANITY_CHECK_STEP, 'testcases': EasyBuildExit.FAIL_TEST_CASES_STEP}
 
 # eb's own value of the option for variables that aren't in reports, once it was changed here
 REPORT_FILTER: List[Any] = []
@@ -64,6 +69,12 @@ def exit_status(code: int) -> Iterator[None]:
         if err.exit_code == EasyBuildExit.ERROR:
             err.exit_code = code
         raise
+
+
+def status_of(step: str) -> int:
+    """Return the exit status (EasyBuildExit) of eb after a step that fails."""
+    status: int = STEP_STATUS.get(step) or getattr(EasyBuildExit, 'FAIL_%s_STEP' % step.upper(), EasyBuildExit.ERROR)
+    return status
 
 
 @contextmanager
@@ -107,6 +118,17 @@ def with_build_option(name: str, value: object) -> Iterator[None]:
         yield
     finally:
         update_build_option(name, before)
+
+
+@contextmanager
+def only_shared_directories(modules: str, is_dry_run: bool) -> Iterator[None]:
+    """Create the directories that installations share, if eb is about to, but not the one of this installation."""
+    if build_option('pre_create_installdir') and not is_dry_run:
+        # the umask applies to them; it doesn't to the directories below, which later steps create
+        for path in (install_path(), modules):
+            mkdir(path, parents=True)
+    with with_build_option('pre_create_installdir', False):
+        yield
 
 
 def keep_out_of_report(names: Iterable[str]) -> None:

@@ -103,10 +103,25 @@ class UserSoftware:
         """Return which forms have changed since the installation, or may have: without a record, all of them."""
         return [name for name in self.present() if fingerprint(self.path(name)) != self.installed.get(name)]
 
-    def own_scripts(self) -> List[str]:
-        """Return relative paths of scripts that were added or changed since the installation; without a record, all."""
+    def own_files(self) -> Dict[str, str]:
+        """
+        Return fingerprints of what users have added, changed or renamed beside user software, by relative path.
+
+        Without a record, that may be all scripts. Renamed user software has none: it is nobody else's.
+        """
         installed = self.record.scripts
-        return sorted(name for name, digest in self.scripts().items() if digest != installed.get(name))
+        own = {name: digest for name, digest in sorted(self.scripts().items()) if digest != installed.get(name)}
+        return dict(own, **dict.fromkeys(self.renamed(), ''))
+
+    def move_files(self, target: 'UserSoftware') -> List[str]:
+        """Move users' files to another installation, unless it has files of these names; return their names."""
+        # the programs of another software in bin would come before the host's
+        moved = [name for name in self.own_files() if not os.path.lexists(target.path(name))
+                 and (self.record or not name.startswith('bin/'))]
+        for name in moved:
+            os.makedirs(os.path.dirname(target.path(name)), exist_ok=True)
+            os.rename(self.path(name), target.path(name))
+        return moved
 
     def recipe_scripts(self) -> List[str]:
         """
@@ -169,9 +184,9 @@ class UserSoftware:
             commands.append(['mv', path, beside.path(name)])
         return paths, '; '.join(' '.join(shlex.quote(word) for word in command) for command in commands)
 
-    def set_scripts_aside(self, names: List[str], beside: 'UserSoftware') -> str:
-        """Move scripts, given by their relative paths, out of the installation; return their new directory."""
-        target = free_path(beside.prefix + '.scripts')
+    def set_files_aside(self, names: List[str], beside: 'UserSoftware') -> str:
+        """Move users' files, given by their relative paths, out of the installation; return their new directory."""
+        target = free_path(beside.prefix + '.files')
         for name in names:
             move(self.path(name), os.path.join(target, name))
         return target
