@@ -8,6 +8,7 @@ import pytest
 from easybuild.easyblocks.generic.container.record.lockfile import ImageRecord, Record
 from ebsif import cli
 from ebsif.catalog import reading, site
+from ebsif.catalog.packagenames import OTHER_NAMES
 from ebsif.publish.pages import build, entry
 from ebsif_command import run_ebsif
 
@@ -308,7 +309,7 @@ def test_what_the_filter_offers(catalog):
     # all have torch, and only one that isn't archived has DeepSpeed
     assert build.suggestions(some) == ["flash-attention", "VLLM", "Python 3.11", "ROCm 7.0", "ROCm 6.4"]
     assert build.example(some) == ["torch 2.10", "rocm>=7.0"]
-    assert build.aliases(some) == {"pytorch": "torch", "flash-attention": "flash-attn"}
+    assert build.aliases(some) == OTHER_NAMES
 
 
 def test_notes_on_usage():

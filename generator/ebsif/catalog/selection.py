@@ -11,15 +11,13 @@ from easybuild.easyblocks.generic.container import newest
 from easybuild.easyblocks.generic.container.values import normal_name, shown_module
 
 from ebsif.catalog.container import CatalogError, Container
+from ebsif.catalog.packagenames import OTHER_NAMES
 
 # packaging is imported only where it is needed: most selections don't compare versions
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 Thing = TypeVar("Thing")
-
-# The packages of software that people know by another name, too.
-OTHER_NAMES = {"pytorch": "torch", "flash-attention": "flash-attn"}
 
 # A date in place of a version.
 SNAPSHOT = re.compile(r"20\d{6}")

@@ -17,6 +17,7 @@ from easybuild.easyblocks.generic.container.sitevalues import (
 from easybuild.easyblocks.generic.container.values import normal_name
 
 from ebsif.catalog.fieldtypes import PLACEHOLDER
+from ebsif.catalog.packagenames import OTHER_NAMES
 from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.migrate.easyconfigfile import ImportingError, Source, parsed
@@ -89,15 +90,6 @@ CARRIED = (
 
 # Texts with more lines usually describe scripts and variables of the recipe, which the help of our modules does.
 PARAGRAPH = 10
-
-# Names of components in easyconfigs, and the names of their packages.
-COMPONENTS = {
-    "flashattention": "flash-attn",
-    "flash-attention": "flash-attn",
-    "pytorch": "torch",
-    "opencv": "opencv-python",
-    "ray-core": "ray",
-}
 
 
 def read(path: Path, site: Site) -> Imported:
@@ -211,11 +203,11 @@ def read_components(values: dict[str, Any], result: Imported, source: Source) ->
 def read_component(name: str, kind: str, value: str, values: dict[str, Any], result: Imported) -> None:
     """Read the version or commit of a component, unless it is the version of the software itself."""
     key = normal_name(name)
-    key = COMPONENTS.get(key, key)
+    key = OTHER_NAMES.get(key, key)
     software = values["name"].lower()
     if kind == "commit":
         key += "-commit"
-    if key in (software, COMPONENTS.get(software)) and value == values["version"]:
+    if key in (software, OTHER_NAMES.get(software)) and value == values["version"]:
         result.recognized.append(f"variable local_c_{name}_{kind}, which is the version")
     else:
         result.put("components", key, value, f"component {key} {value}")

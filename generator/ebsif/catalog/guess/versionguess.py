@@ -5,10 +5,8 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
+from ebsif.catalog import packagenames
 from ebsif.images.inspection import Inspection, versions_by_name
-
-# Software whose Python package has another name.
-PACKAGES = {"pytorch": ["torch"], "tensorflow": ["tensorflow", "tensorflow-rocm", "tensorflow-cpu"]}
 
 # Labels that may have the version of the software.
 VERSION_LABELS = ("org.opencontainers.image.version", "org.label-schema.version", "version")
@@ -37,7 +35,7 @@ def packages_of(found: Inspection) -> dict[str, str]:
 def packages_named(name: str, package: Optional[str] = None) -> list[str]:
     """Return the possible normalized names of the Python package of a software."""
     name = normal_name(name)
-    return [normal_name(package)] if package else PACKAGES.get(name, [name])
+    return [normal_name(package)] if package else packagenames.packages_of(name)
 
 
 def guess_version(

@@ -11,6 +11,7 @@ from typing import Optional
 
 from easybuild.easyblocks.generic.container.values import normal_name
 
+from ebsif.catalog.packagenames import OTHER_NAMES
 from ebsif.catalog.yamlfile import load
 from ebsif.packages.formats.requirementstxt import lines_for
 from ebsif.packages.formats.wanted import Image, RequirementsError, Wanted, texts
@@ -31,10 +32,8 @@ EXCEPTIONS = {
     "msgpack-python": "msgpack",
     "ninja": "ninja",
     # several packages of Conda for one of pip
-    "opencv": "opencv-python",
     "py-opencv": "opencv-python",
     "pytorch-gpu": "torch",
-    "ray-core": "ray",
     "ray-default": "ray",
     "tensorflow-gpu": "tensorflow",
     "pillow-simd": "pillow",
@@ -135,8 +134,8 @@ def pip_versions(versions: str) -> Optional[str]:
 
 def pip_name_of(name: str) -> Optional[str]:
     """Return the name that pip has for a Conda package (in lower case); None if none is known."""
-    if name in EXCEPTIONS:
-        return EXCEPTIONS[name]
+    if name in EXCEPTIONS or name in OTHER_NAMES:
+        return EXCEPTIONS.get(name) or OTHER_NAMES.get(name)
     line = re.search(rf"^{re.escape(name)}(?: (\S+))?$", table(), re.MULTILINE)
     return (line[1] or normal_name(name)) if line and line[1] != "-" else None
 

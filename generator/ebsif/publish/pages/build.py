@@ -14,6 +14,7 @@ from easybuild.easyblocks.generic.container.values import format_size, normal_na
 from ebsif import files, version
 from ebsif.catalog import selection
 from ebsif.catalog.container import Container
+from ebsif.catalog.packagenames import OTHER_NAMES
 from ebsif.catalog.records import as_parameter
 from ebsif.catalog.site import Account, Site
 from ebsif.installed import places
@@ -121,7 +122,7 @@ def inside_of(page: Page) -> str:
 def aliases(some: list[Page]) -> dict[str, str]:
     """Return the packages of software with other names, which containers of another name have, too."""
     return {
-        **selection.OTHER_NAMES,
+        **OTHER_NAMES,
         **{page.alias: normal_name(page.container.package) for page in some if page.alias and page.container.package},
     }
 
