@@ -11,7 +11,7 @@ from easybuild.easyblocks.generic.container.record import lockfile
 
 from ebsif.catalog.container import Container
 from ebsif.catalog.records import as_parameter, system_of
-from ebsif.environments import bases, change, making, repeating, replacing, system, trust
+from ebsif.environments import bases, change, indexes, making, repeating, replacing, system, trust
 from ebsif.environments import extension as extensions
 from ebsif.environments.change import Environment
 from ebsif.environments.extension import Companion, ExtendingError, Extension
@@ -293,8 +293,14 @@ def wanted_packages(wish: Wish, container: Container) -> list:
 
 def problem(wish: Wish, container: Container, stages: list, own: Collection[str]) -> str:
     """Return why stages can't be installed, as far as it is known; `own` packages may hide those of the image."""
-    # perhaps only an easyconfig is asked for, for another machine
-    return "" if wish.request.dry_run else replacing.why_impossible(container, stages, own, wish.request.image)
+    request = wish.request
+    if request.dry_run:
+        # perhaps only an easyconfig is asked for, for another machine
+        return ""
+    texts = [replacing.why_impossible(container, stages, own, request.image)]
+    if not request.writes:
+        texts.append(indexes.why_unknown(container, stages, own, request.image, request.repeated))
+    return "\n".join(filter(None, texts))
 
 
 # --- what is asked before

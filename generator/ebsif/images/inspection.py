@@ -285,6 +285,37 @@ def programs(found: Inspection, names: Collection[str]) -> set[str]:
     return set(result.stdout.split("\n")) & set(names)
 
 
+def pip_settings(path: Path) -> str:
+    """
+    Return where pip looks for packages in an image during an installation, as the text of a configuration file.
+
+    Raise InspectionError if the image can't be started.
+    """
+    from easybuild.easyblocks.generic.container.runtime import INSTALL_BIND_VARIABLE, escape_bind
+
+    check_file(path)
+    file = os.environ.get("PIP_CONFIG_FILE", "")
+    binds = [escape_bind(file)] if Path(file).is_file() else []
+    binds += filter(None, [os.environ.get(INSTALL_BIND_VARIABLE)])
+    options = [word for bind in binds for word in ("--bind", bind)]
+    # with the variables of whoever installs, but in no directory of theirs
+    done = run_runtime(
+        "--silent",
+        "exec",
+        "--no-home",
+        "--pwd",
+        "/",
+        *options,
+        str(path.resolve()),
+        "sh",
+        "-c",
+        probe("pip-settings.sh"),
+    )
+    if done.returncode:
+        raise InspectionError(f"{path} can't be started as a container: {done.stderr.strip()}")
+    return done.stdout
+
+
 def python_in(result: Done) -> Optional[Python]:
     """Return what the Python probe has printed; None if it did not run."""
     from easybuild.easyblocks.generic.container.packages import Packages

@@ -87,13 +87,13 @@ def check_next(url: str, earlier: str) -> None:
         )
 
 
-def open_url(request: Request, host: Optional[str] = None) -> HTTPResponse:
+def open_url(request: Request, host: Optional[str] = None, timeout: float = TIMEOUT) -> HTTPResponse:
     """Send a request, follow redirects, and return the answer. Raise TransferError, which calls the server `host`."""
     url = request.full_url = quote(request.full_url, LEGAL)
     # as people write it; with a proxy, this becomes that
     server = request.host
     try:
-        return build_opener(SameHost, Proxies).open(request, timeout=TIMEOUT)
+        return build_opener(SameHost, Proxies).open(request, timeout=timeout)
     except HTTPError as error:
         error.close()
         kind = MissingError if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE) else TransferError

@@ -1,0 +1,175 @@
+"""Names that no package index has are said before pip starts. No image and no network are needed."""
+
+import http.server
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from ebsif.environments import extension, indexes, replacing
+from ebsif.images import inspection
+from ebsif.packages.formats.wanted import Image
+
+# The answer of an index to a question for a name.
+STATUS = {"simple": 200, "einops": 200, "private": 401, "broken": 500, "moved": 301, "onlyget": 405}
+
+
+class Index(http.server.BaseHTTPRequestHandler):
+    """An index that knows a few names, and keeps who has asked for what."""
+
+    asked: list = []
+
+    def do_HEAD(self):
+        """Answer as PyPI does."""
+        name = self.path.strip("/").rpartition("/")[2]
+        self.asked.append(name)
+        self.send_response(STATUS.get(name, 404))
+        if name == "moved":
+            self.send_header("Location", "/simple/einops/")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self):
+        """Answer alike, but for what has no other answer."""
+        if self.path.endswith("/shy/"):
+            self.send_response(200)
+            self.end_headers()
+        else:
+            self.do_HEAD()
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def index():
+    """The URL of an index."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/simple"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def said(monkeypatch, index):
+    """A function that returns what is said of requirements, with the settings of pip in an image."""
+    monkeypatch.setattr(extension, "known_image", lambda _: Image("3.11", {"torch": "2.13.0"}))
+    monkeypatch.setattr(replacing, "packages_of", lambda *_: ({"inimage": ("inimage", "1", "")}, {}))
+    monkeypatch.setattr(replacing, "image_of", lambda _: "image.sif")
+    monkeypatch.delenv("NETRC", raising=False)
+
+    def run(wanted, settings=None, typed=()):
+        text = f"[global]\nindex-url = {index}\n" if settings is None else settings
+        monkeypatch.setattr(inspection, "pip_settings", lambda _: text)
+        Index.asked.clear()
+        return indexes.why_unknown(SimpleNamespace(), wanted, {"own"}, typed=typed)
+
+    return run
+
+
+def test_names_that_exist_nowhere(said):
+    """N-07, issue 60: all of them at once, with a name that exists, and what to do if another index has them."""
+    text = said(["einops", "transfomers>=4 # typo", "No_Such.Thing[extra]; python_version > '3'", "moved", "shy"])
+    assert text == (
+        "no package index has transfomers (did you mean transformers?), no-such-thing\n"
+        "Correct those names. If an index of yours has them:\n    ebsif extend ... --add '--extra-index-url URL'"
+    )
+    text = said(["transfomers[torch]>=4"], typed=["extend", "x/1", "--add", "transfomers[torch]>=4", "--check"])
+    assert text.splitlines()[1:3] == ["With that name:", "    ebsif extend x/1 --add 'transformers[torch]>=4' --check"]
+    assert said(["nosuch"], typed=["extend", "--add", "nosuch"]).splitlines()[1].startswith("Correct that name. ")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        # an error is no answer
+        ["private", "broken", "onlyget"],
+        # the image or user software has them, or they come from elsewhere
+        ["torch", "inimage", "own", "nosuch @ https://example.org/nosuch.whl", "nosuch[extra]"],
+        ["nosuch ; python_version < '3.8'", "-e git+https://example.org/nosuch#egg=nosuch", "nosuch"],
+        # what has hashes was seen, and commands of a stage may do anything
+        ["nosuch==1 --hash=sha256:0"],
+        [{"name": "a", "pre": ["make"], "requirements": ["nosuch"]}],
+        [{"name": "a", "env": {"PIP_FIND_LINKS": "/x"}, "requirements": ["nosuch"]}],
+        [{"name": "a", "post": ["make"], "requirements": ["einops"]}, {"name": "b", "requirements": ["nosuch"]}],
+        # other places, which don't say what they have
+        ["--find-links https://example.org/wheels", "nosuch"],
+        ["--find-links=/in/the/image", "nosuch"],
+        ["--extra-index-url https://user:secret@example.org/simple", "nosuch"],
+        ["--extra-index-url https://${TOKEN}/simple", "nosuch"],
+        ["-i ftp://example.org/simple", "nosuch"],
+        ["-c constraints.txt", "nosuch"],
+        [{"name": "a", "index_url": "https://${TOKEN}@example.org/", "requirements": ["nosuch"]}],
+        [{"name": "a", "options": ["--extra-index-url", "ftp://x"], "requirements": ["nosuch"]}],
+        ["--extra-index-url {index}/of/a/proxy/that/denies/everything", "nosuch"],
+        # what pip doesn't take either
+        ["--index-url", "nosuch"],
+        ['--index-url "', "nosuch"],
+    ],
+)
+def test_names_that_may_exist(said, index, wanted):
+    """N-07: only what every index denies is refused."""
+    assert said([one.replace("{index}", index) if isinstance(one, str) else one for one in wanted]) == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_asked"),
+    [
+        ("[global]\nindex-url = ftp://x\n[install]\nindex-url = {index}\n", True),
+        ("[global]\nindex-url = ftp://x\n[:env:]\nINDEX_URL = {index}\n", True),
+        ("[global]\nindex-url = {index}\nfind-links = {wheels}\nextra-index-url = file://{wheels} {index}/\n", True),
+        ("[global]\nno-index = true\nfind-links = {wheels}\n", True),
+        ("[global]\nno-index = 1\n", False),
+        ("[global]\nindex-url = {index}\nextra-index-url = http://127.0.0.1:9/\n", False),
+        ("[global]\nindex-url = {index}\n[:env:]\nFIND_LINKS = /in/the/image\n", False),
+        ("what pip can't read", False),
+    ],
+)
+def test_settings_of_pip(said, index, tmp_path, settings, is_asked):
+    """N-07: the settings of pip in the image count as they do for pip; in directories, names are looked for."""
+    (tmp_path / "linked_one-1.0-py3-none-any.whl").touch()
+    (tmp_path / "indexed").mkdir()
+    filled = settings.format(index=index, wheels=tmp_path)
+    text = said(["nosuch", "linked.one"], filled)
+    assert text.startswith("no package index has nosuch") == is_asked
+    assert ("linked-one" in text) == (is_asked and "{wheels}" not in settings)
+    assert ("indexed" in said(["indexed"], filled)) == (is_asked and "file://" not in settings)
+
+
+def test_asks_no_other_index(said, index):
+    """N-07: the names of somebody's own packages go to no index that pip wouldn't ask, nor twice to one."""
+    said(["nosuch", "einops", "einops>=1"], "[global]\nindex-url = ftp://x\n")
+    assert Index.asked == []
+    said(["einops", "own", "torch"])
+    assert Index.asked == ["einops"]
+    assert said([f"-i {index}", "nosuch"], "[global]\nindex-url = ftp://x\n")
+
+
+def test_no_answer(said, monkeypatch):
+    """N-07: without a network, or with an index that doesn't answer, nothing is said, and nobody waits for long."""
+    monkeypatch.setattr(indexes, "SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_index = f"-i http://127.0.0.1:{silent.getsockname()[1]}"
+        start = time.monotonic()
+        assert said([silent_index, "nosuch"]) == ""
+        assert time.monotonic() - start < 5
+    assert said([silent_index, "nosuch"]) == ""
+
+
+def test_indexes_with_logins(said, index, tmp_path, monkeypatch):
+    """N-07: an index that shows its packages to some accounts only isn't believed."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert said(["nosuch"]) == "" and Index.asked == []
+
+
+def test_without_the_image(said, monkeypatch):
+    """N-07: without the image it isn't known which indexes pip uses, so pip says it later."""
+
+    def fail(_):
+        raise inspection.InspectionError("no image")
+
+    monkeypatch.setattr(replacing, "image_of", fail)
+    assert said(["nosuch"]) == ""
