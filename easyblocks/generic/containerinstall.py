@@ -96,7 +96,7 @@ class ContainerInstall(EasyBlock):
         self.record = InstallRecord()
         # the specification, and the values from which it was made; looked at once in each step, as the image is
         self.known_spec: Optional[ContainerSpec] = None
-        self.spec_values: Dict[str, Any] = {}
+        self.spec_values: Dict[str, object] = {}
         self.is_spec_current = False
         self.known_image: Optional[Image] = None
         # of the installation that is there, with --module-only and --sanity-check-only
@@ -147,11 +147,11 @@ class ContainerInstall(EasyBlock):
     # --- before and around the steps
 
     @stopped_by_hangup()
-    def run_step(self, step: str, *args: Any, **kwargs: Any) -> Any:
+    def run_step(self, step: str, step_methods: object) -> object:
         """Run a step; files that postinstallcmds and hooks add are recorded as part of the installation."""
         try:
             with exit_status(status_of(step)), plain_errors():
-                done = super().run_step(step, *args, **kwargs)
+                done: object = super().run_step(step, step_methods)
                 if step == MODULE_STEP:
                     self.reinstallation.kept.forget()
         except BaseException as err:

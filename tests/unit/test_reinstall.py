@@ -99,7 +99,7 @@ def test_a_second_signal(tmp_path, monkeypatch):
     try:
         for wanted in ({"1.0": "1.0"}, {}):
             with pytest.raises(KeyboardInterrupt):
-                easyblock.run_step("sanitycheck")
+                easyblock.run_step("sanitycheck", [])
             assert content(tmp_path) == wanted
             # now without an earlier installation
             new.is_first = True
@@ -422,7 +422,7 @@ def test_user_software_that_can_not_be_kept(tmp_path, monkeypatch, replacing):
     monkeypatch.setattr(UserSoftware, "take_over", fail)
     monkeypatch.setattr(EasyBlock, "run_step", lambda *_: replacing.replace_module())
     with pytest.raises((EasyBuildError, OSError), match="Permission denied"):
-        replacing.run_step("module")
+        replacing.run_step("module", [])
     assert sorted(path.name for path in (tmp_path / "software").iterdir()) == ["1.0", "1.0.lua"]
     assert (tmp_path / "software/1.0/user-software/mine").read_text() == "mine"
     assert (tmp_path / "software/1.0.lua").read_text() == "earlier"
@@ -448,14 +448,14 @@ def test_settings_of_a_module_that_is_in_use(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(EasyBlock, "run_step", change)
-    easyblock.run_step("prepare")
+    easyblock.run_step("prepare", [])
     monkeypatch.setattr(EasyBlock, "run_step", fail)
     with pytest.raises((KeyboardInterrupt, EasyBuildError)):
-        easyblock.run_step("sanitycheck")
+        easyblock.run_step("sanitycheck", [])
     assert sorted(path.name for path in tmp_path.iterdir()) == [".1.0.lua", "1.0.lua"]
     assert (hidden.read_text(), shown.is_symlink()) == ("earlier", True)
     monkeypatch.setattr(EasyBlock, "run_step", change)
-    easyblock.run_step("module")
+    easyblock.run_step("module", [])
     assert sorted(path.name for path in tmp_path.iterdir()) == [".1.0.lua", "1.0.lua", "new"]
     with pytest.raises(OSError, match="No space"):
         monkeypatch.setattr(shutil, "copy2", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space")))
@@ -497,7 +497,7 @@ def test_what_an_attempt_leaves(tmp_path, monkeypatch, capsys, error, step, left
     new = Reinstallation(str(tmp_path / "1.0"), "", True, getLogger())
     easyblock = easyblock_of(new, easyblock_class, builddir=str(tmp_path))
     with pytest.raises((KeyboardInterrupt, EasyBuildError, OSError, StopException)):
-        easyblock.run_step(step)
+        easyblock.run_step(step, [])
     assert {path.name for path in tmp_path.iterdir()} == left
     # EasyBuild breaks long paths
     said = "".join(capsys.readouterr().out.split())

@@ -12,12 +12,12 @@ of Linux). Only root may create one, but mksquashfs can write it for everybody, 
 """
 import os
 import re
-from typing import Any, Iterable, List, NamedTuple, Tuple
+from typing import Iterable, List, NamedTuple, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import which
 
-from .framework import EasyBuildExit
+from .framework import EasyBuildExit, RunShellCmdResult
 from .runtime import run_program
 from .usersoftware import FILE_TIME
 
@@ -68,7 +68,8 @@ def version() -> Tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else WITH_TIMES
 
 
-def write(source: str, target: str, files: Iterable[PseudoFile], options: List[str], **kwargs: Any) -> Any:
+def write(source: str, target: str, files: Iterable[PseudoFile], options: List[str],
+          fail_on_error: bool = True) -> RunShellCmdResult:
     """
     Write an overlay with the files of a directory and more, of root; return the result of mksquashfs.
 
@@ -82,7 +83,7 @@ def write(source: str, target: str, files: Iterable[PseudoFile], options: List[s
     for file in files:
         kind = '%s %d' % (file.kind.upper(), FILE_TIME) if has_times else file.kind
         command += ['-p', '%s %s %s' % (quote(file.path), kind, file.values)]
-    return run_program(command, **kwargs)
+    return run_program(command, fail_on_error=fail_on_error)
 
 
 def quote(path: str) -> str:

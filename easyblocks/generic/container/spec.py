@@ -209,7 +209,7 @@ class ContainerSpec:
             'start-shell -c true'
 
     @classmethod
-    def values_in(cls, cfg: EasyConfig) -> Dict[str, Any]:
+    def values_in(cls, cfg: EasyConfig) -> Dict[str, object]:
         """Return the current values of an easyconfig from which a specification is made."""
         return {name: cfg[name] for name in list(cls.PARAMETERS) + [
             'name', 'version', 'sources', 'hidden', 'modloadmsg']}

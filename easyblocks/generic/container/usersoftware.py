@@ -17,7 +17,7 @@ import stat
 import tempfile
 import time
 from email.parser import HeaderParser
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import CHECKSUM_TYPE_SHA256, compute_checksum
@@ -296,7 +296,7 @@ def fingerprint(path: str) -> str:
         for name in sorted(files + folders):
             entry = os.path.join(folder, name)
             status = os.lstat(entry)
-            what: Any = None
+            what: object = None
             if stat.S_ISLNK(status.st_mode):
                 what = os.readlink(entry)
             else:

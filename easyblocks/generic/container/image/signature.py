@@ -10,12 +10,12 @@ Verify the signatures of an image with the site's keys, by the container runtime
 import json
 import os
 import re
-from typing import Any, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from easybuild.tools.build_log import EasyBuildError
 from easybuild.tools.filetools import mkdir, read_file
 
-from ..framework import EasyBuildExit
+from ..framework import EasyBuildExit, RunShellCmdResult
 from ..runtime import Runtime, passed_variables, run_program
 from ..sitevalues import runtime_name
 from .sif import signers
@@ -63,7 +63,7 @@ def import_keys(keys: Sequence[str], folder: str) -> set:
     return {digits.upper() for digits in re.findall(r'Fingerprint:\s*([0-9A-Fa-f]{40,64})', listed)}
 
 
-def run_with_keyring(arguments: List[str], folder: str) -> Any:
+def run_with_keyring(arguments: List[str], folder: str) -> RunShellCmdResult:
     """Run the container runtime with a keyring; return its result, whatever the exit status."""
     variables = dict(passed_variables(os.environ), APPTAINER_KEYSDIR=folder, SINGULARITY_KEYSDIR=folder,
                      SINGULARITY_SYPGPDIR=folder)

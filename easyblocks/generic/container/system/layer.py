@@ -11,10 +11,11 @@ import os
 import re
 import stat
 import time
-from typing import Any, Dict, Iterable, List, Set, Tuple
+from typing import Dict, Iterable, List, Set, Tuple
 
 from .. import overlay
 from ..copying import copy_hashed
+from ..framework import RunShellCmdResult
 from ..runtime import Container
 from ..usersoftware import FILE_TIME
 from ..written import ANY_SIZE, open_written
@@ -134,9 +135,9 @@ class Layer:
                 return
         self.squash(target, COMPRESSION[-1])
 
-    def squash(self, target: str, options: List[str], **kwargs: Any) -> Any:
+    def squash(self, target: str, options: List[str], fail_on_error: bool = True) -> RunShellCmdResult:
         """Write the overlay, in which files that are gone are hidden."""
-        return overlay.write(self.staged, target, map(overlay.hidden, self.gone), options, **kwargs)
+        return overlay.write(self.staged, target, map(overlay.hidden, self.gone), options, fail_on_error)
 
     def over_image(self, layer: str) -> Container:
         """Return a container with a layer."""

@@ -28,7 +28,7 @@ from easybuild.tools.utilities import trace_msg
 
 from .. import remedies
 from ..copying import sha256_of
-from ..framework import RunShellCmdError
+from ..framework import RunShellCmdError, RunShellCmdResult
 from ..image.installed import InstalledImage
 from ..install import FILES, sh_command
 from ..overlay import check_mksquashfs
@@ -226,7 +226,7 @@ class Installation:
         """Return the path of a file in the copy of the image's directories."""
         return os.path.join(self.root, path)
 
-    def command(self, command: List[str], check: bool = True, binds: Iterable[str] = ()) -> Any:
+    def command(self, command: List[str], check: bool = True, binds: Iterable[str] = ()) -> RunShellCmdResult:
         """Run a command of the distribution in the image; return the result, of which `output` is all output."""
         result = self.container.run(ENVIRONMENT + command, binds=list(binds), fail_on_error=False)
         if check and result.exit_code:
