@@ -50,6 +50,8 @@ TOOLS = {
 }
 # Where another syntax costs an installation: Lmod's module files in Tcl differ from Environment Modules' in little.
 BOTH_TOOLS = ("Lmod-Lua", "EnvironmentModules-Tcl")
+# For parametrized tests. Lmod with module files in Tcl differs in little from both.
+EACH_TOOL = [*BOTH_TOOLS, pytest.param("Lmod-Tcl", marks=pytest.mark.nightly)]
 
 
 def example_site(folder, image, tool="Lmod-Lua"):
@@ -338,7 +340,7 @@ def installations(prefix, base_image, wheels, install_once):
     return get
 
 
-@pytest.fixture(params=TOOLS)
+@pytest.fixture(params=EACH_TOOL)
 def installed(request, installations):
     """The two modules, for each modules tool and syntax in turn."""
     return installations(request.param)

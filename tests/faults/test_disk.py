@@ -137,6 +137,7 @@ def test_a_first_installation(small_image, tmp_path, fault):
     case.kept("example.sif" in result.stdout, result.stdout + result.stderr)
 
 
+@pytest.mark.nightly
 def test_system_packages(base_image, tmp_path, fault):
     """S4, V-04: while the image's directories are copied to TMPDIR: directory and variable are named, it is emptied."""
     case = fault("disk full", "in TMPDIR, for system packages")

@@ -24,7 +24,7 @@ from ebsif.render import easyconfig
 from ebsif_command import run_ebsif
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from parts import TOOLS, Installed, wheel_settings
+from parts import EACH_TOOL, TOOLS, Installed, wheel_settings
 from support import CONTAINER_FILES, Site
 
 TEXT = Installed.TEXT
@@ -109,7 +109,7 @@ def values(name):
     return [value.strip() for value in right] if name == "Lmod-Tcl" else right
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("name", EACH_TOOL)
 def test_variables_reach_the_container_as_they_are(tmp_path, base_image, fault, name):
     """Easyconfig, EasyBuild, module file, modules tool, bash, runtime, container: every character is preserved."""
     one = Site(tmp_path / "site", TOOLS[name](), Path(sys.prefix))

@@ -145,6 +145,7 @@ def expected(rest):
     return [f"batch [a  b] [$c] inside: {READY}, {rest}", *[f"step: {READY}, {rest}"] * 2, "left: nothing"]
 
 
+@pytest.mark.nightly
 def test_a_job_continues_in_the_container(host, cluster):
     """L-10: after `eval $SWITCHTOCCPE` the script continues inside, with its arguments; its steps run on both nodes."""
     assert submit(host, cluster, "all") == expected("mine gone, other gone")

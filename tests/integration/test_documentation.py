@@ -64,6 +64,7 @@ def test_the_commands_of_the_readme(clone):
     assert (clone / "crate/ro-crate-metadata.json").is_file()
 
 
+@pytest.mark.nightly
 def test_the_quick_start_for_users(clone):
     """Issue 25, point 2: the commands of the page."""
     output = run("source .demo/env.sh\n" + "".join(blocks("docs/for-users.md")), clone)

@@ -179,6 +179,7 @@ def run(tmp_path, base_image):
     return run
 
 
+@pytest.mark.nightly
 def test_the_ranks(job, run, tmp_path):
     """House 2.6: each rank knows its number and the master, which is the job's first host."""
     (tmp_path / "show.py").write_text(SHOW)
@@ -237,6 +238,7 @@ time.sleep(30)
 """
 
 
+@pytest.mark.nightly
 def test_a_rank_that_fails(job, run, tmp_path):
     """The log has what it has written, the others are asked to end, and the job ends with its status."""
     (tmp_path / "steps.py").write_text(FAILS)
@@ -246,6 +248,7 @@ def test_a_rank_that_fails(job, run, tmp_path):
     assert "task 1 failed with status 7" in result.stderr
 
 
+@pytest.mark.nightly
 def test_a_rank_that_finishes_early(job, run, tmp_path):
     """Flux doesn't end the others after 30 seconds. The signal comes when Flux says, and it reaches the program."""
     (tmp_path / "steps.py").write_text(FAILS)

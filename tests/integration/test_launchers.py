@@ -18,19 +18,28 @@ def reported(output):
     )
 
 
-def test_torchrun_starts_the_ranks_of_each_node(training):
+# four ranks that import PyTorch take half a minute
+@pytest.mark.parametrize("program", ["show.py", pytest.param("all_reduce.py", marks=pytest.mark.nightly)])
+def test_torchrun_starts_the_ranks_of_each_node(training, program):
     """
     use D12.6, S002-64, T-08, T-14: srun starts torchrun once per node, which starts the ranks there.
 
     Only the ranks report, each with its node and the CPUs to which it is bound.
     """
     script = training.run(
-        f"ebsif job {MODULE} --site bound --catalog sites --nodes 2 --launcher torchrun -- all_reduce.py"
+        f"ebsif job {MODULE} --site bound --catalog sites --nodes 2 --launcher torchrun -- {program}"
     ).stdout
     script = with_reports(script)
     status, output = training.batch("torchrun", script)
     assert status == 0, output
-    assert re.findall("^sum .*", output, re.MULTILINE) == ["sum 10.0 of 4"] * 4
+    if program == "all_reduce.py":
+        assert re.findall("^sum .*", output, re.MULTILINE) == ["sum 10.0 of 4"] * 4
+    else:
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURMD_NODENAME")
+        assert [tuple(one[name] for name in names) for one in shown(output)] == [
+            (str(rank), "4", str(rank % 2), "2", NODES[rank // 2]) for rank in range(4)
+        ]
+        assert len({(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in shown(output)}) == 1
     assert reported(output) == BOUND
     assert len(re.findall("^rank ", output, re.MULTILINE)) == 4
 

@@ -227,6 +227,7 @@ def test_the_working_copy_runs_after_make_check(tmp_path, release, easybuild_whe
     assert not list(own.glob("__editable__*"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("option", ["--use-entrypoints", "--disable-use-entrypoints"])
 def test_plug_ins_of_easybuild(site, option):
     """A-01: EasyBuild 5.3 and newer finds the easyblocks by entry points if asked to, otherwise by their files."""
@@ -277,6 +278,7 @@ def module_of_ebsif(lumi, release, tmp_path):
 LISTS = "EASYBUILD_ROBOT_PATHS EASYBUILD_INCLUDE_EASYBLOCKS PYTHONPATH"
 
 
+@pytest.mark.nightly
 def test_installed_with_eb(lumi, module_of_ebsif, easybuild_of_site, easybuild_wheels, tmp_path):
     """
     W-07, F-03, F-05 (lumi A3, A4, A7, A8): the module works with an eb that overwrites PYTHONPATH, and with others.

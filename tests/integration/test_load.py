@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parts import BOTH_TOOLS, TOOLS, Installed, copy_site, wheel_settings
+from parts import BOTH_TOOLS, EACH_TOOL, TOOLS, Installed, copy_site, wheel_settings
 from support import Site, make_wheel
 
 TEXT = Installed.TEXT
@@ -534,7 +534,7 @@ def pairs(prefix, base_image, install_once):
     )
 
 
-@pytest.fixture(params=TOOLS)
+@pytest.fixture(params=EACH_TOOL)
 def pair(request, pairs):
     """Both modules, for each modules tool and syntax."""
     return pairs(request.param)

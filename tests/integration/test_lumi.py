@@ -94,6 +94,7 @@ def test_all_containers_of_lumi_are_in_the_catalog(containers):
     assert {one.name for one in containers.values()} - {fact["name"] for fact in FACTS} == {"lumi-multitorch"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fact", FACTS, ids=by_name)
 def test_the_record(fact, containers):
     """Image, components, requirements and archived containers are those in the facts."""
@@ -114,6 +115,7 @@ def test_the_record(fact, containers):
             assert inside[key] == version, name
 
 
+@pytest.mark.nightly
 def test_the_modules(containers, modules):
     """S001-04, S002-54, S002-15, S002-14 (in part), S002-55: variables, binds and scripts of each module."""
     of_facts = [containers[fact["easyconfig"]] for fact in FACTS]
@@ -131,6 +133,7 @@ def test_the_modules(containers, modules):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.nightly
 def test_every_name_of_lumi_can_be_loaded(containers, modules):
     """
     L-11: the names of LUMI's 70 modules, with an alias if ours differs. `module avail` hides archived modules; loading

@@ -68,6 +68,7 @@ def test_the_menu_leads_to_every_page(browser, pages):
         assert browser.execute_script("return document.querySelector('.menu [aria-current]').textContent") == title
 
 
+@pytest.mark.nightly
 def test_the_keyboard(browser, pages):
     """W-02 for the manual: past the menu to a link in the text, and to its page; the focus is always seen."""
     browser.get((pages / "index.html").as_uri())
@@ -83,6 +84,7 @@ def test_the_keyboard(browser, pages):
     assert browser.find_element(By.TAG_NAME, "h1").text == "Quick start for users"
 
 
+@pytest.mark.nightly
 def test_the_search(browser, pages):
     """Docs A7, E9: words lead to the sections that have them, with context; for a misspelled one, another."""
     browser.get((pages / "reference/commands/extend.html").as_uri())
@@ -137,6 +139,7 @@ def lefts(browser):
     ]
 
 
+@pytest.mark.nightly
 def test_one_grid_on_a_phone(browser, pages):
     """Docs C14: on a phone, head, search, text and foot begin at the same place."""
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
@@ -147,6 +150,7 @@ def test_one_grid_on_a_phone(browser, pages):
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.nightly
 def test_without_javascript(browser, pages):
     """W-02 for the manual: all can be read, on a phone, too, the menu works, and nothing is there that doesn't."""
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
@@ -166,6 +170,7 @@ def test_without_javascript(browser, pages):
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_contrast(browser, pages, dark):
     """W-02 for the manual: every text has a contrast of 4.5 or more, in the light and in the dark."""

@@ -66,6 +66,7 @@ def module(eb_prefix, tmp_path):
     return MINE
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_the_app_fits_open_ondemand(module, tmp_path, name):
     """J-07: manifest, form and submission keep the rules of Open OnDemand; so does each choice that the form has."""

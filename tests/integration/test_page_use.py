@@ -16,6 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+pytestmark = pytest.mark.nightly
 CONTAINER = "lumi/PyTorch/2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.html"
 ARCHIVED = "lumi/PyTorch/2.2.2-rocm-5.6.1-python-3.10-vllm-0.4.0.post1-singularity-20240617.html"
 CCPE = "lumi/ccpe/25.09-noRocm-SP6-LUMI.html"
@@ -101,7 +102,6 @@ def test_a_phone(browser, look):
         assert content <= height, f"cut: {text}"
 
 
-@pytest.mark.nightly
 def test_a_row_for_each_container(browser, look):
     """Issue 25, point 1: on a screen of 1280 pixels, a container has one line, and a command isn't broken."""
     look("index.html", 1280, choice="#archived=yes")
@@ -141,7 +141,6 @@ def test_the_contrast(browser, look, dark):
         assert check_contrast(browser, dark) > 25, page
 
 
-@pytest.mark.nightly
 def test_names_and_headings(browser, look):
     """W-02: controls, pictures and tables have names, headings skip no level, and titles tell pages apart."""
     titles = set()
@@ -245,7 +244,6 @@ def test_copying(browser, look, pages):
     WebDriverWait(browser, 300).until(lambda it: it.execute_script("return window.said").count("Copied") == 2)
 
 
-@pytest.mark.nightly
 def test_searching_packages(browser, look, pages):
     """Issue 50, point 4: packages are in groups, those of the system folded; many of them can be searched."""
     profile = site.read("lumi")
@@ -305,7 +303,6 @@ def smaller(picture):
     )
 
 
-@pytest.mark.nightly
 def test_pictures(browser, look, tmp_path):
     """Issue 25, point 1: pictures of the pages for the documentation; EBSIF_TEST_PICTURES names their directory."""
     pictures = Path(os.environ.get("EBSIF_TEST_PICTURES", tmp_path))

@@ -9,6 +9,7 @@ import pytest
 from parts import TOOLS
 from support import CHECKOUT, Site, blocks
 
+pytestmark = pytest.mark.nightly
 EASYBLOCK = CHECKOUT / "docs/upstream/containerimage.py"
 TEXT = """\
 easyblock = 'ContainerImage'

@@ -78,6 +78,7 @@ def wait_until(condition, log, seconds=900):
     return found
 
 
+@pytest.mark.nightly
 def test_the_training_of_the_documentation_goes_on(training):
     """T-07: docs/examples/checkpoint.py saves on USR1, its job returns to the queue, and it goes on."""
     folder = training.site.work

@@ -325,6 +325,7 @@ def test_packages_of_the_image_change_only_if_that_is_allowed(add, base_image):
     assert add("modern", allow_upgrade=["hostname"])[0].sha256 == record.sha256
 
 
+@pytest.mark.nightly
 def test_a_version_that_is_asked_for(add):
     """S1, V-04: a package of the image gets the version that was asked for, or the newest one, or it is refused."""
     text = refused(add, "hostname=99.0")

@@ -165,7 +165,7 @@ def make_project(folder):
     (folder / "backend.py").write_text(BACKEND)
 
 
-@pytest.mark.parametrize("tool", BOTH_TOOLS)
+@pytest.mark.parametrize("tool", ["Lmod-Lua", pytest.param("EnvironmentModules-Tcl", marks=pytest.mark.nightly)])
 def test_a_researcher(tool, installations, tmp_path, registry):
     """S001-05, S002-52, E-13, S8: first day, second week, third month: from requirements.txt to a loaded module."""
     installed = installations(tool)
