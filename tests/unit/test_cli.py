@@ -367,7 +367,7 @@ def test_doctor_names_what_is_missing(tmp_path):
     assert result.returncode == 1
     missing = [line for line in result.stdout.splitlines() if line.startswith("error: ")]
     assert len(missing) == 5
-    assert any("apptainer or singularity not on PATH" in line for line in missing)
+    assert any("neither apptainer nor singularity is on PATH" in line for line in missing)
 
 
 # The licenses of libraries that may be required: those that go with GPL-2.0-only.
@@ -459,14 +459,17 @@ def test_doctor_names_the_modules_of_easybuild(tmp_path, monkeypatch, capsys):
 
 
 def test_doctor_says_when_a_program_does_not_run(tmp_path):
-    """A program that exists but fails is not reported as ok."""
-    (tmp_path / "apptainer").write_text("#!/bin/sh\nexit 127\n")
-    (tmp_path / "apptainer").chmod(0o755)
+    """I-04: a program that exists but fails is not reported as ok; nor is a runtime without what mounts images."""
+    for name in ("apptainer", "mksquashfs"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 127\n")
+        (tmp_path / name).chmod(0o755)
     result = run("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)})
-    assert "doesn't run (exit status 127)" in result.stdout
-    (tmp_path / "apptainer").write_text("#!/bin/sh\necho This is version 1 on host vm.\n")
+    assert "mksquashfs doesn't run (exit status 127)" in result.stdout
+    assert f"error: container runtime: {tmp_path}/apptainer doesn't run" in result.stdout
+    (tmp_path / "apptainer").write_text("#!/bin/sh\necho apptainer version 1\n")
     result = run("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)})
-    assert f"ok: container runtime: version 1 on host vm, {tmp_path}/apptainer\n" in result.stdout
+    assert f"ok: container runtime: apptainer version 1, {tmp_path}/apptainer\n" in result.stdout
+    assert ": squashfuse: " in result.stdout or ": FUSE: " in result.stdout
 
 
 def test_doctor_lists_packages_that_would_shadow(tmp_path):

@@ -17,7 +17,6 @@ from typing import Optional
 
 from easybuild.easyblocks.generic import container
 from easybuild.easyblocks.generic.container.record import lockfile
-from easybuild.easyblocks.generic.container.sitevalues import RUNTIMES
 
 from ebsif import processes
 from ebsif.catalog.container import Container
@@ -25,6 +24,7 @@ from ebsif.catalog.site import Site
 from ebsif.eb import framework
 from ebsif.files import home, is_there
 from ebsif.installed import places
+from ebsif.installed.health import machine
 from ebsif.report import output
 from ebsif.report.findings import ERROR, NOTE, OK, WARNING, Finding
 
@@ -57,7 +57,7 @@ def examine(modules: Sequence[str]) -> list[Finding]:
         easybuild,
         # without these two, eb stops before it searches
         *(find_easyblocks() if ERROR not in (easybuild.level, modules_tool.level) else []),
-        find_program("container runtime", RUNTIMES, "load the site's module, or use another node"),
+        *machine.starting(),
         find_program("mksquashfs", ["mksquashfs"], "install squashfs-tools", version_option="-version"),
         find_program(
             "unsquashfs", ["unsquashfs"], "install squashfs-tools", version_option="-version", statuses=(0, 1)

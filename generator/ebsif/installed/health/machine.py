@@ -65,11 +65,16 @@ class Machine:
 
 def examine(machine: Machine, recorded: Iterable[str]) -> Iterator[Finding]:
     """Yield the findings on a node; `recorded` is what the runtimes called themselves when modules were installed."""
+    yield from starting(recorded)
+    yield from unseen(machine)
+
+
+def starting(recorded: Iterable[str] = ()) -> Iterator[Finding]:
+    """Yield the findings on what containers need to start on this node; see `examine`."""
     runtimes = runtimes_on_path()
     yield from runtime(runtimes, set(filter(None, recorded)))
     if runtimes:
         yield from mounting(next(iter(runtimes)))
-    yield from unseen(machine)
 
 
 def runtimes_on_path() -> dict[str, Optional[str]]:
