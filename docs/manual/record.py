@@ -27,7 +27,7 @@ class Run:
     machine
         Processor, number of CPUs, memory in GB, file system, kernel, Python, runtime; load at the start, if known.
     results
-        The rows of the benchmarks (tests/benchmarks/measuring.py), each with the ``name`` of its benchmark.
+        The rows of the benchmarks (tools/benchmarks/measuring.py), each with the ``name`` of its benchmark.
     """
 
     date: str

@@ -8,7 +8,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import CHECKOUT, CONTAINER_FILES, project
 
-sys.path.insert(0, str(CHECKOUT / "tests/versions"))
+sys.path.insert(0, str(CHECKOUT / "tools/versions"))
 
 import record
 

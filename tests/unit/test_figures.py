@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from support import CHECKOUT
 
-sys.path[:0] = [str(CHECKOUT / "docs"), str(CHECKOUT / "tests/benchmarks")]
+sys.path[:0] = [str(CHECKOUT / "docs"), str(CHECKOUT / "tools/benchmarks")]
 
 import bench  # noqa: E402 after its path
 from manual import figures, record  # noqa: E402

@@ -6,7 +6,7 @@ import re
 
 from support import CHECKOUT
 
-spec = importlib.util.spec_from_file_location("scale", CHECKOUT / "tests/benchmarks/scale.py")
+spec = importlib.util.spec_from_file_location("scale", CHECKOUT / "tools/benchmarks/scale.py")
 scale = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(scale)
 

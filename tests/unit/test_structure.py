@@ -212,7 +212,9 @@ def test_the_pages_on_the_code_name_what_exists(document):
     folders = [container / name for name in ("image", "record", "system")]
     homes = [CHECKOUT, ROOTS["ebsif"], ROOTS[WING], container, *folders]
     spans = re.findall(r"`([\w./-]+)`", text)
-    named = {one for one in spans if one.endswith((".py", "/")) or one.startswith(("tests/", "files/", "scripts/"))}
+    named = {
+        one for one in spans if one.endswith((".py", "/")) or one.startswith(("tests/", "tools/", "files/", "scripts/"))
+    }
     picture = re.search(r"^(easyconfig ─.*)$", text, re.MULTILINE)
     named |= {f"{one}.py" for one in picture[1].split(" ─► ")[1:]} if picture else set()
     assert len(named) > 8

@@ -171,6 +171,7 @@ def test_the_project_has_no_files_of_experiments():
         "scripts",
         "setup.py",
         "tests",
+        "tools",
     }
 
 

@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2] / "tests")]
 
 from measuring import Row  # noqa: E402 in this directory
 from support import CHECKOUT, make_wheel  # noqa: E402 in another directory

@@ -15,9 +15,10 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "docs")]
+CHECKOUT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(CHECKOUT / "tests"), str(CHECKOUT / "docs")]
 
-import account  # noqa: E402 in the directory above
+import account  # noqa: E402 in tests
 import command_line  # noqa: E402 in the same directory
 import distributed  # noqa: E402
 import imports  # noqa: E402

@@ -2,7 +2,7 @@
 What the start of a program asks of the file system, measured once here, and computed for many nodes; and the figures
 of the benchmarks (docs/bench.json) beside published ones.
 
-`python tests/benchmarks/scale.py measure` counts how often `import torch, torchmetrics` looks for files, and what it
+`python tools/benchmarks/scale.py measure` counts how often `import torch, torchmetrics` looks for files, and what it
 reads: as plain files, and from an image and a SquashFS file. It writes docs/scale.json, and from that the tables in
 docs/scale.md; without `measure`, the tables alone. Needs strace, fincore, and the variables that scripts/prepare
 sets.
