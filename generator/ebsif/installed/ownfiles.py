@@ -45,9 +45,7 @@ def of(installation: Installation) -> list[str]:
     """
     files, place = UserSoftware(str(installation.root)), current.user_software(installation)
     found = (
-        [name for name in files.own_scripts() if not name.endswith(".pyc")]
-        if installation.record.has("scripts")
-        else []
+        [name for name in files.own_files() if not name.endswith(".pyc")] if installation.record.has("scripts") else []
     )
     is_as_installed = place and place == installation.root / "user-software.squashfs" and files.is_file_as_recorded()
     if place and installation.record.has_user_software and not is_as_installed:
